@@ -1,0 +1,87 @@
+"""Data sets from files and from scikit-learn: rows of numbers and a label, checked line by line."""
+
+import csv
+import importlib.util
+
+import numpy as np
+
+from ..errors import CaseError, unknown_name
+
+
+def read_csv(path, delimiter, features, label):
+    """The columns `features` (all but the label if None) and the column `label` of a CSV file with a header.
+
+    Returns inputs (n, n_features), labels (n,) as text, and the names of the features.
+    Raises CaseError naming the file and, where there is one, the line or the column.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            rows = [(reader.line_num, row) for reader in [csv.reader(stream, delimiter=delimiter)] for row in reader if row]
+    except OSError as error:
+        raise CaseError(f"data.file: {path} cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CaseError(f"data.file: {path} is not a readable CSV file: {error}.") from error
+    if not rows:
+        raise CaseError(f"data.file: {path} is empty; wanted a header line and rows of data.")
+    header = [name.strip() for name in rows[0][1]]
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise CaseError(f"data.file: {path}: the header names column '{twice}' twice.")
+    features = [name for name in header if name != label] if features is None else features
+    for key, names in (("features", features), ("label", [label])):
+        for name in names:
+            if name not in header:
+                raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, header)}")
+    columns = [header.index(name) for name in features]
+    at_label, inputs, labels = header.index(label), [], []
+    for line, row in rows[1:]:
+        if len(row) != len(header):
+            raise CaseError(f"data.file: {path}, line {line}: {len(row)} fields where the header has {len(header)}.")
+        inputs.append([_number(row[k], f"data.file: {path}, line {line}, column '{header[k]}'") for k in columns])
+        labels.append(row[at_label].strip())
+    return np.array(inputs).reshape(len(inputs), len(columns)), np.array(labels, dtype=str), features
+
+
+def read_scikit_learn(name, features):
+    """A data set shipped inside scikit-learn. Returns inputs, labels as text (class names or numbers), feature names."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise CaseError("data.source: 'scikit-learn' needs the package scikit-learn: pip install 'hkflow[data]'.")
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
+    names = [str(feature) for feature in bunch.feature_names]
+    for feature in features or []:
+        if feature not in names:
+            raise CaseError(f"data.features: {unknown_name('feature', feature, names)}")
+    inputs = np.asarray(bunch.data, dtype=float)
+    if features:
+        inputs = inputs[:, [names.index(feature) for feature in features]]
+    classes = getattr(bunch, "target_names", None)
+    labels = [str(classes[t]) for t in bunch.target] if classes is not None else [repr(float(t)) for t in bunch.target]
+    return inputs, np.array(labels), features or names
+
+
+def targets_from_labels(inputs, labels, positive, negative):
+    """Rows with one of the listed labels and their targets ±1, or all rows with the label as a number.
+
+    Raises CaseError if a listed label does not occur, if no label is listed and some label is no number.
+    """
+    if positive is None:
+        return inputs, np.array([_number(label, "data.label: without 'positive' and 'negative', label") for label in labels])
+    groups = {"positive": [str(name) for name in positive], "negative": [str(name) for name in negative]}
+    for key, names in groups.items():
+        for name in names:
+            if name not in labels:
+                raise CaseError(f"data.{key}: {unknown_name('label', name, set(labels.tolist()))}")
+    plus, minus = np.isin(labels, groups["positive"]), np.isin(labels, groups["negative"])
+    return inputs[plus | minus], np.where(plus, 1.0, -1.0)[plus | minus]
+
+
+def _number(text, where):
+    try:
+        value = float(text)
+    except ValueError:
+        raise CaseError(f"{where}: {text.strip()!r} is not a number.") from None
+    if not np.isfinite(value):
+        raise CaseError(f"{where}: {text.strip()!r} is not finite.")
+    return value

@@ -1,0 +1,155 @@
+"""From a TOML file and overrides to a checked Case; every fault is told at once, with its key."""
+
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import tomlkit
+from pydantic import ValidationError
+
+from ..errors import CaseError
+from .schema import Case
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """A checked case, the text that it came from, and the folder that its files are relative to."""
+
+    case: Case
+    text: str
+    folder: Path
+    name: str
+
+    @property
+    def resolved(self):
+        """The case with every default filled in, as TOML that can be run again."""
+        return tomlkit.dumps(_without_none(self.case.model_dump(mode="json")))
+
+
+def load_case(path, overrides=None):
+    """Read and check a case file. overrides: {"flow.noise": 0.01, "time": {"end": 3.0}, …}, checked like the file.
+
+    Raises CaseError with all faults: file, key, what was got, what is allowed.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise CaseError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
+    return parse_case(text, path.parent, path.stem, overrides, source=str(path))
+
+
+def parse_case(text, folder, name, overrides=None, source="case"):
+    """Check the text of a case file; `source` is how messages call it."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CaseError(f"{source}: not valid TOML: {error}.") from error
+    for key, value in (overrides or {}).items():
+        _override(tables, key.split("."), value)
+    try:
+        return CaseFile(Case.model_validate(tables), text, Path(folder), name)
+    except ValidationError as error:
+        faults = [_sentence(fault) for fault in error.errors()]
+        raise CaseError("\n".join(f"{source}: {fault}" for fault in faults)) from None
+
+
+def parse_override(text):
+    """"flow.noise=0.01" -> ("flow.noise", 0.01): the value is read as TOML, or as text if it is not TOML."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise CaseError(f"--set {text}: wanted KEY=VALUE, for example --set flow.noise=0.01.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _override(tables, keys, value):
+    """Set one key, or a table of keys, in place. A new `kind` or `source` drops the keys of the old one."""
+    for key in keys[:-1]:
+        tables = tables.setdefault(key, {})
+        if not isinstance(tables, dict):
+            raise CaseError(f"{'.'.join(keys)}: '{key}' is not a table.")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _override(tables.setdefault(keys[-1], {}), [key], inner)
+    else:
+        tables[keys[-1]] = value
+
+
+def _sentence(fault):
+    """One fault of pydantic's list as a sentence that names the key, what was got and what is allowed."""
+    location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
+    key = ".".join(map(str, location)) or "the case"
+    context, kind = fault.get("ctx", {}), fault["type"]
+    if kind == "extra_forbidden":
+        choices = _keys_at(fault["loc"][:-1])
+        near = get_close_matches(str(location[-1]), choices, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        return f"{key}: unknown key.{hint} Allowed: {', '.join(choices)}."
+    if kind == "missing":
+        return f"{key}: is missing."
+    if kind == "union_tag_not_found":
+        return f"{key}.{context['discriminator'].strip(chr(39))}: is missing. Choose from: {_tags(fault['loc'])}."
+    if kind == "union_tag_invalid":
+        near = get_close_matches(str(context["tag"]), _tags(fault["loc"]).split(", "), n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        field = context["discriminator"].strip("'")
+        return f"{key}.{field}: unknown value '{context['tag']}'.{hint} Choose from: {_tags(fault['loc'])}."
+    if kind == "literal_error":
+        choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        near = get_close_matches(str(fault["input"]), choices, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        return f"{key}: unknown value {fault['input']!r}.{hint} Choose from: {', '.join(choices)}."
+    if kind == "value_error":
+        return f"{key}: {context['error']}."
+    message = fault["msg"].replace("Input should be", "must be")
+    return f"{key}: {message}, got {_short(fault['input'])}."
+
+
+_UNIONS = {"data": "source", "initial": "kind"}
+
+
+def _models(table):
+    """The models that may stand at a table with a discriminator, by its value."""
+    annotation = Case.model_fields[table].annotation
+    field = _UNIONS[table]
+    return {model.model_fields[field].annotation.__args__[0]: model for model in annotation.__args__}
+
+
+def _tags(location):
+    return ", ".join(_models(location[0])) if location and location[0] in _UNIONS else ""
+
+
+def _is_tag(part, location):
+    """Whether a part of pydantic's path is the value of a discriminator or the type of a union, not a key."""
+    if not isinstance(part, str) or part == location[0]:
+        return False
+    if location[0] in _UNIONS and len(location) > 1 and part == location[1]:
+        return part in _models(location[0])
+    return part in ("int", "str") or part.startswith(("list[", "constrained-"))
+
+
+def _keys_at(location):
+    """The keys allowed in the table at a pydantic path."""
+    model = Case
+    if location:
+        model = Case.model_fields[location[0]].annotation
+        if location[0] in _UNIONS:
+            model = _models(location[0]).get(location[1] if len(location) > 1 else None, Case)
+    return list(model.model_fields)
+
+
+def _short(value, length=60):
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _without_none(tables):
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value for key, value in tables.items() if value is not None
+    }

@@ -1,0 +1,261 @@
+"""The shape of a case file: every key, its type, its default and its meaning. `hkflow schema` prints it as JSON schema."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Label = str | int
+Vector = Annotated[list[float], Field(min_length=1)]
+
+
+class Table(BaseModel):
+    """A table of a case file: unknown keys, wrong types, nan and inf are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Prepared(Table):
+    """Keys that every data source of rows and columns has."""
+
+    standardize: bool = Field(False, description="scale every input to mean 0 and standard deviation 1")
+    components: Count | None = Field(None, description="keep only so many principal components of the inputs")
+
+
+class Labelled(Prepared):
+    """Classes from labels: rows with other labels are left out. Without both lists the label is a number to be regressed."""
+
+    features: Annotated[list[str], Field(min_length=1)] | None = Field(None, description="columns used as inputs; all if absent")
+    positive: Annotated[list[Label], Field(min_length=1)] | None = Field(None, description="labels counted as +1")
+    negative: Annotated[list[Label], Field(min_length=1)] | None = Field(None, description="labels counted as -1")
+
+    @model_validator(mode="after")
+    def _both_or_none(self):
+        if (self.positive is None) != (self.negative is None):
+            raise ValueError("'positive' and 'negative' go together: give both, or neither for a numerical target")
+        if self.positive and set(map(str, self.positive)) & set(map(str, self.negative)):
+            raise ValueError("a label is listed both in 'positive' and in 'negative'")
+        return self
+
+
+class CsvData(Labelled):
+    """A CSV file with a header line."""
+
+    source: Literal["csv"]
+    file: str = Field(description="path, relative to the case file")
+    label: str = Field(description="column of the label or of the numerical target")
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+
+
+class ScikitLearnData(Labelled):
+    """A data set that scikit-learn ships; needs the extra hkflow[data]."""
+
+    source: Literal["scikit-learn"]
+    name: Literal["iris", "wine", "breast-cancer", "digits", "diabetes"]
+
+
+class InlineData(Prepared):
+    """Data written into the case file."""
+
+    source: Literal["inline"]
+    inputs: Annotated[list[Vector], Field(min_length=1)]
+    targets: Vector
+    weights: list[NonNegative] | None = Field(None, description="weights q_i of the data, 1/n each if absent")
+
+
+class ClusterGridData(Prepared):
+    """k² discs on a grid, each with a random class (Chizat & Bach 2020, sec. 6)."""
+
+    source: Literal["cluster-grid"]
+    n: Count
+    dim: Annotated[int, Field(ge=2)] = 2
+    clusters: Count = 3
+
+
+class XorData(Prepared):
+    """XOR of the first two inputs among Gaussians (Wei et al., sec. 3.4)."""
+
+    source: Literal["xor"]
+    n: Count
+    dim: Annotated[int, Field(ge=2)] = 2
+
+
+class ParityData(Prepared):
+    """Product of the first bits of a random corner of the cube (2-homogeneity paper, Example 4.1)."""
+
+    source: Literal["parity"]
+    n: Count
+    dim: Count = 2
+    bits: Count = 2
+
+    @model_validator(mode="after")
+    def _enough_bits(self):
+        if self.bits > self.dim:
+            raise ValueError(f"'bits' is {self.bits}, more than the {self.dim} inputs of 'dim'")
+        return self
+
+
+class TeacherData(Prepared):
+    """Gaussian inputs labelled by a random network with the case's own activation and bias."""
+
+    source: Literal["teacher"]
+    n: Count
+    dim: Count = 2
+    units: Count = 3
+    classify: bool = Field(False, description="use the sign of the teacher as the target")
+    margin: NonNegative = Field(0.0, description="with classify: smallest |teacher| of the inputs that are kept")
+
+
+class MomentData(Table):
+    """The linear problem F = ½ |∫θ dν - target e|², which has a closed-form solution."""
+
+    source: Literal["moment"]
+    direction: Annotated[list[float], Field(min_length=2, max_length=3)] = Field(description="e, of any length but 0")
+    target: float
+
+    @model_validator(mode="after")
+    def _not_zero(self):
+        if not any(self.direction):
+            raise ValueError("'direction' must not be zero")
+        return self
+
+
+Data = Annotated[
+    CsvData | ScikitLearnData | InlineData | ClusterGridData | XorData | ParityData | TeacherData | MomentData,
+    Field(discriminator="source"),
+]
+
+
+class ObjectiveTable(Table):
+    """F(ν) = R(h) + weight_decay |ν|."""
+
+    activation: Literal["linear", "relu", "squared-relu"] = "relu"
+    bias: bool = Field(False, description="append a constant 1 to every input")
+    loss: Literal["square", "logistic", "exponential", "smooth-margin"]
+    weight_decay: NonNegative = 0.0
+
+
+class DomainTable(Table):
+    """Where the measure lives; the dimension follows from the data."""
+
+    kind: Literal["sphere", "signed-sphere"]
+    cells: Annotated[int, Field(ge=3)]
+
+
+class Initial(Table):
+    """Total mass, and the output signs that carry it."""
+
+    mass: Positive = 1.0
+
+
+class SignedInitial(Initial):
+    """Keys of the smooth initial measures."""
+
+    signs: Annotated[list[Literal[1, -1]], Field(min_length=1)] | None = Field(None, description="signs that carry mass; all if absent")
+
+
+class UniformInitial(SignedInitial):
+    """The uniform measure."""
+
+    kind: Literal["uniform"]
+
+
+class VonMisesFisherInitial(SignedInitial):
+    """Density proportional to the sum of exp(concentration c·θ) over the centres c."""
+
+    kind: Literal["von-mises-fisher"]
+    centers: Annotated[list[Vector], Field(min_length=1)]
+    concentration: NonNegative
+
+
+class CapsInitial(SignedInitial):
+    """Uniform on the union of caps."""
+
+    kind: Literal["caps"]
+    centers: Annotated[list[Vector], Field(min_length=1)]
+    radius: Positive = Field(description="in radians")
+
+
+class PointsInitial(Initial):
+    """Point masses, each given to the cell that holds it."""
+
+    kind: Literal["points"]
+    positions: Annotated[list[Vector], Field(min_length=1)]
+    signs: list[Literal[1, -1]] | None = Field(None, description="one per position; all +1 if absent")
+    weights: list[Positive] | None = Field(None, description="one per position, scaled to the mass; equal if absent")
+
+
+InitialTable = Annotated[
+    UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial, Field(discriminator="kind")
+]
+
+
+class FlowTable(Table):
+    """A named flow, or its rates; noise goes with either."""
+
+    kind: Literal["wasserstein", "hellinger-kantorovich", "hellinger", "perturbed"] | None = None
+    transport: NonNegative | None = Field(None, description="α")
+    reaction: NonNegative | None = Field(None, description="β")
+    noise: NonNegative = Field(0.0, description="σ")
+
+    @model_validator(mode="after")
+    def _name_or_rates(self):
+        named, rates = self.kind is not None, self.transport is not None or self.reaction is not None
+        if named and rates:
+            raise ValueError("give either 'kind' or the rates 'transport' and 'reaction', not both")
+        if not named and not rates:
+            raise ValueError("give 'kind' or the rates 'transport' and 'reaction'")
+        if self.kind == "perturbed" and self.noise == 0.0:
+            raise ValueError("the perturbed flow needs 'noise' greater than 0")
+        return self
+
+
+class GridMethod(Table):
+    """Finite volumes on a mesh."""
+
+    kind: Literal["grid"] = "grid"
+    limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
+    stepper: Literal["ssprk1", "ssprk2", "ssprk3", "strang"] = "ssprk3"
+    cfl: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
+    tolerance: Positive = Field(1e-3, description="largest relative error of a step in the energy and mass budgets")
+    max_step: Positive | None = Field(None, description="no step is longer than this")
+
+    @model_validator(mode="after")
+    def _positive(self):
+        if self.limiter != "first-order" and self.cfl > 0.5:
+            raise ValueError(f"'cfl' is {self.cfl}; positivity with limiter '{self.limiter}' needs at most 0.5")
+        return self
+
+
+class TimeTable(Table):
+    """Simulated time."""
+
+    end: Positive
+    saves: Annotated[int, Field(ge=2)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
+        2, description="number of equally spaced saves, or a list of times; the end is always saved"
+    )
+    records: NonNegative = Field(0.0, description="simulated time between records; 0 for every accepted step")
+
+    @model_validator(mode="after")
+    def _increasing(self):
+        if isinstance(self.saves, list):
+            times = self.saves
+            if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[-1] > self.end:
+                raise ValueError(f"listed 'saves' must increase and not exceed 'end' = {self.end:g}")
+        return self
+
+
+class Case(Table):
+    """A whole case file."""
+
+    title: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: Data
+    objective: ObjectiveTable
+    domain: DomainTable
+    initial: InitialTable = UniformInitial(kind="uniform")
+    flow: FlowTable
+    method: GridMethod = GridMethod()
+    time: TimeTable

@@ -1,0 +1,123 @@
+"""The loops of the finite-volume scheme, parallel over fixed blocks of cells.
+
+Sums are kept per block and added in block order, so every result is the same, bit for bit, for any number of threads.
+Index conventions:  s sign, c cell, k slot of a neighbour, a axis of R^(d+1), b block.
+`axes` is a tuple of length d+1: its length is known at compile time, so loops over the axes are unrolled.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ..blocks import BLOCK
+from .limiters import limited
+
+
+@njit(parallel=True, cache=True)
+def gradients(neighbors, gradient_weights, density, axes, out):
+    """Least-squares gradient, ∇ν_c = Σ_k g_ck (ν_k − ν_c).
+
+    neighbors (n_cells, n_slots); gradient_weights (n_cells, n_slots, d+1); density (n_signs, n_cells)
+    out (n_signs, n_cells, d+1)
+    """
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                for a in range(len(axes)):
+                    out[s, c, a] = 0.0
+                for k in range(neighbors.shape[1]):
+                    difference = density[s, neighbors[c, k]] - density[s, c]
+                    for a in range(len(axes)):
+                        out[s, c, a] += gradient_weights[c, k, a] * difference
+
+
+@njit(parallel=True, cache=True)
+def transport(
+    neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha, limiter, axes, out, outflow
+):
+    """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/distance, limited linear face values.
+
+    neighbors, conductances (n_cells, n_slots); offsets (n_cells, n_slots, d+1); centers (n_cells, d+1); volumes (n_cells,)
+    density, potential (n_signs, n_cells); gradient (n_signs, n_cells, d+1), not read when limiter < 0 (first order)
+    out (n_signs, n_cells); outflow (n_blocks,): largest Σ_out area·velocity / volume in each block
+    """
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        largest = 0.0
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                net, leaving = 0.0, 0.0
+                for k in range(neighbors.shape[1]):
+                    other = np.int64(neighbors[c, k])
+                    flow = conductances[c, k] * (potential[s, c] - potential[s, other])
+                    up, down = (c, other) if flow > 0.0 else (other, c)
+                    nu = density[s, up]
+                    face = nu
+                    if limiter >= 0:
+                        ahead = density[s, down] - nu
+                        along, aside = 0.0, 0.0
+                        for a in range(len(axes)):
+                            along += gradient[s, up, a] * (centers[down, a] - centers[up, a])
+                            aside += gradient[s, up, a] * offsets[c, k, a]
+                        # the upstream difference is the one that the gradient predicts; 0 ≤ face ≤ 2ν gives positivity
+                        face = nu + 0.5 * limited(limiter, 2.0 * along - ahead, ahead) + aside
+                        face = min(max(face, 0.0), 2.0 * nu)
+                    net += flow * face
+                    leaving += max(flow, 0.0)
+                out[s, c] = -alpha * net / volumes[c]
+                largest = max(largest, alpha * leaving / volumes[c])
+        outflow[b] = largest
+
+
+@njit(parallel=True, cache=True)
+def integrals(density, potential, divergence, volumes, out):
+    """Integrals over each block: 0 mass, 1 ∫J dν, 2 ∫J² dν, 3 ∫J dθ, 4 ∫J·divergence dθ, and 5 the smallest density.
+
+    density, potential, divergence (n_signs, n_cells); volumes (n_cells,); out (n_blocks, 6)
+    """
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        mass, first, second, plain, work, smallest = 0.0, 0.0, 0.0, 0.0, 0.0, np.inf
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                nu, J, volume = density[s, c], potential[s, c], volumes[c]
+                mass += nu * volume
+                first += J * nu * volume
+                second += J * J * nu * volume
+                plain += J * volume
+                work += J * divergence[s, c] * volume
+                smallest = min(smallest, nu)
+        out[b, 0], out[b, 1], out[b, 2], out[b, 3], out[b, 4], out[b, 5] = mass, first, second, plain, work, smallest
+
+
+@njit(parallel=True, cache=True)
+def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, potential, factor, growth, density):
+    """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −βJ − σ.
+
+        w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt (−βJ − σ));   ν ← e^Λ w
+
+    with w = start and Λ = 0 before the first stage. The reaction never bounds dt: w ≥ 0 depends on transport alone.
+    start, divergence, potential, factor (w), growth (Λ), density (ν): (n_signs, n_cells); the last three are overwritten
+    """
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                inflow = source
+                if with_transport:
+                    inflow += divergence[s, c]
+                w = factor[s, c] + dt * np.exp(-growth[s, c]) * inflow
+                factor[s, c] = keep * start[s, c] + (1.0 - keep) * w
+                growth[s, c] = (1.0 - keep) * (growth[s, c] - dt * (beta * potential[s, c] + sigma))
+                density[s, c] = np.exp(growth[s, c]) * factor[s, c]
+
+
+@njit(parallel=True, cache=True)
+def begin_stages(start, factor, growth):
+    """Before the first stage: w = start, Λ = 0. All (n_signs, n_cells)."""
+    n_signs, n = start.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                factor[s, c] = start[s, c]
+                growth[s, c] = 0.0

@@ -1,0 +1,56 @@
+"""What the kernels need to know of a mesh: for each cell its neighbours, and the geometry of the faces towards them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..meshes.mesh import half_faces
+from ..sphere import normalize
+
+
+@dataclass(frozen=True, eq=False)
+class Stencil:
+    """Neighbour tables; a cell with fewer neighbours than slots lists itself, with weight zero.
+
+    neighbors : (n_cells, n_slots) int
+    conductances : (n_cells, n_slots) face area / distance of centres
+    gradient_weights : (n_cells, n_slots, d+1), ∇ν_c = Σ_k gradient_weights_ck (ν_k − ν_c)
+    offsets : (n_cells, n_slots, d+1) from the middle of the two centres to the middle of the face
+    centers : (n_cells, d+1);  volumes : (n_cells,);  axes : tuple of length d+1
+    """
+
+    neighbors: np.ndarray
+    conductances: np.ndarray
+    gradient_weights: np.ndarray
+    offsets: np.ndarray
+    centers: np.ndarray
+    volumes: np.ndarray
+    axes: tuple
+
+
+def stencil_of(mesh):
+    """The neighbour tables of a mesh; gradients by least squares weighted with the conductances, exact for linear functions."""
+    cell, neighbor, face, slot = half_faces(mesh)
+    n, slots, x = mesh.n_cells, slot.max() + 1, mesh.centers
+    neighbors = np.repeat(np.arange(n, dtype=np.int32)[:, None], slots, axis=1)
+    conductances = np.zeros((n, slots))
+    offsets = np.zeros((n, slots, mesh.dim + 1))
+    middles = normalize(x[mesh.faces[:, 0]] + x[mesh.faces[:, 1]])
+    neighbors[cell, slot] = neighbor
+    conductances[cell, slot] = (mesh.face_areas / mesh.face_distances)[face]
+    offsets[cell, slot] = (mesh.face_midpoints - middles)[face]
+    steps = x[neighbors] - x[:, None]
+    steps -= np.einsum("cka,ca->ck", steps, x)[..., None] * x[:, None]
+    moment = np.einsum("ck,cka,ckb->cab", conductances, steps, steps)
+    # the normal direction is in the kernel of `moment`; adding it makes the matrix regular and drops out again
+    moment += np.einsum("c,ca,cb->cab", np.einsum("caa->c", moment), x, x)
+    weights = np.linalg.solve(moment, np.swapaxes(conductances[..., None] * steps, 1, 2))
+    return Stencil(
+        neighbors=neighbors,
+        conductances=conductances,
+        gradient_weights=np.ascontiguousarray(np.swapaxes(weights, 1, 2)),
+        offsets=offsets,
+        centers=x,
+        volumes=mesh.volumes,
+        axes=(0,) * (mesh.dim + 1),
+    )

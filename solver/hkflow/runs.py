@@ -1,0 +1,131 @@
+"""The main job: a case in, a run folder out."""
+
+import platform
+import signal
+import subprocess
+import threading
+from importlib.metadata import version
+from pathlib import Path
+
+import numba
+
+from .case.build import build_problem, resolve
+from .case.load import load_case
+from .errors import CaseError, RunFolderError
+from .observers.observer import Observer
+from .progress import ProgressBar, compiling
+from .solve import integrate, make_method, save_times
+from .store.files import write_json
+from .store.results import pack
+from .store.run import Run, load, read_header
+from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, write_problem
+
+PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
+
+
+def run(case, output=None, force=False, quiet=True, **overrides):
+    """Run a case file and return its Run.
+
+    case : path of a TOML file;  output : run folder, by default runs/<case name>;  force : move a used folder aside
+    quiet : no progress bar;  overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
+    Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
+    """
+    file = load_case(case, overrides)
+    resolved = resolve(file.case)
+    problem = build_problem(resolved, file.folder)
+    method = _method(problem, resolved)
+    folder = claim_folder(output or Path("runs") / file.name, force)
+    with lock(folder):
+        inputs = problem.objective.inputs[:, : problem.mesh.dim + 1 - resolved.objective.bias]
+        write_problem(folder, problem, inputs, _header(file, resolved))
+        return _integrate(folder, method, resolved, RunWriter(folder), None, quiet)
+
+
+def resume(folder, quiet=True):
+    """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run."""
+    folder = Path(folder)
+    read_header(folder)
+    with lock(folder):
+        state, clock, checkpoint = prepare_resume(folder)
+        stored = load(folder)
+        method = _method(stored.problem, stored.case)
+        method.load(state)
+        return _integrate(folder, method, stored.case, RunWriter(folder, checkpoint=checkpoint), clock, quiet)
+
+
+def check(case, **overrides):
+    """Read and check a case file, its data included, without computing or writing. Returns (CaseFile, resolved case, problem)."""
+    file = load_case(case, overrides)
+    resolved = resolve(file.case)
+    return file, resolved, build_problem(resolved, file.folder)
+
+
+def _method(problem, case):
+    options = {key: value for key, value in case.method.model_dump().items() if value is not None}
+    return make_method(problem, **options)
+
+
+def _integrate(folder, method, case, writer, clock, quiet):
+    signals = Signals()
+    observers = [writer, signals] + ([] if quiet else [ProgressBar()])
+    times = save_times(case.time.end, case.time.saves)
+    with signals, compiling(quiet):
+        _, status, finished = integrate(method, times, observers, clock=clock, record_interval=case.time.records)
+    write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received})
+    pack(folder)
+    return load(folder)
+
+
+def _header(file, case):
+    """What run.json holds besides the format."""
+    from .case.load import toml_of
+
+    return {
+        "case": file.text,
+        "resolved_case": toml_of(case),
+        "title": case.title,
+        "seed": case.seed,
+        "threads": numba.get_num_threads(),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "commit": git_commit(),
+    }
+
+
+def git_commit():
+    """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not run from one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words):
+        return subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "runs.py")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+class Signals(Observer):
+    """Ends a run after the current step on SIGINT or SIGTERM; a second signal ends it at once."""
+
+    def __init__(self):
+        self.received, self.previous = None, {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            self.previous = {s: signal.signal(s, self._receive) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number, _frame):
+        self.received = int(number)
+        self.__exit__()
+
+    def stop(self):
+        return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
+
+
+__all__ = ["CaseError", "Run", "RunFolderError", "check", "load", "pack", "resume", "run"]

@@ -1,0 +1,210 @@
+"""The time loop: steps accepted or rejected, save times hit exactly, observers called."""
+
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from .errors import CaseError, unknown_name
+from .eulerian.finite_volume import BUDGET, FiniteVolume
+from .observers.guards import GUARDS
+from .observers.observer import Observer
+from .stepping.stepsize import StepSize
+
+MAX_REJECTIONS = 60
+METHODS = {"grid": FiniteVolume}
+
+
+@dataclass
+class Clock:
+    """Where a run is, and what it has exchanged so far: with the method's state, all that a resumed run needs.
+
+    budget : (7,) integrals over time of the terms of BUDGET;  limit : the step-size controller's bound
+    next_save, next_record : index of the next save time; time from which the next record is due
+    """
+
+    objective_at_start: float
+    mass_at_start: float
+    limit: float
+    time: float = 0.0
+    step: int = 0
+    dt: float = 0.0
+    next_save: int = 0
+    next_record: float = 0.0
+    budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
+
+    def as_dict(self):
+        """Numbers by name, for storing."""
+        return asdict(self)
+
+
+@dataclass(eq=False)
+class Solution:
+    """A run in memory.
+
+    time : (n_saves,);  density : (n_saves, n_signs, n_cells) with ν = e^log_scale · density;  log_scale : (n_saves,)
+    predictions : (n_saves, n_data);  records : dict of (n_records,) arrays;  status : one sentence;  finished : bool
+    """
+
+    problem: object
+    time: np.ndarray
+    density: np.ndarray
+    log_scale: np.ndarray
+    predictions: np.ndarray
+    records: dict
+    status: str
+    finished: bool
+
+
+def save_times(end, saves):
+    """The times to save at: `saves` equally spaced ones from 0 to end, or the listed ones and the end.
+
+    Raises CaseError if the list does not increase within [0, end] or there are fewer than two equally spaced times.
+    """
+    if not (np.isfinite(end) and end > 0.0):
+        raise CaseError(f"time.end: must be finite and positive, got {end}.")
+    if np.ndim(saves) == 0:
+        if saves < 2:
+            raise CaseError(f"time.saves: at least 2 saves are needed (the start and the end), got {saves}.")
+        return np.linspace(0.0, end, int(saves))
+    times = np.asarray(saves, dtype=float)
+    if len(times) == 0 or not (np.diff(times) > 0.0).all() or times[0] < 0.0 or times[-1] > end:
+        raise CaseError(f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}.")
+    return times if times[-1] == end else np.append(times, end)
+
+
+def take_record(method, clock):
+    """The numbers recorded after a step, by name; energies and masses are integrals since the start."""
+    e, objective = method.current, method.problem.objective
+    record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
+    record |= {"log_mass": e.log_mass, "minimum_density": e.smallest}
+    record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
+    record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
+    record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
+    record["training_error"] = objective.error(e.predictions)
+    if objective.risk.classifies:
+        record["margin"] = objective.margin(e.predictions) / e.mass
+    return {name: float(value) for name, value in record.items()}
+
+
+def step_error(before, after, step):
+    """Largest relative error of the energy and mass budgets of a step, rounding set aside.
+
+    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass.
+    """
+    energy = abs(after.objective - before.objective - step.budget[:4].sum()) - before.rounding - after.rounding
+    mass = abs(after.mass - before.mass - step.budget[4:].sum()) - 1e-13 * max(before.mass, after.mass)
+    errors = [residual / gross for residual, gross in zip((energy, mass), step.gross, strict=True) if gross > 0.0]
+    return max([0.0, *errors])
+
+
+def accepted_step(method, clock, stepsize, remaining, guards):
+    """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
+    reason = None
+    for _ in range(MAX_REJECTIONS):
+        dt = stepsize.propose(method.bound(), remaining)
+        step = method.advance(dt)
+        reason = step.rejection or next(filter(None, (guard(method, step) for guard in guards)), None)
+        if reason:
+            stepsize.limit = 0.5 * dt
+        elif stepsize.learn(dt, step_error(method.current, method.trial, step)):
+            return step
+        else:
+            reason = f"energy and mass budgets do not close to {stepsize.tolerance:g}"
+    return f"{reason}, even with a step of {dt:.2e}"
+
+
+def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0):
+    """Run a method through the save times; returns (clock, status sentence, finished).
+
+    method : with its initial (or resumed) state loaded;  times : increasing save times, the last is the end
+    clock : of the run that is resumed, or None;  record_interval : simulated time between records, 0 for every step
+    """
+    fresh = clock is None
+    if fresh:
+        clock = Clock(method.current.objective, method.current.mass, method.first_limit())
+    stepsize = StepSize(method.stepper.order, method.tolerance, method.max_step, clock.limit)
+    for observer in observers:
+        observer.start(method, clock, times)
+
+    def tell(save):
+        if clock.time >= clock.next_record or clock.time == times[-1]:
+            clock.next_record = clock.time + record_interval
+            record = take_record(method, clock)
+            for observer in observers:
+                observer.record(method, clock, record)
+        if save:
+            clock.next_save += 1
+            for observer in observers:
+                observer.save(method, clock)
+        for observer in observers:
+            observer.step(method, clock)
+
+    status = None
+    if fresh:
+        tell(save=times[0] == 0.0)
+        bad = _start_fault(method)
+        status = f"Stopped at t = 0: {bad}." if bad else None
+    while status is None and clock.next_save < len(times):
+        target = times[clock.next_save]
+        step = accepted_step(method, clock, stepsize, target - clock.time, guards)
+        if isinstance(step, str):
+            status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
+            break
+        hit = step.dt == target - clock.time
+        method.accept()
+        clock.time = float(target) if hit else clock.time + step.dt
+        clock.step, clock.dt, clock.limit = clock.step + 1, step.dt, stepsize.limit
+        clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
+        tell(save=hit)
+        if clock.next_save < len(times):
+            sentence = next(filter(None, (observer.stop() for observer in observers)), None)
+            status = sentence and f"{sentence} at t = {clock.time:.6g} after {clock.step} steps."
+    finished = status is None
+    status = status or f"Completed at t = {clock.time:g} after {clock.step} steps."
+    for observer in observers:
+        observer.finish(method, clock, status)
+    return clock, status, finished
+
+
+def _start_fault(method):
+    """What is wrong with the initial state itself."""
+    e = method.current
+    if np.isfinite(e.objective) and np.isfinite(e.mass):
+        return None
+    return f"the initial objective is {e.objective} and the mass {e.mass}"
+
+
+class Memory(Observer):
+    """Keeps saves and records in memory."""
+
+    def __init__(self):
+        self.saves, self.records = [], []
+
+    def record(self, method, clock, record):
+        self.records.append(record)
+
+    def save(self, method, clock):
+        state = method.state()
+        self.saves.append((clock.time, state["density"].copy(), state["log_scale"], method.current.predictions.copy()))
+
+
+def make_method(problem, kind="grid", **options):
+    """The method of a name for a problem; raises ValueError with the choices for an unknown one."""
+    if kind not in METHODS:
+        raise ValueError(unknown_name("method", kind, METHODS))
+    return METHODS[kind](problem, **options)
+
+
+def solve(problem, end, saves=2, observers=(), record_interval=0.0, **method):
+    """Solve a problem in memory from t = 0 to t = end.
+
+    saves : number of equally spaced saves, or a list of times;  method : the keys of [method] in a case file
+    Returns a Solution; its status says in a sentence how the run ended.
+    """
+    memory = Memory()
+    _, status, finished = integrate(
+        make_method(problem, **method), save_times(end, saves), (memory, *observers), record_interval=record_interval
+    )
+    time, density, log_scale, predictions = (np.array(column) for column in zip(*memory.saves, strict=True))
+    records = {name: np.array([r[name] for r in memory.records]) for name in memory.records[0]}
+    return Solution(problem, time, density, log_scale, predictions, records, status, finished)

@@ -1,0 +1,41 @@
+"""Steppers: which mechanisms of the flow advance together, by which tableau, for which fraction of the step."""
+
+from dataclasses import dataclass
+
+from .tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau
+
+
+@dataclass(frozen=True)
+class Part:
+    """One substep: transport, or reaction and noise, or both, over a fraction of the step."""
+
+    tableau: Tableau
+    fraction: float = 1.0
+    transport: bool = True
+    reaction: bool = True
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """A sequence of substeps that makes one step of the given order."""
+
+    name: str
+    order: int
+    parts: tuple
+
+
+def _unsplit(tableau):
+    return Stepper(tableau.name, tableau.order, (Part(tableau),))
+
+
+_HALF_REACTION = Part(SSPRK2, fraction=0.5, transport=False)
+
+STEPPERS = {
+    stepper.name: stepper
+    for stepper in (
+        _unsplit(SSPRK1),
+        _unsplit(SSPRK2),
+        _unsplit(SSPRK3),
+        Stepper("strang", 2, (_HALF_REACTION, Part(SSPRK2, reaction=False), _HALF_REACTION)),
+    )
+}

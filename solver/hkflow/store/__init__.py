@@ -1,0 +1,1 @@
+"""Files: run folders, results files and the mesh cache."""

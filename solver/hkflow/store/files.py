@@ -1,0 +1,61 @@
+"""The few ways in which hkflow touches files: whole or not at all."""
+
+import hashlib
+import json
+import os
+
+import h5py
+import numpy as np
+
+
+def write_whole(path, write):
+    """Make a file that is either there in full or not there: write(temporary path), flush to disk, rename.
+
+    A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer overwrites or removes.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write(temporary)
+    _sync(temporary)
+    os.replace(temporary, path)
+    _sync(path.parent)
+
+
+def write_json(path, content):
+    """Write a dictionary as a JSON file, whole."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def remove_temporaries(folder):
+    """Remove what crashed writers left."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink()
+
+
+def write_arrays(group, arrays):
+    """Store arrays by name in an HDF5 group."""
+    for name, array in arrays.items():
+        group.create_dataset(name, data=np.asarray(array), dtype=np.asarray(array).dtype)
+
+
+def read_arrays(group):
+    """All arrays of an HDF5 group by name."""
+    return {name: item[()] for name, item in group.items() if isinstance(item, h5py.Dataset)}
+
+
+def checksum(arrays, text=""):
+    """SHA-256 over names, types, shapes and bytes of arrays, and a text."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}:{array.dtype.str}:{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _sync(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

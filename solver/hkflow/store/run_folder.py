@@ -1,0 +1,171 @@
+"""The run folder: one closed, checksummed HDF5 file per snapshot, so that a crash at any moment loses nothing saved.
+
+    RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
+    RUN/problem.h5          once: mesh, data, signs
+    RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
+    RUN/records.jsonl       one line per record; a resumed run cuts it back to the length that its snapshot knows
+    RUN/status.json         at the end: how the run ended
+    RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import h5py
+from filelock import FileLock, Timeout
+
+from ..errors import RunFolderError
+from ..observers.observer import Observer
+from ..solve import Clock
+from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_json, write_whole
+
+FORMAT = 1
+CHECKPOINT_SECONDS = 60.0
+
+
+def claim_folder(folder, force=False):
+    """Make an empty run folder; a used one is refused, or with `force` moved aside (never deleted).
+
+    Raises RunFolderError if the folder is not empty or cannot be made.
+    """
+    folder = Path(folder)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if not force:
+                raise RunFolderError(
+                    f"{folder} is not empty. Choose another --output, continue that run with 'hkflow resume {folder}', "
+                    "or give --force, which moves it aside."
+                )
+            aside = next(p for k in range(1, 10**6) if not (p := folder.with_name(f"{folder.name}.{k}")).exists())
+            folder.rename(aside)
+        (folder / "snap").mkdir(parents=True)
+    except OSError as error:
+        raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
+    return folder
+
+
+def lock(folder):
+    """The lock that keeps two processes from writing one run. Raises RunFolderError if another process holds it."""
+    held = FileLock(folder / ".lock")
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        raise RunFolderError(f"{folder}: another process is writing this run; wait for it or stop it first.") from None
+    return held
+
+
+def write_problem(folder, problem, inputs, header):
+    """Store what does not change during a run. inputs: (n, dim) without bias column; header: the content of run.json."""
+    objective = problem.objective
+    data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
+
+    def write(path):
+        with h5py.File(path, "w") as file:
+            write_arrays(file.create_group("mesh"), problem.mesh.arrays())
+            write_arrays(file.create_group("data"), data)
+            file["sign"] = list(problem.signs)
+            file.attrs["mesh"] = problem.mesh.name
+
+    write_whole(folder / "problem.h5", write)
+    write_json(folder / "run.json", {"format": FORMAT, **header})
+
+
+class RunWriter(Observer):
+    """Writes snapshots, checkpoints and records of a run into its folder."""
+
+    def __init__(self, folder, checkpoint_seconds=CHECKPOINT_SECONDS, checkpoint=None):
+        self.folder, self.checkpoint_seconds, self.checkpoint = Path(folder), checkpoint_seconds, checkpoint
+        self.last_step = None
+
+    def start(self, method, clock, save_times):
+        self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.written = os.fstat(self.log).st_size
+        self.last_time = time.monotonic()
+
+    def record(self, method, clock, record):
+        line = (json.dumps(record) + "\n").encode()
+        os.write(self.log, line)
+        self.written += len(line)
+
+    def save(self, method, clock):
+        self._snapshot(method, clock, clock.next_save - 1)
+        self._replace_checkpoint(None)
+
+    def step(self, method, clock):
+        if time.monotonic() - self.last_time > self.checkpoint_seconds:
+            self._replace_checkpoint(self._snapshot(method, clock, -1))
+
+    def finish(self, method, clock, status):
+        if self.last_step != clock.step:
+            self._replace_checkpoint(self._snapshot(method, clock, -1))
+        os.close(self.log)
+
+    def _replace_checkpoint(self, path):
+        """Remember the newest checkpoint; one older than the newest snapshot has done its duty."""
+        old, self.checkpoint = self.checkpoint, path
+        if old is not None and old != path:
+            old.unlink(missing_ok=True)
+
+    def _snapshot(self, method, clock, save):
+        """Write the state after a step; `save` is its index among the saves, -1 for a checkpoint."""
+        os.fsync(self.log)
+        path = snapshot_path(self.folder, clock.step)
+        text = json.dumps({"clock": clock.as_dict(), "save": save, "records_length": self.written})
+        state = method.state()
+        arrays = {"density": state["density"], "predictions": method.current.predictions}
+
+        def write(temporary):
+            with h5py.File(temporary, "w") as file:
+                write_arrays(file, arrays)
+                file.attrs["log_scale"] = state["log_scale"]
+                file.attrs["meta"] = text
+                file.attrs["sha256"] = checksum(arrays, text + float(state["log_scale"]).hex())
+
+        write_whole(path, write)
+        self.last_step, self.last_time = clock.step, time.monotonic()
+        return path
+
+
+def snapshot_path(folder, step):
+    """Where the state after a step is kept."""
+    return Path(folder) / "snap" / f"{step:08d}.h5"
+
+
+def read_snapshot(path):
+    """Arrays, log_scale and meta (clock, save, records_length) of a snapshot, or None if the file is damaged."""
+    try:
+        with h5py.File(path, "r") as file:
+            arrays, text = read_arrays(file), file.attrs["meta"]
+            log_scale, wanted = float(file.attrs["log_scale"]), file.attrs["sha256"]
+    except (OSError, KeyError):
+        return None
+    if checksum(arrays, text + log_scale.hex()) != wanted:
+        return None
+    return arrays, log_scale, json.loads(text)
+
+
+def prepare_resume(folder):
+    """Bring a folder back to its newest intact snapshot: remove what came after it, cut the records.
+
+    Returns the state for the method, the clock, and the path of the snapshot if it is a checkpoint (else None).
+    Raises RunFolderError if there is no intact snapshot or the records are shorter than it says.
+    """
+    folder = Path(folder)
+    records = folder / "records.jsonl"
+    for place in (folder, folder / "snap"):
+        remove_temporaries(place)
+    for path in sorted((folder / "snap").glob("*.h5"), reverse=True):
+        snapshot = read_snapshot(path)
+        if snapshot is None:
+            path.unlink()
+            continue
+        arrays, log_scale, meta = snapshot
+        if not records.exists() or records.stat().st_size < meta["records_length"]:
+            raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
+        (folder / "status.json").unlink(missing_ok=True)
+        os.truncate(records, meta["records_length"])
+        state = {"density": arrays["density"], "log_scale": log_scale}
+        return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None
+    raise RunFolderError(f"{folder}: holds no intact snapshot to resume from; run the case again.")
