@@ -1,0 +1,45 @@
+"""hkflow: gradient flows of measures on spheres, computed as partial differential equations.
+
+Everything public is found here and loaded when it is first used, so that `import hkflow` is quick.
+"""
+
+from importlib import import_module
+
+_HOMES = {
+    "run": "runs",
+    "resume": "runs",
+    "check": "runs",
+    "load": "store.run",
+    "pack": "store.results",
+    "solve": "solve",
+    "Solution": "solve",
+    "Problem": "problem",
+    "Flow": "flows",
+    "FLOW_KINDS": "flows",
+    "MomentFlow": "exact",
+    "Objective": "objectives.objective",
+    "Feature": "objectives.features",
+    "FEATURES": "objectives.features",
+    "Risk": "objectives.risks",
+    "RISKS": "objectives.risks",
+    "Mesh": "meshes",
+    "circle_mesh": "meshes",
+    "geodesic_mesh": "meshes",
+    "CaseError": "errors",
+    "RunFolderError": "errors",
+    "HkflowError": "errors",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hkflow' has no attribute '{name}'")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__

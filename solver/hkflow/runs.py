@@ -10,15 +10,14 @@ from pathlib import Path
 import numba
 
 from .case.build import build_problem, resolve
-from .case.load import load_case
-from .errors import CaseError, RunFolderError
+from .case.load import load_case, toml_of
 from .observers.observer import Observer
-from .progress import ProgressBar, compiling
+from .progress import ProgressBar, preparing
 from .solve import integrate, make_method, save_times
 from .store.files import write_json
 from .store.results import pack
-from .store.run import Run, load, read_header
-from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, write_problem
+from .store.run import load, read_header
+from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
@@ -31,10 +30,13 @@ def run(case, output=None, force=False, quiet=True, **overrides):
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
     """
     file = load_case(case, overrides)
+    folder = Path(output or Path("runs") / file.name)
+    refuse_used(folder, force)
     resolved = resolve(file.case)
     problem = build_problem(resolved, file.folder)
-    method = _method(problem, resolved)
-    folder = claim_folder(output or Path("runs") / file.name, force)
+    with preparing(quiet):
+        method = _method(problem, resolved)
+    claim_folder(folder, force)
     with lock(folder):
         inputs = problem.objective.inputs[:, : problem.mesh.dim + 1 - resolved.objective.bias]
         write_problem(folder, problem, inputs, _header(file, resolved))
@@ -48,7 +50,8 @@ def resume(folder, quiet=True):
     with lock(folder):
         state, clock, checkpoint = prepare_resume(folder)
         stored = load(folder)
-        method = _method(stored.problem, stored.case)
+        with preparing(quiet):
+            method = _method(stored.problem, stored.case)
         method.load(state)
         return _integrate(folder, method, stored.case, RunWriter(folder, checkpoint=checkpoint), clock, quiet)
 
@@ -69,7 +72,7 @@ def _integrate(folder, method, case, writer, clock, quiet):
     signals = Signals()
     observers = [writer, signals] + ([] if quiet else [ProgressBar()])
     times = save_times(case.time.end, case.time.saves)
-    with signals, compiling(quiet):
+    with signals:
         _, status, finished = integrate(method, times, observers, clock=clock, record_interval=case.time.records)
     write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received})
     pack(folder)
@@ -78,8 +81,6 @@ def _integrate(folder, method, case, writer, clock, quiet):
 
 def _header(file, case):
     """What run.json holds besides the format."""
-    from .case.load import toml_of
-
     return {
         "case": file.text,
         "resolved_case": toml_of(case),
@@ -127,5 +128,3 @@ class Signals(Observer):
     def stop(self):
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
 
-
-__all__ = ["CaseError", "Run", "RunFolderError", "check", "load", "pack", "resume", "run"]

@@ -15,6 +15,7 @@ from ..objectives.risks import RISKS
 from ..problem import Problem
 from ..store.mesh_cache import cached_geodesic_mesh
 from .datafiles import read_csv, read_scikit_learn, targets_from_labels
+from .schema import UniformInitial
 
 GENERATORS = {"cluster-grid": generators.cluster_grid, "xor": generators.xor, "parity": generators.parity}
 
@@ -58,7 +59,7 @@ def build_objective(case, folder, data=None):
         rates = Flow(case.flow.transport, case.flow.reaction)
         moment = MomentFlow(np.array(case.data.direction), case.data.target, rates)
         solvable = case.flow.noise == 0.0 and case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
-        exact = moment if solvable and case.initial == type(case.initial)(kind="uniform") else None
+        exact = moment if solvable and case.initial == UniformInitial(kind="uniform") else None
         o = moment.objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     else:

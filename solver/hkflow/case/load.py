@@ -21,10 +21,10 @@ class CaseFile:
     folder: Path
     name: str
 
-    @property
-    def resolved(self):
-        """The case with every default filled in, as TOML that can be run again."""
-        return tomlkit.dumps(_without_none(self.case.model_dump(mode="json")))
+
+def toml_of(case):
+    """A case with every default written out, as TOML that can be run again."""
+    return tomlkit.dumps(_without_none(case.model_dump(mode="json")))
 
 
 def load_case(path, overrides=None):

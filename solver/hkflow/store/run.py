@@ -12,6 +12,7 @@ from ..case.load import parse_case
 from ..errors import RunFolderError
 from ..flows import Flow
 from ..meshes.mesh import Mesh
+from ..objectives.data import with_bias
 from ..problem import Problem
 from .files import read_arrays
 from .run_folder import FORMAT, read_snapshot
@@ -26,8 +27,9 @@ class Run:
     predictions : (n_saves, n_data);  records : dict of (n_records,) arrays;  status : one sentence;  finished : bool
     """
 
-    def __init__(self, path, header, static, series, records, status, finished):
-        self.path, self.header, self.records, self.status, self.finished = path, header, records, status, finished
+    def __init__(self, path, header, static, series, records, end):
+        self.path, self.header, self.records, self.end = path, header, records, end
+        self.status, self.finished = end["status"], end["finished"]
         self.mesh, self.signs = static["mesh"], static["sign"]
         self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
         self.time, self.log_scale, self.predictions = (series[name] for name in ("time", "log_scale", "predictions"))
@@ -51,6 +53,42 @@ class Run:
     def case(self):
         """The resolved, checked case."""
         return resolve(parse_case(self.header["resolved_case"], ".", "", source=f"{self.path}: resolved case").case)
+
+    @property
+    def classifies(self):
+        """Whether the targets are classes."""
+        return self.problem.objective.risk.classifies
+
+    @property
+    def signal(self):
+        """Number of the signal that interrupted the run, or None."""
+        return self.end.get("signal")
+
+    @property
+    def input_names(self):
+        """Names of the inputs, for axes."""
+        names = getattr(self.case.data, "features", None)
+        named = names and self.case.data.components is None
+        return list(names) if named else [f"x{chr(0x2081 + k)}" for k in range(self.inputs.shape[1])]
+
+    @property
+    def axis_names(self):
+        """Names of the coordinates of θ: one for each input, and the bias."""
+        count = self.inputs.shape[1]
+        return [f"w{chr(0x2081 + k)}" for k in range(count)] + ["bias"] * (self.mesh.dim + 1 - count)
+
+    def predict(self, inputs, save=-1):
+        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,)."""
+        objective = self.problem.objective
+        inputs = np.atleast_2d(np.asarray(inputs, dtype=float))
+        if inputs.shape[1] != self.inputs.shape[1]:
+            raise ValueError(f"Inputs need {self.inputs.shape[1]} columns, got {inputs.shape[1]}.")
+        full = with_bias(inputs) if self.case.objective.bias else inputs
+        weights = np.exp(self.log_scale[save]) * (self.signs @ self.density_at(save)) * self.mesh.volumes
+        out = np.zeros(len(full))
+        for start in range(0, len(full), 4096):
+            objective.feature.transform(self.mesh.centers, full[start : start + 4096]).forward(weights, out[start : start + 4096])
+        return out
 
     @cached_property
     def problem(self):
@@ -124,12 +162,10 @@ def _load_folder(folder):
         "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
         "density": [lambda path=path: read_snapshot(path)[0]["density"] for path in paths],
     }
-    status = f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'."
-    finished = False
+    end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
         end = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-        status, finished = end["status"], end["finished"]
-    return Run(folder, header, static, series, read_records(folder / "records.jsonl"), status, finished)
+    return Run(folder, header, static, series, read_records(folder / "records.jsonl"), end)
 
 
 def read_records(path):
@@ -154,7 +190,7 @@ def _load_results(path):
         series = {name: file[name][()] for name in ("time", "log_scale", "predictions")}
         series["density"] = [lambda k=k: _read_density(path, k) for k in range(len(series["time"]))]
         records, static = read_arrays(file["records"]), _read_static(file)
-        return Run(path, header, static, series, records, file.attrs["status"], bool(file.attrs["finished"]))
+        return Run(path, header, static, series, records, {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])})
 
 
 def _read_density(path, save):

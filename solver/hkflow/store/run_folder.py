@@ -25,21 +25,26 @@ FORMAT = 1
 CHECKPOINT_SECONDS = 60.0
 
 
-def claim_folder(folder, force=False):
-    """Make an empty run folder; a used one is refused, or with `force` moved aside (never deleted).
+def refuse_used(folder, force=False):
+    """Raise RunFolderError if a folder is not empty, unless `force` will move it aside."""
+    folder = Path(folder)
+    if not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderError(
+            f"{folder} is not empty. Choose another --output, continue that run with 'hkflow resume {folder}', "
+            "or give --force, which moves it aside."
+        )
 
-    Raises RunFolderError if the folder is not empty or cannot be made.
+
+def claim_folder(folder, force=False):
+    """Make an empty run folder and return its path; with `force` a used one is moved aside, never deleted.
+
+    Raises RunFolderError if the folder is used or cannot be made.
     """
     folder = Path(folder)
+    refuse_used(folder, force)
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            if not force:
-                raise RunFolderError(
-                    f"{folder} is not empty. Choose another --output, continue that run with 'hkflow resume {folder}', "
-                    "or give --force, which moves it aside."
-                )
-            aside = next(p for k in range(1, 10**6) if not (p := folder.with_name(f"{folder.name}.{k}")).exists())
-            folder.rename(aside)
+        if folder.exists() and any(folder.iterdir()):
+            folder.rename(next(p for k in range(1, 10**6) if not (p := folder.with_name(f"{folder.name}.{k}")).exists()))
         (folder / "snap").mkdir(parents=True)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error

@@ -1,0 +1,149 @@
+"""The command line: `hkflow COMMAND …`. Solver modules are imported inside the commands, so that --help is quick."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from .errors import HkflowError
+
+app = typer.Typer(
+    help="Gradient flows of measures on spheres, and infinitely wide two-layer networks, computed as PDEs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+CasePath = Annotated[Path, typer.Argument(help="case file (TOML)", metavar="CASE")]
+RunPath = Annotated[Path, typer.Argument(help="run folder", metavar="RUN")]
+Overrides = Annotated[Optional[list[str]], typer.Option("--set", help="override a key of the case: --set flow.noise=0.01")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and no summary")]
+
+
+def main():
+    """Entry point: errors made on purpose become a message and exit code 2."""
+    try:
+        app()
+    except HkflowError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(2)
+
+
+@app.command()
+def run(
+    case: CasePath,
+    overrides: Overrides = None,
+    output: Annotated[Optional[Path], typer.Option(help="run folder; runs/<case name> if not given")] = None,
+    force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
+    quiet: Quiet = False,
+):
+    """Compute a case; write a run folder with results.h5 and a picture in it."""
+    from . import runs
+
+    _finish(runs.run(case, output=output, force=force, quiet=quiet, **_parsed(overrides)), quiet)
+
+
+@app.command()
+def resume(folder: RunPath, quiet: Quiet = False):
+    """Continue an interrupted run; the result is the same, bit for bit, as without the interruption."""
+    from . import runs
+
+    _finish(runs.resume(folder, quiet=quiet), quiet)
+
+
+@app.command()
+def check(case: CasePath, overrides: Overrides = None):
+    """Check a case file and its data; print the case with every default written out, and the memory it needs."""
+    from . import runs
+    from .case.build import estimated_memory
+    from .case.load import toml_of
+
+    _, resolved, problem = runs.check(case, **_parsed(overrides))
+    typer.echo(toml_of(resolved))
+    data, axes = problem.objective.inputs.shape
+    typer.echo(f"# {case} is valid: {data} data, {problem.mesh.n_cells} cells on S^{axes - 1}, {len(problem.signs)} sign(s).")
+    typer.echo(f"# Estimated memory: {estimated_memory(resolved, data) / 1e9:.2f} GB.")
+
+
+@app.command()
+def schema():
+    """Print the JSON schema of case files."""
+    from .case.schema import Case
+
+    typer.echo(json.dumps(Case.model_json_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command()
+def info(path: RunPath):
+    """Say what a run folder or results.h5 holds and how the run ended."""
+    from .store.run import load
+
+    one = load(path)
+    typer.echo(_summary(one))
+    typer.echo(f"case:             {one.header['title'] or '(no title)'}")
+    typer.echo(f"saves:            {len(one.time)}, of {len(one.signs)} sign(s) x {one.mesh.n_cells} cells; {len(one.targets)} data")
+    typer.echo(f"records:          {', '.join(one.records) or 'none yet'}")
+    typer.echo(f"seed, threads:    {one.header['seed']}, {one.header['threads']}")
+    typer.echo(f"versions:         {', '.join(f'{name} {number}' for name, number in one.header['versions'].items())}")
+    typer.echo(f"commit:           {one.header['commit'] or 'unknown'}")
+
+
+@app.command()
+def plot(
+    path: RunPath,
+    output: Annotated[Optional[Path], typer.Option(help="picture to write, .png or .pdf; RUN/overview.png if not given")] = None,
+):
+    """Draw the overview of a run: predictions, density, records."""
+    from .plots.overview import save_overview
+    from .store.run import load
+
+    typer.echo(f"picture:          {save_overview(load(path), output)}")
+
+
+@app.command()
+def pack(folder: RunPath):
+    """Write results.h5 from the snapshots of a run folder, finished or not."""
+    from .store.results import pack as pack_folder
+
+    typer.echo(f"results:          {pack_folder(folder)}")
+
+
+def _parsed(overrides):
+    from .case.load import parse_override
+
+    return dict(parse_override(text) for text in overrides or [])
+
+
+def _finish(one, quiet):
+    """Draw, summarise, and turn the way the run ended into an exit code."""
+    from .plots.overview import save_overview
+
+    picture = save_overview(one)
+    if not quiet:
+        typer.echo(_summary(one))
+        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
+    if not one.finished:
+        if quiet:
+            typer.echo(one.status, err=True)
+        if one.signal:
+            typer.echo(f"Continue with: hkflow resume {one.path}", err=True)
+        sys.exit(128 + one.signal if one.signal else 1)
+
+
+def _summary(one):
+    """The status and the last record, a line each."""
+    lines = [one.status]
+    if one.records:
+        last = {name: values[-1] for name, values in one.records.items()}
+        error = "training error" if "margin" in last else "training RMSE"
+        lines.append(f"objective:        {last['objective']:.8g}")
+        lines.append(f"total mass:       {last['mass']:.8g}")
+        lines.append(f"{error + ':':18}{last['training_error']:.4g}")
+        lines.append(f"mass residual:    {last['mass_residual'] / last['mass']:.2e} of the mass")
+        exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
+        share = last["energy_residual"] / exchanged if exchanged else 0.0
+        lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
+    errors = one.exact_errors() if len(one.time) else None
+    if errors is not None:
+        lines.append(f"exact solution:   relative L1 error {errors[0][-1]:.3e}, maximum error {errors[1][-1]:.3e} at t = {one.time[-1]:g}")
+    return "\n".join(lines)

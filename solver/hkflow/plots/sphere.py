@@ -1,0 +1,56 @@
+"""Densities on S², on the plane by Hammer's equal-area projection."""
+
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.patches import Ellipse
+from scipy.spatial import cKDTree
+
+DECADES = 4  # shown below the largest density
+
+
+def hammer_points(width=720):
+    """Pixels of the projection, x in [−2√2, 2√2], y in [−√2, √2], as points of S².
+
+    Returns points (width/2, width, 3) and the mask of the pixels inside the ellipse.
+    """
+    root = np.sqrt(2.0)
+    x = np.linspace(-2 * root, 2 * root, width)[None, :]
+    y = np.linspace(-root, root, width // 2)[:, None]
+    inside = (x / (2 * root)) ** 2 + (y / root) ** 2 < 1.0
+    z = np.sqrt(np.maximum(1.0 - (x / 4) ** 2 - (y / 2) ** 2, 0.5))
+    longitude = 2.0 * np.arctan2(z * x, 2.0 * (2.0 * z**2 - 1.0))
+    latitude = np.arcsin(np.clip(z * y, -1.0, 1.0))
+    cosine = np.cos(latitude)
+    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1), inside
+
+
+def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃")):
+    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale.
+
+    Every pixel takes the value of the cell that it lies in: Voronoi cells are the sets nearest to their centres.
+    labels: a title each;  names: of the three coordinate axes
+    """
+    points, inside = hammer_points()
+    _, cell = cKDTree(mesh.centers).query(points[inside])
+    largest = max(density.max() for density in densities)
+    norm = LogNorm(largest * 10.0**-DECADES, largest)
+    root = np.sqrt(2.0)
+    for ax, density, label in zip(axes, densities, labels, strict=True):
+        picture = np.full(inside.shape, np.nan)
+        picture[inside] = np.maximum(density[cell], norm.vmin)
+        image = ax.imshow(picture, origin="lower", extent=(-2 * root, 2 * root, -root, root), norm=norm, interpolation="nearest")
+        ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
+        ax.set_title(label)
+        ax.axis("off")
+        marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
+        marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]
+        for x, y, text in marks:
+            below = y < 0
+            ax.annotate(
+                text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6, ha="center",
+                va="top" if below else "bottom", color="white" if y == 0 else "0.3",
+            )  # fmt: skip
+            ax.plot(x, y, ".", markersize=2, color="white" if y == 0 else "0.3")
+    bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.02, extend="min")
+    bar.set_label("density ν")
+    return image
