@@ -58,7 +58,7 @@ def check(case: CasePath, overrides: Overrides = None):
     from .case.build import estimated_memory
     from .case.load import toml_of
 
-    _, resolved, problem = runs.check(case, **_parsed(overrides))
+    resolved, problem = runs.check(case, **_parsed(overrides))
     typer.echo(toml_of(resolved))
     data, axes = problem.objective.inputs.shape
     typer.echo(f"# {case} is valid: {data} data, {problem.mesh.n_cells} cells on S^{axes - 1}, {len(problem.signs)} sign(s).")

@@ -11,6 +11,7 @@ import numba
 
 from .case.build import build_problem, resolve
 from .case.load import load_case, toml_of
+from .errors import CaseError
 from .observers.observer import Observer
 from .progress import ProgressBar, preparing
 from .solve import integrate, make_method, save_times
@@ -32,8 +33,7 @@ def run(case, output=None, force=False, quiet=True, **overrides):
     file = load_case(case, overrides)
     folder = Path(output or Path("runs") / file.name)
     refuse_used(folder, force)
-    resolved = resolve(file.case)
-    problem = build_problem(resolved, file.folder)
+    resolved, problem = _build(file, case)
     with preparing(quiet):
         method = _method(problem, resolved)
     claim_folder(folder, force)
@@ -57,10 +57,16 @@ def resume(folder, quiet=True):
 
 
 def check(case, **overrides):
-    """Read and check a case file, its data included, without computing or writing. Returns (CaseFile, resolved case, problem)."""
-    file = load_case(case, overrides)
+    """Read and check a case file, its data included, without computing or writing. Returns (resolved case, problem)."""
+    return _build(load_case(case, overrides), case)
+
+
+def _build(file, path):
     resolved = resolve(file.case)
-    return file, resolved, build_problem(resolved, file.folder)
+    try:
+        return resolved, build_problem(resolved, file.folder)
+    except CaseError as error:
+        raise CaseError(f"{path}: {error}") from error
 
 
 def _method(problem, case):

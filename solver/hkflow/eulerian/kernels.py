@@ -35,7 +35,7 @@ def gradients(neighbors, gradient_weights, density, axes, out):
 def transport(
     neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha, limiter, axes, out, outflow
 ):
-    """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/distance, limited linear face values.
+    """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/chord, limited linear face values.
 
     neighbors, conductances (n_cells, n_slots); offsets (n_cells, n_slots, d+1); centers (n_cells, d+1); volumes (n_cells,)
     density, potential (n_signs, n_cells); gradient (n_signs, n_cells, d+1), not read when limiter < 0 (first order)

@@ -13,7 +13,7 @@ class Stencil:
     """Neighbour tables; a cell with fewer neighbours than slots lists itself, with weight zero.
 
     neighbors : (n_cells, n_slots) int
-    conductances : (n_cells, n_slots) face area / distance of centres
+    conductances : (n_cells, n_slots) face area / length of the chord between the centres
     gradient_weights : (n_cells, n_slots, d+1), ∇ν_c = Σ_k gradient_weights_ck (ν_k − ν_c)
     offsets : (n_cells, n_slots, d+1) from the middle of the two centres to the middle of the face
     centers : (n_cells, d+1);  volumes : (n_cells,);  axes : tuple of length d+1
@@ -37,7 +37,10 @@ def stencil_of(mesh):
     offsets = np.zeros((n, slots, mesh.dim + 1))
     middles = normalize(x[mesh.faces[:, 0]] + x[mesh.faces[:, 1]])
     neighbors[cell, slot] = neighbor
-    conductances[cell, slot] = (mesh.face_areas / mesh.face_distances)[face]
+    # Along the chord, not the arc: a potential that is linear in R^(d+1), as ReLU's are between their kinks, then has its
+    # exact normal velocity on the whole face, because the face lies in the plane that bisects the chord.
+    chords = np.linalg.norm(x[mesh.faces[:, 0]] - x[mesh.faces[:, 1]], axis=1)
+    conductances[cell, slot] = (mesh.face_areas / chords)[face]
     offsets[cell, slot] = (mesh.face_midpoints - middles)[face]
     steps = x[neighbors] - x[:, None]
     steps -= np.einsum("cka,ca->ck", steps, x)[..., None] * x[:, None]

@@ -40,7 +40,7 @@ def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"
         picture[inside] = np.maximum(density[cell], norm.vmin)
         image = ax.imshow(picture, origin="lower", extent=(-2 * root, 2 * root, -root, root), norm=norm, interpolation="nearest")
         ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
-        ax.set_title(label)
+        ax.set_title(label, pad=10)
         ax.axis("off")
         marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
         marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]

@@ -78,10 +78,13 @@ def write_problem(folder, problem, inputs, header):
 
 
 class RunWriter(Observer):
-    """Writes snapshots, checkpoints and records of a run into its folder."""
+    """Writes snapshots, checkpoints and records of a run into its folder.
 
-    def __init__(self, folder, checkpoint_seconds=CHECKPOINT_SECONDS, checkpoint=None):
-        self.folder, self.checkpoint_seconds, self.checkpoint = Path(folder), checkpoint_seconds, checkpoint
+    checkpoint : path of the checkpoint that a resumed run started from, removed once a newer snapshot is there
+    """
+
+    def __init__(self, folder, checkpoint=None):
+        self.folder, self.checkpoint = Path(folder), checkpoint
         self.last_step = None
 
     def start(self, method, clock, save_times):
@@ -99,7 +102,7 @@ class RunWriter(Observer):
         self._replace_checkpoint(None)
 
     def step(self, method, clock):
-        if time.monotonic() - self.last_time > self.checkpoint_seconds:
+        if time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
             self._replace_checkpoint(self._snapshot(method, clock, -1))
 
     def finish(self, method, clock, status):

@@ -1,0 +1,46 @@
+"""Shared by all tests: a mesh cache of their own, and the moment problem that most orders are measured on."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hkflow
+
+sys.path.insert(0, str(Path(__file__).parent))
+ROOT = Path(__file__).parent.parent
+CASES = sorted((ROOT / "cases").rglob("*.toml"))
+OFF_AXIS = (0.3, -0.5, 0.8)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def mesh_cache(tmp_path_factory):
+    """Tests neither read nor fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HKFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20201)
+
+
+def moment_problem(mesh, transport=1.0, reaction=0.0, target=0.8, axis=OFF_AXIS):
+    """The problem with a closed-form solution on a mesh."""
+    exact = hkflow.MomentFlow(np.array(axis[: mesh.dim + 1]), target, hkflow.Flow(transport, reaction))
+    return hkflow.Problem(mesh, exact.objective(), exact.flow, exact=exact)
+
+
+def exact_errors(problem, density, time):
+    """Relative L1 error, and maximum error over the maximum, of (1, n_cells) densities."""
+    wanted, volumes = problem.exact.density(problem.mesh.centers, time), problem.mesh.volumes
+    difference = np.abs(density[0] - wanted)
+    return difference @ volumes / (wanted @ volumes), difference.max() / wanted.max()
+
+
+def order(errors, ratio=2.0):
+    """Observed orders between neighbours of a sequence whose mesh widths shrink by `ratio`."""
+    errors = np.asarray(errors)
+    return np.log(errors[:-1] / errors[1:]) / np.log(ratio)

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+import reference
+
+from hkflow.blocks import n_blocks
+from hkflow.eulerian import kernels
+from hkflow.eulerian.limiters import LIMITERS, limited, limiter_code
+from hkflow.eulerian.stencil import stencil_of
+from hkflow.meshes import circle_mesh, geodesic_mesh
+
+MESHES = {"circle": circle_mesh(700), "sphere": geodesic_mesh(3)}
+
+
+@pytest.fixture(params=MESHES)
+def mesh(request):
+    return MESHES[request.param]
+
+
+def fields(mesh, rng, n_signs=2):
+    shape = (n_signs, mesh.n_cells)
+    return rng.random(shape) ** 4, rng.normal(size=shape)
+
+
+def test_gradients_are_exact_for_linear_functions(mesh, rng):
+    st, slope = stencil_of(mesh), rng.normal(size=mesh.dim + 1)
+    out = np.empty((1, mesh.n_cells, mesh.dim + 1))
+    kernels.gradients(st.neighbors, st.gradient_weights, (mesh.centers @ slope)[None], st.axes, out)
+    tangential = slope - (mesh.centers @ slope)[:, None] * mesh.centers
+    assert np.abs(out[0] - tangential).max() < 1.5 * mesh.width**2 * np.linalg.norm(slope)
+    normal = np.einsum("ca,ca->c", out[0], mesh.centers)
+    assert np.abs(normal).max() < 1e-12
+
+
+@pytest.mark.parametrize("limiter", LIMITERS)
+def test_transport_agrees_with_its_twin(mesh, limiter, rng):
+    st = stencil_of(mesh)
+    nu, J = fields(mesh, rng)
+    G, out, outflow = np.empty((*nu.shape, mesh.dim + 1)), np.empty_like(nu), np.empty(n_blocks(mesh.n_cells))
+    kernels.gradients(st.neighbors, st.gradient_weights, nu, st.axes, G)
+    size = np.abs(G).max()
+    assert np.abs(G - reference.gradients(st, nu)).max() < 1e-13 * size
+    code = limiter_code(limiter)
+    kernels.transport(
+        st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, nu, J, G, 0.7, code, st.axes, out, outflow
+    )  # fmt: skip
+    wanted, rates = reference.transport(st, nu, J, 0.7, limiter)
+    assert np.abs(out - wanted).max() < 1e-13 * np.abs(wanted).max()
+    assert outflow.max() == pytest.approx(rates.max(), rel=1e-13)
+    assert abs((out * st.volumes).sum()) < 1e-13 * (np.abs(out) * st.volumes).sum()
+
+
+def test_integrals_agree_with_their_twin(mesh, rng):
+    nu, J = fields(mesh, rng)
+    div = rng.normal(size=nu.shape)
+    out = np.empty((n_blocks(mesh.n_cells), 6))
+    kernels.integrals(nu, J, div, mesh.volumes, out)
+    got = np.append(out[:, :5].sum(axis=0), out[:, 5].min())
+    size = reference.integrals(nu, np.abs(J), np.abs(div), mesh.volumes)
+    assert np.all(np.abs(got - reference.integrals(nu, J, div, mesh.volumes)) <= 1e-13 * size)
+
+
+def test_integrals_show_nan(mesh, rng):
+    nu, J = fields(mesh, rng)
+    nu[0, 5] = np.nan
+    out = np.empty((n_blocks(mesh.n_cells), 6))
+    kernels.integrals(nu, J, J, mesh.volumes, out)
+    assert np.isnan(out[0, 0])
+
+
+@pytest.mark.parametrize("with_transport", [True, False])
+def test_stage_agrees_with_its_twin(with_transport, rng):
+    shape = (2, 600)
+    start, factor, div, J, growth = rng.random(shape), rng.random(shape), *(rng.normal(size=(3, *shape)))
+    arguments = (0.25, 0.1, with_transport, 4.0, 0.3, 0.05, start, div, J)
+    wanted = reference.stage(*arguments, factor, growth)
+    density = np.empty(shape)
+    kernels.stage(*arguments, factor, growth, density)
+    for got, want in zip((factor, growth, density), wanted, strict=True):
+        assert got == pytest.approx(want, rel=1e-13, abs=1e-13)
+    kernels.begin_stages(start, factor, growth)
+    assert np.array_equal(factor, start) and not growth.any()
+
+
+@pytest.mark.parametrize("name", [name for name in LIMITERS if name != "first-order"])
+def test_limiters(name, rng):
+    a, b = rng.normal(size=(2, 500))
+    got = np.array([limited(LIMITERS[name], x, y) for x, y in zip(a, b, strict=True)])
+    assert got == pytest.approx(reference.limited(name, a, b), rel=1e-13, abs=1e-15)
+    assert np.all(np.abs(got) <= 2 * np.minimum(np.abs(a), np.abs(b)) * (1 + 1e-15))
+    assert np.all(got[a * b < 0] == 0.0)
+    assert limited(LIMITERS[name], 0.7, 0.7) == pytest.approx(0.7, rel=1e-15)
+
+
+def test_an_unknown_limiter_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="Unknown limiter 'vanleer'. Did you mean 'van-leer'.*koren, mc, minmod"):
+        limiter_code("vanleer")

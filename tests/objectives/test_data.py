@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from hkflow import FEATURES
+from hkflow.objectives import data
+
+
+def test_cluster_grid_lies_in_discs_of_one_class_each(rng):
+    x, y = data.cluster_grid(rng, 400, dim=4, clusters=3)
+    assert x.shape == (400, 4) and np.abs(x).max() <= 0.5 and set(y) == {-1.0, 1.0}
+    step, radius = 3 / 8, 1 / 8
+    cell = np.rint((x[:, :2] + 0.5 - radius) / step)
+    assert np.linalg.norm(x[:, :2] - (-0.5 + radius + step * cell), axis=1).max() <= radius
+    for one in np.unique(cell, axis=0):
+        assert len(set(y[(cell == one).all(axis=1)])) == 1
+
+
+def test_xor_is_the_product_of_two_signs(rng):
+    x, y = data.xor(rng, 100, dim=5)
+    assert np.array_equal(np.abs(x[:, :2]), np.ones((100, 2))) and np.array_equal(y, x[:, 0] * x[:, 1])
+    assert 0.5 < x[:, 2:].std() < 1.5
+
+
+def test_parity_counts_signs(rng):
+    x, y = data.parity(rng, 64, dim=4, bits=3)
+    assert np.allclose(np.linalg.norm(x, axis=1), 1.0, rtol=1e-14)
+    assert np.array_equal(y, np.sign(x[:, :3]).prod(axis=1))
+
+
+def test_teacher_keeps_its_margin(rng):
+    x, y = data.teacher(rng, 200, FEATURES["relu"], dim=2, units=6, bias=True, classify=True, margin=0.1)
+    assert x.shape == (200, 2) and set(y) == {-1.0, 1.0}
+    with pytest.raises(ValueError, match="too large"):
+        data.teacher(rng, 20, FEATURES["relu"], classify=True, margin=1e6, tries=3)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    one, two, other = (data.xor(np.random.default_rng(seed), 10, dim=4)[0] for seed in (3, 3, 4))
+    assert np.array_equal(one, two) and not np.array_equal(one, other)
+
+
+def test_standardized_and_principal_components(rng):
+    x = rng.normal(size=(50, 3)) @ np.diag([1.0, 5.0, 0.1]) + 7.0
+    z = data.standardized(x)
+    assert np.allclose(z.mean(axis=0), 0, atol=1e-13) and np.allclose(z.std(axis=0), 1, rtol=1e-13)
+    with pytest.raises(ValueError, match="column 1 is constant"):
+        data.standardized(np.column_stack([x[:, 0], np.full(50, 0.1)]))
+    c = data.principal_components(x, 2)
+    values = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
+    assert np.allclose(np.cov(c.T, bias=True), np.diag(values[:2]), atol=1e-10)

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+
+from hkflow import FEATURES, RISKS, Objective
+
+
+def an_objective(rng, activation, loss, weight_decay=0.3, n=6, p=3):
+    targets = rng.choice([-1.0, 1.0], size=n)
+    targets[:2] = 1.0, -1.0
+    return Objective(FEATURES[activation], RISKS[loss], rng.normal(size=(n, p)), targets, None, weight_decay)
+
+
+@pytest.mark.parametrize("activation", FEATURES)
+@pytest.mark.parametrize("loss", RISKS)
+@pytest.mark.parametrize("signs", [(1,), (1, -1)])
+def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
+    points = rng.normal(size=(40, 3))
+    on = an_objective(rng, activation, loss).on(points / np.linalg.norm(points, axis=1, keepdims=True), signs)
+    weights, direction = rng.random((len(signs), 40)) / 20, rng.normal(size=(len(signs), 40))
+    on.evaluate(weights)
+    slope = (on.potential * direction).sum()
+    h = 1e-4
+    centred = [(on.evaluate(weights + k * h * direction) - on.evaluate(weights - k * h * direction)) / (2 * k * h) for k in (1, 2)]
+    assert (4 * centred[0] - centred[1]) / 3 == pytest.approx(slope, rel=1e-8, abs=1e-10)
+
+
+def test_scale_is_a_factor_of_the_measure(rng):
+    points = rng.normal(size=(30, 3))
+    one, two = (an_objective(np.random.default_rng(1), "relu", "logistic").on(points, (1, -1)) for _ in range(2))
+    weights = rng.random((2, 30))
+    assert one.evaluate(8.0 * weights) == pytest.approx(two.evaluate(weights, scale=8.0), rel=1e-14)
+    assert one.potential == pytest.approx(two.potential, rel=1e-13)
+
+
+@given(
+    margins=st.lists(st.floats(-1e8, 1e8), min_size=1, max_size=8),
+    loss=st.sampled_from(["logistic", "smooth-margin"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_log_sum_exp_forms_are_safe_for_any_margin(margins, loss):
+    u = np.array(margins)
+    y = np.where(np.arange(len(u)) % 2, -1.0, 1.0)
+    q, out = np.full(len(u), 1 / len(u)), np.empty(len(u))
+    value = RISKS[loss].evaluate(y * u, y, q, out)
+    p = -y * out
+    if loss == "smooth-margin":
+        assert value == pytest.approx(logsumexp(-u, b=q), rel=1e-12, abs=1e-12)
+        assert p.sum() == pytest.approx(1.0, rel=1e-12) and (p >= 0).all()
+    else:
+        assert value == pytest.approx((q * np.logaddexp(0.0, -u)).sum(), rel=1e-12, abs=1e-300)
+        assert (p >= 0).all() and (p <= q).all()
+
+
+def test_smooth_margin_of_an_enormous_margin():
+    out = np.empty(2)
+    value = RISKS["smooth-margin"].evaluate(np.array([1e8, 2e8]), np.ones(2), np.full(2, 0.5), out)
+    assert value == pytest.approx(-1e8 + np.log(0.5), rel=1e-15)
+    assert out == pytest.approx([-1.0, 0.0], abs=1e-300)
+
+
+def test_errors_and_margins():
+    objective = Objective(FEATURES["relu"], RISKS["logistic"], np.eye(3), [1.0, -1.0, 1.0])
+    h = np.array([0.5, 0.25, 2.0])
+    assert objective.error(h) == pytest.approx(1 / 3) and objective.margin(h) == -0.25
+    regression = Objective(FEATURES["relu"], RISKS["square"], np.eye(3), [1.0, 0.0, 1.0])
+    assert regression.error(h) == pytest.approx(np.sqrt((0.25 + 0.0625 + 1) / 3)) and np.isnan(regression.margin(h))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"targets": [1.0, 2.0]}, r"targets \+1 or -1"),
+        ({"targets": [1.0]}, "need 2 targets"),
+        ({"inputs": [[np.nan, 1.0], [0.0, 1.0]]}, "finite"),
+        ({"weight_decay": -1.0}, "at least 0"),
+        ({"weight_decay": np.nan}, "at least 0"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    good = {"inputs": np.eye(2), "targets": [1.0, -1.0], "weight_decay": 0.0}
+    Objective(FEATURES["relu"], RISKS["logistic"], **good)
+    with pytest.raises(ValueError, match=message):
+        Objective(FEATURES["relu"], RISKS["logistic"], **(good | change))
