@@ -14,7 +14,7 @@ from .case.load import load_case, toml_of
 from .errors import CaseError
 from .observers.observer import Observer
 from .progress import ProgressBar, preparing
-from .solve import integrate, make_method, save_times
+from .time_loop import integrate, make_method, save_times
 from .store.files import write_json
 from .store.results import pack
 from .store.run import load, read_header

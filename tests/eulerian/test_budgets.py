@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.eulerian.finite_volume import FiniteVolume
 from hkflow.observers.guards import GUARDS, energy_decrease, finite, mass_budget, nonnegative
-from hkflow.solve import integrate
+from hkflow.time_loop import Clock, integrate
 
 MESHES = {"circle": hkflow.circle_mesh(40), "sphere": hkflow.geodesic_mesh(2)}
 
@@ -43,7 +43,7 @@ def test_sibling_one_leaking_face_is_seen_and_stopped():
 def test_budgets_close_to_the_order_of_the_integrator(stepper, wanted):
     problem = random_problem(2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5))
     residuals = []
-    for dt in (1 / 20, 1 / 40, 1 / 80):
+    for dt in (1 / 64, 1 / 128, 1 / 256):
         r = hkflow.solve(problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order").records
         residuals.append((abs(r["mass_residual"][-1]), abs(r["energy_residual"][-1])))
     for kind in np.transpose(residuals):
@@ -69,20 +69,20 @@ def test_noise_alone_relaxes_to_the_uniform_probability_exactly():
     rates=st.sampled_from([(1.0, 0.0), (1.0, 2.0), (1.0, 4.0), (0.0, 4.0), (0.2, 9.0)]),
     limiter=st.sampled_from(["mc", "koren", "first-order"]),
     n=st.integers(1, 8),
-    size=st.sampled_from([0.1, 1.0, 5.0]),
+    size=st.sampled_from([0.1, 1.0, 2.0]),
     decay=st.sampled_from([0.0, 0.3]),
 )
 def test_objective_never_increases_and_density_never_turns_negative(
     seed, domain, activation, loss, signs, rates, limiter, n, size, decay
 ):
     problem = random_problem(seed, MESHES[domain], activation, loss, hkflow.Flow(*rates), signs, n, size, decay)
-    s = hkflow.solve(problem, 0.5, limiter=limiter)
+    s = hkflow.solve(problem, 0.2, limiter=limiter)
     assert s.finished, s.status
     F = s.records["objective"]
     assert np.all(np.diff(F) <= 1e-13 * (1.0 + np.abs(F[:-1])))
     assert s.records["minimum_density"].min() >= 0.0
     exchanged = np.abs(s.records["energy_transport"]) + np.abs(s.records["energy_reaction"])
-    assert np.all(np.abs(s.records["energy_residual"]) <= 1.01e-3 * exchanged + 1e-12 * (1 + np.abs(F)))
+    assert np.all(np.abs(s.records["energy_residual"]) <= 1.01e-4 * exchanged + 1e-12 * (1 + np.abs(F)))
 
 
 def test_positivity_survives_a_point_mass_and_strong_reaction():
@@ -138,6 +138,8 @@ class Doctored:
     def __init__(self, **changes):
         self.method = FiniteVolume(random_problem(6, MESHES["circle"], flow=hkflow.Flow(1.0, 2.0, changes.pop("noise", 0.0))))
         self.flow, self.current = self.method.flow, self.method.current
+        e = self.current
+        self.clock = Clock(e.objective, e.mass, 1.0, lowest_objective=e.objective)
         self.step = self.method.advance(1e-3)
         self.trial = self.method.trial
         for name, value in changes.items():
@@ -146,30 +148,30 @@ class Doctored:
 
 def test_guards_pass_an_honest_step():
     honest = Doctored()
-    assert [guard(honest, honest.step) for guard in GUARDS] == [None] * 4
+    assert [guard(honest, honest.step, honest.clock) for guard in GUARDS] == [None] * 4
 
 
 def test_each_guard_sees_its_own_fault():
     bad = Doctored()
     bad.trial.density[0, 17] = np.nan
     bad.trial.mass = np.nan
-    assert finite(bad, bad.step) == "density not finite in 1 of 80 cells, first cell 17"
+    assert finite(bad, bad.step, bad.clock) == "density not finite in 1 of 80 cells, first cell 17"
     bad = Doctored(smallest=-1.0)
     bad.trial.density[1, 3] = -1.0
-    assert "density -1 < 0 in 1 of 80 cells, first cell 43" in nonnegative(bad, bad.step)
+    assert "density -1 < 0 in 1 of 80 cells, first cell 43" in nonnegative(bad, bad.step, bad.clock)
     bad = Doctored()
     bad.trial.mass *= 1.001
-    assert "where the budget says" in mass_budget(bad, bad.step)
+    assert "where the budget says" in mass_budget(bad, bad.step, bad.clock)
     bad = Doctored()
     bad.trial.objective = bad.current.objective + 1e-9
-    assert "objective increased" in energy_decrease(bad, bad.step)
+    assert "objective increased" in energy_decrease(bad, bad.step, bad.clock)
     bad = Doctored(noise=0.1)
     bad.trial.objective = bad.current.objective + 1e-9
-    assert energy_decrease(bad, bad.step) is None
+    assert energy_decrease(bad, bad.step, bad.clock) is None
 
 
 def test_a_breach_ends_the_run_with_a_sentence():
-    def broken(method, step):
+    def broken(method, step, clock):
         return "the moon is full" if method.trial.mass > 1.2 else None
 
     problem = moment_problem(MESHES["circle"], 1.0, 4.0)
@@ -184,4 +186,4 @@ def test_a_start_that_is_not_finite_is_told():
     density = np.zeros((1, mesh.n_cells))
     density[0, 0] = 1.0
     s = hkflow.solve(hkflow.Problem(mesh, objective, hkflow.Flow(), (1,), density), 1.0)
-    assert not s.finished and s.status == "Stopped at t = 0: the initial objective is inf and the mass 0.15708."[:52] + s.status[52:]
+    assert not s.finished and s.status.startswith("Stopped at t = 0: the initial objective is inf and the mass 0.157")

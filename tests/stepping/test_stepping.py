@@ -48,6 +48,11 @@ def test_step_size_hits_the_save_and_leaves_no_sliver():
 def test_step_size_learns():
     size = StepSize(order=2, tolerance=1e-2, limit=1.0)
     assert not size.learn(0.5, 4e-2) and size.limit == pytest.approx(0.5 * 0.9 / 2)
-    assert size.learn(0.1, 0.0) and size.limit == pytest.approx(0.5)
-    size.limit = 1.0
-    assert size.learn(1e-6, 0.0) and size.limit == pytest.approx(5e-6)
+    assert size.learn(0.2, 1e-12) and size.limit == pytest.approx(0.4)
+    assert size.learn(0.4, 0.9e-2) and size.limit == pytest.approx(0.4 * 0.9 / np.sqrt(0.9))
+
+
+def test_step_size_does_not_run_away_when_rounding_hides_the_error():
+    size = StepSize(order=2, tolerance=1e-2, limit=0.5)
+    assert size.learn(0.1, None) and size.limit == 0.5
+    assert size.learn(0.5, None) and size.limit == pytest.approx(0.55)

@@ -219,7 +219,7 @@ class GridMethod(Table):
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
     stepper: Literal["ssprk1", "ssprk2", "ssprk3", "strang"] = "ssprk3"
     cfl: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
-    tolerance: Positive = Field(1e-3, description="largest relative error of a step in the energy and mass budgets")
+    tolerance: Positive = Field(1e-4, description="largest relative error of a step in the energy and mass budgets")
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @model_validator(mode="after")

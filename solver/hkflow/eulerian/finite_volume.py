@@ -53,7 +53,7 @@ class FiniteVolume:
     Raises ValueError for an unknown name or a Courant number beyond the bound.
     """
 
-    def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-3, max_step=float("inf")):
+    def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
         self.problem, self.flow = problem, problem.flow

@@ -90,6 +90,7 @@ class ObjectiveOnPoints:
         return risk + obj.weight_decay * scale * weights.sum()
 
     def rounding(self, value, mass):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| |ν| max φ), with a margin of 16."""
-        change = np.abs(self.residuals).sum() * mass * self.largest_feature
-        return 16.0 * np.finfo(float).eps * (abs(value) + change + self.objective.weight_decay * mass)
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16."""
+        eps, size = 16.0 * np.finfo(float).eps, mass * self.largest_feature
+        slope = np.abs(self.residuals).sum() * size + self.objective.weight_decay * mass
+        return eps * (abs(value) + slope) + (eps * size) ** 2

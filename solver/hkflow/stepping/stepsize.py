@@ -21,15 +21,21 @@ class StepSize:
     def propose(self, bound, remaining):
         """The next step; `remaining` is the time to the next save, hit exactly and without a sliver before it."""
         dt = min(bound, self.limit, self.largest)
-        if dt >= remaining:
+        if dt >= remaining * (1.0 - 1e-9):  # the sum of many steps may fall short of the save time by rounding
             return remaining
         return 0.5 * remaining if 2.0 * dt > remaining else dt
 
     def learn(self, dt, error):
-        """Move the limit after a step of size dt: at most five times up or down. True if the step is accurate enough."""
-        factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order) if error > 0.0 else 5.0
-        if error <= self.tolerance:
-            self.limit = min(dt * factor, max(self.limit, 5.0 * dt))
+        """Move the limit after a step of size dt; True if the step is accurate enough.
+
+        error : relative error of the step, or None if rounding hides it: then the limit creeps up, since nothing is known
+        """
+        if error is None:
+            self.limit = max(self.limit, 1.1 * dt) if self.limit < float("inf") else self.limit
             return True
-        self.limit = dt * max(factor, 0.2)
+        factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order)
+        if error <= self.tolerance:
+            self.limit = min(dt * factor, max(self.limit, 2.0 * dt))
+            return True
+        self.limit = dt * min(max(factor, 0.2), 0.5)
         return False

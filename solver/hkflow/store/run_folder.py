@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
 from ..observers.observer import Observer
-from ..solve import Clock
+from ..time_loop import Clock
 from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_json, write_whole
 
 FORMAT = 1

@@ -6,11 +6,11 @@ import numpy as np
 
 from .errors import CaseError, unknown_name
 from .eulerian.finite_volume import BUDGET, FiniteVolume
-from .observers.guards import GUARDS
+from .observers.guards import GUARDS, MASS_ROUNDING
 from .observers.observer import Observer
 from .stepping.stepsize import StepSize
 
-MAX_REJECTIONS = 60
+MAX_REJECTIONS = 40  # of one step, each at least halving it
 METHODS = {"grid": FiniteVolume}
 
 
@@ -20,6 +20,7 @@ class Clock:
 
     budget : (7,) integrals over time of the terms of BUDGET;  limit : the step-size controller's bound
     next_save, next_record : index of the next save time; time from which the next record is due
+    lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
     """
 
     objective_at_start: float
@@ -30,7 +31,9 @@ class Clock:
     dt: float = 0.0
     next_save: int = 0
     next_record: float = 0.0
+    lowest_objective: float = np.inf
     budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
+    gross: list = field(default_factory=lambda: [0.0, 0.0])
 
     def as_dict(self):
         """Numbers by name, for storing."""
@@ -87,23 +90,26 @@ def take_record(method, clock):
 
 
 def step_error(before, after, step):
-    """Largest relative error of the energy and mass budgets of a step, rounding set aside.
+    """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
     |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass.
     """
-    energy = abs(after.objective - before.objective - step.budget[:4].sum()) - before.rounding - after.rounding
-    mass = abs(after.mass - before.mass - step.budget[4:].sum()) - 1e-13 * max(before.mass, after.mass)
-    errors = [residual / gross for residual, gross in zip((energy, mass), step.gross, strict=True) if gross > 0.0]
-    return max([0.0, *errors])
+    residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
+    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass))
+    errors = [
+        (abs(residual) - rounding) / gross
+        for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)
+        if gross > 0.0 and abs(residual) > rounding
+    ]
+    return max(errors, default=None)
 
 
-def accepted_step(method, clock, stepsize, remaining, guards):
+def accepted_step(method, clock, stepsize, target, guards):
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
-    reason = None
     for _ in range(MAX_REJECTIONS):
-        dt = stepsize.propose(method.bound(), remaining)
+        dt = stepsize.propose(method.bound(), target - clock.time)
         step = method.advance(dt)
-        reason = step.rejection or next(filter(None, (guard(method, step) for guard in guards)), None)
+        reason = step.rejection or next(filter(None, (guard(method, step, clock) for guard in guards)), None)
         if reason:
             stepsize.limit = 0.5 * dt
         elif stepsize.learn(dt, step_error(method.current, method.trial, step)):
@@ -113,6 +119,7 @@ def accepted_step(method, clock, stepsize, remaining, guards):
     return f"{reason}, even with a step of {dt:.2e}"
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the guards look for nan and inf themselves
 def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0):
     """Run a method through the save times; returns (clock, status sentence, finished).
 
@@ -121,7 +128,8 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     """
     fresh = clock is None
     if fresh:
-        clock = Clock(method.current.objective, method.current.mass, method.first_limit())
+        start = method.current
+        clock = Clock(start.objective, start.mass, method.first_limit(), lowest_objective=start.objective)
     stepsize = StepSize(method.stepper.order, method.tolerance, method.max_step, clock.limit)
     for observer in observers:
         observer.start(method, clock, times)
@@ -146,7 +154,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         status = f"Stopped at t = 0: {bad}." if bad else None
     while status is None and clock.next_save < len(times):
         target = times[clock.next_save]
-        step = accepted_step(method, clock, stepsize, target - clock.time, guards)
+        step = accepted_step(method, clock, stepsize, target, guards)
         if isinstance(step, str):
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break
@@ -155,6 +163,8 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         clock.time = float(target) if hit else clock.time + step.dt
         clock.step, clock.dt, clock.limit = clock.step + 1, step.dt, stepsize.limit
         clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
+        clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
+        clock.lowest_objective = min(clock.lowest_objective, method.current.objective)
         tell(save=hit)
         if clock.next_save < len(times):
             sentence = next(filter(None, (observer.stop() for observer in observers)), None)
