@@ -11,6 +11,8 @@ from .observers.observer import Observer
 from .stepping.stepsize import StepSize
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
+TINY_STEP = 1e-10  # of the whole time
+MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 METHODS = {"grid": FiniteVolume}
 
 
@@ -20,6 +22,7 @@ class Clock:
 
     budget : (7,) integrals over time of the terms of BUDGET;  limit : the step-size controller's bound
     next_save, next_record : index of the next save time; time from which the next record is due
+    tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was last rejected
     lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
     """
 
@@ -31,6 +34,8 @@ class Clock:
     dt: float = 0.0
     next_save: int = 0
     next_record: float = 0.0
+    tiny_steps: int = 0
+    last_rejection: str = ""
     lowest_objective: float = np.inf
     budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
     gross: list = field(default_factory=lambda: [0.0, 0.0])
@@ -104,7 +109,7 @@ def step_error(before, after, step):
     return max(errors, default=None)
 
 
-def accepted_step(method, clock, stepsize, target, guards):
+def accepted_step(method, clock, stepsize, target, smallest, guards):
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
     for _ in range(MAX_REJECTIONS):
         dt = stepsize.propose(method.bound(), target - clock.time)
@@ -113,10 +118,14 @@ def accepted_step(method, clock, stepsize, target, guards):
         if reason:
             stepsize.limit = 0.5 * dt
         elif stepsize.learn(dt, step_error(method.current, method.trial, step)):
-            return step
+            clock.tiny_steps = clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
+            if clock.tiny_steps <= MAX_TINY_STEPS:
+                return step
+            break
         else:
             reason = f"energy and mass budgets do not close to {stepsize.tolerance:g}"
-    return f"{reason}, even with a step of {dt:.2e}"
+        clock.last_rejection = reason
+    return f"{clock.last_rejection}, even with a step of {dt:.2e}"
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the guards look for nan and inf themselves
@@ -154,7 +163,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         status = f"Stopped at t = 0: {bad}." if bad else None
     while status is None and clock.next_save < len(times):
         target = times[clock.next_save]
-        step = accepted_step(method, clock, stepsize, target, guards)
+        step = accepted_step(method, clock, stepsize, target, TINY_STEP * times[-1], guards)
         if isinstance(step, str):
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break

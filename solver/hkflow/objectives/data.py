@@ -40,13 +40,15 @@ def parity(rng, n, dim=2, bits=2):
 
 
 def teacher(rng, n, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
-    """Standard normal inputs, targets from a network of `units` random directions with output weights ±1.
+    """Standard normal inputs, targets from a network of `units` random directions with output weights ±1, not all alike.
 
     With `classify` the target is the sign of the network, and inputs with |network| < margin are drawn again
     (Wei et al., sec. 5). Raises ValueError if that rejects all but one in `tries`.
     """
     directions = normalize(rng.standard_normal((units, dim + bias)))
     outputs = rng.choice([-1.0, 1.0], size=units)
+    if units > 1 and abs(outputs.sum()) == units:  # one sign only would make one class only
+        outputs[0] *= -1.0
 
     def network(x):
         return outputs @ feature.matrix(directions, with_bias(x) if bias else x).T

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from ..errors import RunFolderError
 from . import circle, records, sphere
@@ -14,20 +15,24 @@ FORMATS = (".pdf", ".png", ".svg")
 
 
 def save_overview(run, path=None):
-    """Write the overview of a run and return its path: .png, .pdf or .svg, by default RUN/overview.png.
+    """Write the overview of a run and return its path: .png, .pdf or .svg, by default RUN/overview.png."""
+    folder = run.path if run.path.is_dir() else run.path.parent
+    return save_figure(draw_overview, run, path or folder / "overview.png", (7.1, 5.0))
+
+
+def save_figure(draw, run, path, size):
+    """Write what draw(figure, run) draws, in the project's style, on a figure of `size` inches; returns the path.
 
     Raises RunFolderError if the run holds no save yet or the format is unknown.
     """
-    folder = run.path if run.path.is_dir() else run.path.parent
-    path = Path(path or folder / "overview.png")
+    path = Path(path)
     if path.suffix not in FORMATS:
         raise RunFolderError(f"{path}: unknown picture format '{path.suffix}'. Choose from: {', '.join(FORMATS)}.")
     if len(run.time) == 0:
         raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to draw.")
-    from matplotlib.figure import Figure
-
     with as_file(files(__package__) / "hkflow.mplstyle") as style, matplotlib.rc_context(fname=style):
-        figure = draw_overview(Figure(figsize=(7.1, 5.0), layout="constrained"), run)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure, run)
         figure.savefig(path)
     return path
 
@@ -42,17 +47,21 @@ def draw_overview(figure, run):
         draw_predictions(left.subplots(), run)
     else:
         _draw_exact(left.subplots(), run)
-    density = run.density_at(-1)
-    if run.mesh.dim == 1:
-        circle.draw_density(right.subplots(), run.mesh, density, run.signs, run.density_at(0))
-    else:
-        axes = np.atleast_1d(right.subplots(len(run.signs), 1))
-        labels = ["density ν"] if len(run.signs) == 1 else [f"hidden units with output sign {'+' if s > 0 else '−'}1" for s in run.signs]
-        sphere.draw_density(axes, run.mesh, density, labels, run.axis_names)
+    draw_final_density(right, run)
     energy, residuals = bottom.subplots(1, 2)
     records.draw_energy(energy, run.records)
     records.draw_residuals(residuals, run.records)
-    return figure
+
+
+def draw_final_density(figure, run):
+    """The density at the last save on an empty figure: unrolled on the circle, one projection for each sign on the sphere."""
+    density = run.density_at(-1)
+    if run.mesh.dim == 1:
+        circle.draw_density(figure.subplots(), run.mesh, density, run.signs, run.density_at(0))
+    else:
+        axes = np.atleast_1d(figure.subplots(len(run.signs), 1))
+        labels = ["density ν"] if len(run.signs) == 1 else [f"hidden units with output sign {'+' if s > 0 else '−'}1" for s in run.signs]
+        sphere.draw_density(axes, run.mesh, density, labels, run.axis_names)
 
 
 def _draw_exact(ax, run):

@@ -31,7 +31,7 @@ class StepSize:
         error : relative error of the step, or None if rounding hides it: then the limit creeps up, since nothing is known
         """
         if error is None:
-            self.limit = max(self.limit, 1.1 * dt) if self.limit < float("inf") else self.limit
+            self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
             return True
         factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order)
         if error <= self.tolerance:

@@ -18,14 +18,14 @@ class Tableau:
     keep: tuple
 
     def __post_init__(self):
+        if any(not 0.0 <= k < 1.0 for k in self.keep):
+            raise ValueError(f"{self.name} is not a convex combination of Euler steps: keep = {self.keep}.")
         A, b = self.butcher()
         c = A.sum(axis=1)
         conditions = [("b·1", b.sum(), 1.0), ("b·c", b @ c, 1 / 2), ("b·c²", b @ c**2, 1 / 3), ("b·Ac", b @ A @ c, 1 / 6)]
         for name, value, wanted in conditions[: (0, 1, 2, 4)[self.order]]:
             if abs(value - wanted) > 1e-14:
                 raise ValueError(f"{self.name} is not of order {self.order}: {name} is {value:.6g}, not {wanted:.6g}.")
-        if any(not 0.0 <= k < 1.0 for k in self.keep):
-            raise ValueError(f"{self.name} is not a convex combination of Euler steps: keep = {self.keep}.")
 
     def butcher(self):
         """The same method as a Butcher matrix A and weights b."""

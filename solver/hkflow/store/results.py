@@ -59,7 +59,8 @@ def _write(path, run):
         for name, array in arrays.items():
             file.create_dataset(name, data=array, dtype=array.dtype)
         shape = (len(run.time), len(run.signs), run.mesh.n_cells)
-        density = file.create_dataset("density", shape, dtype="f8", chunks=(1, 1, shape[2]), compression="gzip", compression_opts=1)
+        packing = {"chunks": (1, 1, shape[2]), "compression": "gzip", "compression_opts": 1} if shape[0] else {}
+        density = file.create_dataset("density", shape, dtype="f8", **packing)
         for save in range(len(run.time)):
             density[save] = run.density_at(save)
         records = file.create_group("records")

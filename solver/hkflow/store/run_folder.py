@@ -85,12 +85,12 @@ class RunWriter(Observer):
 
     def __init__(self, folder, checkpoint=None):
         self.folder, self.checkpoint = Path(folder), checkpoint
-        self.last_step = None
 
     def start(self, method, clock, save_times):
         self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.written = os.fstat(self.log).st_size
         self.last_time = time.monotonic()
+        self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
     def record(self, method, clock, record):
         line = (json.dumps(record) + "\n").encode()
@@ -102,7 +102,7 @@ class RunWriter(Observer):
         self._replace_checkpoint(None)
 
     def step(self, method, clock):
-        if time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
+        if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
             self._replace_checkpoint(self._snapshot(method, clock, -1))
 
     def finish(self, method, clock, status):

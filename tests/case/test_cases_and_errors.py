@@ -1,0 +1,221 @@
+"""Case files: what is refused and how it is said; what they become."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CASES, ROOT
+
+import hkflow
+from hkflow.case.load import parse_case, parse_override
+
+IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
+
+MINIMAL = """
+[data]
+source = "inline"
+inputs = [[0.5], [-1.0]]
+targets = [1.0, -1.0]
+[objective]
+activation = "relu"
+bias = true
+loss = "logistic"
+[domain]
+kind = "signed-sphere"
+cells = 24
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 0.5
+"""
+
+
+@pytest.fixture
+def case(tmp_path):
+    """A function that writes a small case with replacements and returns its path."""
+
+    def write(*replacements, text=MINIMAL):
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "small.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+CSV = ('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', 'source = "csv"\nfile = "d.csv"\nlabel = "y"')
+
+
+def test_the_minimal_case_is_fine(case):
+    resolved, problem = hkflow.check(case())
+    assert (problem.mesh.n_cells, problem.signs, problem.flow) == (24, (1, -1), hkflow.Flow(1.0, 2.0))
+    assert resolved.method.limiter == "mc" and resolved.time.saves == 2
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("bias = true", "bais = true", "objective.bais: unknown key. Did you mean 'bias'"),
+        ("bias = true", "bias = 1", "objective.bias: must be a valid boolean, got 1"),
+        ("cells = 24", 'cells = "24"', "domain.cells: must be a valid integer, got '24'"),
+        ("cells = 24", "cells = 2", "domain.cells: must be greater than or equal to 3, got 2"),
+        ('"relu"', '"rellu"', "objective.activation: unknown value 'rellu'. Did you mean 'relu'? Choose from: linear, relu"),
+        ('source = "inline"', 'source = "inlin"', "data.source: unknown value 'inlin'. Did you mean 'inline'"),
+        ('source = "inline"', "", "data.source: is missing. Choose from: csv"),
+        ("end = 0.5", "", "time.end: is missing"),
+        ("end = 0.5", "end = -1.0", "time.end: must be greater than 0, got -1.0"),
+        ("end = 0.5", "end = nan", "time.end: must be a finite number"),
+        ("end = 0.5", "end = 0.5\nsaves = [0.3, 0.2]", "time: listed 'saves' must increase"),
+        ("end = 0.5", "end = 0.5\nstop = 3", "time.stop: unknown key"),
+        ('kind = "hellinger-kantorovich"', 'kind = "perturbed"', "flow: the perturbed flow needs 'noise' greater than 0"),
+        ('kind = "hellinger-kantorovich"', "noise = 0.1", "flow: give 'kind' or the rates"),
+        ('kind = "hellinger-kantorovich"', 'kind = "hellinger"\nreaction = 3.0', "not both"),
+        ("[time]", "[method]\ncfl = 0.8\n[time]", "positivity with limiter 'mc' needs at most 0.5"),
+        ("[time]", '[initial]\nkind = "caps"\nradius = 1.0\n[time]', "initial.centers: is missing"),
+        ("[time]", '[initial]\nkind = "uniform"\nradius = 1.0\n[time]', "initial.radius: unknown key"),
+        ("[time]", '[initial]\nkind = "caps"\nradius = 0.01\ncenters = [[1.0, 0.0]]\n[time]', "holds no cell centre"),
+        ("[time]", '[initial]\nkind = "points"\npositions = [[1.0]]\n[time]', "wanted nonzero vectors of R^2"),
+        ("[[0.5], [-1.0]]", "[]", "data.inputs: List should have at least 1 item"),
+        ("[[0.5], [-1.0]]", "[[0.5], [1.0, 2.0]]", "data.inputs: rows have different lengths"),
+        ("[[0.5], [-1.0]]", "[[0.5], [nan]]", "data.inputs.1.0: must be a finite number"),
+        ("targets = [1.0, -1.0]", "targets = [1.0]", "data.targets: 1 values for 2 inputs"),
+        ("targets = [1.0, -1.0]", "targets = [1.0, 1.0]", "only the class +1 occurs"),
+        ("targets = [1.0, -1.0]", "targets = [1.0, 3.0]", "needs targets +1 and -1, got 3"),
+        ("bias = true", "", "directions lie on S^0"),
+        ("cells = 24", "cells = 2000000000", "GB"),
+        ("[[0.5], [-1.0]]", "[[0.5, 1.0], [-1.0, 2.0]]", "10·4^k + 2 cells, got 24. Nearest: 12 or 42"),
+        ("[time]", "[time", "not valid TOML"),
+    ],
+)
+def test_a_fault_is_named_with_its_file_and_key(case, old, new, message, tmp_path):
+    path = case((old, new))
+    with pytest.raises(hkflow.CaseError, match=re.escape(message)) as caught:
+        hkflow.run(path, output=tmp_path / "out")
+    assert str(caught.value).startswith(str(path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_toml_syntax_errors_name_the_line(case):
+    with pytest.raises(hkflow.CaseError, match="line 3"):
+        hkflow.check(case(('source = "inline"', "source = ")))
+
+
+def test_all_faults_are_told_at_once(case):
+    path = case(("bias = true", "bais = true"), ("cells = 24", "cells = 1.5"), ("end = 0.5", "end = 0"))
+    with pytest.raises(hkflow.CaseError) as caught:
+        hkflow.check(path)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "cannot be read"),
+        ("", "is empty"),
+        ("x,y\n", "no rows are left"),
+        ("x,x,y\n1,2,3\n", "names column 'x' twice"),
+        ("x,z\n1,1\n", "data.label: .*Unknown column 'y'"),
+        ("x,y\n1,1\n2\n", "line 3: 1 fields where the header has 2"),
+        ("x,y\n1,1\nabc,1\n", "line 3, column 'x': 'abc' is not a number"),
+        ("x,y\n1,1\ninf,1\n", "line 3, column 'x': 'inf' is not finite"),
+        ("x,y\n1,one\n", "'one' is not a number"),
+        (b"x,y\n\xff\xfe,1\n", "not a readable CSV"),
+    ],
+)
+def test_bad_csv_files_are_refused_with_their_line(case, tmp_path, content, message):
+    path = case(CSV)
+    if content is not None:
+        (tmp_path / "d.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(hkflow.CaseError, match=message) as caught:
+        hkflow.check(path)
+    assert "d.csv" in str(caught.value) or str(caught.value).startswith(str(path))
+
+
+def test_labels_become_classes(case, tmp_path):
+    (tmp_path / "d.csv").write_text("x,y\n1,cat\n2,dog\n3,cow\n4,emu\n")
+    path = case(CSV, ('label = "y"', 'label = "y"\npositive = ["cat", "cow"]\nnegative = ["dog"]'))
+    _, problem = hkflow.check(path)
+    assert np.array_equal(problem.objective.inputs, [[1, 1], [2, 1], [3, 1]])
+    assert np.array_equal(problem.objective.targets, [1, -1, 1])
+    with pytest.raises(hkflow.CaseError, match="data.positive: Unknown label 'cot'. Did you mean 'cow'"):
+        hkflow.check(path, data={"positive": ["cat", "cot"]})
+
+
+def test_scikit_learn_data_on_principal_components(case):
+    text = 'source = "scikit-learn"\nname = "wine"\npositive = ["class_0"]\nnegative = ["class_1", "class_2"]\nstandardize = true\ncomponents = 2'
+    _, problem = hkflow.check(case((CSV[0], text), ("cells = 24", "cells = 42")))
+    assert problem.objective.inputs.shape == (178, 3) and problem.objective.targets.sum() == 59 - 119
+
+
+@pytest.mark.parametrize(
+    "text, n",
+    [
+        ('source = "cluster-grid"\nn = 30', 30),
+        ('source = "xor"\nn = 20', 20),
+        ('source = "parity"\nn = 16', 16),
+        ('source = "teacher"\nn = 12', 12),
+    ],
+)
+def test_generators_follow_the_seed(case, text, n):
+    path = case((CSV[0], text), ("cells = 24", "cells = 42"))
+    loss = {"loss": "square"}  # which all targets suit
+    one, two, other = (hkflow.check(path, seed=seed, objective=loss)[1].objective for seed in (1, 1, 2))
+    assert len(one.targets) == n
+    assert np.array_equal(one.inputs, two.inputs) and not np.array_equal(one.inputs, other.inputs)
+
+
+@pytest.mark.parametrize(
+    "activation, domain, kind, rates",
+    [
+        ("relu", "signed-sphere", "hellinger-kantorovich", (1, 2)),
+        ("relu", "sphere", "hellinger-kantorovich", (1, 4)),
+        ("squared-relu", "signed-sphere", "hellinger-kantorovich", (1, 4)),
+        ("relu", "signed-sphere", "hellinger", (0, 2)),
+        ("relu", "sphere", "wasserstein", (1, 0)),
+    ],
+)
+def test_named_flows_have_the_rates_of_the_papers(case, activation, domain, kind, rates):
+    path = case(('"relu"', f'"{activation}"'), ('"signed-sphere"', f'"{domain}"'), ("hellinger-kantorovich", kind))
+    flow = hkflow.check(path)[1].flow
+    assert (flow.transport, flow.reaction) == rates
+
+
+@pytest.mark.parametrize(
+    "table, total, sheets",
+    [
+        ('kind = "uniform"\nmass = 2.0', 2.0, (1.0, 1.0)),
+        ('kind = "uniform"\nsigns = [-1]', 1.0, (0.0, 1.0)),
+        ('kind = "von-mises-fisher"\ncenters = [[1.0, 0.0]]\nconcentration = 500.0', 1.0, (0.5, 0.5)),
+        ('kind = "caps"\ncenters = [[0.0, 2.0]]\nradius = 0.5\nsigns = [1]', 1.0, (1.0, 0.0)),
+        ('kind = "points"\npositions = [[1.0, 0.0], [0.0, 1.0]]\nsigns = [1, -1]\nweights = [1.0, 3.0]', 1.0, (0.25, 0.75)),
+    ],
+)
+def test_initial_measures_have_their_mass_on_their_signs(case, table, total, sheets):
+    _, problem = hkflow.check(case(("[time]", f"[initial]\n{table}\n[time]")))
+    masses = problem.initial @ problem.mesh.volumes
+    assert masses.sum() == pytest.approx(total, rel=1e-14)
+    assert masses / masses.max() == pytest.approx(np.array(sheets) / max(sheets), rel=1e-14)
+
+
+def test_overrides_are_checked_like_the_file(case):
+    assert parse_override("flow.noise=0.5") == ("flow.noise", 0.5)
+    assert parse_override("objective.loss=square") == ("objective.loss", "square")
+    assert parse_override("time.saves=[0.1, 0.2]") == ("time.saves", [0.1, 0.2])
+    with pytest.raises(hkflow.CaseError, match="wanted KEY=VALUE"):
+        parse_override("noise")
+    resolved, problem = hkflow.check(case(), **{"flow.noise": 0.5}, time={"end": 3.0})
+    assert problem.flow.noise == 0.5 and resolved.time.end == 3.0
+    with pytest.raises(hkflow.CaseError, match="flow.nois: unknown key. Did you mean 'noise'"):
+        hkflow.check(case(), **{"flow.nois": 0.5})
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_a_resolved_case_is_a_case_that_resolves_to_itself(path):
+    from hkflow.case.build import resolve
+    from hkflow.case.load import load_case, toml_of
+
+    text = toml_of(resolve(load_case(path).case))
+    assert toml_of(resolve(parse_case(text, Path("."), "again").case)) == text
