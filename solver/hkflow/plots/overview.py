@@ -60,7 +60,7 @@ def draw_final_density(figure, run):
         circle.draw_density(figure.subplots(), run.mesh, density, run.signs, run.density_at(0))
     else:
         axes = np.atleast_1d(figure.subplots(len(run.signs), 1))
-        labels = ["density ν"] if len(run.signs) == 1 else [f"hidden units with output sign {'+' if s > 0 else '−'}1" for s in run.signs]
+        labels = ["density ν"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
         sphere.draw_density(axes, run.mesh, density, labels, run.axis_names)
 
 
@@ -69,8 +69,8 @@ def _draw_exact(ax, run):
     exact = run.problem.exact
     u = run.mesh.centers @ exact.direction
     order = np.argsort(u)
-    ax.plot(u, run.density_at(-1)[0], ".", markersize=2, color="C1", label="cells", rasterized=True)
-    ax.plot(u[order], exact.density(run.mesh.centers[order], run.time[-1]), color="C0", label="exact")
+    ax.plot(u[order], exact.density(run.mesh.centers[order], run.time[-1]), color="C0", linewidth=3.0, label="exact")
+    ax.plot(u, run.density_at(-1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
     l1, largest = run.exact_errors()
     ax.set_title(f"relative L¹ error {l1[-1]:.2e}, maximum {largest[-1]:.2e}")
     ax.set_xlabel("u = e·θ")

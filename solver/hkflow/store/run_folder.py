@@ -174,6 +174,10 @@ def prepare_resume(folder):
             raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
         (folder / "status.json").unlink(missing_ok=True)
         os.truncate(records, meta["records_length"])
+        for older in sorted((folder / "snap").glob("*.h5"))[:-1]:  # a crash may have kept a checkpoint past its duty
+            found = read_snapshot(older)
+            if found is not None and found[2]["save"] < 0:
+                older.unlink()
         state = {"density": arrays["density"], "log_scale": log_scale}
         return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None
     raise RunFolderError(f"{folder}: holds no intact snapshot to resume from; run the case again.")
