@@ -10,7 +10,6 @@ import pytest
 from conftest import CASES, ROOT
 
 import hkflow
-from hkflow.cli import app
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]

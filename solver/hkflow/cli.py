@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 CasePath = Annotated[Path, typer.Argument(help="case file (TOML)", metavar="CASE")]
 RunPath = Annotated[Path, typer.Argument(help="run folder", metavar="RUN")]
-Overrides = Annotated[Optional[list[str]], typer.Option("--set", help="override a key of the case: --set flow.noise=0.01")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="override a key of the case: --set flow.noise=0.01")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and no summary")]
 
 
@@ -33,7 +33,7 @@ def main():
 def run(
     case: CasePath,
     overrides: Overrides = None,
-    output: Annotated[Optional[Path], typer.Option(help="run folder; runs/<case name> if not given")] = None,
+    output: Annotated[Path | None, typer.Option(help="run folder; runs/<case name> if not given")] = None,
     force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
     quiet: Quiet = False,
 ):
@@ -91,7 +91,7 @@ def info(path: RunPath):
 @app.command()
 def plot(
     path: RunPath,
-    output: Annotated[Optional[Path], typer.Option(help="picture to write, .png or .pdf; RUN/overview.png if not given")] = None,
+    output: Annotated[Path | None, typer.Option(help="picture to write, .png or .pdf; RUN/overview.png if not given")] = None,
 ):
     """Draw the overview of a run: predictions, density, records."""
     from .plots.overview import save_overview
