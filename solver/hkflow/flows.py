@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .errors import unknown_name
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -28,8 +30,12 @@ def named_flow(kind, degree, signed, noise=0.0):
 
     wasserstein (1, 0), hellinger-kantorovich and perturbed (1, β), hellinger (0, β), each with noise σ. A network that
     is balanced (|a| = |b|) and lives on the signed sphere with a feature of degree 1 has β = 2, every other flow β = 4
-    (Chizat & Bach 2020, eq. 11 and App. H).
+    (Chizat & Bach 2020, eq. 11 and App. H). Raises ValueError for an unknown name and for a perturbed flow without noise.
     """
+    if kind not in FLOW_KINDS:
+        raise ValueError(unknown_name("flow", kind, FLOW_KINDS))
+    if kind == "perturbed" and noise == 0.0:
+        raise ValueError("The perturbed flow needs noise greater than 0.")
     reaction = 2.0 if signed and degree == 1 else 4.0
     transport = 0.0 if kind == "hellinger" else 1.0
     return Flow(transport, 0.0 if kind == "wasserstein" else reaction, noise)

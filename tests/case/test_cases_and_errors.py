@@ -200,6 +200,29 @@ def test_initial_measures_have_their_mass_on_their_signs(case, table, total, she
     assert masses / masses.max() == pytest.approx(np.array(sheets) / max(sheets), rel=1e-14)
 
 
+def test_the_schema_offers_what_the_solver_has():
+    from typing import get_args
+
+    from hkflow.case import schema
+    from hkflow.eulerian.limiters import LIMITERS
+    from hkflow.flows import FLOW_KINDS
+    from hkflow.stepping.splitting import STEPPERS
+
+    def choices(model, field):
+        annotation = model.model_fields[field].annotation
+        return {value for part in (annotation, *get_args(annotation)) for value in get_args(part) if isinstance(value, str)} or set(
+            get_args(annotation)
+        )
+
+    assert choices(schema.ObjectiveTable, "activation") == set(hkflow.FEATURES)
+    assert choices(schema.ObjectiveTable, "loss") == set(hkflow.RISKS)
+    assert choices(schema.GridMethod, "limiter") == set(LIMITERS)
+    assert choices(schema.GridMethod, "stepper") == set(STEPPERS)
+    assert choices(schema.FlowTable, "kind") == set(FLOW_KINDS)
+    with pytest.raises(ValueError, match="Unknown flow 'wassersten'. Did you mean 'wasserstein'"):
+        hkflow.named_flow("wassersten", 1, True)
+
+
 def test_overrides_are_checked_like_the_file(case):
     assert parse_override("flow.noise=0.5") == ("flow.noise", 0.5)
     assert parse_override("objective.loss=square") == ("objective.loss", "square")

@@ -116,6 +116,18 @@ def test_mass_moves_into_log_scale_without_a_trace(monkeypatch):
     assert scaled.records["log_mass"] == pytest.approx(plain.records["log_mass"], rel=1e-11)
 
 
+def test_a_run_has_the_same_bits_on_any_number_of_threads():
+    import numba
+
+    runs = []
+    for threads in {1, numba.config.NUMBA_NUM_THREADS}:
+        numba.set_num_threads(threads)
+        runs.append(hkflow.solve(random_problem(7, hkflow.geodesic_mesh(4)), 0.5))
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    assert np.array_equal(runs[0].density, runs[-1].density)
+    assert np.array_equal(runs[0].records["objective"], runs[-1].records["objective"])
+
+
 def test_save_times_are_hit_exactly():
     times = [0.1, 0.25, 1 / 3, 1.0]
     s = hkflow.solve(moment_problem(MESHES["circle"]), 1.0, saves=times)

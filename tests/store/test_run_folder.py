@@ -94,6 +94,14 @@ def test_xarray_opens_the_results(case, tmp_path):
         assert records["objective"].dims == ("time",)
 
 
+def test_a_case_with_much_inline_data_is_packed(case, tmp_path):
+    rows = np.random.default_rng(0).normal(size=4000)
+    long = CASE.replace("[[0.5], [-1.0], [0.2]]", str([[float(x)] for x in rows]))
+    case.write_text(long.replace("[1.0, -1.0, -1.0]", str([1.0, -1.0] * 2000)))
+    hkflow.run(case, output=tmp_path / "run", **{"time.end": 0.1})
+    assert hkflow.load(tmp_path / "run" / "results.h5").header["case"] == case.read_text()
+
+
 def test_a_used_folder_is_refused_or_moved_aside(case, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
@@ -249,12 +257,12 @@ def start(case, folder, *options):
     return process
 
 
-LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0005", "--set", "time.saves=21")
+LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0002", "--set", "time.saves=41")
 
 
 @pytest.fixture
 def long_run(case, tmp_path):
-    hkflow.run(case, output=tmp_path / "whole", **{"time.end": 2.0, "method.max_step": 5e-4, "time.saves": 21})
+    hkflow.run(case, output=tmp_path / "whole", **{"time.end": 2.0, "method.max_step": 2e-4, "time.saves": 41})
     return content(tmp_path / "whole")
 
 

@@ -26,7 +26,7 @@ def resolve(case):
         flow = case.flow.model_copy(update={"transport": case.flow.transport or 0.0, "reaction": case.flow.reaction or 0.0})
     else:
         degree = FEATURES[case.objective.activation].degree
-        named = named_flow(case.flow.kind, degree, case.domain.kind == "signed-sphere")
+        named = named_flow(case.flow.kind, degree, case.domain.kind == "signed-sphere", case.flow.noise)
         flow = case.flow.model_copy(update={"kind": None, "transport": named.transport, "reaction": named.reaction})
     return case.model_copy(update={"flow": flow})
 

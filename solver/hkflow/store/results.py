@@ -45,7 +45,8 @@ def pack(folder):
 
 
 def _write(path, run):
-    with h5py.File(path, "w") as file:
+    # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
+    with h5py.File(path, "w", libver=("v108", "v110")) as file:
         for name, value in {"format": FORMAT, **run.header, "status": run.status, "finished": run.finished}.items():
             file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
         file.attrs["header"] = json.dumps(run.header)
