@@ -231,6 +231,8 @@ def test_overrides_are_checked_like_the_file(case):
         parse_override("noise")
     resolved, problem = hkflow.check(case(), **{"flow.noise": 0.5}, time={"end": 3.0})
     assert problem.flow.noise == 0.5 and resolved.time.end == 3.0
+    with pytest.raises(hkflow.CaseError, match="'cells' is not a table"):
+        hkflow.check(case(), domain={"cells": {"x": 1}})
     with pytest.raises(hkflow.CaseError, match="flow.nois: unknown key. Did you mean 'noise'"):
         hkflow.check(case(), **{"flow.nois": 0.5})
 

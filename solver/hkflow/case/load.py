@@ -69,14 +69,14 @@ def parse_override(text):
 
 
 def _override(tables, keys, value):
-    """Set one key, or a table of keys, in place. A new `kind` or `source` drops the keys of the old one."""
+    """Set one key, or a table of keys, in place."""
     for key in keys[:-1]:
         tables = tables.setdefault(key, {})
         if not isinstance(tables, dict):
             raise CaseError(f"{'.'.join(keys)}: '{key}' is not a table.")
     if isinstance(value, dict):
         for key, inner in value.items():
-            _override(tables.setdefault(keys[-1], {}), [key], inner)
+            _override(tables, [keys[-1], key], inner)
     else:
         tables[keys[-1]] = value
 
