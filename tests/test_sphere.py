@@ -15,6 +15,11 @@ def test_distance_is_accurate_near_zero_and_near_antipodes():
         assert distance(x, y) == pytest.approx(angle, rel=1e-9, abs=0.0)
 
 
+def test_vectors_of_any_length_are_normalized():
+    for size in (1e-200, 1.0, 1e200):
+        assert normalize(size * np.array([3.0, 0.0, -4.0])) == pytest.approx([0.6, 0.0, -0.8], rel=1e-15)
+
+
 def test_octant_has_an_eighth_of_the_area_and_a_sign():
     a, b, c = np.eye(3)
     assert triangle_area(a, b, c) == pytest.approx(np.pi / 2, rel=1e-15)

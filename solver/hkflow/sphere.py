@@ -10,7 +10,8 @@ def surface_area(d):
 
 
 def normalize(x):
-    """Points on the sphere: x / |x| along the last axis."""
+    """Points on the sphere: x / |x| along the last axis, without overflow or underflow of the squares."""
+    x = x / np.abs(x).max(axis=-1, keepdims=True)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 

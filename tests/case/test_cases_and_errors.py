@@ -65,6 +65,7 @@ def test_the_minimal_case_is_fine(case):
         ('"relu"', '"rellu"', "objective.activation: unknown value 'rellu'. Did you mean 'relu'? Choose from: linear, relu"),
         ('source = "inline"', 'source = "inlin"', "data.source: unknown value 'inlin'. Did you mean 'inline'"),
         ('source = "inline"', "", "data.source: is missing. Choose from: csv"),
+        ("[data]", "seed = 99999999999999999999\n[data]", "seed: must be less than"),
         ("end = 0.5", "", "time.end: is missing"),
         ("end = 0.5", "end = -1.0", "time.end: must be greater than 0, got -1.0"),
         ("end = 0.5", "end = nan", "time.end: must be a finite number"),

@@ -43,6 +43,7 @@ def test_standardized_and_principal_components(rng):
     x = rng.normal(size=(50, 3)) @ np.diag([1.0, 5.0, 0.1]) + 7.0
     z = data.standardized(x)
     assert np.allclose(z.mean(axis=0), 0, atol=1e-13) and np.allclose(z.std(axis=0), 1, rtol=1e-13)
+    assert np.allclose(data.standardized(1e200 * x), z, rtol=1e-12) and np.allclose(data.standardized(1e-200 * x), z, rtol=1e-12)
     with pytest.raises(ValueError, match="column 1 is constant"):
         data.standardized(np.column_stack([x[:, 0], np.full(50, 0.1)]))
     c = data.principal_components(x, 2)

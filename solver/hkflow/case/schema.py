@@ -251,7 +251,7 @@ class Case(Table):
     """A whole case file."""
 
     title: str = ""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     data: Data
     objective: ObjectiveTable
     domain: DomainTable

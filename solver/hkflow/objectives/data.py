@@ -67,9 +67,11 @@ def teacher(rng, n, feature, dim=2, units=3, bias=False, classify=False, margin=
 
 
 def standardized(inputs):
-    """Columns with mean 0 and standard deviation 1. Raises ValueError naming a constant column by its index."""
+    """Columns with mean 0 and standard deviation 1, whatever their size. Raises ValueError naming a constant column by its index."""
+    sizes = np.abs(inputs).max(axis=0)
+    inputs = inputs / np.where(sizes > 0.0, sizes, 1.0)  # so that no square overflows
     spread = inputs.std(axis=0)
-    constant = np.flatnonzero(spread <= 1e-12 * np.abs(inputs).max(axis=0))
+    constant = np.flatnonzero(spread <= 1e-12)
     if len(constant):
         raise ValueError(f"column {constant[0]} is constant and cannot be standardized")
     return (inputs - inputs.mean(axis=0)) / spread

@@ -33,7 +33,10 @@ def save_figure(draw, run, path, size):
     with as_file(files(__package__) / "hkflow.mplstyle") as style, matplotlib.rc_context(fname=style):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure, run)
-        figure.savefig(path)
+        try:
+            figure.savefig(path)
+        except OSError as error:
+            raise RunFolderError(f"{path}: the picture cannot be written ({error.strerror}).") from error
     return path
 
 

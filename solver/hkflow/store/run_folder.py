@@ -43,8 +43,9 @@ def claim_folder(folder, force=False):
     folder = Path(folder)
     refuse_used(folder, force)
     try:
-        if folder.exists() and any(folder.iterdir()):
-            folder.rename(next(p for k in range(1, 10**6) if not (p := folder.with_name(f"{folder.name}.{k}")).exists()))
+        if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+            whole = folder.resolve()
+            whole.rename(next(p for k in range(1, 10**6) if not (p := whole.parent / f"{whole.name}.{k}").exists()))
         (folder / "snap").mkdir(parents=True)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
