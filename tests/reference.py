@@ -15,6 +15,14 @@ def dense_adjoint(points, inputs, residuals, kernel):
     return residuals @ activate(kernel, inputs @ points.T)
 
 
+def slope(kernel, s):
+    return [np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0)][kernel]
+
+
+def dense_gradient(points, inputs, residuals, kernel):
+    return (residuals[:, None] * slope(kernel, inputs @ points.T)).T @ inputs
+
+
 def gradients(st, density):
     differences = density[:, st.neighbors] - density[:, :, None]
     return np.einsum("cka,sck->sca", st.gradient_weights, differences)

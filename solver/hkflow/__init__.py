@@ -3,7 +3,11 @@
 Everything public is found here and loaded when it is first used, so that `import hkflow` is quick.
 """
 
+import os
 from importlib import import_module
+
+# Threads that wait must sleep: spinning ones cost milliseconds per kernel as soon as another program wants a core.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _HOMES = {
     "run": "runs",
@@ -24,6 +28,13 @@ _HOMES = {
     "Risk": "objectives.risks",
     "RISKS": "objectives.risks",
     "Mesh": "meshes",
+    "Particles": "lagrangian.particles",
+    "Network": "lagrangian.network",
+    "Atoms": "measures",
+    "Units": "measures",
+    "sampled": "measures",
+    "quasi_uniform": "point_sets",
+    "random_uniform": "point_sets",
     "circle_mesh": "meshes",
     "geodesic_mesh": "meshes",
     "CaseError": "errors",

@@ -61,8 +61,10 @@ def check(case: CasePath, overrides: Overrides = None):
     resolved, problem = runs.check(case, **_parsed(overrides))
     typer.echo(toml_of(resolved))
     data, axes = problem.objective.inputs.shape
-    typer.echo(f"# {case} is valid: {data} data, {problem.mesh.n_cells} cells on S^{axes - 1}, {len(problem.signs)} sign(s).")
-    typer.echo(f"# Estimated memory: {estimated_memory(resolved, data) / 1e9:.2f} GB.")
+    carriers = f"{len(problem.atoms())} {resolved.method.kind if resolved.method.kind == 'particles' else 'units'}"
+    carriers = f"{problem.mesh.n_cells} cells" if resolved.method.kind == "grid" else carriers
+    typer.echo(f"# {case} is valid: {data} data, {carriers} on S^{axes - 1}, {len(problem.signs)} sign(s).")
+    typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
 
 
 @app.command()
@@ -81,7 +83,7 @@ def info(path: RunPath):
     one = load(path)
     typer.echo(_summary(one))
     typer.echo(f"case:             {one.header['title'] or '(no title)'}")
-    typer.echo(f"saves:            {len(one.time)}, of {len(one.signs)} sign(s) x {one.mesh.n_cells} cells; {len(one.targets)} data")
+    typer.echo(f"saves:            {len(one.time)}, of {_carriers(one)}; {len(one.targets)} data")
     typer.echo(f"records:          {', '.join(one.records) or 'none yet'}")
     typer.echo(f"seed, threads:    {one.header['seed']}, {one.header['threads']}")
     typer.echo(f"versions:         {', '.join(f'{name} {number}' for name, number in one.header['versions'].items())}")
@@ -106,6 +108,14 @@ def pack(folder: RunPath):
     from .store.results import pack as pack_folder
 
     typer.echo(f"results:          {pack_folder(folder)}")
+
+
+def _carriers(one):
+    """What carries the measure of a run, in words."""
+    if one.method == "grid":
+        return f"{len(one.signs)} sign(s) x {one.mesh.n_cells} cells"
+    count = f"{len(one.atoms_at(-1))} " if len(one.time) else ""
+    return f"{count}{'particles' if one.method == 'particles' else 'units'} on S^{one.dim}"
 
 
 def _parsed(overrides):
@@ -145,5 +155,7 @@ def _summary(one):
         lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
     errors = one.exact_errors() if len(one.time) else None
     if errors is not None:
-        lines.append(f"exact solution:   relative L1 error {errors[0][-1]:.3e}, maximum error {errors[1][-1]:.3e} at t = {one.time[-1]:g}")
+        names = ("relative L1 error", "maximum error") if one.method == "grid" else ("relative error of the mass", "of the moment")
+        text = ", ".join(f"{name} {error[-1]:.3e}" for name, error in zip(names, errors, strict=True))
+        lines.append(f"exact solution:   {text} at t = {one.time[-1]:g}")
     return "\n".join(lines)

@@ -50,13 +50,17 @@ class MomentFlow:
             return np.exp(-beta * K * u)
         return (np.cosh(K) + u * np.sinh(K)) ** -(self.dim + beta / alpha)
 
+    def _quadrature(self):
+        """Gauss–Jacobi nodes u and weights of the uniform probability, ∫f(e·θ) dU = Σ w f(u)."""
+        shape = 0.5 * (self.dim - 2)
+        u, w = roots_jacobi(400, shape, shape)
+        return u, w / w.sum()
+
     def parameter(self, times):
         """K (or C) at increasing times, integrated to a relative error of about 1e-12. Returns an array like `times`."""
         times = np.atleast_1d(np.asarray(times, dtype=float))
         rate = self.flow.transport or 1.0
-        shape = 0.5 * (self.dim - 2)
-        u, w = roots_jacobi(400, shape, shape)
-        w = w / w.sum()
+        u, w = self._quadrature()
 
         def velocity(_, K):
             return [rate * (w @ (u * self._profile(K[0], u)) - self.target)]
@@ -70,3 +74,9 @@ class MomentFlow:
         """ν_t at points (n, d+1), mass per unit area. Returns (n,)."""
         K = self.parameter(time)[0]
         return self._profile(K, points @ self.direction) / surface_area(self.dim)
+
+    def mass_and_moment(self, time):
+        """∫dν_t and ∫u dν_t."""
+        K = self.parameter(time)[0]
+        u, w = self._quadrature()
+        return float(w @ self._profile(K, u)), float(w @ (u * self._profile(K, u)))

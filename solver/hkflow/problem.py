@@ -1,41 +1,62 @@
 """A problem: which measure flows, on what, driven by what."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from .exact import MomentFlow
 from .flows import Flow
+from .measures import Atoms, Units, atoms_of_density
 from .meshes.mesh import Mesh
 from .objectives.objective import Objective
+from .sphere import surface_area
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """∂_t ν = α div(ν ∇J_ν) − β ν J_ν − σ ν + σ U on a sphere or signed sphere, from an initial density.
+    """∂_t ν = α div(ν ∇J_ν) − β ν J_ν − σ ν + σ U on a sphere or signed sphere, from an initial measure.
 
-    mesh : cells on S^d
+    mesh : cells on S^d, or None if the initial measure is made of atoms or of the units of a network
     objective : F, whose first variation is J; its inputs have d+1 columns
     flow : α, β, σ
     signs : (1,) for the sphere, (1, −1) for the signed sphere
-    initial : (n_signs, n_cells) mass per unit area; the uniform probability if not given
+    initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not given; without
+        one, Atoms or the Units of a network
     exact : closed-form solution, if there is one
-    Raises ValueError if the shapes do not fit together or the initial density is not a density.
+    draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on fresh data; if not
+        given they draw from the objective's data
+    Raises ValueError if the shapes do not fit together or the initial measure is not a measure on the domain.
     """
 
-    mesh: Mesh
+    mesh: Mesh | None
     objective: Objective
     flow: Flow
     signs: tuple = (1,)
-    initial: np.ndarray | None = None
+    initial: np.ndarray | Atoms | Units | None = None
     exact: MomentFlow | None = None
+    draw: Callable | None = None
 
     def __post_init__(self):
-        columns, axes = self.objective.inputs.shape[1], self.mesh.dim + 1
-        if columns != axes:
-            raise ValueError(f"Inputs have {columns} columns (bias included) but the sphere lies in R^{axes}.")
         if tuple(self.signs) not in ((1,), (1, -1)):
             raise ValueError(f"signs must be (1,) or (1, -1), got {self.signs}.")
+        if self.mesh is None:
+            self._check_atoms()
+        else:
+            self._check_density()
+
+    def _check_atoms(self):
+        if not isinstance(self.initial, Atoms | Units):
+            raise ValueError("A problem without a mesh needs Atoms or Units as its initial measure.")
+        atoms = self.atoms()
+        self._check_columns(atoms.positions.shape[1])
+        if not np.isin(atoms.signs, self.signs).all():
+            raise ValueError("The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1).")
+        if not atoms.mass > 0.0:
+            raise ValueError("The initial atoms have no mass.")
+
+    def _check_density(self):
+        self._check_columns(self.mesh.dim + 1)
         shape = (len(self.signs), self.mesh.n_cells)
         density = np.full(shape, self.uniform) if self.initial is None else np.array(self.initial, dtype=float)
         density = np.ascontiguousarray(np.broadcast_to(density, shape))
@@ -43,7 +64,24 @@ class Problem:
             raise ValueError("The initial density must be finite, nonnegative and not zero everywhere.")
         object.__setattr__(self, "initial", density)
 
+    def _check_columns(self, axes):
+        columns = self.objective.inputs.shape[1]
+        if columns != axes:
+            raise ValueError(f"Inputs have {columns} columns (bias included) but the sphere lies in R^{axes}.")
+
+    @property
+    def dim(self):
+        """Dimension d of the sphere."""
+        return self.objective.inputs.shape[1] - 1
+
     @property
     def uniform(self):
         """Density of U, the uniform probability on the domain: one over its area."""
-        return 1.0 / (len(self.signs) * self.mesh.volumes.sum())
+        area = surface_area(self.dim) if self.mesh is None else self.mesh.volumes.sum()
+        return 1.0 / (len(self.signs) * area)
+
+    def atoms(self):
+        """The initial measure as atoms: those given, a network's, or one at each cell centre."""
+        if self.mesh is not None:
+            return atoms_of_density(self.mesh, self.signs, self.initial)
+        return self.initial if isinstance(self.initial, Atoms) else self.initial.atoms(self.objective.feature.degree or 0)

@@ -8,17 +8,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numba
+import numpy as np
 
-from .case.build import build_problem, resolve
+from .case.build import DYNAMICS, build_problem, resolve
 from .case.load import load_case, toml_of
 from .errors import CaseError
 from .observers.observer import Observer
 from .progress import ProgressBar, preparing
-from .time_loop import integrate, make_method, save_times
 from .store.files import write_json
 from .store.results import pack
 from .store.run import load, read_header
 from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
+from .time_loop import integrate, make_method, save_times
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
@@ -38,7 +39,7 @@ def run(case, output=None, force=False, quiet=True, **overrides):
         method = _method(problem, resolved)
     claim_folder(folder, force)
     with lock(folder):
-        inputs = problem.objective.inputs[:, : problem.mesh.dim + 1 - resolved.objective.bias]
+        inputs = problem.objective.inputs[:, : problem.dim + 1 - resolved.objective.bias]
         write_problem(folder, problem, inputs, _header(file, resolved))
         return _integrate(folder, method, resolved, RunWriter(folder), None, quiet)
 
@@ -62,16 +63,23 @@ def check(case, **overrides):
 
 
 def _build(file, path):
-    resolved = resolve(file.case)
     try:
+        resolved = resolve(file.case)
         return resolved, build_problem(resolved, file.folder)
     except CaseError as error:
         raise CaseError(f"{path}: {error}") from error
 
 
+STARTING_KEYS = {"particles", "units", "points", "scale"}  # of [method], that the initial measure was made with
+
+
 def _method(problem, case):
-    options = {key: value for key, value in case.method.model_dump().items() if value is not None}
-    return make_method(problem, **options)
+    options = {key: value for key, value in case.method.model_dump().items() if value is not None and key not in STARTING_KEYS}
+    seed = {} if case.method.kind == "grid" else {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]}
+    try:
+        return make_method(problem, **options, **seed)
+    except ValueError as error:
+        raise CaseError(f"method: {error}") from error
 
 
 def _integrate(folder, method, case, writer, clock, quiet):

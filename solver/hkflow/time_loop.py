@@ -1,19 +1,23 @@
 """The time loop: steps accepted or rejected, save times hit exactly, observers called."""
 
-from dataclasses import asdict, dataclass, field
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from .errors import CaseError, unknown_name
-from .eulerian.finite_volume import BUDGET, FiniteVolume
-from .observers.guards import GUARDS, MASS_ROUNDING
+from .eulerian.finite_volume import FiniteVolume
+from .lagrangian.network import Network
+from .lagrangian.particles import Particles
+from .observers.guards import GUARDS
 from .observers.observer import Observer
+from .stepping.step import BUDGET
 from .stepping.stepsize import StepSize
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
-METHODS = {"grid": FiniteVolume}
+METHODS = {"grid": FiniteVolume, "particles": Particles, "network": Network}
 
 
 @dataclass
@@ -49,18 +53,32 @@ class Clock:
 class Solution:
     """A run in memory.
 
-    time : (n_saves,);  density : (n_saves, n_signs, n_cells) with ν = e^log_scale · density;  log_scale : (n_saves,)
-    predictions : (n_saves, n_data);  records : dict of (n_records,) arrays;  status : one sentence;  finished : bool
+    time : (n_saves,);  states : one dictionary per save, as the method's `state` gives it;  predictions : (n_saves, n_data)
+    records : dict of (n_records,) arrays;  status : one sentence;  finished : bool
     """
 
     problem: object
+    method: type
     time: np.ndarray
-    density: np.ndarray
-    log_scale: np.ndarray
+    states: list
     predictions: np.ndarray
     records: dict
     status: str
     finished: bool
+
+    def atoms_at(self, save):
+        """The measure at a save as atoms."""
+        return replace(self.problem, initial=self.method.measure(self.states[save])).atoms()
+
+    @property
+    def density(self):
+        """Of a grid: (n_saves, n_signs, n_cells) with ν = e^log_scale · density."""
+        return np.array([state["density"] for state in self.states])
+
+    @property
+    def log_scale(self):
+        """Of a grid: (n_saves,)."""
+        return np.array([state["log_scale"] for state in self.states])
 
 
 def save_times(end, saves):
@@ -84,7 +102,7 @@ def take_record(method, clock):
     """The numbers recorded after a step, by name; energies and masses are integrals since the start."""
     e, objective = method.current, method.problem.objective
     record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
-    record |= {"log_mass": e.log_mass, "minimum_density": e.smallest}
+    record |= {"log_mass": e.log_mass, **method.record()}
     record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
     record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
     record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
@@ -94,36 +112,23 @@ def take_record(method, clock):
     return {name: float(value) for name, value in record.items()}
 
 
-def step_error(before, after, step):
-    """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
-
-    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass.
-    """
-    residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
-    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass))
-    errors = [
-        (abs(residual) - rounding) / gross
-        for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)
-        if gross > 0.0 and abs(residual) > rounding
-    ]
-    return max(errors, default=None)
-
-
 def accepted_step(method, clock, stepsize, target, smallest, guards):
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
     for _ in range(MAX_REJECTIONS):
-        dt = stepsize.propose(method.bound(), target - clock.time)
+        dt = stepsize.propose(method.bound(target - clock.time), target - clock.time)
         step = method.advance(dt)
         reason = step.rejection or next(filter(None, (guard(method, step, clock) for guard in guards)), None)
+        if reason and method.descends:  # its steps are prescribed: there is no other one to try
+            return reason
         if reason:
             stepsize.limit = 0.5 * dt
-        elif stepsize.learn(dt, step_error(method.current, method.trial, step)):
+        elif stepsize.learn(dt, step.error):
             clock.tiny_steps = clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
             if clock.tiny_steps <= MAX_TINY_STEPS:
                 return step
             break
         else:
-            reason = f"energy and mass budgets do not close to {stepsize.tolerance:g}"
+            reason = f"the step's error is {step.error:.2g}, beyond the tolerance {stepsize.tolerance:g}"
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
 
@@ -139,7 +144,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     if fresh:
         start = method.current
         clock = Clock(start.objective, start.mass, method.first_limit(), lowest_objective=start.objective)
-    stepsize = StepSize(method.stepper.order, method.tolerance, method.max_step, clock.limit)
+    stepsize = StepSize(method.order, method.tolerance, method.max_step, clock.limit)
     for observer in observers:
         observer.start(method, clock, times)
 
@@ -168,9 +173,9 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break
         hit = step.dt == target - clock.time
-        method.accept()
+        method.accept(step)
         clock.time = float(target) if hit else clock.time + step.dt
-        clock.step, clock.dt, clock.limit = clock.step + 1, step.dt, stepsize.limit
+        clock.step, clock.dt, clock.limit = clock.step + step.count, step.dt, stepsize.limit
         clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
         clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
         clock.lowest_objective = min(clock.lowest_objective, method.current.objective)
@@ -203,8 +208,7 @@ class Memory(Observer):
         self.records.append(record)
 
     def save(self, method, clock):
-        state = method.state()
-        self.saves.append((clock.time, state["density"].copy(), state["log_scale"], method.current.predictions.copy()))
+        self.saves.append((clock.time, deepcopy(method.state()), method.current.predictions.copy()))
 
 
 def make_method(problem, kind="grid", **options):
@@ -220,10 +224,8 @@ def solve(problem, end, saves=2, observers=(), record_interval=0.0, **method):
     saves : number of equally spaced saves, or a list of times;  method : the keys of [method] in a case file
     Returns a Solution; its status says in a sentence how the run ended.
     """
-    memory = Memory()
-    _, status, finished = integrate(
-        make_method(problem, **method), save_times(end, saves), (memory, *observers), record_interval=record_interval
-    )
-    time, density, log_scale, predictions = (np.array(column) for column in zip(*memory.saves, strict=True))
+    memory, made = Memory(), make_method(problem, **method)
+    _, status, finished = integrate(made, save_times(end, saves), (memory, *observers), record_interval=record_interval)
+    time, states, predictions = zip(*memory.saves, strict=True)
     records = {name: np.array([r[name] for r in memory.records]) for name in memory.records[0]}
-    return Solution(problem, time, density, log_scale, predictions, records, status, finished)
+    return Solution(problem, type(made), np.array(time), list(states), np.array(predictions), records, status, finished)

@@ -6,7 +6,7 @@ from hkflow.objectives import data
 
 
 def test_cluster_grid_lies_in_discs_of_one_class_each(rng):
-    x, y = data.cluster_grid(rng, 400, dim=4, clusters=3)
+    x, y = data.cluster_grid(rng, dim=4, clusters=3)(rng, 400)
     assert x.shape == (400, 4) and np.abs(x).max() <= 0.5 and set(y) == {-1.0, 1.0}
     step, radius = 3 / 8, 1 / 8
     cell = np.rint((x[:, :2] + 0.5 - radius) / step)
@@ -16,26 +16,27 @@ def test_cluster_grid_lies_in_discs_of_one_class_each(rng):
 
 
 def test_xor_is_the_product_of_two_signs(rng):
-    x, y = data.xor(rng, 100, dim=5)
+    x, y = data.xor(rng, dim=5)(rng, 100)
     assert np.array_equal(np.abs(x[:, :2]), np.ones((100, 2))) and np.array_equal(y, x[:, 0] * x[:, 1])
     assert 0.5 < x[:, 2:].std() < 1.5
 
 
 def test_parity_counts_signs(rng):
-    x, y = data.parity(rng, 64, dim=4, bits=3)
+    x, y = data.parity(rng, dim=4, bits=3)(rng, 64)
     assert np.allclose(np.linalg.norm(x, axis=1), 1.0, rtol=1e-14)
     assert np.array_equal(y, np.sign(x[:, :3]).prod(axis=1))
 
 
 def test_teacher_keeps_its_margin(rng):
-    x, y = data.teacher(rng, 200, FEATURES["relu"], dim=2, units=6, bias=True, classify=True, margin=0.1)
+    x, y = data.teacher(rng, FEATURES["relu"], dim=2, units=6, bias=True, classify=True, margin=0.1)(rng, 200)
     assert x.shape == (200, 2) and set(y) == {-1.0, 1.0}
     with pytest.raises(ValueError, match="too large"):
-        data.teacher(rng, 20, FEATURES["relu"], classify=True, margin=1e6, tries=3)
+        data.teacher(rng, FEATURES["relu"], classify=True, margin=1e6, tries=3)(rng, 20)
 
 
 def test_the_same_seed_gives_the_same_bits():
-    one, two, other = (data.xor(np.random.default_rng(seed), 10, dim=4)[0] for seed in (3, 3, 4))
+    generators = (np.random.default_rng(seed) for seed in (3, 3, 4))
+    one, two, other = (data.xor(rng, dim=4)(rng, 10)[0] for rng in generators)
     assert np.array_equal(one, two) and not np.array_equal(one, other)
 
 

@@ -49,8 +49,9 @@ def content(folder):
     """Everything that must not depend on interruptions: snapshots at saves, records, results."""
     snapshots = {}
     for path in sorted((folder / "snap").glob("*.h5")):
-        arrays, log_scale, meta = run_folder.read_snapshot(path)
-        snapshots[path.name] = (meta["save"], meta["clock"], log_scale, *(arrays[k].tobytes() for k in sorted(arrays)))
+        state, predictions, meta = run_folder.read_snapshot(path)
+        content = {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+        snapshots[path.name] = (meta["save"], meta["clock"], predictions.tobytes(), content)
     with h5py.File(folder / "results.h5") as file:
         results = {}
         file.visititems(lambda name, item: results.update({name: item[()].tobytes()} if isinstance(item, h5py.Dataset) else {}))

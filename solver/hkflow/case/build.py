@@ -1,34 +1,70 @@
-"""From a checked case to a Problem: data, mesh, initial density, flow, exact solution."""
+"""From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 import numpy as np
 import psutil
 
-from .. import initial as initials
 from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
+from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, with_mass
+from ..lagrangian.network import SCHEDULES, network_flow
+from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
 from ..objectives.features import FEATURES
 from ..objectives.objective import Objective
 from ..objectives.risks import RISKS
+from ..point_sets import quasi_uniform
 from ..problem import Problem
 from ..store.mesh_cache import cached_geodesic_mesh
-from .datafiles import read_csv, read_scikit_learn, targets_from_labels
-from .schema import UniformInitial
+from .datafiles import read_csv, read_points, read_scikit_learn, targets_from_labels
+from .schema import FlowTable, UniformInitial
 
 GENERATORS = {"cluster-grid": generators.cluster_grid, "xor": generators.xor, "parity": generators.parity}
+DATA, START, DYNAMICS = range(3)  # what random numbers are used for: each has a generator of its own, from the case's seed
+DEFAULT_POINTS = 1000
+
+
+def random_numbers(seed, use):
+    """The generator for one use."""
+    return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 
 def resolve(case):
-    """The case with the rates of a named flow written out: a case that says what was computed."""
-    if case.flow.kind is None:
-        flow = case.flow.model_copy(update={"transport": case.flow.transport or 0.0, "reaction": case.flow.reaction or 0.0})
-    else:
-        degree = FEATURES[case.objective.activation].degree
-        named = named_flow(case.flow.kind, degree, case.domain.kind == "signed-sphere", case.flow.noise)
-        flow = case.flow.model_copy(update={"kind": None, "transport": named.transport, "reaction": named.reaction})
-    return case.model_copy(update={"flow": flow})
+    """The case with the rates of its flow and the times of its saves written out: a case that says what was computed.
+
+    Raises CaseError if the flow is not the one that a network follows.
+    """
+    return case.model_copy(update={"flow": _resolved_flow(case), "time": _resolved_time(case)})
+
+
+def _resolved_flow(case):
+    degree, signed = FEATURES[case.objective.activation].degree, case.domain.kind == "signed-sphere"
+    flow = case.flow
+    if flow is not None and flow.kind is not None:
+        named = named_flow(flow.kind, degree, signed, flow.noise)
+        flow = flow.model_copy(update={"kind": None, "transport": named.transport, "reaction": named.reaction})
+    elif flow is not None:
+        flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
+    if case.method.kind == "network":
+        own = network_flow(case.method.layers, degree)
+        if flow is not None and (flow.transport, flow.reaction, flow.noise) != (own.transport, own.reaction, own.noise):
+            raise CaseError(
+                f"flow: a network with layers '{case.method.layers}' follows transport {own.transport:g}, reaction "
+                f"{own.reaction:g} and no noise; leave [flow] out or make it that."
+            )
+        flow = FlowTable(transport=own.transport, reaction=own.reaction)
+    return flow
+
+
+def _resolved_time(case):
+    time = case.time
+    if time.steps is None:
+        return time
+    sizes = case.method.step * np.array([SCHEDULES[case.method.schedule](k) for k in range(time.steps)])
+    times = np.concatenate([[0.0], np.cumsum(sizes)])
+    chosen = np.unique(np.rint(np.linspace(0, time.steps, time.saves)).astype(int))
+    return time.model_copy(update={"end": float(times[-1]), "steps": None, "saves": times[chosen].tolist()})
 
 
 def build_problem(case, folder, data=None):
@@ -37,12 +73,16 @@ def build_problem(case, folder, data=None):
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
     objective, exact = build_objective(case, folder, data)
-    check_memory(case, len(objective.inputs))
-    signs = signs_of(case)
-    mesh = build_mesh(case, objective.inputs.shape[1])
-    density = build_initial(case.initial, mesh, signs)
-    flow = Flow(case.flow.transport, case.flow.reaction, case.flow.noise)
-    return Problem(mesh, objective, flow, signs, density, exact)
+    check_memory(case, *objective.inputs.shape)
+    signs, flow = signs_of(case), Flow(case.flow.transport, case.flow.reaction, case.flow.noise)
+    columns, draw = objective.inputs.shape[1], fresh_data(case)
+    try:
+        if case.method.kind == "grid" or case.method.points == "mesh":
+            mesh = build_mesh(case, columns)
+            return Problem(mesh, objective, flow, signs, initial_density(case, folder, mesh, signs), exact, draw)
+        return Problem(None, objective, flow, signs, initial_points(case, folder, columns, signs), exact, draw)
+    except ValueError as error:
+        raise CaseError(f"initial: {error}") from error
 
 
 def signs_of(case):
@@ -77,7 +117,7 @@ def build_objective(case, folder, data=None):
 def read_data(case, folder):
     """Inputs (n, dim), targets (n,) and weights (n,) or None, as the [data] table asks."""
     data, weights = case.data, None
-    rng = np.random.default_rng(np.random.SeedSequence(case.seed).spawn(1)[0])
+    rng = random_numbers(case.seed, DATA)
     if data.source in ("csv", "scikit-learn"):
         if data.source == "csv":
             inputs, labels, names = read_csv(folder / data.file, data.delimiter, data.features, data.label)
@@ -88,19 +128,41 @@ def read_data(case, folder):
         inputs, targets, weights = _inline(data)
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     else:
-        keys = data.model_dump(exclude={"source", "standardize", "components"})
         try:
-            if data.source == "teacher":
-                feature = FEATURES[case.objective.activation]
-                inputs, targets = generators.teacher(rng, feature=feature, bias=case.objective.bias, **keys)
-            else:
-                inputs, targets = GENERATORS[data.source](rng, **keys)
+            inputs, targets = _distribution(case, rng)(rng, data.n)
         except ValueError as error:
             raise CaseError(f"data: {error}") from error
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     if len(inputs) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
     return _prepared(data, inputs, names), targets, weights
+
+
+def _distribution(case, rng):
+    """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first comes from rng."""
+    keys = case.data.model_dump(exclude={"source", "n", "standardize", "components"})
+    if case.data.source == "teacher":
+        return generators.teacher(rng, FEATURES[case.objective.activation], bias=case.objective.bias, **keys)
+    return GENERATORS[case.data.source](rng, **keys)
+
+
+def fresh_data(case):
+    """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None if it has only data."""
+    if case.data.source not in (*GENERATORS, "teacher"):
+        return None
+    if case.data.standardize or case.data.components:
+        if case.method.kind == "network" and case.method.training == "sgd":
+            raise CaseError("data: fresh batches cannot be standardized or projected; leave out 'standardize' and 'components'.")
+        return None
+    draw = _distribution(case, random_numbers(case.seed, DATA))
+    if not case.objective.bias:
+        return draw
+
+    def with_bias(rng, n):
+        inputs, targets = draw(rng, n)
+        return generators.with_bias(inputs), targets
+
+    return with_bias
 
 
 def _inline(data):
@@ -159,51 +221,101 @@ def build_mesh(case, columns):
     return cached_geodesic_mesh(level)
 
 
-def build_initial(table, mesh, signs):
-    """The initial density, (n_signs, n_cells)."""
-    axes = mesh.dim + 1
-    vectors = {"centers": getattr(table, "centers", ()), "positions": getattr(table, "positions", ())}
-    for key, rows in vectors.items():
-        for row in rows:
-            if len(row) != axes or not any(row):
-                raise CaseError(f"initial.{key}: wanted nonzero vectors of R^{axes} (the inputs, bias included), got {row}.")
-    listed = table.signs or (signs if table.kind != "points" else [1] * len(table.positions))
-    for sign in listed:
+def initial_density(case, folder, mesh, signs):
+    """The initial density on a mesh, (n_signs, n_cells)."""
+    table = case.initial
+    if table.kind == "points":
+        return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
+    mask = np.isin(signs, _carriers(table, signs))[:, None]
+    return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
+
+
+def initial_points(case, folder, axes, signs):
+    """The first particles, as Atoms, or a network's first Units."""
+    table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
+    key = "particles" if method.kind == "particles" else "units"
+    if table.kind == "points":
+        if getattr(method, key) is not None:
+            raise CaseError(f"method.{key}: the initial points are listed, so leave it out.")
+        return _listed_points(table, folder, axes, signs)
+    n = getattr(method, key) or DEFAULT_POINTS
+    if method.points == "gaussian":
+        if table != UniformInitial(kind="uniform"):
+            raise CaseError("method.points: 'gaussian' draws the whole start; leave out [initial] and choose method.scale.")
+        degree = FEATURES[case.objective.activation].degree
+        units = Units.gaussian(rng, n, axes, degree, method.scale)
+        if len(signs) == 1:
+            units = Units(units.hidden, np.abs(units.output))
+        return units if method.kind == "network" else units.atoms(degree)
+    carriers, measure = _carriers(table, signs), _measure(table, axes)
+    if method.points == "random":
+        return Atoms(measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)).scaled_to(table.mass)
+    if n % len(carriers):
+        raise CaseError(f"method.{key}: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an even number.")
+    points = quasi_uniform(n // len(carriers), axes - 1)
+    density = np.tile(measure.density(points), (len(carriers), 1))
+    return atoms_of_points(points, carriers, density).scaled_to(table.mass)
+
+
+def _carriers(table, signs):
+    """The output signs that carry initial mass."""
+    for sign in table.signs or signs:
         if sign not in signs:
             raise CaseError("initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'.")
-    try:
-        if table.kind == "points":
-            n, weights = len(table.positions), table.weights or [1.0] * len(table.positions)
-            if len(listed) != n or len(weights) != n:
-                raise CaseError(f"initial: {n} positions, {len(listed)} signs and {len(weights)} weights do not match.")
-            density = initials.points(mesh, signs, table.positions, listed, weights)
-        else:
-            if table.kind == "uniform":
-                density = initials.uniform(mesh, signs)
-            elif table.kind == "caps":
-                density = initials.caps(mesh, signs, table.centers, table.radius)
-            else:
-                density = initials.von_mises_fisher(mesh, signs, table.centers, table.concentration)
-            density *= np.isin(signs, listed)[:, None]
-    except ValueError as error:
-        raise CaseError(f"initial: {error}") from error
-    return initials.with_mass(density, mesh, table.mass)
+    return tuple(table.signs or signs)
 
 
-def estimated_memory(case, n_data):
-    """Bytes that a run needs: the libraries, mesh and stencil, states and stages, partial sums. Saves go to disk one by one."""
-    cells, signs = case.domain.cells, len(signs_of(case))
-    slots = 2 if case.method.stepper != "strang" else 3
-    states = 8 * cells * signs * (3 * slots + 3 + 3)
-    partial_sums = 8 * n_data * (cells // 512 + 8)
-    return int(2e8 + 1500 * cells + states + partial_sums)
+def _measure(table, axes):
+    """The initial measure of one sheet."""
+    if table.kind == "uniform":
+        return Uniform()
+    _check_vectors("centers", table.centers, axes)
+    if table.kind == "caps":
+        return Caps(np.array(table.centers), table.radius)
+    return VonMisesFisher(np.array(table.centers), table.concentration)
 
 
-def check_memory(case, n_data):
+def _listed_points(table, folder, axes, signs):
+    """Listed point masses as atoms of the table's total mass."""
+    positions, point_signs, weights = table.positions, table.signs, table.weights
+    if table.file is not None:
+        positions, point_signs, weights = read_points(folder / table.file, axes)
+    _check_vectors("positions", positions, axes)
+    n = len(positions)
+    point_signs, weights = point_signs or [1] * n, weights or [1.0] * n
+    if len(point_signs) != n or len(weights) != n:
+        raise CaseError(f"initial: {n} positions, {len(point_signs)} signs and {len(weights)} weights do not match.")
+    if not set(point_signs) <= set(signs):
+        raise CaseError("initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'.")
+    return Atoms(positions, point_signs, weights).scaled_to(table.mass)
+
+
+def _check_vectors(key, rows, axes):
+    for row in rows:
+        if len(row) != axes or not any(row):
+            raise CaseError(f"initial.{key}: wanted nonzero vectors of R^{axes} (the inputs, bias included), got {list(row)}.")
+
+
+def estimated_memory(case, n_data, axes):
+    """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by one."""
+    method, signs, libraries = case.method, len(signs_of(case)), 2e8
+    if method.kind == "grid":
+        cells, slots = case.domain.cells, 2 if method.stepper != "strang" else 3
+        states = 8 * cells * signs * (3 * slots + 3 + 3)
+        partial_sums = 8 * n_data * (cells // 512 + 8)
+        return int(libraries + 1500 * cells + states + partial_sums)
+    points = signs * case.domain.cells if method.points == "mesh" else getattr(method, "particles", None) or getattr(method, "units", None)
+    points = points or (len(case.initial.positions or ()) if case.initial.kind == "points" else DEFAULT_POINTS)
+    if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
+        points += method.noise_points * case.time.end / method.noise_interval
+    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * (case.domain.cells or 0) * (method.points == "mesh"))
+
+
+def check_memory(case, n_data, axes):
     """Raise CaseError if the run needs more memory than the machine has."""
-    needed, there = estimated_memory(case, n_data), psutil.virtual_memory().total
+    needed, there = estimated_memory(case, n_data, axes), psutil.virtual_memory().total
     if needed > there:
         raise CaseError(
-            f"domain.cells: {case.domain.cells} cells need about {needed / 1e9:.1f} GB and this machine has "
-            f"{there / 1e9:.1f} GB. Use fewer cells."
+            f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has {there / 1e9:.1f} GB. "
+            "Use fewer cells, particles or units."
         )

@@ -14,32 +14,62 @@ def read_csv(path, delimiter, features, label):
     Returns inputs (n, n_features), labels (n,) as text, and the names of the features.
     Raises CaseError naming the file and, where there is one, the line or the column.
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            rows = [(reader.line_num, row) for reader in [csv.reader(stream, delimiter=delimiter)] for row in reader if row]
-    except OSError as error:
-        raise CaseError(f"data.file: {path} cannot be read ({error.strerror}).") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CaseError(f"data.file: {path} is not a readable CSV file: {error}.") from error
-    if not rows:
-        raise CaseError(f"data.file: {path} is empty; wanted a header line and rows of data.")
-    header = [name.strip() for name in rows[0][1]]
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise CaseError(f"data.file: {path}: the header names column '{twice}' twice.")
+    header, rows = _read_table(path, delimiter, "data.file")
     features = [name for name in header if name != label] if features is None else features
     for key, names in (("features", features), ("label", [label])):
         for name in names:
             if name not in header:
                 raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, header)}")
-    columns = [header.index(name) for name in features]
-    at_label, inputs, labels = header.index(label), [], []
+    columns, at_label = [header.index(name) for name in features], header.index(label)
+    inputs = [[_number(row[k], f"data.file: {path}, line {line}, column '{header[k]}'") for k in columns] for line, row in rows]
+    labels = np.array([row[at_label].strip() for _, row in rows], dtype=str)
+    return np.array(inputs).reshape(len(inputs), len(columns)), labels, features
+
+
+def read_points(path, axes):
+    """Point masses from a CSV file with a header: columns 'sign' and 'weight' where there are any, all others coordinates.
+
+    Returns positions, signs and weights as lists; the last two None without their column.
+    Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no positive weight.
+    """
+    header, rows = _read_table(path, ",", "initial.file")
+    values = [[_number(row[k], f"initial.file: {path}, line {line}, column '{name}'") for k, name in enumerate(header)] for line, row in rows]
+    coordinates = [k for k, name in enumerate(header) if name not in ("sign", "weight")]
+    if len(coordinates) != axes:
+        raise CaseError(
+            f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias included), got {len(coordinates)}."
+        )
+    for name, fits, wanted in (("sign", lambda v: v in (1.0, -1.0), "1 or -1"), ("weight", lambda v: v > 0.0, "a positive number")):
+        if name in header:
+            for (line, _), row in zip(rows, values, strict=True):
+                if not fits(row[header.index(name)]):
+                    raise CaseError(f"initial.file: {path}, line {line}: {name} is {row[header.index(name)]:g}, wanted {wanted}.")
+    columns = {name: [row[header.index(name)] for row in values] if name in header else None for name in ("sign", "weight")}
+    return [[row[k] for k in coordinates] for row in values], columns["sign"], columns["weight"]
+
+
+def _read_table(path, delimiter, key):
+    """Header and rows, each (line number, fields), of a CSV file."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            reader = csv.reader(stream, delimiter=delimiter)
+            rows = [(reader.line_num, row) for row in reader if row]
+    except OSError as error:
+        raise CaseError(f"{key}: {path} cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CaseError(f"{key}: {path} is not a readable CSV file: {error}.") from error
+    if not rows:
+        raise CaseError(f"{key}: {path} is empty; wanted a header line and rows of data.")
+    if len(rows) == 1:
+        raise CaseError(f"{key}: {path} has a header line only; wanted rows of data below it.")
+    header = [name.strip() for name in rows[0][1]]
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise CaseError(f"{key}: {path}: the header names column '{twice}' twice.")
     for line, row in rows[1:]:
         if len(row) != len(header):
-            raise CaseError(f"data.file: {path}, line {line}: {len(row)} fields where the header has {len(header)}.")
-        inputs.append([_number(row[k], f"data.file: {path}, line {line}, column '{header[k]}'") for k in columns])
-        labels.append(row[at_label].strip())
-    return np.array(inputs).reshape(len(inputs), len(columns)), np.array(labels, dtype=str), features
+            raise CaseError(f"{key}: {path}, line {line}: {len(row)} fields where the header has {len(header)}.")
+    return header, rows[1:]
 
 
 def read_scikit_learn(name, features):

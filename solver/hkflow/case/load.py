@@ -9,7 +9,7 @@ import tomlkit
 from pydantic import ValidationError
 
 from ..errors import CaseError
-from .schema import Case
+from .schema import DEFAULT_KINDS, Case
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def parse_case(text, folder, name, overrides=None, source="case"):
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise CaseError(f"{source}: not valid TOML: {error}.") from error
-    for key, value in (overrides or {}).items():
+    for key, value in sorted((overrides or {}).items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     try:
         return CaseFile(Case.model_validate(tables), text, Path(folder), name)
@@ -68,8 +68,20 @@ def parse_override(text):
         return key.strip(), value.strip()
 
 
+def _chooses_kind(key, value):
+    """Whether an override chooses the kind of a table; such overrides come first."""
+    table, _, field = key.partition(".")
+    return table in _UNIONS and (field == _UNIONS[table] or isinstance(value, dict) and _UNIONS[table] in value)
+
+
 def _override(tables, keys, value):
-    """Set one key, or a table of keys, in place."""
+    """Set one key, or a table of keys, in place. A table that becomes of another kind starts afresh."""
+    if isinstance(value, dict) and len(keys) == 1 and _chooses_kind(keys[0], value):
+        value = {_UNIONS[keys[0]]: value[_UNIONS[keys[0]]]} | value
+    if len(keys) == 2 and _UNIONS.get(keys[0]) == keys[1]:
+        table = tables.get(keys[0])
+        if isinstance(table, dict) and table.get(keys[1], DEFAULT_KINDS.get(keys[0])) != value:
+            tables[keys[0]] = {}
     for key in keys[:-1]:
         tables = tables.setdefault(key, {})
         if not isinstance(tables, dict):
@@ -107,11 +119,13 @@ def _sentence(fault):
         return f"{key}: unknown value {fault['input']!r}.{hint} Choose from: {', '.join(choices)}."
     if kind == "value_error":
         return f"{key}: {context['error']}."
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"{key}: must be a table, got {_short(fault['input'])}."
     message = fault["msg"].replace("Input should be", "must be")
     return f"{key}: {message}, got {_short(fault['input'])}."
 
 
-_UNIONS = {"data": "source", "initial": "kind"}
+_UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 
 def _models(table):
@@ -138,7 +152,8 @@ def _keys_at(location):
     """The keys allowed in the table at a pydantic path."""
     model = Case
     if location:
-        model = Case.model_fields[location[0]].annotation
+        annotation = Case.model_fields[location[0]].annotation
+        model = next(iter(getattr(annotation, "__args__", ())), annotation)  # the first of a table that may be absent
         if location[0] in _UNIONS:
             model = _models(location[0]).get(location[1] if len(location) > 1 else None, Case)
     return list(model.model_fields)

@@ -141,7 +141,7 @@ class DomainTable(Table):
     """Where the measure lives; the dimension follows from the data."""
 
     kind: Literal["sphere", "signed-sphere"]
-    cells: Annotated[int, Field(ge=3)]
+    cells: Annotated[int, Field(ge=3)] | None = Field(None, description="of the grid, or of the mesh of method.points = 'mesh'")
 
 
 class Initial(Table):
@@ -179,12 +179,24 @@ class CapsInitial(SignedInitial):
 
 
 class PointsInitial(Initial):
-    """Point masses, each given to the cell that holds it."""
+    """Listed point masses: a grid gives each to the cell that holds it, particles and networks start from them."""
 
     kind: Literal["points"]
-    positions: Annotated[list[Vector], Field(min_length=1)]
+    positions: Annotated[list[Vector], Field(min_length=1)] | None = Field(None, description="vectors of any length but 0")
     signs: list[Literal[1, -1]] | None = Field(None, description="one per position; all +1 if absent")
     weights: list[Positive] | None = Field(None, description="one per position, scaled to the mass; equal if absent")
+    file: str | None = Field(
+        None, description="CSV file beside the case instead: a column per coordinate and, if wanted, columns 'sign' and 'weight'"
+    )
+
+    @model_validator(mode="after")
+    def _inline_or_file(self):
+        inline = self.positions is not None
+        if inline == (self.file is not None):
+            raise ValueError("give either 'positions' or 'file'")
+        if not inline and (self.signs or self.weights):
+            raise ValueError("signs and weights belong into columns of 'file'")
+        return self
 
 
 InitialTable = Annotated[
@@ -229,10 +241,60 @@ class GridMethod(Table):
         return self
 
 
+class FromPoints(Table):
+    """Keys of the methods that start from points."""
+
+    points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field(
+        "quasi-uniform",
+        description="where they start: evenly spread with weights that follow the initial density, independent draws from it, "
+        "units with Gaussian input and output weights (which fix the masses too), or the cell centres of domain.cells",
+    )
+    scale: Positive = Field(1.0, description="with points = 'gaussian': standard deviation of the weights")
+    stepper: Literal["dopri5", "dop853", "euler"] = "dopri5"
+    tolerance: Positive = Field(1e-6, description="largest local error of a step, root mean square; 1e-10 makes a reference")
+    max_step: Positive | None = Field(None, description="no step is longer than this; the step of euler")
+
+    @model_validator(mode="after")
+    def _fixed_step(self):
+        if self.stepper == "euler" and self.max_step is None:
+            raise ValueError("'euler' has no error estimate: give 'max_step', its fixed step")
+        return self
+
+
+class ParticlesMethod(FromPoints):
+    """Weighted particles, in any dimension."""
+
+    kind: Literal["particles"]
+    particles: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
+    noise: Literal["deterministic", "random"] = Field(
+        "deterministic", description="inject new particles on a fixed set, or let particles die and be born again uniform"
+    )
+    noise_points: Annotated[int, Field(ge=2)] = Field(1000, description="deterministic noise: particles injected each time")
+    noise_interval: Positive = Field(0.05, description="longest time between two injections or renewals")
+
+
+class NetworkMethod(FromPoints):
+    """A two-layer network in raw parameters."""
+
+    kind: Literal["network"]
+    units: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
+    layers: Literal["both", "output", "normalized"] = Field("both", description="what is trained, and how units are written")
+    training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
+    step: Positive = Field(0.01, description="of descent; time advances by it")
+    schedule: Literal["constant", "inverse-sqrt"] = Field("constant", description="step k is step, or step/√(k+1)")
+    batch: Count = Field(100, description="sgd: fresh data at each step; from a file's data, rows drawn with replacement")
+    balance: Positive = Field(1.0, description="|output weight| / |input weights| of each unit at the start")
+    points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field("random", description="as for particles")
+
+
+MethodTable = Annotated[GridMethod | ParticlesMethod | NetworkMethod, Field(discriminator="kind")]
+
+
 class TimeTable(Table):
     """Simulated time."""
 
-    end: Positive
+    end: Positive | None = None
+    steps: Count | None = Field(None, description="instead of end: number of steps of a network's descent")
     saves: Annotated[int, Field(ge=2)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
         2, description="number of equally spaced saves, or a list of times; the end is always saved"
     )
@@ -240,11 +302,20 @@ class TimeTable(Table):
 
     @model_validator(mode="after")
     def _increasing(self):
+        if self.end is None and self.steps is None:
+            raise ValueError("'end' is missing (or 'steps', for a network's descent)")
+        if self.end is not None and self.steps is not None:
+            raise ValueError("give 'end' or 'steps', not both")
         if isinstance(self.saves, list):
+            if self.end is None:
+                raise ValueError("with 'steps', 'saves' is a number")
             times = self.saves
             if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[-1] > self.end:
                 raise ValueError(f"listed 'saves' must increase and not exceed 'end' = {self.end:g}")
         return self
+
+
+DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}  # of tables that are there without saying of which kind
 
 
 class Case(Table):
@@ -256,6 +327,25 @@ class Case(Table):
     objective: ObjectiveTable
     domain: DomainTable
     initial: InitialTable = UniformInitial(kind="uniform")
-    flow: FlowTable
-    method: GridMethod = GridMethod()
+    flow: FlowTable | None = Field(None, description="of a grid or particles; a network's flow follows from its layers")
+    method: MethodTable = GridMethod()
     time: TimeTable
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kinds(cls, tables):
+        for name, kind in DEFAULT_KINDS.items():
+            if isinstance(tables, dict) and isinstance(tables.get(name), dict):
+                tables = tables | {name: {"kind": kind} | tables[name]}
+        return tables
+
+    @model_validator(mode="after")
+    def _fits_together(self):
+        kind = self.method.kind
+        if self.flow is None and kind != "network":
+            raise ValueError("[flow] is missing: give its 'kind' or its rates")
+        if self.domain.cells is None and (kind == "grid" or self.method.points == "mesh"):
+            raise ValueError("domain.cells is missing: a mesh needs a number of cells")
+        if self.time.steps is not None and not (kind == "network" and self.method.training != "gradient-flow"):
+            raise ValueError("time.steps counts the steps of a network's descent; give time.end instead")
+        return self

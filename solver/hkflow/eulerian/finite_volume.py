@@ -1,18 +1,15 @@
 """Finite volumes on the sphere for ∂_t ν = α div(ν ∇J) − β ν J − σ ν + σ U."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.splitting import STEPPERS
+from ..stepping.step import BUDGET, Step, budget_error
 from . import kernels
 from .limiters import limiter_code
 from .stencil import stencil_of
 
-# What moves the energy (four terms) and the mass (three), in the order of the arrays of rates below.
-BUDGET = ("transport", "reaction", "noise_loss", "noise_gain", "mass_reaction", "mass_noise_loss", "mass_noise_gain")
 RESCALE = 2.0**64  # a mass beyond this factor moves into log_scale
 
 
@@ -31,16 +28,6 @@ class Evaluation:
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = self.rounding = self.roughness = 0.0
 
 
-@dataclass
-class Step:
-    """What a step did: the integrals of `rates` and `gross` over it, and the sentence that rejects it, if any."""
-
-    dt: float
-    budget: np.ndarray
-    gross: np.ndarray
-    rejection: str | None = None
-
-
 class FiniteVolume:
     """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in exponential form.
 
@@ -53,15 +40,21 @@ class FiniteVolume:
     Raises ValueError for an unknown name or a Courant number beyond the bound.
     """
 
+    energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
+    mass_slack = 0.05
+    descends = False
+
     def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
+        if problem.mesh is None:
+            raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         self.problem, self.flow = problem, problem.flow
         self.limiter, self.stepper = limiter_code(limiter), STEPPERS[stepper]
         self.largest_cfl = 1.0 if self.limiter < 0 else 0.5
         if not 0.0 < cfl <= self.largest_cfl:
             raise ValueError(f"cfl must lie in (0, {self.largest_cfl}] with limiter '{limiter}', got {cfl}.")
-        self.cfl, self.tolerance, self.max_step = cfl, tolerance, max_step
+        self.cfl, self.tolerance, self.max_step, self.order = cfl, tolerance, max_step, self.stepper.order
         mesh, signs = problem.mesh, problem.signs
         shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
@@ -91,7 +84,26 @@ class FiniteVolume:
         self.current.density[:] = state["density"]
         self.evaluate(self.current)
 
-    def bound(self):
+    @staticmethod
+    def measure(state):
+        """The density of a state, as Problem.initial wants it."""
+        return np.exp(state["log_scale"]) * state["density"]
+
+    def record(self):
+        """What is recorded of this method alone."""
+        return {"minimum_density": self.current.smallest}
+
+    def fault(self):
+        """What is wrong with the values of the trial state, or None."""
+        density, smallest = self.trial.density, self.trial.smallest
+        if np.isfinite(smallest) and smallest >= 0.0:
+            return None
+        bad = np.flatnonzero(~np.isfinite(density.ravel()))
+        if len(bad):
+            return f"density not finite in {len(bad)} of {density.size} cells, first cell {bad[0]}"
+        return f"density {density.min():.3g} < 0 in {np.sum(density < 0.0)} of {density.size} cells, first cell {density.argmin()}"
+
+    def bound(self, remaining):
         """The step that transport allows from the accepted state."""
         return self.cfl / self.current.outflow if self.current.outflow > 0.0 else float("inf")
 
@@ -135,7 +147,7 @@ class FiniteVolume:
 
     def advance(self, dt):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
-        step = Step(dt, np.zeros(len(BUDGET)), np.zeros(2))
+        step = Step(dt)
         base = self.current
         for part in self.stepper.parts:
             out = next(slot for slot in self.slots[1:] if slot is not base)
@@ -144,6 +156,7 @@ class FiniteVolume:
                 break
             base = out
         self.trial = base
+        step.error = budget_error(self.current, self.trial, step)
         return step
 
     def _substep(self, part, dt, base, out, step):
@@ -167,7 +180,7 @@ class FiniteVolume:
             self.evaluate(out)
             at = out
 
-    def accept(self):
+    def accept(self, step):
         """Make the trial state the accepted one; a very large or small mass moves into log_scale."""
         at = next(i for i, slot in enumerate(self.slots) if slot is self.trial)
         self.slots[0], self.slots[at] = self.slots[at], self.slots[0]

@@ -1,6 +1,7 @@
-"""Synthetic data sets of the papers, and what is done to any data set before it is used.
+"""Synthetic data distributions of the papers, and what is done to any data set before it is used.
 
-Every generator takes a numpy.random.Generator first and returns inputs (n, dim) and targets (n,).
+A distribution is a function draw(rng, n) -> inputs (n, dim), targets (n,). Those that have something to fix first, the
+classes of their clusters or their teacher, take it from the generator that they are made with.
 """
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from ..sphere import normalize
 
 
-def cluster_grid(rng, n, dim=2, clusters=3):
+def cluster_grid(rng, dim=2, clusters=3):
     """Chizat & Bach 2020, sec. 6: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½, ½]², each with a random class.
 
     Inputs beyond the first two are uniform on [−½, ½]. Both classes occur among the clusters if there are at least two.
@@ -17,33 +18,45 @@ def cluster_grid(rng, n, dim=2, clusters=3):
     classes = rng.choice([-1.0, 1.0], size=clusters**2)
     while clusters > 1 and abs(classes.sum()) == clusters**2:
         classes = rng.choice([-1.0, 1.0], size=clusters**2)
-    chosen = rng.integers(clusters**2, size=n)
-    r, angle = radius * np.sqrt(rng.random(n)), 2.0 * np.pi * rng.random(n)
-    inputs = rng.uniform(-0.5, 0.5, size=(n, dim))
-    corner = -0.5 + radius
-    inputs[:, 0] = corner + 3 * radius * (chosen % clusters) + r * np.cos(angle)
-    inputs[:, 1] = corner + 3 * radius * (chosen // clusters) + r * np.sin(angle)
-    return inputs, classes[chosen]
+
+    def draw(rng, n):
+        chosen = rng.integers(clusters**2, size=n)
+        r, angle = radius * np.sqrt(rng.random(n)), 2.0 * np.pi * rng.random(n)
+        inputs = rng.uniform(-0.5, 0.5, size=(n, dim))
+        corner = -0.5 + radius
+        inputs[:, 0] = corner + 3 * radius * (chosen % clusters) + r * np.cos(angle)
+        inputs[:, 1] = corner + 3 * radius * (chosen // clusters) + r * np.sin(angle)
+        return inputs, classes[chosen]
+
+    return draw
 
 
-def xor(rng, n, dim=2):
+def xor(rng, dim=2):
     """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are standard normal."""
-    inputs = rng.standard_normal((n, dim))
-    inputs[:, :2] = rng.choice([-1.0, 1.0], size=(n, 2))
-    return inputs, inputs[:, 0] * inputs[:, 1]
+
+    def draw(rng, n):
+        inputs = rng.standard_normal((n, dim))
+        inputs[:, :2] = rng.choice([-1.0, 1.0], size=(n, 2))
+        return inputs, inputs[:, 0] * inputs[:, 1]
+
+    return draw
 
 
-def parity(rng, n, dim=2, bits=2):
+def parity(rng, dim=2, bits=2):
     """2-homogeneity paper, Example 4.1: x in {±1/√dim}^dim uniform, the class is the product of the signs of the first `bits`."""
-    signs = rng.choice([-1.0, 1.0], size=(n, dim))
-    return signs / np.sqrt(dim), signs[:, :bits].prod(axis=1)
+
+    def draw(rng, n):
+        signs = rng.choice([-1.0, 1.0], size=(n, dim))
+        return signs / np.sqrt(dim), signs[:, :bits].prod(axis=1)
+
+    return draw
 
 
-def teacher(rng, n, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
+def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
     """Standard normal inputs, targets from a network of `units` random directions with output weights ±1, not all alike.
 
     With `classify` the target is the sign of the network, and inputs with |network| < margin are drawn again
-    (Wei et al., sec. 5). Raises ValueError if that rejects all but one in `tries`.
+    (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in `tries`.
     """
     directions = normalize(rng.standard_normal((units, dim + bias)))
     outputs = rng.choice([-1.0, 1.0], size=units)
@@ -53,17 +66,20 @@ def teacher(rng, n, feature, dim=2, units=3, bias=False, classify=False, margin=
     def network(x):
         return outputs @ feature.matrix(directions, with_bias(x) if bias else x).T
 
-    inputs = rng.standard_normal((n, dim))
-    values = network(inputs)
-    if not classify:
-        return inputs, values
-    for _ in range(tries):
-        close = (np.abs(values) < margin) | (values == 0.0)
-        if not close.any():
-            return inputs, np.sign(values)
-        inputs[close] = rng.standard_normal((close.sum(), dim))
-        values[close] = network(inputs[close])
-    raise ValueError(f"The teacher's margin {margin:g} is too large: almost every input is rejected.")
+    def draw(rng, n):
+        inputs = rng.standard_normal((n, dim))
+        values = network(inputs)
+        if not classify:
+            return inputs, values
+        for _ in range(tries):
+            close = (np.abs(values) < margin) | (values == 0.0)
+            if not close.any():
+                return inputs, np.sign(values)
+            inputs[close] = rng.standard_normal((close.sum(), dim))
+            values[close] = network(inputs[close])
+        raise ValueError(f"The teacher's margin {margin:g} is too large: almost every input is rejected.")
+
+    return draw
 
 
 def standardized(inputs):

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..transforms.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform, MatrixTransform
+from ..transforms.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
+from ..transforms.matrix import FunctionTransform, MatrixTransform
 
 
 @dataclass(frozen=True)
@@ -16,18 +17,29 @@ class Feature:
     matrix : function (points (n_points, p), inputs (n_data, p)) -> (n_data, n_points) array of φ(θ_c, x_i)
     degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network (MATH 3); None if not homogeneous
     kernel : code of a compiled transform, or None: then the matrix is stored, at 8 n_data n_points bytes
+    pullback : function (points, inputs, residuals (n_data,)) -> (n_points, p), Σ_i residuals_i ∇φ(θ_c, x_i) as a vector of
+        R^p; needed by particles and only where there is no kernel
     """
 
     name: str
     matrix: Callable
     degree: int | None = None
     kernel: int | None = None
+    pullback: Callable | None = None
 
     def transform(self, points, inputs):
         """The sums over this feature for fixed points and inputs."""
         if self.kernel is None:
             return MatrixTransform(self.matrix(points, inputs))
         return DenseTransform(points, inputs, self.kernel)
+
+    def moving_transform(self, points, inputs):
+        """The sums over this feature and its gradient for points that move. Raises ValueError if no gradient is known."""
+        if self.kernel is not None:
+            return DenseTransform(points, inputs, self.kernel)
+        if self.pullback is None:
+            raise ValueError(f"Particles need the gradient of the feature '{self.name}': give Feature(…, pullback=…).")
+        return FunctionTransform(points, inputs, self.matrix, self.pullback)
 
 
 FEATURES = {

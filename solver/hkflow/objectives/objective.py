@@ -1,6 +1,7 @@
 """The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| and its first variation, the potential J_ν."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +56,21 @@ class Objective:
         """The objective of measures carried by fixed points, one weight per sign and point."""
         return ObjectiveOnPoints(self, points, signs)
 
+    def on_moving(self, points):
+        """The objective as a function of points that move and of their signed weights."""
+        return ObjectiveOnMovingPoints(self, points)
+
+    @cached_property
+    def largest_feature(self):
+        """Bound of |φ(θ, x_i)| for the built-in features, 1 at least: it scales rounding errors."""
+        return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
+
+    def rounding(self, value, residuals, mass):
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16."""
+        eps, size = 16.0 * np.finfo(float).eps, mass * self.largest_feature
+        slope = np.abs(residuals).sum() * size + self.weight_decay * mass
+        return eps * (abs(value) + slope) + (eps * size) ** 2
+
 
 class ObjectiveOnPoints:
     """The objective as a function of the weights of fixed points; every array is allocated here, once.
@@ -71,8 +87,6 @@ class ObjectiveOnPoints:
         self.signed = np.zeros(n_points)
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
-        sizes = np.linalg.norm(objective.inputs, axis=1)
-        self.largest_feature = max(1.0, sizes.max()) ** (objective.feature.degree or 1)
 
     def evaluate(self, weights, scale=1.0):
         """F(ν) for ν = scale Σ weights_sc δ_(θ_c, ε_s); fills predictions, residuals and potential.
@@ -90,7 +104,28 @@ class ObjectiveOnPoints:
         return risk + obj.weight_decay * scale * weights.sum()
 
     def rounding(self, value, mass):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16."""
-        eps, size = 16.0 * np.finfo(float).eps, mass * self.largest_feature
-        slope = np.abs(self.residuals).sum() * size + self.objective.weight_decay * mass
-        return eps * (abs(value) + slope) + (eps * size) ** 2
+        """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
+        return self.objective.rounding(value, self.residuals, mass)
+
+
+class ObjectiveOnMovingPoints:
+    """The risk as a function of points that move, of any length, and of their signed weights.
+
+    transform.points : (n_blocks, p, width), to be written before `evaluate`
+    predictions, residuals : (n_data,);  slopes : (n_points,) Σ_i ∂_i R φ(θ_c, x_i)
+    gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
+    """
+
+    def __init__(self, objective, points):
+        self.objective = objective
+        self.transform = objective.feature.moving_transform(points, objective.inputs)
+        self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
+        self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
+
+    def evaluate(self, weights):
+        """R(h) for h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), signs included. Weight decay is the caller's."""
+        obj = self.objective
+        self.transform.forward(weights, self.predictions)
+        risk = obj.risk.evaluate(self.predictions, obj.targets, obj.weights, self.residuals)
+        self.transform.gradient(self.residuals, self.slopes, self.gradient)
+        return risk

@@ -1,20 +1,40 @@
-"""Densities on the circle, unrolled."""
+"""Densities and atoms on the circle, unrolled."""
 
 import numpy as np
 
 
 def draw_density(ax, mesh, density, signs, initial=None):
     """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted."""
-    angle = np.arctan2(mesh.centers[:, 1], mesh.centers[:, 0])
+    angle = angles(mesh.centers)
     order = np.argsort(angle)
     for s, sign in enumerate(signs):
         label = "density ν" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
         ax.plot(angle[order], density[s, order], color=f"C{s}", label=label)
         if initial is not None:
             ax.plot(angle[order], initial[s, order], color=f"C{s}", linestyle=":", linewidth=0.8)
+    _label(ax, "density ν (initial: dotted)" if initial is not None else "density ν")
+
+
+def draw_atoms(ax, atoms, signs):
+    """Draw atoms as a histogram over the angle of θ: mass in each bin by its width."""
+    bins = int(np.clip(np.sqrt(len(atoms) / len(signs)) * 2, 16, 180))
+    for s, sign in enumerate(signs):
+        positions, weights = atoms.sheet(sign)
+        heights, edges = np.histogram(angles(positions), bins, (-np.pi, np.pi), weights=weights)
+        label = "mass by angle" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
+        ax.stairs(heights * bins / (2 * np.pi), edges, color=f"C{s}", alpha=0.5, fill=True, label=f"{label}, {len(weights)} atoms")
+    _label(ax, "density ν")
+
+
+def angles(positions):
+    """Angle in (−π, π] of points (n, 2)."""
+    return np.arctan2(positions[:, 1], positions[:, 0])
+
+
+def _label(ax, text):
     ax.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
     ax.set_xlim(-np.pi, np.pi)
     ax.set_ylim(bottom=0.0)
     ax.set_xlabel("angle of θ")
-    ax.set_ylabel("density ν (initial: dotted)" if initial is not None else "density ν")
+    ax.set_ylabel(text)
     ax.legend()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import RunFolderError
-from . import circle, records, sphere
+from . import atoms, circle, records, sphere
 from .decision import draw_predictions
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -46,7 +46,7 @@ def draw_overview(figure, run):
     figure.suptitle(f"{title}\nt = {run.time[-1]:g}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
-    if run.problem.exact is None:
+    if run.problem.exact is None or run.method != "grid":
         draw_predictions(left.subplots(), run)
     else:
         _draw_exact(left.subplots(), run)
@@ -57,14 +57,20 @@ def draw_overview(figure, run):
 
 
 def draw_final_density(figure, run):
-    """The density at the last save on an empty figure: unrolled on the circle, one projection for each sign on the sphere."""
-    density = run.density_at(-1)
-    if run.mesh.dim == 1:
-        circle.draw_density(figure.subplots(), run.mesh, density, run.signs, run.density_at(0))
-    else:
+    """The measure at the last save on an empty figure: unrolled on the circle, one projection for each sign on S²."""
+    if run.dim == 1 and run.method == "grid":
+        circle.draw_density(figure.subplots(), run.mesh, run.density_at(-1), run.signs, run.density_at(0))
+    elif run.dim == 1:
+        circle.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
+    elif run.dim == 2:
         axes = np.atleast_1d(figure.subplots(len(run.signs), 1))
-        labels = ["density ν"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
-        sphere.draw_density(axes, run.mesh, density, labels, run.axis_names)
+        labels = ["measure ν"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
+        if run.method == "grid":
+            sphere.draw_density(axes, run.mesh, run.density_at(-1), labels, run.axis_names)
+        else:
+            sphere.draw_atoms(axes, run.atoms_at(-1), run.signs, labels, run.axis_names)
+    else:
+        atoms.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
 
 
 def _draw_exact(ax, run):

@@ -1,4 +1,4 @@
-"""Densities on S², on the plane by Hammer's equal-area projection."""
+"""Densities and atoms on S², on the plane by Hammer's equal-area projection."""
 
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -39,18 +39,48 @@ def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"
         picture = np.full(inside.shape, np.nan)
         picture[inside] = np.maximum(density[cell], norm.vmin)
         image = ax.imshow(picture, origin="lower", extent=(-2 * root, 2 * root, -root, root), norm=norm, interpolation="nearest")
-        ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
-        ax.set_title(label, pad=10)
-        ax.axis("off")
-        marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
-        marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]
-        for x, y, text in marks:
-            below = y < 0
-            ax.annotate(
-                text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6, ha="center",
-                va="top" if below else "bottom", color="white" if y == 0 else "0.3",
-            )  # fmt: skip
-            ax.plot(x, y, ".", markersize=2, color="white" if y == 0 else "0.3")
+        draw_frame(ax, label, names, "white")
     bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.02, extend="min")
     bar.set_label("density ν")
     return image
+
+
+def hammer(points):
+    """Points (n, 3) of S² in the plane of the projection. Returns x, y."""
+    longitude, latitude = np.arctan2(points[:, 1], points[:, 0]), np.arcsin(np.clip(points[:, 2], -1.0, 1.0))
+    size = np.sqrt(1.0 + np.cos(latitude) * np.cos(longitude / 2))
+    return 2 * np.sqrt(2.0) * np.cos(latitude) * np.sin(longitude / 2) / size, np.sqrt(2.0) * np.sin(latitude) / size
+
+
+def draw_atoms(axes, atoms, signs, labels, names=("θ₁", "θ₂", "θ₃")):
+    """Draw the atoms of each sign as dots with areas in proportion to their weights, on one projection each.
+
+    labels: a title each;  names: of the three coordinate axes
+    """
+    for s, (ax, sign, label) in enumerate(zip(axes, signs, labels, strict=True)):
+        positions, weights = atoms.sheet(sign)
+        draw_frame(ax, label, names, "0.3")
+        ax.scatter(*hammer(positions), s=dot_areas(weights, atoms.weights), color=f"C{s}", alpha=0.5, linewidths=0, rasterized=True)
+
+
+def dot_areas(weights, all_weights):
+    """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth of it."""
+    return np.minimum(4000.0 * weights / all_weights.sum(), 40.0)
+
+
+def draw_frame(ax, label, names, color):
+    """The outline of the projection and the names of the axes, those inside in a colour that shows on what is drawn there."""
+    root = np.sqrt(2.0)
+    ax.set_aspect("equal")
+    ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
+    ax.set_title(label, pad=10)
+    ax.axis("off")
+    marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
+    marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]
+    for x, y, text in marks:
+        below = y < 0
+        ax.annotate(
+            text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6, ha="center",
+            va="top" if below else "bottom", color=color if y == 0 else "0.3",
+        )  # fmt: skip
+        ax.plot(x, y, ".", markersize=2, color=color if y == 0 else "0.3")

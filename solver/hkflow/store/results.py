@@ -7,17 +7,19 @@ import h5py
 import numpy as np
 
 from .files import write_whole
-from .run import load
+from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT
 
 # The dimensions of every dataset; those named here alone are the coordinates.
 DIMENSIONS = {
     "time": ("time",),
-    "log_scale": ("time",),
-    "density": ("time", "sign", "cell"),
+    **{name: ("time", *dimensions) for name, dimensions in STATE_ARRAYS.items()},
+    "count": ("time",),
     "predictions": ("time", "datum"),
     "error_l1": ("time",),
     "error_max": ("time",),
+    "error_mass": ("time",),
+    "error_moment": ("time",),
     "data/inputs": ("datum", "input"),
     "data/targets": ("datum",),
     "data/weights": ("datum",),
@@ -35,8 +37,10 @@ DIMENSIONS = {
 def pack(folder):
     """Write results.h5 of a run folder and return its path.
 
-    Datasets: time, density (time, sign, cell), log_scale, predictions (time, datum), data/…, mesh/…, records/…; where
-    there is an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, versions, seed, ….
+    Datasets: time, predictions (time, datum), data/…, records/… and the states: of a grid density (time, sign, cell),
+    log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights; of a network hidden (time, unit,
+    axis) and output; where numbers of particles differ, `count` says how many of each save are there. With an exact
+    solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, versions, seed, ….
     """
     run = load(folder)
     path = Path(folder) / "results.h5"
@@ -50,24 +54,39 @@ def _write(path, run):
         for name, value in {"format": FORMAT, **run.header, "status": run.status, "finished": run.finished}.items():
             file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
         file.attrs["header"] = json.dumps(run.header)
-        file.attrs["mesh"] = run.mesh.name
-        arrays = {"time": run.time, "log_scale": run.log_scale, "predictions": run.predictions, "sign": run.signs}
+        arrays = {"time": run.time, "predictions": run.predictions, "sign": run.signs}
         arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
-        arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
+        if run.mesh is not None:
+            file.attrs["mesh"] = run.mesh.name
+            arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
         errors = run.exact_errors() if len(run.time) else None
         if errors is not None:
-            arrays |= {"error_l1": errors[0], "error_max": errors[1]}
+            names = ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
+            arrays |= dict(zip(names, errors, strict=True))
         for name, array in arrays.items():
             file.create_dataset(name, data=array, dtype=array.dtype)
-        shape = (len(run.time), len(run.signs), run.mesh.n_cells)
-        packing = {"chunks": (1, 1, shape[2]), "compression": "gzip", "compression_opts": 1} if shape[0] else {}
-        density = file.create_dataset("density", shape, dtype="f8", **packing)
-        for save in range(len(run.time)):
-            density[save] = run.density_at(save)
+        _write_states(file, run)
         records = file.create_group("records")
         for name, array in run.records.items():
             records.create_dataset(name, data=array, dtype=array.dtype)
         _attach_scales(file)
+
+
+def _write_states(file, run):
+    """One dataset per array of the states, as wide as the widest save, the rest nan."""
+    saves = len(run.time)
+    shapes = [{name: np.shape(value) for name, value in run.state_at(k).items() if name in STATE_ARRAYS} for k in range(saves)]
+    for name in shapes[0] if saves else ():
+        widest = tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int))
+        packing = {"chunks": (1, *widest), "compression": "gzip", "compression_opts": 1} if np.prod(widest) > 1 else {}
+        file.create_dataset(name, (saves, *widest), dtype="f8", fillvalue=np.nan, **packing)
+    for k in range(saves):
+        state = run.state_at(k)
+        for name in shapes[k]:
+            value = state[name]
+            file[name][(k, *(slice(n) for n in np.shape(value)))] = value
+    if saves and "density" not in file:
+        file["count"] = [next(iter(shape.values()))[0] for shape in shapes]
 
 
 def _attach_scales(file):

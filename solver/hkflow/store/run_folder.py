@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import h5py
+import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
@@ -21,7 +22,7 @@ from ..observers.observer import Observer
 from ..time_loop import Clock
 from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_json, write_whole
 
-FORMAT = 1
+FORMAT = 2
 CHECKPOINT_SECONDS = 60.0
 
 
@@ -63,16 +64,20 @@ def lock(folder):
 
 
 def write_problem(folder, problem, inputs, header):
-    """Store what does not change during a run. inputs: (n, dim) without bias column; header: the content of run.json."""
+    """Store what does not change during a run: data, signs and the mesh if there is one.
+
+    inputs: (n, dim) without bias column;  header: the content of run.json
+    """
     objective = problem.objective
     data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
 
     def write(path):
         with h5py.File(path, "w") as file:
-            write_arrays(file.create_group("mesh"), problem.mesh.arrays())
+            if problem.mesh is not None:
+                write_arrays(file.create_group("mesh"), problem.mesh.arrays())
+                file.attrs["mesh"] = problem.mesh.name
             write_arrays(file.create_group("data"), data)
             file["sign"] = list(problem.signs)
-            file.attrs["mesh"] = problem.mesh.name
 
     write_whole(folder / "problem.h5", write)
     write_json(folder / "run.json", {"format": FORMAT, **header})
@@ -121,16 +126,18 @@ class RunWriter(Observer):
         """Write the state after a step; `save` is its index among the saves, -1 for a checkpoint."""
         os.fsync(self.log)
         path = snapshot_path(self.folder, clock.step)
-        text = json.dumps({"clock": clock.as_dict(), "save": save, "records_length": self.written})
         state = method.state()
-        arrays = {"density": state["density"], "predictions": method.current.predictions}
+        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+        numbers = {name: value for name, value in state.items() if name not in arrays}
+        meta = {"clock": clock.as_dict(), "save": save, "records_length": self.written, "state": numbers}
+        text = json.dumps(meta)  # numbers are written with all their digits
+        arrays["predictions"] = method.current.predictions
 
         def write(temporary):
             with h5py.File(temporary, "w") as file:
                 write_arrays(file, arrays)
-                file.attrs["log_scale"] = state["log_scale"]
                 file.attrs["meta"] = text
-                file.attrs["sha256"] = checksum(arrays, text + float(state["log_scale"]).hex())
+                file.attrs["sha256"] = checksum(arrays, text)
 
         write_whole(path, write)
         self.last_step, self.last_time = clock.step, time.monotonic()
@@ -143,16 +150,16 @@ def snapshot_path(folder, step):
 
 
 def read_snapshot(path):
-    """Arrays, log_scale and meta (clock, save, records_length) of a snapshot, or None if the file is damaged."""
+    """State, predictions and meta (clock, save, records_length) of a snapshot, or None if the file is damaged."""
     try:
         with h5py.File(path, "r") as file:
-            arrays, text = read_arrays(file), file.attrs["meta"]
-            log_scale, wanted = float(file.attrs["log_scale"]), file.attrs["sha256"]
+            arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
     except (OSError, KeyError):
         return None
-    if checksum(arrays, text + log_scale.hex()) != wanted:
+    if checksum(arrays, text) != wanted:
         return None
-    return arrays, log_scale, json.loads(text)
+    meta, predictions = json.loads(text), arrays.pop("predictions")
+    return arrays | meta.pop("state"), predictions, meta
 
 
 def prepare_resume(folder):
@@ -170,7 +177,7 @@ def prepare_resume(folder):
         if snapshot is None:
             path.unlink()
             continue
-        arrays, log_scale, meta = snapshot
+        state, _, meta = snapshot
         if not records.exists() or records.stat().st_size < meta["records_length"]:
             raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
         (folder / "status.json").unlink(missing_ok=True)
@@ -179,6 +186,5 @@ def prepare_resume(folder):
             found = read_snapshot(older)
             if found is not None and found[2]["save"] < 0:
                 older.unlink()
-        state = {"density": arrays["density"], "log_scale": log_scale}
         return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None
     raise RunFolderError(f"{folder}: holds no intact snapshot to resume from; run the case again.")

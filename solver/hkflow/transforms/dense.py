@@ -1,136 +1,279 @@
 """Sums over all pairs of points and data, at cost n_points × n_data.
 
     forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i residuals_i φ(θ_c, x_i)
+    gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
 """
 
-import numpy as np
-from numba import njit, prange
+from itertools import product
 
-from ..blocks import BLOCK, n_blocks
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2
 
+# The products s = θ_c·x_i are summed over the axes a in tiles of 2 LANES points × DATA data that stay in registers:
+#
+#                           points[b, a, c : c + LANES]    points[b, a, c + LANES : c + 2 LANES]
+#     columns[o, a, 0]              s[0, 0]                          s[0, 1]
+#           ⋮                          ⋮                                ⋮
+#     columns[o, a, DATA - 1]    s[DATA - 1, 0]                   s[DATA - 1, 1]
+#
+# AVX-512 has 32 registers of eight numbers; other processors hold at least 16 registers of four.
+LANES = DATA = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
+TILE = 2 * LANES
+GROUPS = 64  # groups of blocks of points, at most: a group is summed in order by one thread
+SMALL = 200_000  # multiplications below which a second thread costs more than it brings
+CHUNK = 32_768  # numbers of `columns` read again and again before the next ones: they stay in the cache
+
+
+def width_for(n):
+    """Width of the blocks for n points: a multiple of TILE at most 128, that makes at least 16 blocks where it can."""
+    return min(128, max(1, n // (16 * TILE)) * TILE)
+
+
+def blocked(points, width=None):
+    """Points (n, p) as (n_blocks, p, width): coordinate a of point c is entry [c // width, a, c % width]; padded with zeros."""
+    n, p = points.shape
+    width = width or width_for(n)
+    padded = np.zeros((-(-n // width) * width, p))
+    padded[:n] = points
+    return np.ascontiguousarray(padded.reshape(-1, width, p).swapaxes(1, 2))
+
+
+def unblocked(blocks, n):
+    """The first n points of a blocked array, (n, p)."""
+    return np.ascontiguousarray(blocks.swapaxes(1, 2).reshape(-1, blocks.shape[1])[:n])
+
 
 class DenseTransform:
-    """Both sums for φ = a(θ·x) with a built-in activation a; φ is computed on the fly, never stored.
+    """All sums for φ = a(θ·x) with a built-in activation a; φ is computed on the fly, never stored.
 
-    points : (n_points, p);  inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
+    points : (n_points, p), or blocked with a width that TILE divides: then kept as `points`, which may be overwritten in place
+    inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
     """
 
     def __init__(self, points, inputs, kernel):
-        n, p = points.shape
-        self.kernel, self.axes = kernel, (0,) * p
-        self.inputs = np.ascontiguousarray(inputs)
-        self.columns = np.ascontiguousarray(inputs.T)
-        padded = np.zeros((n_blocks(n) * BLOCK, p))
-        padded[:n] = points
-        self.points = np.ascontiguousarray(padded.reshape(-1, BLOCK, p).swapaxes(1, 2))
-        self.partial = np.zeros((n_blocks(n), len(inputs)))
+        self.points = points if points.ndim == 3 else blocked(points)
+        B, p, width = self.points.shape
+        if width % TILE:
+            raise ValueError(f"Blocks must be a multiple of {TILE} points wide, got {width}. Take blocked(points).")
+        self.kernel = (0,) * kernel  # compiled anew for each kernel
+        self.shape = inputs.shape
+        self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA))
+        self.set_inputs(inputs)
+        self.residuals = np.zeros((len(self.columns), DATA))
+        self.weights, self.potential, self.nothing = np.zeros((B, width)), np.zeros((B, width)), np.zeros((B, 0, width))
+        self.partial = np.zeros((min(B, GROUPS), len(self.columns), DATA))
+        self.lanes = np.zeros((len(self.partial), DATA, LANES))
+
+    def set_inputs(self, inputs):
+        """Take other data, as many as before; inputs (n_data, p)."""
+        if inputs.shape != self.shape:
+            raise ValueError(f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make a new transform.")
+        (n_data, p), rest = inputs.shape, len(inputs) % DATA
+        whole = n_data // DATA
+        self.columns[:whole] = inputs[: n_data - rest].reshape(whole, DATA, p).swapaxes(1, 2)
+        if rest:
+            self.columns[-1, :, :rest] = inputs[-rest:].T
 
     def forward(self, weights, out):
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
-        dense_forward(self.points, self.columns, weights, self.kernel, self.axes, self.partial, out)
+        self.weights.reshape(-1)[: len(weights)] = weights
+        dense_forward(self.kernel, self.points, self.columns, self.weights, len(weights), self.lanes, self.partial, out)
 
     def adjoint(self, residuals, out):
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        dense_adjoint(self.points, self.inputs, residuals, self.kernel, self.axes, out)
+        self.gradient(residuals, out, self.nothing)
+
+    def gradient(self, residuals, potential, gradient):
+        """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked like `points`."""
+        self.residuals.reshape(-1)[: len(residuals)] = residuals
+        dense_gradient(
+            self.kernel, self.points, self.columns, self.residuals, len(potential), len(self.partial), self.potential, gradient
+        )
+        potential[:] = self.potential.reshape(-1)[: len(potential)]
 
 
-class MatrixTransform:
-    """Both sums for any feature, from its stored matrix φ(θ_c, x_i), (n_data, n_points)."""
+# The tiles are written in LLVM's instructions: its own vectorised loops keep nothing in registers from one pass to the next.
 
-    def __init__(self, matrix):
-        self.matrix = np.ascontiguousarray(matrix, dtype=float)
-
-    def forward(self, weights, out):
-        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
-        matrix_forward(self.matrix, weights, out)
-
-    def adjoint(self, residuals, out):
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        matrix_adjoint(self.matrix, residuals, out)
+VECTOR, INTEGER = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
+ZERO = VECTOR([0.0] * LANES)
+CELLS = tuple(product(range(DATA), range(2)))
 
 
-@njit(inline="always")
-def activate(kernel, s):
-    """s, (s)₊ or (s)₊² for kernel 0, 1, 2."""
-    if kernel == 0:
+class Array:
+    """An array among the arguments of an intrinsic. Index v counts vectors of LANES numbers from the entry on."""
+
+    def __init__(self, context, builder, kind, value):
+        if kind.dtype != types.float64:
+            raise TypeError(f"The dense transform wants arrays of float64, got {kind.dtype}. Convert them with .astype(float).")
+        self.context, self.builder, self.kind = context, builder, kind
+        self.array = context.make_array(kind)(context, builder, value)
+        self.shape = cgutils.unpack_tuple(builder, self.array.shape)
+
+    def entry(self, *index):
+        index = [INTEGER(i) if isinstance(i, int) else i for i in index]
+        return cgutils.get_item_pointer(self.context, self.builder, self.kind, self.array, index)
+
+    def vector(self, *index, v):
+        return self.builder.gep(self.builder.bitcast(self.entry(*index), VECTOR.as_pointer()), [INTEGER(v)])
+
+    def load(self, *index, v=0):
+        return self.builder.load(self.vector(*index, v=v), align=8)
+
+    def store(self, vector, *index, v=0):
+        self.builder.store(vector, self.vector(*index, v=v), align=8)
+
+    def broadcast(self, *index):
+        one = self.builder.insert_element(ZERO, self.builder.load(self.entry(*index)), INTEGER(0))
+        return self.builder.shuffle_vector(one, one, ir.VectorType(ir.IntType(32), LANES)([0] * LANES))
+
+
+def multiply_add(builder, x, y, z):
+    """x y + z, rounded once where the processor can."""
+    return builder.fadd(builder.fmul(x, y, flags=("contract",)), z, flags=("contract",))
+
+
+def products(builder, kernel, points, c, columns, *o):
+    """The tile at point c, {(k, v): vector of θ·x_k}, or of (θ·x_k)₊ if the kernel is not linear; nan stays nan."""
+    s = {cell: cgutils.alloca_once_value(builder, ZERO) for cell in CELLS}  # LLVM turns this memory into registers
+    with cgutils.for_range(builder, points.shape[0]) as axis:
+        theta = [points.load(axis.index, c, v=v) for v in range(2)]
+        x = [columns.broadcast(*o, axis.index, k) for k in range(DATA)]
+        for k, v in CELLS:
+            builder.store(multiply_add(builder, theta[v], x[k], builder.load(s[k, v])), s[k, v])
+    s = {cell: builder.load(s[cell]) for cell in CELLS}
+    if kernel.count == LINEAR:
         return s
-    positive = max(s, 0.0)
-    return positive if kernel == 1 else positive * positive
+    return {cell: builder.select(builder.fcmp_ordered("<", s[cell], ZERO), ZERO, s[cell]) for cell in CELLS}
 
 
-# Both kernels keep the inner loop free of gathers and its index provably nonnegative: it vectorises, which is worth
-# a factor of five. points[b, a, c] is coordinate a of point c of block b; the last block is padded with zeros.
+@intrinsic
+def forward_tiles(typing, kernel, points, columns, weights, lanes):
+    """lanes[k, l] = Σ_c weights_c a(θ_c·x_k), c in lane l; points (p, width), columns (p, DATA), weights (whole tiles,)."""
+
+    def write(context, builder, signature, args):
+        points, columns, weights, lanes = (Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True))
+        h = [cgutils.alloca_once_value(builder, ZERO) for _ in range(DATA)]
+        with cgutils.for_range_slice(builder, INTEGER(0), weights.shape[0], INTEGER(TILE)) as (c, _):
+            s = products(builder, kernel, points, c, columns)
+            weight = [weights.load(c, v=v) for v in range(2)]
+            for k, v in CELLS:
+                a = builder.fmul(s[k, v], s[k, v]) if kernel.count == SQUARED_RELU else s[k, v]
+                builder.store(multiply_add(builder, weight[v], a, builder.load(h[k])), h[k])
+        for k in range(DATA):
+            lanes.store(builder.load(h[k]), k, 0)
+        return context.get_dummy_value()
+
+    return types.void(kernel, points, columns, weights, lanes), write
+
+
+@intrinsic
+def gradient_tile(typing, kernel, points, columns, residuals, potential, gradient):
+    """J += Σ_i r_i a(θ·x_i) and G += Σ_i r_i a'(θ·x_i) x_i for the first TILE points; the arrays of dense_gradient."""
+
+    def write(context, builder, signature, args):
+        points, columns, residuals, potential, gradient = (
+            Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
+        )
+        with cgutils.for_range(builder, columns.shape[0]) as data:
+            s = products(builder, kernel, points, 0, columns, data.index)
+            r = [residuals.broadcast(data.index, k) for k in range(DATA)]
+            J = [potential.load(0, v=v) for v in range(2)]
+            slope = {}
+            for k, v in CELLS:
+                if kernel.count == SQUARED_RELU:
+                    rs = builder.fmul(r[k], s[k, v])
+                    J[v] = multiply_add(builder, rs, s[k, v], J[v])
+                    slope[k, v] = builder.fadd(rs, rs)
+                else:
+                    J[v] = multiply_add(builder, r[k], s[k, v], J[v])
+                    on = builder.fcmp_ordered(">", s[k, v], ZERO)
+                    slope[k, v] = r[k] if kernel.count == LINEAR else builder.select(on, r[k], ZERO)
+            for v in range(2):
+                potential.store(J[v], 0, v=v)
+            with cgutils.for_range(builder, gradient.shape[0]) as axis:
+                G = [gradient.load(axis.index, 0, v=v) for v in range(2)]
+                x = [columns.broadcast(data.index, axis.index, k) for k in range(DATA)]
+                for k, v in CELLS:
+                    G[v] = multiply_add(builder, slope[k, v], x[k], G[v])
+                for v in range(2):
+                    gradient.store(G[v], axis.index, 0, v=v)
+        return context.get_dummy_value()
+
+    return types.void(kernel, points, columns, residuals, potential, gradient), write
+
+
+@njit(cache=True)
+def forward_group(g, kernel, points, columns, weights, n, lanes, partial):
+    """partial[g] = Σ over the points of group g; the arrays of dense_forward."""
+    B, width = weights.shape
+    G = len(partial)
+    partial[g] = 0.0
+    for b in range(g * B // G, (g + 1) * B // G):
+        used = -(-min(width, n - b * width) // TILE) * TILE
+        for o in range(len(columns)):
+            forward_tiles(kernel, points[b], columns[o], weights[b, :used], lanes[g])
+            for k in range(DATA):
+                h = 0.0
+                for lane in range(LANES):
+                    h += lanes[g, k, lane]
+                partial[g, o, k] += h
 
 
 @njit(parallel=True, cache=True)
-def dense_forward(points, columns, weights, kernel, axes, partial, out):
-    """h_i = Σ_c weights_c a(θ_c·x_i), summed within each block of points, then over the blocks in order.
+def dense_forward(kernel, points, columns, weights, n, lanes, partial, out):
+    """h_i = Σ_c weights_c a(θ_c·x_i), summed within each group of points, then over the groups in order.
 
-    points (n_blocks, p, BLOCK); columns (p, n_data); weights (n_points,); axes: tuple of length p
-    partial (n_blocks, n_data) scratch; out (n_data,)
+    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA, p, DATA)
+    weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
+    lanes (n_groups, DATA, LANES) and partial (n_groups, n_data / DATA, DATA): scratch
     """
-    n = len(weights)
-    for b in prange(len(points)):
-        w = weights[b * BLOCK : min(n, (b + 1) * BLOCK)]
-        h = partial[b]
-        for i in range(len(h)):
-            h[i] = 0.0
-        for c in range(len(w)):
-            for i in range(len(h)):
-                s = 0.0
-                for a in range(len(axes)):
-                    s += columns[a, i] * points[b, a, c]
-                h[i] += w[c] * activate(kernel, s)
-    for i in prange(len(out)):
-        total = 0.0
-        for b in range(len(partial)):
-            total += partial[b, i]
-        out[i] = total
+    if n * columns.size < SMALL:
+        for g in range(len(partial)):
+            forward_group(g, kernel, points, columns, weights, n, lanes, partial)
+    else:
+        for g in prange(len(partial)):
+            forward_group(g, kernel, points, columns, weights, n, lanes, partial)
+    for i in range(len(out)):
+        out[i] = 0.0
+    for g in range(len(partial)):
+        h = partial[g].reshape(-1)
+        for i in range(len(out)):
+            out[i] += h[i]
+
+
+@njit(cache=True)
+def gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient):
+    """J and G for the points of group g; the arrays of dense_gradient."""
+    B, p, width = points.shape
+    chunk = max(1, CHUNK // (p * DATA))
+    for b in range(g * B // n_groups, (g + 1) * B // n_groups):
+        count = min(width, n - b * width)
+        potential[b] = 0.0
+        gradient[b] = 0.0
+        for o in range(0, len(columns), chunk):
+            x, r = columns[o : o + chunk], residuals[o : o + chunk]
+            for c in range(0, count, TILE):
+                gradient_tile(kernel, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:])
+        gradient[b, :, count:] = 0.0
 
 
 @njit(parallel=True, cache=True)
-def dense_adjoint(points, inputs, residuals, kernel, axes, out):
-    """J_c = Σ_i residuals_i a(θ_c·x_i).
+def dense_gradient(kernel, points, columns, residuals, n, n_groups, potential, gradient):
+    """J_c = Σ_i residuals_i a(θ_c·x_i) and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i, summed over i in order.
 
-    points (n_blocks, p, BLOCK); inputs (n_data, p); residuals (n_data,); axes: tuple of length p; out (n_points,)
+    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA, p, DATA)
+    residuals (n_data / DATA, DATA), zero on padding; n: number of points
+    potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
     """
-    n = len(out)
-    for b in prange(len(points)):
-        J = out[b * BLOCK : min(n, (b + 1) * BLOCK)]
-        for c in range(len(J)):
-            J[c] = 0.0
-        for i in range(len(inputs)):
-            for c in range(len(J)):
-                s = 0.0
-                for a in range(len(axes)):
-                    s += inputs[i, a] * points[b, a, c]
-                J[c] += residuals[i] * activate(kernel, s)
-
-
-# Not BLAS: its own pool of threads and ours slow each other down by a factor of ten.
-
-
-@njit(parallel=True, cache=True, fastmath={"reassoc"})
-def matrix_forward(matrix, weights, out):
-    """h = matrix @ weights; matrix (n_data, n_points), weights (n_points,), out (n_data,). Sums may be vectorised."""
-    for i in prange(len(out)):
-        row, total = matrix[i], 0.0
-        for c in range(len(weights)):
-            total += row[c] * weights[c]
-        out[i] = total
-
-
-@njit(parallel=True, cache=True)
-def matrix_adjoint(matrix, residuals, out):
-    """J = residuals @ matrix; matrix (n_data, n_points), residuals (n_data,), out (n_points,)."""
-    n = len(out)
-    for b in prange((n + BLOCK - 1) // BLOCK):
-        J = out[b * BLOCK : min(n, (b + 1) * BLOCK)]
-        for c in range(len(J)):
-            J[c] = 0.0
-        for i in range(len(residuals)):
-            row = matrix[i, b * BLOCK : min(n, (b + 1) * BLOCK)]
-            for c in range(len(J)):
-                J[c] += residuals[i] * row[c]
+    if n * columns.size < SMALL:
+        for g in range(n_groups):
+            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)
+    else:
+        for g in prange(n_groups):
+            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)

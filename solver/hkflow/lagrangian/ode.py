@@ -1,0 +1,106 @@
+"""What the Lagrangian methods share: a state vector y that follows ẏ = f(y), by an embedded Runge–Kutta pair."""
+
+import numpy as np
+
+from ..blocks import n_blocks
+from ..errors import unknown_name
+from ..stepping.embedded import PAIRS
+from ..stepping.step import BUDGET, Step
+from . import kernels
+
+
+class Evaluation:
+    """A state vector and all that follows from it.
+
+    y, rate : (n,) the state and its time derivative;  predictions : (n_data,) h
+    objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν) : numbers
+    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
+    """
+
+    def __init__(self, n, n_data):
+        self.y, self.rate, self.predictions = np.zeros(n), np.zeros(n), np.zeros(n_data)
+        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.objective = self.mass = self.log_mass = self.rounding = self.roughness = 0.0
+
+
+class OdeMethod:
+    """Advances y by a pair of stepping/embedded.py with error control.
+
+    A subclass sets `relative` (1 if errors count relative to |y|, 0 if absolute), calls `allocate`, and has
+    evaluate(e), which fills an Evaluation from e.y, and project(y), which carries y back to its manifold.
+    """
+
+    mass_slack = 0.05
+    relative = 0.0
+    descends = False  # whether steps are prescribed, as those of gradient descent, and not controlled
+
+    def __init__(self, problem, stepper, tolerance, max_step):
+        if stepper not in PAIRS:
+            raise ValueError(unknown_name("stepper", stepper, PAIRS))
+        self.pair = PAIRS[stepper]
+        if not self.pair.estimates and not np.isfinite(max_step):
+            raise ValueError(f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step.")
+        self.problem, self.flow = problem, problem.flow
+        self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
+        self.energy_slack = 100.0 * tolerance if self.pair.estimates else 0.05
+
+    def allocate(self, n, n_data):
+        """Room for state vectors of length n."""
+        self.current, self.trial, self.work = (Evaluation(n, n_data) for _ in range(3))
+        self.stages = np.zeros((len(self.pair.b) + 1, n))
+        self.estimates = np.array(self.pair.estimates).reshape(len(self.pair.estimates), len(self.stages))
+        self.errors = np.zeros((n_blocks(n), len(self.estimates)))
+
+    def project(self, y):
+        """Carry y back to its manifold, in place; nothing to do in a vector space."""
+
+    def record(self):
+        """What is recorded of this method alone."""
+        return {}
+
+    def fault(self):
+        """What is wrong with the values of the trial state, or None."""
+        bad = np.flatnonzero(~np.isfinite(self.trial.y))
+        return f"state not finite in {len(bad)} of its {self.trial.y.size} numbers" if len(bad) else None
+
+    def bound(self, remaining):
+        """Nothing but accuracy bounds the step."""
+        return float("inf")
+
+    def first_limit(self):
+        """A first guess of the step that accuracy allows: a twentieth of the time in which J acts."""
+        rate = max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
+        return 0.05 / rate if rate > 0.0 else float("inf")
+
+    def advance(self, dt):
+        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
+        step, at, pair = Step(dt), self.current, self.pair
+        for k, weight in enumerate(pair.b):
+            if k > 0:
+                at = self.work
+                kernels.combine(self.current.y, self.stages, pair.A[k, :k], dt, at.y)
+                self.project(at.y)
+                self.evaluate(at)
+            self.stages[k] = at.rate
+            step.budget += dt * weight * at.rates
+            step.gross += dt * abs(weight) * at.gross
+        kernels.combine(self.current.y, self.stages, pair.b, dt, self.trial.y)
+        self.project(self.trial.y)
+        self.evaluate(self.trial)
+        self.stages[-1] = self.trial.rate
+        step.error = self._local_error(dt)
+        return step
+
+    def _local_error(self, dt):
+        """Root mean square of the estimated local error."""
+        if not len(self.estimates):
+            return None
+        kernels.local_errors(self.current.y, self.stages, self.estimates, dt, self.relative, self.errors)
+        squares = self.errors.sum(axis=0) / self.current.y.size
+        if len(squares) == 1:
+            return float(np.sqrt(squares[0])) or None
+        return float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1])) if squares[0] > 0.0 else None
+
+    def accept(self, step):
+        """Make the trial state the accepted one."""
+        self.current, self.trial = self.trial, self.current

@@ -1,0 +1,22 @@
+"""Atoms on spheres of any dimension."""
+
+import numpy as np
+
+from .sphere import dot_areas
+
+
+def draw_atoms(ax, atoms, signs):
+    """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their weights."""
+    values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
+    share = values[::-1] / values.sum()
+    for s, sign in enumerate(signs):
+        positions, weights = atoms.sheet(sign)
+        label = "atoms" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
+        area = dot_areas(weights, atoms.weights)
+        ax.scatter(*(positions @ axes[:, :-3:-1]).T, s=area, color=f"C{s}", alpha=0.5, linewidths=0, label=label, rasterized=True)
+    circle = np.linspace(0.0, 2.0 * np.pi, 200)
+    ax.plot(np.cos(circle), np.sin(circle), color="0.5", linewidth=0.6)
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"first main axis of θ ({share[0]:.0%} of the second moment)")
+    ax.set_ylabel(f"second ({share[1]:.0%})")
+    ax.legend()

@@ -1,0 +1,43 @@
+"""What every method reports of a step."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+# What moves the energy (four terms) and the mass (three), in the order of every array of rates.
+BUDGET = ("transport", "reaction", "noise_loss", "noise_gain", "mass_reaction", "mass_noise_loss", "mass_noise_gain")
+
+
+@dataclass
+class Step:
+    """A step that was tried.
+
+    dt : its length;  count : how many steps of the method's own it stands for (gradient descent takes many at once)
+    budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy and mass
+    error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a sentence, if it failed
+    """
+
+    dt: float
+    budget: np.ndarray = field(default_factory=lambda: np.zeros(len(BUDGET)))
+    gross: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    count: int = 1
+    error: float | None = None
+    rejection: str | None = None
+
+
+MASS_ROUNDING = 1e-13  # of the mass, in one step
+
+
+def budget_error(before, after, step):
+    """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
+
+    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass.
+    """
+    residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
+    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass))
+    errors = [
+        (abs(residual) - rounding) / gross
+        for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)
+        if gross > 0.0 and abs(residual) > rounding
+    ]
+    return max(errors, default=None)
