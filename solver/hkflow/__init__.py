@@ -15,6 +15,7 @@ _HOMES = {
     "check": "runs",
     "load": "store.run",
     "pack": "store.results",
+    "compare": "comparison",
     "solve": "time_loop",
     "Solution": "time_loop",
     "Problem": "problem",

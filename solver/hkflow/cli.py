@@ -78,12 +78,13 @@ def schema():
 @app.command()
 def info(path: RunPath):
     """Say what a run folder or results.h5 holds and how the run ended."""
+    from .comparison import described
     from .store.run import load
 
     one = load(path)
     typer.echo(_summary(one))
     typer.echo(f"case:             {one.header['title'] or '(no title)'}")
-    typer.echo(f"saves:            {len(one.time)}, of {_carriers(one)}; {len(one.targets)} data")
+    typer.echo(f"saves:            {len(one.time)}, of a {described(one)}; {len(one.targets)} data")
     typer.echo(f"records:          {', '.join(one.records) or 'none yet'}")
     typer.echo(f"seed, threads:    {one.header['seed']}, {one.header['threads']}")
     typer.echo(f"versions:         {', '.join(f'{name} {number}' for name, number in one.header['versions'].items())}")
@@ -103,19 +104,28 @@ def plot(
 
 
 @app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="run folder", metavar="RUN_A")],
+    b: Annotated[Path, typer.Argument(help="another run of the same problem, by whatever method", metavar="RUN_B")],
+    output: Annotated[Path | None, typer.Option(help="picture to write; RUN_A/compare-<name of B>.png if not given")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no table, the picture alone")] = False,
+):
+    """Compare two runs of one problem: predictions, objectives, masses, and distances of their measures, in a table and a picture."""
+    from .comparison import compare as compare_runs
+    from .plots.compare import save_comparison
+
+    comparison = compare_runs(a, b)
+    picture = save_comparison(comparison, output)
+    if not quiet:
+        typer.echo(f"{comparison}\n\npicture:          {picture}")
+
+
+@app.command()
 def pack(folder: RunPath):
     """Write results.h5 from the snapshots of a run folder, finished or not."""
     from .store.results import pack as pack_folder
 
     typer.echo(f"results:          {pack_folder(folder)}")
-
-
-def _carriers(one):
-    """What carries the measure of a run, in words."""
-    if one.method == "grid":
-        return f"{len(one.signs)} sign(s) x {one.mesh.n_cells} cells"
-    count = f"{len(one.atoms_at(-1))} " if len(one.time) else ""
-    return f"{count}{'particles' if one.method == 'particles' else 'units'} on S^{one.dim}"
 
 
 def _parsed(overrides):

@@ -68,7 +68,9 @@ class OdeMethod:
         return float("inf")
 
     def first_limit(self):
-        """A first guess of the step that accuracy allows: a twentieth of the time in which J acts."""
+        """A first guess of the step that accuracy allows: a twentieth of the time in which J acts; none for fixed steps."""
+        if not self.pair.estimates:
+            return float("inf")
         rate = max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
         return 0.05 / rate if rate > 0.0 else float("inf")
 

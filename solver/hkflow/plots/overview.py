@@ -59,18 +59,23 @@ def draw_overview(figure, run):
 def draw_final_density(figure, run):
     """The measure at the last save on an empty figure: unrolled on the circle, one projection for each sign on S²."""
     if run.dim == 1 and run.method == "grid":
-        circle.draw_density(figure.subplots(), run.mesh, run.density_at(-1), run.signs, run.density_at(0))
+        circle.draw_density(figure.subplots(), run.mesh, _density(run, -1), run.signs, _density(run, 0))
     elif run.dim == 1:
         circle.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
     elif run.dim == 2:
         axes = np.atleast_1d(figure.subplots(len(run.signs), 1))
         labels = ["measure ν"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
         if run.method == "grid":
-            sphere.draw_density(axes, run.mesh, run.density_at(-1), labels, run.axis_names)
+            sphere.draw_density(axes, run.mesh, _density(run, -1), labels, run.axis_names)
         else:
             sphere.draw_atoms(axes, run.atoms_at(-1), run.signs, labels, run.axis_names)
     else:
         atoms.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
+
+
+def _density(run, save):
+    """ν itself at a save of a grid, (n_signs, n_cells)."""
+    return np.exp(run.log_scale[save]) * run.density_at(save)
 
 
 def _draw_exact(ax, run):
@@ -79,7 +84,7 @@ def _draw_exact(ax, run):
     u = run.mesh.centers @ exact.direction
     order = np.argsort(u)
     ax.plot(u[order], exact.density(run.mesh.centers[order], run.time[-1]), color="C0", linewidth=3.0, label="exact")
-    ax.plot(u, run.density_at(-1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
+    ax.plot(u, _density(run, -1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
     l1, largest = run.exact_errors()
     ax.set_title(f"relative L¹ error {l1[-1]:.2e}, maximum {largest[-1]:.2e}")
     ax.set_xlabel("u = e·θ")

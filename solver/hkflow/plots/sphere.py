@@ -73,7 +73,7 @@ def draw_frame(ax, label, names, color):
     root = np.sqrt(2.0)
     ax.set_aspect("equal")
     ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
-    ax.set_title(label, pad=10)
+    ax.set_title(label, pad=14)
     ax.axis("off")
     marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
     marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]
