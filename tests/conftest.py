@@ -8,8 +8,8 @@ import pytest
 
 import hkflow
 
-sys.path.insert(0, str(Path(__file__).parent))
 ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
 CASES = sorted((ROOT / "cases").rglob("*.toml"))
 OFF_AXIS = (0.3, -0.5, 0.8)
 

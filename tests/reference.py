@@ -77,3 +77,39 @@ def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, pote
     factor = keep * start + (1 - keep) * w
     growth = (1 - keep) * (growth - dt * (beta * potential + sigma))
     return factor, growth, np.exp(growth) * factor
+
+
+def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay):
+    """Velocities (n, p), growth (n,) and the sums mass, ∫J dν, ∫J² dν, ∫|∇J|² dν; everything unblocked."""
+    tangent = gradient - np.sum(gradient * positions, axis=1, keepdims=True) * positions
+    J, w = signs * slopes + decay, np.abs(weights)
+    sums = [w.sum(), w @ J, w @ J**2, w @ np.sum(tangent**2, axis=1)]
+    return -alpha * signs[:, None] * tangent, -beta * J - sigma, np.array(sums)
+
+
+def unit_rates(hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree):
+    """Velocities, drift and the five sums of the kernel, unblocked."""
+    velocities = -train_hidden * (output[:, None] * gradient + decay_hidden * hidden)
+    drift = -train_output * (slopes + decay_output * output)
+    r, sign = np.linalg.norm(hidden, axis=1), np.where(output < 0, -1.0, 1.0)
+    mass_rate = sign * drift * r**degree + np.abs(output) * degree * r ** (degree - 2) * np.sum(hidden * velocities, axis=1)
+    trained = np.column_stack([train_hidden * hidden, train_output * output])
+    speed = np.column_stack([velocities, drift])
+    length = np.sum(trained**2, axis=1)
+    along = np.where(length > 0, np.sum(trained * speed, axis=1) ** 2 / np.where(length > 0, length, 1.0), 0.0)
+    penalty = 0.5 * (decay_hidden * r**2 + decay_output * output**2)
+    parts = [np.abs(output) * r**degree, mass_rate, penalty, np.sum(speed**2, axis=1) - along, along]
+    return velocities, drift, np.array([part.sum() for part in parts])
+
+
+def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay):
+    """Velocities, both drifts and the five sums of the kernel, unblocked."""
+    r, weight = np.linalg.norm(hidden, axis=1, keepdims=True), inner * outer
+    theta = hidden / r
+    tangent = gradient - np.sum(gradient * theta, axis=1, keepdims=True) * theta
+    velocities = -weight[:, None] * tangent / r
+    inner_drift, outer_drift = -(outer * slopes + decay * inner), -(inner * slopes + decay * outer)
+    mass_rate = np.sign(weight) * (inner_drift * outer + inner * outer_drift)
+    penalty = 0.5 * decay * (inner**2 + outer**2)
+    parts = [np.abs(weight), mass_rate, penalty, np.sum(velocities**2, axis=1), inner_drift**2 + outer_drift**2]
+    return velocities, inner_drift, outer_drift, np.array([part.sum() for part in parts])

@@ -1,15 +1,10 @@
 """Grid and particles solve the same problems: they share the objective and the flow, and nothing of the method."""
 
-import sys
-
 import numpy as np
 import pytest
-from conftest import ROOT
+from agreement import errors, grid_problem, objective, particle_problem, slope
 
 import hkflow
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from agreement import errors, grid_problem, objective, particle_problem, slope  # noqa: E402
 
 FLOWS = [(1.0, 2.0), (1.0, 0.0), (0.0, 2.0)]
 NOISE = {1: {"noise_points": 600, "noise_interval": 0.0125}, 2: {"noise_points": 2000, "noise_interval": 0.025}}

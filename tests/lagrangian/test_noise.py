@@ -1,0 +1,69 @@
+"""Uniform noise: new mass on a fixed set, or deaths and births, against the grid."""
+
+import numpy as np
+import pytest
+from agreement import grid_problem, objective, particle_problem
+
+import hkflow
+
+FLOW, TIME = hkflow.Flow(1.0, 2.0, 0.5), 1.0
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return particle_problem(objective(1, "squared-relu", 30, 5), FLOW, 500)
+
+
+@pytest.fixture(scope="module")
+def wanted(problem):
+    return hkflow.solve(grid_problem(problem.objective, FLOW, 2048), TIME, tolerance=1e-7).predictions[-1]
+
+
+def test_injected_mass_converges_at_second_order_in_the_interval(problem, wanted):
+    errors = []
+    for interval in (0.25, 0.125, 0.0625):
+        s = hkflow.solve(problem, TIME, kind="particles", noise_interval=interval, noise_points=1000)
+        assert s.finished and abs(s.records["mass_residual"][-1]) < 1e-5 and abs(s.records["energy_residual"][-1]) < 1e-5
+        assert s.records["particles"][-1] == 1000 + 1000 * round(TIME / interval)
+        errors.append(np.abs(s.predictions[-1] - wanted).max())
+    assert np.all(np.abs(np.log2(np.divide(errors[:-1], errors[1:])) - 2.0) < 0.3), errors
+
+
+def test_deaths_and_births_have_the_grid_as_their_mean(problem, wanted):
+    """48 runs of 1000 particles: the mean lies within 3.5 standard errors of the grid at every datum, none far inside."""
+    runs = np.array(
+        [
+            hkflow.solve(problem, TIME, kind="particles", noise="random", noise_interval=0.05, seed=seed).predictions[-1]
+            for seed in range(48)
+        ]
+    )
+    error, deviation = runs.mean(axis=0) - wanted, runs.std(axis=0, ddof=1) / np.sqrt(48)
+    assert np.abs(error / deviation).max() < 3.5
+    assert deviation.max() < 0.01 * np.abs(wanted).max()
+    without = hkflow.solve(particle_problem(problem.objective, hkflow.Flow(1.0, 2.0), 500), TIME, kind="particles")
+    assert np.abs(without.predictions[-1] - wanted).max() > 10 * deviation.max()  # it can fail: noise makes a difference
+
+
+def test_random_noise_scatters_like_one_over_root_m():
+    obj, scatter, counts = objective(1, "squared-relu", 30, 5), [], (50, 200, 800)
+    for n in counts:
+        start = particle_problem(obj, FLOW, n)
+        runs = [hkflow.solve(start, TIME, kind="particles", noise="random", seed=seed, tolerance=1e-4).predictions[-1] for seed in range(40)]
+        scatter.append(np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))))
+    assert -0.6 < np.polyfit(np.log(counts), np.log(scatter), 1)[0] < -0.4, scatter
+
+
+def test_noise_alone_gives_the_mass_law():
+    """No transport, no reaction: |ν| − 1 decays like e^{−σt}, for both kinds, at saves that no interval divides."""
+    obj = objective(2, "relu", 5, 1)
+    start = hkflow.Atoms(hkflow.quasi_uniform(40, 2)).scaled_to(3.0)
+    for kind, error in (("deterministic", 1e-4), ("random", 0.5)):
+        problem = hkflow.Problem(None, obj, hkflow.Flow(0.0, 0.0, 0.7), (1,), start)
+        s = hkflow.solve(problem, TIME, saves=[0.13, 0.77], kind="particles", noise=kind, noise_interval=0.03, noise_points=50)
+        masses = np.array([s.atoms_at(k).mass for k in range(len(s.time))])
+        assert np.abs(masses - 1.0 - 2.0 * np.exp(-0.7 * s.time)).max() < error
+
+
+def test_unknown_noise_is_refused(problem):
+    with pytest.raises(ValueError, match="Unknown noise 'randm'. Did you mean 'random'"):
+        hkflow.Particles(problem, noise="randm")
