@@ -159,10 +159,11 @@ def _summary(one):
         lines.append(f"objective:        {last['objective']:.8g}")
         lines.append(f"total mass:       {last['mass']:.8g}")
         lines.append(f"{error + ':':18}{last['training_error']:.4g}")
-        lines.append(f"mass residual:    {last['mass_residual'] / last['mass']:.2e} of the mass")
         exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
-        share = last["energy_residual"] / exchanged if exchanged else 0.0
-        lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
+        if exchanged == exchanged:  # stochastic gradients leave it unknown
+            share = last["energy_residual"] / exchanged if exchanged else 0.0
+            lines.append(f"mass residual:    {last['mass_residual'] / last['mass']:.2e} of the mass")
+            lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
     errors = one.exact_errors() if len(one.time) else None
     if errors is not None:
         names = ("relative L1 error", "maximum error") if one.method == "grid" else ("relative error of the mass", "of the moment")

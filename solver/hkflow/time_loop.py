@@ -106,6 +106,8 @@ def take_record(method, clock):
     record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
     record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
     record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
+    if not method.keeps_budgets:
+        record |= {name: np.nan for name in record if name.startswith("energy_") or name == "mass_residual"}
     record["training_error"] = objective.error(e.predictions)
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass

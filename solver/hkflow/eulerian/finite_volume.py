@@ -43,6 +43,7 @@ class FiniteVolume:
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     mass_slack = 0.05
     descends = False
+    keeps_budgets = True
 
     def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
         if stepper not in STEPPERS:

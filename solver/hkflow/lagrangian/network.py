@@ -60,7 +60,7 @@ class Network(OdeMethod):
             raise ValueError("A network with trained output weights of either sign needs signs=(1, -1), the signed sphere.")
         self.layers, self.training, self.degree, self.relative = layers, training, degree or 0, 1.0
         self.step, self.schedule, self.batch, self.steps = step, SCHEDULES[schedule], batch, 0
-        self.descends = training != "gradient-flow"
+        self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
         self.random = np.random.default_rng(seed)
         self._place(*self._first_units(balance))
         self.evaluate(self.current)

@@ -33,6 +33,7 @@ class OdeMethod:
     mass_slack = 0.05
     relative = 0.0
     descends = False  # whether steps are prescribed, as those of gradient descent, and not controlled
+    keeps_budgets = True
 
     def __init__(self, problem, stepper, tolerance, max_step):
         if stepper not in PAIRS:

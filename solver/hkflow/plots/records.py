@@ -20,12 +20,16 @@ def draw_energy(ax, records):
 def draw_residuals(ax, records):
     """Residuals of the energy identity and of the mass budget, relative to the largest objective and mass so far."""
     time = records["time"]
+    ax.set_xlabel("time t")
+    if np.isnan(records["energy_residual"]).all():
+        ax.text(0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center")
+        ax.set_axis_off()
+        return
     for name, scale, color, label in (
         ("energy_residual", "objective", "C0", "energy identity"),
         ("mass_residual", "mass", "C1", "mass budget"),
     ):
         size = np.maximum.accumulate(np.abs(records[scale]))
         ax.semilogy(time[1:], np.maximum(np.abs(records[name] / size), 1e-17)[1:], color=color, label=label)
-    ax.set_xlabel("time t")
     ax.set_ylabel("relative residual")
     ax.legend()
