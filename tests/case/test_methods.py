@@ -1,0 +1,149 @@
+"""What case files say of particles and networks."""
+
+import re
+
+import numpy as np
+import pytest
+from test_cases_and_errors import MINIMAL
+
+import hkflow
+
+PARTICLES = '[method]\nkind = "particles"\n'
+
+
+@pytest.fixture
+def case(tmp_path):
+    def write(extra="", text=MINIMAL):
+        path = tmp_path / "small.toml"
+        path.write_text(text.replace("[time]", f"{extra}\n[time]"))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "extra, message",
+    [
+        (PARTICLES + "particles = 3", "method.particles: 3 evenly spread points cannot be shared by 2 signs; give an even number"),
+        (PARTICLES + "units = 3", "method.units: unknown key."),
+        (PARTICLES + 'noise = "randm"', "method.noise: unknown value 'randm'. Did you mean 'random'? Choose from: deterministic, random"),
+        (PARTICLES + 'stepper = "euler"', "method: 'euler' has no error estimate: give 'max_step'"),
+        (PARTICLES + 'points = "gaussian"\n[initial]\nmass = 2.0', "method.points: 'gaussian' draws the whole start"),
+        (PARTICLES + 'particles = 4\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]', "the initial points are listed, so leave it out"),
+        ('[initial]\nkind = "points"', "initial: give either 'positions' or 'file'"),
+        ('[initial]\nkind = "points"\nfile = "p.csv"\nweights = [1.0]', "columns of 'file'"),
+        ('[initial]\nkind = "points"\nfile = "none.csv"', "initial.file: "),
+        ('[method]\nkind = "netwrk"', "method.kind: unknown value 'netwrk'. Did you mean 'network'"),
+        ('[method]\nkind = "network"\nlayers = "output"', "a network with layers 'output' follows transport 0, reaction 0 and no noise"),
+    ],
+)
+def test_faults_are_named(case, extra, message):
+    with pytest.raises(hkflow.CaseError, match=re.escape(message)):
+        hkflow.check(case(extra))
+
+
+def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
+    no_cells = MINIMAL.replace("cells = 24\n", "")
+    with pytest.raises(hkflow.CaseError, match="domain.cells is missing"):
+        hkflow.check(case(text=no_cells))
+    hkflow.check(case(PARTICLES, text=no_cells))
+    steps = MINIMAL.replace("end = 0.5", "steps = 10")
+    with pytest.raises(hkflow.CaseError, match="time.steps counts the steps of a network's descent"):
+        hkflow.check(case(text=steps))
+    with pytest.raises(hkflow.CaseError, match=r"\[flow\] is missing"):
+        hkflow.check(case(text=MINIMAL.replace('[flow]\nkind = "hellinger-kantorovich"\n', "")))
+
+
+def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
+    text = MINIMAL.replace("end = 0.5", "steps = 90\nsaves = 4")
+    extra = '[method]\nkind = "network"\nunits = 6\ntraining = "gradient-descent"\nstep = 0.1\nschedule = "inverse-sqrt"\n'
+    run = hkflow.run(case(extra, text), output=tmp_path / "run")
+    assert run.records["step"][-1] == 90 and len(run.time) == 4
+    assert run.time[-1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(90) + 1)), rel=1e-14)
+    assert run.time[1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(30) + 1)), rel=1e-14)
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_listed_points_start_particles_grids_and_networks_alike(case, tmp_path, file):
+    (tmp_path / "p.csv").write_text("x,y,sign,weight\n1,0,1,1\n0,2,-1,3\n")
+    inline = "positions = [[1.0, 0.0], [0.0, 2.0]]\nsigns = [1, -1]\nweights = [1.0, 3.0]"
+    start = '[initial]\nkind = "points"\nmass = 2.0\n' + ('file = "p.csv"' if file else inline)
+    for method in (PARTICLES, '[method]\nkind = "network"', ""):
+        _, problem = hkflow.check(case(method + "\n" + start))
+        atoms = problem.atoms()
+        order = np.argsort(-atoms.signs)
+        assert np.allclose(atoms.weights[order], [0.5, 1.5]) and np.array_equal(atoms.signs[order], [1.0, -1.0])
+        if method:
+            assert np.allclose(atoms.positions[order], [[1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        ("x,y,sign\n1,0,2\n", "line 2: sign is 2, wanted 1 or -1"),
+        ("x,y,weight\n1,0,1\n1,0,-1\n", "line 3: weight is -1, wanted a positive number"),
+        ("x,sign\n1,1\n", "wanted 2 columns of coordinates (the inputs, bias included), got 1"),
+        ("x,y\n1,a\n", "line 2, column 'y': 'a' is not a number"),
+        ("x,y\n", "has a header line only"),
+        ("x,y\n0,0\n", "wanted nonzero vectors of R^2"),
+    ],
+)
+def test_bad_point_files_are_refused_with_their_line(case, tmp_path, rows, message):
+    (tmp_path / "p.csv").write_text(rows)
+    with pytest.raises(hkflow.CaseError, match=re.escape(message)):
+        hkflow.check(case(PARTICLES + '[initial]\nkind = "points"\nfile = "p.csv"'))
+
+
+@pytest.mark.parametrize("points", ["quasi-uniform", "random", "mesh", "gaussian"])
+@pytest.mark.parametrize("table", ["", '[initial]\nkind = "caps"\ncenters = [[0.0, 1.0]]\nradius = 0.7\nmass = 2.0\nsigns = [-1]'])
+def test_starts_have_their_mass_on_their_signs(case, points, table):
+    if points == "gaussian" and table:
+        return
+    for kind, key in (("particles", "particles"), ("network", "units")):
+        count = "" if points == "mesh" else f"{key} = 400\n"
+        _, problem = hkflow.check(case(f'[method]\nkind = "{kind}"\n{count}points = "{points}"\n{table}'))
+        atoms = problem.atoms()
+        if points != "gaussian":
+            assert atoms.mass == pytest.approx(2.0 if table else 1.0, rel=1e-13)
+        assert set(atoms.signs) == ({-1.0} if table else {1.0, -1.0})
+        if table:
+            assert hkflow.Atoms([[0.0, 1.0]]).positions @ atoms.positions.T == pytest.approx(1.0, abs=1.0 - np.cos(0.7) + 1e-12)
+
+
+def test_starts_follow_the_seed_and_overrides_of_the_kind_start_afresh(case):
+    path = case('[method]\nkind = "grid"\nlimiter = "minmod"\nstepper = "ssprk2"')
+    one, two, other = (
+        hkflow.check(path, seed=seed, method={"kind": "particles", "points": "random"})[1].atoms().positions for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, two) and not np.array_equal(one, other)
+    resolved, _ = hkflow.check(path, **{"method.particles": 6, "method.kind": "particles"})
+    assert resolved.method.particles == 6 and resolved.method.stepper == "dopri5"
+
+
+def test_a_network_needs_no_flow_and_fresh_data_no_preparation(case):
+    text = MINIMAL.replace('[flow]\nkind = "hellinger-kantorovich"\n', "")
+    resolved, problem = hkflow.check(case('[method]\nkind = "network"', text))
+    assert (problem.flow.transport, problem.flow.reaction) == (1.0, 2.0) and resolved.flow.kind is None
+    teacher = 'source = "teacher"\nn = 10\ndim = 1\nstandardize = true'
+    text = text.replace('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', teacher).replace("logistic", "square")
+    with pytest.raises(hkflow.CaseError, match="fresh batches cannot be standardized"):
+        hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text))
+    _, problem = hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text.replace("standardize = true", "")))
+    inputs, targets = problem.draw(np.random.default_rng(0), 5)
+    assert inputs.shape == (5, 2) and np.all(inputs[:, 1] == 1.0) and targets.shape == (5,)
+
+
+def test_high_dimension_runs_from_a_case_and_is_drawn(tmp_path):
+    from hkflow.plots.overview import save_overview
+
+    path = tmp_path / "high.toml"
+    path.write_text(
+        'seed = 1\n[data]\nsource = "cluster-grid"\nn = 40\ndim = 15\n[objective]\nbias = true\nloss = "smooth-margin"\n'
+        '[domain]\nkind = "signed-sphere"\n[flow]\nkind = "hellinger-kantorovich"\n'
+        + PARTICLES
+        + 'particles = 200\npoints = "random"\n[time]\nend = 3.0\nsaves = 3\n'
+    )
+    run = hkflow.run(path, output=tmp_path / "run")
+    assert run.finished and run.dim == 15 and run.atoms_at(-1).positions.shape == (200, 16)
+    assert run.records["objective"][-1] < run.records["objective"][0] - 0.1
+    assert save_overview(run).stat().st_size > 20_000
