@@ -6,13 +6,13 @@ Index conventions:  s sign, c cell, k slot of a neighbour, a axis of R^(d+1), b 
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
-from ..blocks import BLOCK
+from ..blocks import BLOCK, kernel
 from .limiters import limited
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def gradients(neighbors, gradient_weights, density, axes, out):
     """Least-squares gradient, ∇ν_c = Σ_k g_ck (ν_k − ν_c).
 
@@ -31,7 +31,7 @@ def gradients(neighbors, gradient_weights, density, axes, out):
                         out[s, c, a] += gradient_weights[c, k, a] * difference
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def transport(
     neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha, limiter, axes, out, outflow
 ):
@@ -69,7 +69,7 @@ def transport(
         outflow[b] = largest
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def integrals(density, potential, divergence, volumes, out):
     """Integrals over each block: 0 mass, 1 ∫J dν, 2 ∫J² dν, 3 ∫J dθ, 4 ∫J·divergence dθ, and 5 the smallest density.
 
@@ -90,7 +90,7 @@ def integrals(density, potential, divergence, volumes, out):
         out[b, 0], out[b, 1], out[b, 2], out[b, 3], out[b, 4], out[b, 5] = mass, first, second, plain, work, smallest
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, potential, factor, growth, density):
     """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −βJ − σ.
 
@@ -112,7 +112,7 @@ def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, pote
                 density[s, c] = np.exp(growth[s, c]) * factor[s, c]
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def begin_stages(start, factor, growth):
     """Before the first stage: w = start, Λ = 0. All (n_signs, n_cells)."""
     n_signs, n = start.shape

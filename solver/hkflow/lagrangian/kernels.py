@@ -7,10 +7,10 @@ Positions are blocked: coordinate a of particle c is positions[c // width, a, c 
 import numpy as np
 from numba import njit, prange
 
-from ..blocks import BLOCK
+from ..blocks import BLOCK, kernel
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def combine(start, rates, coefficients, dt, out):
     """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n); coefficients (n_stages,)."""
     n = len(start)
@@ -25,7 +25,7 @@ def combine(start, rates, coefficients, dt, out):
                     out[i] += factor * rates[k, i]
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def local_errors(start, rates, estimates, dt, relative, out):
     """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate e.
 
@@ -44,7 +44,7 @@ def local_errors(start, rates, estimates, dt, relative, out):
             out[b, e] = total
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def to_sphere(positions, n, out):
     """out = positions / |positions|, both blocked (n_blocks, p, width); n particles."""
     width = positions.shape[2]
@@ -58,7 +58,7 @@ def to_sphere(positions, n, out):
                 out[b, a, c] = scale * positions[b, a, c]
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def signed_weights(log_weights, signs, out):
     """out = ε e^{log weight}; all (n,)."""
     for b in prange((len(out) + BLOCK - 1) // BLOCK):
@@ -66,69 +66,81 @@ def signed_weights(log_weights, signs, out):
             out[c] = signs[c] * np.exp(log_weights[c])
 
 
-@njit(parallel=True, cache=True)
-def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, velocities, growth, sums):
+@njit(cache=True)
+def inner_products(x, y, count, out):
+    """out_c = Σ_a x_ac y_ac for the first `count` columns; x, y (p, width), out (width,)."""
+    for c in range(count):
+        out[c] = 0.0
+    for a in range(len(x)):
+        for c in range(count):
+            out[c] += x[a, c] * y[a, c]
+
+
+@kernel
+def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, velocities, growth, scratch, sums):
     """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −βJ − σ with J = ε slope + decay, and the integrals over each block.
 
     positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth (n,)
-    sums (n_blocks, 4): mass, ∫J dν, ∫J² dν, ∫|∇J|² dν
+    scratch (n_blocks, 3, width); sums (n_blocks, 4): mass, ∫J dν, ∫J² dν, ∫|∇J|² dν
     """
     n, width = len(weights), positions.shape[2]
     for b in prange(len(positions)):
+        count = min(width, n - b * width)
+        own = slice(b * width, b * width + count)
+        w, epsilon, slope, rate = weights[own], signs[own], slopes[own], growth[own]
+        radial, square = scratch[b, 0], scratch[b, 1]
+        inner_products(positions[b], gradient[b], count, radial)
+        for c in range(count):
+            square[c] = 0.0
+        for a in range(positions.shape[1]):
+            for c in range(count):
+                tangent = gradient[b, a, c] - radial[c] * positions[b, a, c]
+                velocities[b, a, c] = -alpha * epsilon[c] * tangent
+                square[c] += tangent * tangent
         mass, first, second, steep = 0.0, 0.0, 0.0, 0.0
-        for c in range(min(width, n - b * width)):
-            i = b * width + c
-            radial, square = 0.0, 0.0
-            for a in range(positions.shape[1]):
-                radial += positions[b, a, c] * gradient[b, a, c]
-            for a in range(positions.shape[1]):
-                tangent = gradient[b, a, c] - radial * positions[b, a, c]
-                velocities[b, a, c] = -alpha * signs[i] * tangent
-                square += tangent * tangent
-            J, w = signs[i] * slopes[i] + decay, abs(weights[i])
-            growth[i] = -beta * J - sigma
-            mass += w
-            first += w * J
-            second += w * J * J
-            steep += w * square
+        for c in range(count):
+            J, nu = epsilon[c] * slope[c] + decay, abs(w[c])
+            rate[c] = -beta * J - sigma
+            mass += nu
+            first += nu * J
+            second += nu * J * J
+            steep += nu * square[c]
         sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3] = mass, first, second, steep
 
 
-@njit(parallel=True, cache=True)
+@kernel
 def unit_rates(
-    hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree, velocities, drift, sums
+    hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree, velocities, drift, scratch, sums
 ):
     """ȧ = −(b G + κ_a a) and ḃ = −(slope + κ_b b) as far as they are trained, and the integrals over each block.
 
     hidden, gradient, velocities (n_blocks, p, width); output, slopes, drift (n,); train_… 0 or 1; decay_… κ
-    sums (n_blocks, 5), all times n: mass Σ|b||a|^degree, its rate, penalty ½Σ(κ_a|a|² + κ_b b²), and −dF/dt by the
-    change of the direction and of the length of the trained weights
+    scratch (n_blocks, 3, width); sums (n_blocks, 5), all times n: mass Σ|b||a|^degree, its rate, penalty
+    ½Σ(κ_a|a|² + κ_b b²), and −dF/dt by the change of the direction and of the length of the trained weights
     """
     n, width, p = len(output), hidden.shape[2], hidden.shape[1]
     for block in prange(len(hidden)):
+        count = min(width, n - block * width)
+        own = slice(block * width, block * width + count)
+        b, slope, change = output[own], slopes[own], drift[own]
+        squares, speeds, radials = scratch[block, 0], scratch[block, 1], scratch[block, 2]
+        for a in range(p):
+            for c in range(count):
+                velocities[block, a, c] = -train_hidden * (b[c] * gradient[block, a, c] + decay_hidden * hidden[block, a, c])
+        inner_products(hidden[block], hidden[block], count, squares)
+        inner_products(velocities[block], velocities[block], count, speeds)
+        inner_products(hidden[block], velocities[block], count, radials)
         mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0
-        for c in range(min(width, n - block * width)):
-            i = block * width + c
-            b, square, speed, radial = output[i], 0.0, 0.0, 0.0
-            for a in range(p):
-                w = hidden[block, a, c]
-                velocity = -train_hidden * (b * gradient[block, a, c] + decay_hidden * w)
-                velocities[block, a, c] = velocity
-                square += w * w
-                speed += velocity * velocity
-                radial += w * velocity
-            change = -train_output * (slopes[i] + decay_output * b)
-            drift[i] = change
+        for c in range(count):
+            change[c] = -train_output * (slope[c] + decay_output * b[c])
+            square, speed, radial = squares[c], speeds[c] + change[c] ** 2, radials[c] + b[c] * change[c]
             size = square if degree == 2 else np.sqrt(square)
-            sign = 1.0 if b >= 0.0 else -1.0
-            mass += sign * b * size
-            mass_rate += sign * change * size
+            mass += abs(b[c]) * size
+            mass_rate += (change[c] if b[c] >= 0.0 else -change[c]) * size
             if square > 0.0:
-                mass_rate += sign * b * degree * size * radial / square
-            penalty += 0.5 * (decay_hidden * square + decay_output * b * b)
-            speed += change * change
-            radial += b * change
-            length = train_hidden * square + train_output * b * b
+                mass_rate += abs(b[c]) * degree * size * radials[c] / square
+            penalty += 0.5 * (decay_hidden * square + decay_output * b[c] ** 2)
+            length = train_hidden * square + train_output * b[c] ** 2
             grown = radial * radial / length if length > 0.0 else 0.0
             along += grown
             aside += speed - grown
@@ -136,34 +148,34 @@ def unit_rates(
         sums[block, 3], sums[block, 4] = aside, along
 
 
-@njit(parallel=True, cache=True)
-def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay, velocities, inner_drift, outer_drift, sums):
+@kernel
+def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay, velocities, inner_drift, outer_drift, scratch, sums):
     """ȧ = −(b slope + κa), ḃ = −(a slope + κb), v̇ = −ab (I − θθᵀ) G/|v| with θ = v/|v|; integrals over each block.
 
     hidden (v), gradient, velocities (n_blocks, p, width); inner (a), outer (b), slopes, the drifts (n,); decay κ
-    sums (n_blocks, 5): mass Σ|ab|, its rate, penalty ½κΣ(a² + b²), and −dF/dt by the directions and by the masses
+    scratch (n_blocks, 3, width); sums (n_blocks, 5): mass Σ|ab|, its rate, penalty ½κΣ(a² + b²), and −dF/dt by the
+    directions and by the masses
     """
     n, width, p = len(inner), hidden.shape[2], hidden.shape[1]
     for block in prange(len(hidden)):
+        count = min(width, n - block * width)
+        own = slice(block * width, block * width + count)
+        a, b, slope, da, db = inner[own], outer[own], slopes[own], inner_drift[own], outer_drift[own]
+        squares, radials, speeds = scratch[block, 0], scratch[block, 1], scratch[block, 2]
+        inner_products(hidden[block], hidden[block], count, squares)
+        inner_products(hidden[block], gradient[block], count, radials)
+        for axis in range(p):
+            for c in range(count):
+                tangent = gradient[block, axis, c] - radials[c] / squares[c] * hidden[block, axis, c]
+                velocities[block, axis, c] = -a[c] * b[c] * tangent / np.sqrt(squares[c])
+        inner_products(velocities[block], velocities[block], count, speeds)
         mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0
-        for c in range(min(width, n - block * width)):
-            i = block * width + c
-            square, radial, speed = 0.0, 0.0, 0.0
-            for a in range(p):
-                square += hidden[block, a, c] ** 2
-                radial += hidden[block, a, c] * gradient[block, a, c]
-            weight = inner[i] * outer[i]
-            for a in range(p):
-                tangent = gradient[block, a, c] - radial / square * hidden[block, a, c]
-                velocity = -weight * tangent / np.sqrt(square)
-                velocities[block, a, c] = velocity
-                speed += velocity * velocity
-            inner_drift[i] = -(outer[i] * slopes[i] + decay * inner[i])
-            outer_drift[i] = -(inner[i] * slopes[i] + decay * outer[i])
-            mass += abs(weight)
-            mass_rate += np.sign(weight) * (inner_drift[i] * outer[i] + inner[i] * outer_drift[i])
-            penalty += 0.5 * decay * (inner[i] ** 2 + outer[i] ** 2)
-            aside += speed
-            along += inner_drift[i] ** 2 + outer_drift[i] ** 2
+        for c in range(count):
+            da[c], db[c] = -(b[c] * slope[c] + decay * a[c]), -(a[c] * slope[c] + decay * b[c])
+            mass += abs(a[c] * b[c])
+            mass_rate += np.sign(a[c] * b[c]) * (da[c] * b[c] + a[c] * db[c])
+            penalty += 0.5 * decay * (a[c] ** 2 + b[c] ** 2)
+            aside += speeds[c]
+            along += da[c] ** 2 + db[c] ** 2
         sums[block, 0], sums[block, 1], sums[block, 2] = mass, mass_rate, penalty
         sums[block, 3], sums[block, 4] = aside, along

@@ -89,7 +89,8 @@ class Network(OdeMethod):
         self.m = len(output)
         self.objective = self.problem.objective.on_moving(hidden)
         blocks = blocked(hidden, self.objective.transform.points.shape[2])
-        self.shape, self.sums, self.weights = blocks.shape, np.zeros((len(blocks), 5)), np.zeros(self.m)
+        self.shape, self.weights = blocks.shape, np.zeros(self.m)
+        self.sums, self.scratch = np.zeros((len(blocks), 5)), np.zeros((len(blocks), 3, blocks.shape[2]))
         parts = [blocks.ravel(), output] + ([] if inner is None else [inner])
         self.allocate(sum(map(len, parts)), len(self.problem.objective.inputs))
         self.current.y[:] = np.concatenate(parts)
@@ -147,7 +148,8 @@ class Network(OdeMethod):
             np.multiply(inner, output, out=self.weights)
             risk = objective.evaluate(self.weights)
             kernels.normalized_unit_rates(
-                hidden, inner, output, objective.slopes, objective.gradient, decay, velocities, inner_drift, drift, self.sums
+                hidden, inner, output, objective.slopes, objective.gradient, decay, velocities, inner_drift, drift,
+                self.scratch, self.sums,
             )
             return risk
         objective.transform.points[:] = hidden
@@ -156,7 +158,7 @@ class Network(OdeMethod):
         trains_hidden, trains_output = self.layers == "both", self.layers == "output" or self.degree == 1
         kernels.unit_rates(
             hidden, output, objective.slopes, objective.gradient, float(trains_hidden), float(trains_output),
-            decay * self.degree * trains_hidden, decay * trains_output, self.degree, velocities, drift, self.sums,
+            decay * self.degree * trains_hidden, decay * trains_output, self.degree, velocities, drift, self.scratch, self.sums,
         )  # fmt: skip
         return risk
 

@@ -51,7 +51,7 @@ class Particles(OdeMethod):
         self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
         self.objective = self.problem.objective.on_moving(positions)
         blocks = blocked(positions, self.objective.transform.points.shape[2])
-        self.shape, self.sums = blocks.shape, np.zeros((len(blocks), 4))
+        self.shape, self.sums, self.scratch = blocks.shape, np.zeros((len(blocks), 4)), np.zeros((len(blocks), 3, blocks.shape[2]))
         self.allocate(blocks.size + n, len(self.problem.objective.inputs))
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
 
@@ -101,7 +101,7 @@ class Particles(OdeMethod):
         e.predictions[:] = self.objective.predictions
         kernels.particle_rates(
             positions, self.weights, self.signs, self.objective.slopes, self.objective.gradient, flow.transport, flow.reaction,
-            sigma, decay, self._positions(e.rate), self._log_weights(e.rate), self.sums,
+            sigma, decay, self._positions(e.rate), self._log_weights(e.rate), self.scratch, self.sums,
         )  # fmt: skip
         e.mass, first, second, steep = (float(total) for total in self.sums.sum(axis=0))
         e.objective = risk + decay * e.mass
