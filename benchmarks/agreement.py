@@ -71,7 +71,10 @@ def main():
             start = particles if rates[2] == 0.0 else particles // 4
             found = errors(objectives, hkflow.Flow(*rates), cells, start, tolerance=tolerance, **NOISE[dim])
             row = " | ".join(f"{error:.2e}" for error in found)
-            print(f"| α, β, σ = {rates} | {row} | {slope(cells, found, dim):.2f} | {slope(cells[-2:], found[-2:], dim):.2f} |", flush=True)
+            print(
+                f"| α, β, σ = {rates} | {row} | {slope(cells, found, dim):.2f} | {slope(cells[-2:], found[-2:], dim):.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

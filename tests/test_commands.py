@@ -25,12 +25,24 @@ def hk(*words, code=0):
 
 def test_run_info_plot_pack_resume(tmp_path):
     out, err = hk("run", IRIS, "--output", tmp_path / "run", *SMALL)
-    for word in ("Completed at t = 2", "objective:", "total mass:", "training error:", "mass residual:", "energy residual:", "results.h5"):
+    for word in (
+        "Completed at t = 2",
+        "objective:",
+        "total mass:",
+        "training error:",
+        "mass residual:",
+        "energy residual:",
+        "results.h5",
+    ):
         assert word in out
     assert "\x1b" not in out + err and "\r" not in out + err
     assert (tmp_path / "run" / "overview.png").stat().st_size > 20_000
     out, _ = hk("info", tmp_path / "run")
-    assert "Iris" in out and "saves:            3, of a grid of 642 cells on S^2, 2 output sign(s); 100 data" in out and "numba" in out
+    assert (
+        "Iris" in out
+        and "saves:            3, of a grid of 642 cells on S^2, 2 output sign(s); 100 data" in out
+        and "numba" in out
+    )
     hk("plot", tmp_path / "run", "--output", tmp_path / "picture.pdf")
     assert (tmp_path / "picture.pdf").read_bytes().startswith(b"%PDF")
     (tmp_path / "run" / "results.h5").unlink()

@@ -162,7 +162,13 @@ def test_networks_compare_and_what_differs_in_them_is_said(made):
     output = made("output", **NETWORK | {"method.layers": "output", "flow": None, "initial.mass": 2.0})
     c = hkflow.compare(made("grid64"), output)
     assert c.notes[0] == "The starts differ: initial.mass is 1.0 for A and 2.0 for B."
-    assert c.notes[1] == "B trains its output weights alone, which is no flow of the family."
+    no_flow = "B is a network that is not balanced or trains its output weights alone: no flow of the family."
+    assert c.notes[1] == no_flow
+    relu = {"objective.activation": "relu"}
+    unbalanced = made("unbalanced", **NETWORK | relu | {"method.balance": 9.0})
+    assert hkflow.compare(made("relu64", **relu), unbalanced).notes == (no_flow,)
+    gaussian = made("gaussian", **PARTICLES | {"method.points": "gaussian", "method.scale": 3.0})
+    assert hkflow.compare(made("grid64"), gaussian).notes[0].startswith("The starts differ: the mass is 1 for A and ")
 
 
 def test_a_sheet_that_one_run_lacks_has_no_balanced_distance(made):

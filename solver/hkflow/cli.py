@@ -110,7 +110,7 @@ def compare(
     output: Annotated[Path | None, typer.Option(help="picture to write; RUN_A/compare-<name of B>.png if not given")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no table, the picture alone")] = False,
 ):
-    """Compare two runs of one problem: predictions, objectives, masses, and distances of their measures, in a table and a picture."""
+    """Compare two runs of one problem in a table and a picture: predictions, objectives, masses, distances of their measures."""
     from .comparison import compare as compare_runs
     from .plots.compare import save_comparison
 
@@ -166,7 +166,9 @@ def _summary(one):
             lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
     errors = one.exact_errors() if len(one.time) else None
     if errors is not None:
-        names = ("relative L1 error", "maximum error") if one.method == "grid" else ("relative error of the mass", "of the moment")
+        names = (
+            ("relative L1 error", "maximum error") if one.method == "grid" else ("relative error of the mass", "of the moment")
+        )
         text = ", ".join(f"{name} {error[-1]:.3e}" for name, error in zip(names, errors, strict=True))
         lines.append(f"exact solution:   {text} at t = {one.time[-1]:g}")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from .errors import CaseError
 from .store.run import Run, load
 
 SAME_TIME = 1e-9  # of the longer run
+SAME_MASS = 1e-6  # of the larger one
 SAME_DATA = 1e-12  # of the largest entry
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
 TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
@@ -144,8 +145,12 @@ def _statement(run):
 
 
 def _in_the_family(run):
-    """Whether a run follows a flow of the family at all: a network that trains its output weights alone does not."""
-    return not (run.method == "network" and run.case.method.layers == "output")
+    """Whether a run follows a flow of the family: a network does that is balanced and trains more than its output weights."""
+    method = run.case.method
+    if run.method != "network":
+        return True
+    balanced = run.problem.objective.feature.degree == 2 or (method.balance == 1.0 and method.points != "gaussian")
+    return method.layers != "output" and balanced
 
 
 def _different_row(name, a, b):
@@ -197,9 +202,12 @@ def _notes(a, b):
     for key in [key for key in x if key in y and x[key] != y[key]]:
         first, second = (shorten(str(table[key]), 40, placeholder=" …") for table in (x, y))
         yield f"The starts differ: initial.{key} is {first} for A and {second} for B."
+    masses = [run.atoms_at(0).mass for run in (a, b)]
+    if x["mass"] == y["mass"] and a.time[0] == b.time[0] and abs(masses[0] - masses[1]) > SAME_MASS * max(masses):
+        yield f"The starts differ: the mass is {masses[0]:.6g} for A and {masses[1]:.6g} for B."
     for name, run in (("A", a), ("B", b)):
         if not _in_the_family(run):
-            yield f"{name} trains its output weights alone, which is no flow of the family."
+            yield f"{name} is a network that is not balanced or trains its output weights alone: no flow of the family."
         if not run.finished:
             yield f"{name}: {run.status}"
 
@@ -235,7 +243,8 @@ def table(c):
         )
     if any(np.nanmax(values[:, 1], initial=0.0) > 0.0 for values in c.distances.values()):
         lines.append(
-            f"±: at most, from gathering more than {metrics.W2_ATOMS} (GHK: {metrics.GHK_ATOMS}) atoms per sign, and from rounding."
+            f"±: at most, from gathering more than {metrics.W2_ATOMS} (GHK: {metrics.GHK_ATOMS}) "
+            "atoms per sign, and from rounding."
         )
     if any(np.isnan(values[c.chosen]).any() for values in c.distances.values()):
         lines.append("-: a sheet of one sign is empty in one of the two, so that W1 and W2 mean nothing.")

@@ -107,7 +107,8 @@ class Units:
     def atoms(self, degree):
         """The measure that predicts the same: Π₂, weight |b_j| |a_j|^degree / m at a_j/|a_j| with the sign of b_j.
 
-        degree : of homogeneity of φ. For a balanced network of degree 1 the weight is |a_j|²/m = b_j²/m (Chizat & Bach 2020, eq. 3).
+        degree : of homogeneity of φ. For a balanced network of degree 1 the weight is |a_j|²/m = b_j²/m
+            (Chizat & Bach 2020, eq. 3)
         """
         size = np.linalg.norm(self.hidden, axis=1)
         directions = np.where(size[:, None] > 0.0, self.hidden, np.eye(1, self.hidden.shape[1]))  # a dead unit points anywhere
@@ -117,7 +118,8 @@ class Units:
     def of(atoms, degree, balance=1.0):
         """The network of a measure, one unit for each atom; units(…).atoms(degree) gives the atoms back.
 
-        With ρ_j² = m weight_j: |a_j| = ρ_j/√balance and b_j = ε_j ρ_j √balance for degree 1; |a_j| = ρ_j and b_j = ε_j for degree 2.
+        With ρ_j² = m weight_j: |a_j| = ρ_j/√balance and b_j = ε_j ρ_j √balance for degree 1;
+        |a_j| = ρ_j and b_j = ε_j for degree 2.
         """
         radius = np.sqrt(len(atoms) * atoms.weights)
         if degree == 1:

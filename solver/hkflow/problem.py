@@ -52,7 +52,7 @@ class Problem:
         self._check_columns(atoms.positions.shape[1])
         if not np.isin(atoms.signs, self.signs).all():
             raise ValueError("The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1).")
-        if not atoms.mass > 0.0:
+        if isinstance(self.initial, Atoms) and not atoms.mass > 0.0:
             raise ValueError("The initial atoms have no mass.")
 
     def _check_density(self):

@@ -141,4 +141,3 @@ class Signals(Observer):
 
     def stop(self):
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
-

@@ -120,7 +120,7 @@ def accepted_step(method, clock, stepsize, target, smallest, guards):
         dt = stepsize.propose(method.bound(target - clock.time), target - clock.time)
         step = method.advance(dt)
         reason = step.rejection or next(filter(None, (guard(method, step, clock) for guard in guards)), None)
-        if reason and method.descends:  # its steps are prescribed: there is no other one to try
+        if reason and method.prescribed:  # its steps are prescribed: there is no other one to try
             return reason
         if reason:
             stepsize.limit = 0.5 * dt

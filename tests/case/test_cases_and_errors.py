@@ -211,9 +211,9 @@ def test_the_schema_offers_what_the_solver_has():
 
     def choices(model, field):
         annotation = model.model_fields[field].annotation
-        return {value for part in (annotation, *get_args(annotation)) for value in get_args(part) if isinstance(value, str)} or set(
-            get_args(annotation)
-        )
+        return {
+            value for part in (annotation, *get_args(annotation)) for value in get_args(part) if isinstance(value, str)
+        } or set(get_args(annotation))
 
     assert choices(schema.ObjectiveTable, "activation") == set(hkflow.FEATURES)
     assert choices(schema.ObjectiveTable, "loss") == set(hkflow.RISKS)

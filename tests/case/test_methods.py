@@ -24,17 +24,33 @@ def case(tmp_path):
 @pytest.mark.parametrize(
     "extra, message",
     [
-        (PARTICLES + "particles = 3", "method.particles: 3 evenly spread points cannot be shared by 2 signs; give an even number"),
+        (PARTICLES + "particles = 3", "method: 3 evenly spread points cannot be shared by 2 signs; give an even number"),
         (PARTICLES + "units = 3", "method.units: unknown key."),
-        (PARTICLES + 'noise = "randm"', "method.noise: unknown value 'randm'. Did you mean 'random'? Choose from: deterministic, random"),
+        (
+            PARTICLES + 'noise = "randm"',
+            "method.noise: unknown value 'randm'. Did you mean 'random'? Choose from: deterministic, random",
+        ),
         (PARTICLES + 'stepper = "euler"', "method: 'euler' has no error estimate: give 'max_step'"),
         (PARTICLES + 'points = "gaussian"\n[initial]\nmass = 2.0', "method.points: 'gaussian' draws the whole start"),
-        (PARTICLES + 'particles = 4\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]', "the initial points are listed, so leave it out"),
+        (
+            PARTICLES + 'particles = 4\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]',
+            "the initial points are listed, so leave it out",
+        ),
+        (PARTICLES + 'particles = 4\npoints = "mesh"', "method.particles: the mesh has its own number of cells, so leave it out"),
+        (PARTICLES + 'points = "mesh"\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]', "'mesh' cannot choose them"),
+        (PARTICLES + "scale = 2.0", "points = 'gaussian' alone reads 'scale'; leave it out"),
+        (PARTICLES + 'noise = "random"\nnoise_points = 10', "noise = 'deterministic' alone reads 'noise_points'"),
+        ('[method]\nkind = "network"\nstep = 0.1\nbatch = 3', "descent alone reads 'step'"),
+        ('[method]\nkind = "network"\ntraining = "sgd"\nmax_step = 0.1', "training = 'gradient-flow' alone reads 'max_step'"),
+        ('[method]\nkind = "network"\npoints = "gaussian"\nbalance = 2.0', "units made from a measure alone read 'balance'"),
         ('[initial]\nkind = "points"', "initial: give either 'positions' or 'file'"),
         ('[initial]\nkind = "points"\nfile = "p.csv"\nweights = [1.0]', "columns of 'file'"),
         ('[initial]\nkind = "points"\nfile = "none.csv"', "initial.file: "),
         ('[method]\nkind = "netwrk"', "method.kind: unknown value 'netwrk'. Did you mean 'network'"),
-        ('[method]\nkind = "network"\nlayers = "output"', "a network with layers 'output' follows transport 0, reaction 0 and no noise"),
+        (
+            '[method]\nkind = "network"\nlayers = "output"',
+            "a network with layers 'output' follows transport 0, reaction 0 and no noise",
+        ),
     ],
 )
 def test_faults_are_named(case, extra, message):
@@ -61,6 +77,28 @@ def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
     assert run.records["step"][-1] == 90 and len(run.time) == 4
     assert run.time[-1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(90) + 1)), rel=1e-14)
     assert run.time[1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(30) + 1)), rel=1e-14)
+
+
+def test_steps_and_end_take_each_other_s_place_in_overrides(case):
+    extra = '[method]\nkind = "network"\ntraining = "gradient-descent"\n'
+    resolved, _ = hkflow.check(case(extra), **{"time.steps": 7})
+    assert resolved.time.end == pytest.approx(0.07, rel=1e-14)
+    resolved, _ = hkflow.check(case(extra, MINIMAL.replace("end = 0.5", "steps = 7")), time={"end": 2.0})
+    assert resolved.time.end == 2.0
+
+
+@pytest.mark.parametrize("dim", [3, 10])
+def test_the_moment_problem_runs_in_any_dimension_and_reports_its_error(tmp_path, dim):
+    path = tmp_path / "moment.toml"
+    path.write_text(
+        f'[data]\nsource = "moment"\ndirection = {[1.0 + k for k in range(dim + 1)]}\ntarget = 0.5\n'
+        '[objective]\nactivation = "linear"\nloss = "square"\n[domain]\nkind = "sphere"\n'
+        '[flow]\nkind = "hellinger-kantorovich"\n' + PARTICLES + "particles = 20000\n[time]\nend = 1.0\n"
+    )
+    run = hkflow.run(path, output=tmp_path / "run")
+    assert max(error[-1] for error in run.exact_errors()) < 0.02
+    gaussian = hkflow.run(path, output=tmp_path / "gaussian", method={"kind": "particles", "points": "gaussian"})
+    assert gaussian.exact_errors() is None  # its mass is not one
 
 
 @pytest.mark.parametrize("file", [False, True])
@@ -95,7 +133,9 @@ def test_bad_point_files_are_refused_with_their_line(case, tmp_path, rows, messa
 
 
 @pytest.mark.parametrize("points", ["quasi-uniform", "random", "mesh", "gaussian"])
-@pytest.mark.parametrize("table", ["", '[initial]\nkind = "caps"\ncenters = [[0.0, 1.0]]\nradius = 0.7\nmass = 2.0\nsigns = [-1]'])
+@pytest.mark.parametrize(
+    "table", ["", '[initial]\nkind = "caps"\ncenters = [[0.0, 1.0]]\nradius = 0.7\nmass = 2.0\nsigns = [-1]']
+)
 def test_starts_have_their_mass_on_their_signs(case, points, table):
     if points == "gaussian" and table:
         return
@@ -125,7 +165,9 @@ def test_a_network_needs_no_flow_and_fresh_data_no_preparation(case):
     resolved, problem = hkflow.check(case('[method]\nkind = "network"', text))
     assert (problem.flow.transport, problem.flow.reaction) == (1.0, 2.0) and resolved.flow.kind is None
     teacher = 'source = "teacher"\nn = 10\ndim = 1\nstandardize = true'
-    text = text.replace('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', teacher).replace("logistic", "square")
+    text = text.replace('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', teacher).replace(
+        "logistic", "square"
+    )
     with pytest.raises(hkflow.CaseError, match="fresh batches cannot be standardized"):
         hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text))
     _, problem = hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text.replace("standardize = true", "")))

@@ -14,7 +14,9 @@ from hkflow.time_loop import Clock, integrate
 MESHES = {"circle": hkflow.circle_mesh(40), "sphere": hkflow.geodesic_mesh(2)}
 
 
-def random_problem(seed, mesh, activation="relu", loss="logistic", flow=hkflow.Flow(1.0, 2.0), signs=(1, -1), n=5, size=1.0, decay=0.0):
+def random_problem(
+    seed, mesh, activation="relu", loss="logistic", flow=hkflow.Flow(1.0, 2.0), signs=(1, -1), n=5, size=1.0, decay=0.0
+):
     rng = np.random.default_rng(seed)
     targets = rng.choice([-1.0, 1.0], size=n)
     objective = hkflow.Objective(

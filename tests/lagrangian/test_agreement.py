@@ -16,7 +16,9 @@ COARSE_NOISE = {1: {"noise_points": 200, "noise_interval": 0.0125}, 2: {"noise_p
 @pytest.mark.parametrize("dim", [1, 2])
 def test_squared_relu_agrees_at_second_order(dim, rates, sigma):
     cells, particles = {1: ((64, 128, 256), 2000), 2: ((642, 2562, 10242), 10000)}[dim]
-    found = errors([objective(dim, "squared-relu", 40, 5)], hkflow.Flow(*rates, sigma), cells, particles, tolerance=1e-8, **NOISE[dim])
+    found = errors(
+        [objective(dim, "squared-relu", 40, 5)], hkflow.Flow(*rates, sigma), cells, particles, tolerance=1e-8, **NOISE[dim]
+    )
     order = slope(cells, found, dim)
     assert order > 1.8, (found, order)
     assert order < 2.3 or rates[0] == 0.0  # without transport the cells are a quadrature, which may do better

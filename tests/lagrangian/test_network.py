@@ -65,6 +65,26 @@ def test_sgd_scatters_around_the_flow_like_the_root_of_step_over_batch():
     assert bias < 5 * deviation / np.sqrt(40) + 0.005
 
 
+def test_one_step_of_sgd_scatters_like_the_gradients_of_single_data():
+    """Mean −η g and standard deviation η (Var g_i / B)^½ over 600 seeds, g_i the gradient of one datum times Σq."""
+    o = regression("squared-relu")
+    doubled = hkflow.Objective(o.feature, o.risk, o.inputs, o.targets, 2.0 * o.weights)
+    problem = particle_problem(doubled, BALANCED["squared-relu"], 5)
+    step, batch, units = 0.01, 4, problem_units(problem)
+    h = o.feature.matrix(units[0], o.inputs) @ units[1] / len(units[1])
+    s = np.maximum(units[0] @ o.inputs.T, 0.0)
+    each = 2.0 * (h - o.targets)[:, None, None] * 2.0 * (units[1][:, None] * s).T[:, :, None] * o.inputs[:, None, :]
+    runs = [
+        hkflow.solve(problem, step, kind="network", training="sgd", step=step, batch=batch, seed=seed).states[-1]["hidden"]
+        for seed in range(600)
+    ]
+    moved = np.array(runs) - units[0]
+    deviation = step * each.std(axis=0) / np.sqrt(batch)
+    live = deviation > 1e-3 * deviation.max()
+    assert np.all(np.abs(moved.mean(axis=0) + step * each.mean(axis=0))[live] < 5.0 * (deviation / np.sqrt(600))[live])
+    assert np.allclose(moved.std(axis=0)[live] / deviation[live], 1.0, atol=0.15)
+
+
 def test_sgd_draws_from_the_distribution_or_from_the_data():
     o = regression("relu")
     rows = []
@@ -115,7 +135,9 @@ def test_output_layer_alone_is_linear_least_squares():
     """ḃ = −∂F/∂(b/m): the predictions obey ḣ = −K (h − y)/n with the kernel K = (1/m) ΦΦᵀ, solved by the matrix exponential."""
     o, rng = regression("relu"), np.random.default_rng(3)
     units = hkflow.Units(rng.normal(size=(50, 2)), rng.normal(size=50))
-    s = hkflow.solve(hkflow.Problem(None, o, hkflow.Flow(0.0, 0.0), (1, -1), units), TIME, kind="network", layers="output", tolerance=1e-10)
+    s = hkflow.solve(
+        hkflow.Problem(None, o, hkflow.Flow(0.0, 0.0), (1, -1), units), TIME, kind="network", layers="output", tolerance=1e-10
+    )
     phi = np.maximum(o.inputs @ units.hidden.T, 0.0)
     values, vectors = np.linalg.eigh(phi @ phi.T / 50)
     decay = vectors @ (np.exp(-values * TIME / len(o.targets)) * (vectors.T @ (phi @ units.output / 50 - o.targets)))
@@ -140,7 +162,9 @@ def test_a_network_and_its_measure_predict_the_same(activation, rng):
     units = hkflow.Units.gaussian(rng, 40, 2, o.feature.degree, scale=3.0)
     atoms = units.atoms(o.feature.degree)
     direct = (units.output / 40) @ o.feature.matrix(units.hidden, o.inputs).T
-    assert np.allclose((atoms.signs * atoms.weights) @ o.feature.matrix(atoms.positions, o.inputs).T, direct, rtol=1e-12, atol=1e-13)
+    assert np.allclose(
+        (atoms.signs * atoms.weights) @ o.feature.matrix(atoms.positions, o.inputs).T, direct, rtol=1e-12, atol=1e-13
+    )
     again = hkflow.Units.of(atoms, o.feature.degree, balance=2.0).atoms(o.feature.degree)
     assert np.allclose(again.positions, atoms.positions, rtol=1e-13) and np.allclose(again.weights, atoms.weights, rtol=1e-13)
     assert np.array_equal(again.signs, atoms.signs)
@@ -172,6 +196,12 @@ def test_what_is_no_network_is_refused():
         ({"schedule": "cosine"}, "Unknown schedule 'cosine'"),
         ({"stepper": "rk4"}, "Unknown stepper 'rk4'"),
         ({"stepper": "euler"}, "has no error estimate"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hkflow.Network(problem, **options)
+    for options, message in (
+        ({"layers": "output"}, "follows transport 0, reaction 0 and no noise"),
+        ({"training": "sgd", "max_step": 0.1}, "max_step is for the gradient flow"),
     ):
         with pytest.raises(ValueError, match=message):
             hkflow.Network(problem, **options)

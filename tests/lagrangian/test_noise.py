@@ -48,7 +48,10 @@ def test_random_noise_scatters_like_one_over_root_m():
     obj, scatter, counts = objective(1, "squared-relu", 30, 5), [], (50, 200, 800)
     for n in counts:
         start = particle_problem(obj, FLOW, n)
-        runs = [hkflow.solve(start, TIME, kind="particles", noise="random", seed=seed, tolerance=1e-4).predictions[-1] for seed in range(40)]
+        runs = [
+            hkflow.solve(start, TIME, kind="particles", noise="random", seed=seed, tolerance=1e-4).predictions[-1]
+            for seed in range(40)
+        ]
         scatter.append(np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))))
     assert -0.6 < np.polyfit(np.log(counts), np.log(scatter), 1)[0] < -0.4, scatter
 
@@ -57,13 +60,27 @@ def test_noise_alone_gives_the_mass_law():
     """No transport, no reaction: |ν| − 1 decays like e^{−σt}, for both kinds, at saves that no interval divides."""
     obj = objective(2, "relu", 5, 1)
     start = hkflow.Atoms(hkflow.quasi_uniform(40, 2)).scaled_to(3.0)
-    for kind, error in (("deterministic", 1e-4), ("random", 0.5)):
-        problem = hkflow.Problem(None, obj, hkflow.Flow(0.0, 0.0, 0.7), (1,), start)
-        s = hkflow.solve(problem, TIME, saves=[0.13, 0.77], kind="particles", noise=kind, noise_interval=0.03, noise_points=50)
-        masses = np.array([s.atoms_at(k).mass for k in range(len(s.time))])
-        assert np.abs(masses - 1.0 - 2.0 * np.exp(-0.7 * s.time)).max() < error
+    problem = hkflow.Problem(None, obj, hkflow.Flow(0.0, 0.0, 0.7), (1,), start)
+
+    def excess(**options):
+        s = hkflow.solve(problem, TIME, saves=[0.13, 0.77], kind="particles", noise_interval=0.03, **options)
+        return np.array([s.atoms_at(k).mass for k in range(len(s.time))]) - 1.0 - 2.0 * np.exp(-0.7 * s.time)
+
+    assert np.abs(excess(noise="deterministic", noise_points=50)).max() < 1e-4
+    runs = np.array([excess(noise="random", seed=seed) for seed in range(60)])
+    error = runs.std(axis=0, ddof=1) / np.sqrt(60)
+    assert np.all(np.abs(runs.mean(axis=0)) < 3.5 * error) and error.max() < 0.03
+
+
+def test_intervals_need_not_fit_the_saves():
+    problem = particle_problem(objective(1, "squared-relu", 10, 5), FLOW, 20)
+    for options in ({"saves": [0.0, 1e-12, 1.0]}, {"noise_interval": 1e10}):
+        s = hkflow.solve(problem, TIME, kind="particles", noise_points=10, **options)
+        assert s.finished, s.status
 
 
 def test_unknown_noise_is_refused(problem):
     with pytest.raises(ValueError, match="Unknown noise 'randm'. Did you mean 'random'"):
         hkflow.Particles(problem, noise="randm")
+    with pytest.raises(ValueError, match="multiple of the 2 signs, got 7"):
+        hkflow.Particles(problem, noise_points=7)

@@ -78,6 +78,8 @@ def test_normalized_unit_rates(shape, rng):
     inner, outer, slopes = rng.normal(size=n), rng.normal(size=n), rng.normal(size=n)
     blocks = blocked(hidden)
     velocities, one, two, sums = np.zeros_like(blocks), np.zeros(n), np.zeros(n), np.zeros((len(blocks), 5))
-    kernels.normalized_unit_rates(blocks, inner, outer, slopes, blocked(gradient), 0.3, velocities, one, two, scratch(blocks), sums)
+    kernels.normalized_unit_rates(
+        blocks, inner, outer, slopes, blocked(gradient), 0.3, velocities, one, two, scratch(blocks), sums
+    )
     wanted = reference.normalized_unit_rates(hidden, inner, outer, slopes, gradient, 0.3)
     assert all(close(a, b) for a, b in zip((unblocked(velocities, n), one, two, sums.sum(axis=0)), wanted, strict=True))

@@ -59,14 +59,20 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
     """On the circle equal arcs are exact to rounding. On S² mesh points with their volumes are of second order in the width,
     and exact where the integrands are polynomials of low degree."""
     exact = moment_flow(1, rates)
-    assert np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(40, 1)), stepper="dop853", tolerance=1e-10) - wanted(exact)).max() < 1e-9
+    assert (
+        np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(40, 1)), stepper="dop853", tolerance=1e-10) - wanted(exact)).max()
+        < 1e-9
+    )
     exact, errors = moment_flow(2, rates), []
     for level in (2, 3, 4):
         mesh = hkflow.geodesic_mesh(level)
         atoms = hkflow.Atoms(mesh.centers, None, mesh.volumes / mesh.volumes.sum())
         errors.append(np.abs(end(exact, atoms, tolerance=1e-9) - wanted(exact)).max())
     assert np.all(np.log2(np.divide(errors[:-1], errors[1:])) > 1.8) or max(errors) < 1e-9, errors
-    spiral = [np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(n, 2)), tolerance=1e-9) - wanted(exact)).max() for n in (500, 2000, 8000)]
+    spiral = [
+        np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(n, 2)), tolerance=1e-9) - wanted(exact)).max()
+        for n in (500, 2000, 8000)
+    ]
     assert -np.polyfit(np.log([500, 2000, 8000]), np.log(spiral), 1)[0] > 0.9, spiral
 
 
@@ -90,6 +96,17 @@ def test_fixed_steps_of_euler_have_their_order():
     for step in (0.02, 0.01, 0.005):
         errors.append(np.abs(end(exact, axisymmetric(exact, 40), stepper="euler", max_step=step) - wanted(exact)).max())
     assert np.all(np.abs(np.log2(np.divide(errors[:-1], errors[1:])) - 1.0) < 0.1), errors
+
+
+def test_euler_takes_its_own_steps_and_weightless_particles_are_left_out():
+    exact = moment_flow(3, (1.0, 4.0))
+    atoms = axisymmetric(exact, 20)
+    more = hkflow.Atoms(np.tile(atoms.positions, (2, 1)), None, np.concatenate([atoms.weights, 0.0 * atoms.weights]))
+    problem = hkflow.Problem(None, exact.objective(), exact.flow, (1,), more)
+    s = hkflow.solve(problem, 1.0, kind="particles", stepper="euler", max_step=0.25)
+    assert s.records["step"][-1] == 4 and len(s.atoms_at(-1)) == 40
+    dark = hkflow.Atoms(np.concatenate([atoms.positions, atoms.positions]), None, np.concatenate([atoms.weights, atoms.weights]))
+    assert np.allclose(end(exact, dark.scaled_to(1.0)), end(exact, atoms), atol=1e-6)
 
 
 @pytest.mark.parametrize("stepper, order, steps", [("dopri5", 5, (16, 32)), ("dop853", 8, (8, 16))])

@@ -23,7 +23,9 @@ def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
     on.evaluate(weights)
     slope = (on.potential * direction).sum()
     h = 1e-4
-    centred = [(on.evaluate(weights + k * h * direction) - on.evaluate(weights - k * h * direction)) / (2 * k * h) for k in (1, 2)]
+    centred = [
+        (on.evaluate(weights + k * h * direction) - on.evaluate(weights - k * h * direction)) / (2 * k * h) for k in (1, 2)
+    ]
     assert (4 * centred[0] - centred[1]) / 3 == pytest.approx(slope, rel=1e-8, abs=1e-10)
 
 

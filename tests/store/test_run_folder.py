@@ -67,7 +67,17 @@ def test_results_file_keeps_its_contract(case, tmp_path):
         assert file["mesh/centers"].shape == (24, 2) and file["mesh/volumes"].shape == (24,)
         assert np.array_equal(file["data/inputs"][()], [[0.5], [-1.0], [0.2]])
         assert np.array_equal(file["data/targets"][()], [1, -1, -1])
-        for name in ("time", "step", "objective", "mass", "log_mass", "minimum_density", "energy_residual", "training_error", "margin"):
+        for name in (
+            "time",
+            "step",
+            "objective",
+            "mass",
+            "log_mass",
+            "minimum_density",
+            "energy_residual",
+            "training_error",
+            "margin",
+        ):
             assert len(file["records"][name]) == run.records["step"][-1] + 1
         assert file.attrs["case"] == CASE and "noise = 0.1" in file.attrs["resolved_case"]
         assert file.attrs["status"] == run.status and run.status.startswith("Completed at t = 0.6 after")
@@ -234,6 +244,30 @@ def test_particles_and_networks_resume_to_the_same_bits(lagrangian, tmp_path, mo
         assert content(folder) == wanted, crash_at
         resumed += 1
     assert resumed >= 10
+
+
+def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian, tmp_path):
+    late = {"time.saves": [0.6]}
+    hkflow.run(lagrangian, output=tmp_path / "whole", **late)
+
+    class Interrupt(Exception):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+        honest, seen = run_folder.RunWriter.step, []
+
+        def step(self, method, clock):
+            honest(self, method, clock)
+            seen.append(clock.step)
+            if len(seen) == 3:
+                raise Interrupt
+
+        patch.setattr(run_folder.RunWriter, "step", step)
+        hkflow.run(lagrangian, output=tmp_path / "cut", **late)
+    assert hkflow.load(tmp_path / "cut").dim == 1 and len(hkflow.load(tmp_path / "cut").time) == 0
+    hkflow.resume(tmp_path / "cut")
+    assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
 def test_lagrangian_results_load_alike_and_open_in_xarray(lagrangian, tmp_path):

@@ -25,8 +25,13 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
         transform.adjoint(residuals, J)
         transform.gradient(residuals, K, G)
         S, size = inputs @ points.T, np.abs(inputs) @ np.abs(points.T)
-        assert np.all(np.abs(h - reference.activate(kernel, S) @ weights) <= 1e-13 * (reference.activate(kernel, size) @ np.abs(weights)))
-        assert np.all(np.abs(J - residuals @ reference.activate(kernel, S)) <= 1e-13 * (np.abs(residuals) @ reference.activate(kernel, size)))
+        assert np.all(
+            np.abs(h - reference.activate(kernel, S) @ weights) <= 1e-13 * (reference.activate(kernel, size) @ np.abs(weights))
+        )
+        assert np.all(
+            np.abs(J - residuals @ reference.activate(kernel, S))
+            <= 1e-13 * (np.abs(residuals) @ reference.activate(kernel, size))
+        )
         assert np.array_equal(J, K)
         size = (np.abs(residuals)[:, None] * reference.slope(kernel, size)).T @ np.abs(inputs)
         wanted = reference.dense_gradient(points, inputs, residuals, kernel)
@@ -86,7 +91,12 @@ def test_wrong_arrays_are_refused(rng):
 
 @pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
 def test_features_by_matrix_and_pullback_give_the_same_sums(kernel, rng):
-    points, inputs, residuals, weights = rng.normal(size=(70, 3)), rng.normal(size=(33, 3)), rng.normal(size=33), rng.normal(size=70)
+    points, inputs, residuals, weights = (
+        rng.normal(size=(70, 3)),
+        rng.normal(size=(33, 3)),
+        rng.normal(size=33),
+        rng.normal(size=70),
+    )
     by_matrix = MatrixTransform(reference.activate(kernel, inputs @ points.T))
     h, J = np.empty(33), np.empty(70)
     by_matrix.forward(weights, h)

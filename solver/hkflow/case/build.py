@@ -7,7 +7,7 @@ from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
 from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, with_mass
-from ..lagrangian.network import SCHEDULES, network_flow
+from ..lagrangian.network import SCHEDULES, check_network_flow, network_flow
 from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
@@ -48,11 +48,12 @@ def _resolved_flow(case):
         flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
     if case.method.kind == "network":
         own = network_flow(case.method.layers, degree)
-        if flow is not None and (flow.transport, flow.reaction, flow.noise) != (own.transport, own.reaction, own.noise):
-            raise CaseError(
-                f"flow: a network with layers '{case.method.layers}' follows transport {own.transport:g}, reaction "
-                f"{own.reaction:g} and no noise; leave [flow] out or make it that."
+        try:
+            check_network_flow(
+                case.method.layers, degree, own if flow is None else Flow(flow.transport, flow.reaction, flow.noise)
             )
+        except ValueError as error:
+            raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
         flow = FlowTable(transport=own.transport, reaction=own.reaction)
     return flow
 
@@ -99,7 +100,8 @@ def build_objective(case, folder, data=None):
         rates = Flow(case.flow.transport, case.flow.reaction)
         moment = MomentFlow(np.array(case.data.direction), case.data.target, rates)
         solvable = case.flow.noise == 0.0 and case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
-        exact = moment if solvable and case.initial == UniformInitial(kind="uniform") else None
+        drawn = getattr(case.method, "points", None) == "gaussian"
+        exact = moment if solvable and not drawn and case.initial == UniformInitial(kind="uniform") else None
         o = moment.objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     else:
@@ -233,12 +235,9 @@ def initial_density(case, folder, mesh, signs):
 def initial_points(case, folder, axes, signs):
     """The first particles, as Atoms, or a network's first Units."""
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
-    key = "particles" if method.kind == "particles" else "units"
     if table.kind == "points":
-        if getattr(method, key) is not None:
-            raise CaseError(f"method.{key}: the initial points are listed, so leave it out.")
         return _listed_points(table, folder, axes, signs)
-    n = getattr(method, key) or DEFAULT_POINTS
+    n = method.count or DEFAULT_POINTS
     if method.points == "gaussian":
         if table != UniformInitial(kind="uniform"):
             raise CaseError("method.points: 'gaussian' draws the whole start; leave out [initial] and choose method.scale.")
@@ -251,7 +250,7 @@ def initial_points(case, folder, axes, signs):
     if method.points == "random":
         return Atoms(measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)).scaled_to(table.mass)
     if n % len(carriers):
-        raise CaseError(f"method.{key}: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an even number.")
+        raise CaseError(f"method: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an even number.")
     points = quasi_uniform(n // len(carriers), axes - 1)
     density = np.tile(measure.density(points), (len(carriers), 1))
     return atoms_of_points(points, carriers, density).scaled_to(table.mass)
@@ -304,11 +303,11 @@ def estimated_memory(case, n_data, axes):
         states = 8 * cells * signs * (3 * slots + 3 + 3)
         partial_sums = 8 * n_data * (cells // 512 + 8)
         return int(libraries + 1500 * cells + states + partial_sums)
-    points = signs * case.domain.cells if method.points == "mesh" else getattr(method, "particles", None) or getattr(method, "units", None)
-    points = points or (len(case.initial.positions or ()) if case.initial.kind == "points" else DEFAULT_POINTS)
+    mesh = case.domain.cells if method.points == "mesh" else 0
+    points = signs * mesh or method.count or len(getattr(case.initial, "positions", None) or ()) or DEFAULT_POINTS
     if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
-    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * (case.domain.cells or 0) * (method.points == "mesh"))
+    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh)
 
 
 def check_memory(case, n_data, axes):

@@ -33,13 +33,19 @@ def read_points(path, axes):
     Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no positive weight.
     """
     header, rows = _read_table(path, ",", "initial.file")
-    values = [[_number(row[k], f"initial.file: {path}, line {line}, column '{name}'") for k, name in enumerate(header)] for line, row in rows]
+    values = [
+        [_number(row[k], f"initial.file: {path}, line {line}, column '{name}'") for k, name in enumerate(header)]
+        for line, row in rows
+    ]
     coordinates = [k for k, name in enumerate(header) if name not in ("sign", "weight")]
     if len(coordinates) != axes:
         raise CaseError(
             f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias included), got {len(coordinates)}."
         )
-    for name, fits, wanted in (("sign", lambda v: v in (1.0, -1.0), "1 or -1"), ("weight", lambda v: v > 0.0, "a positive number")):
+    for name, fits, wanted in (
+        ("sign", lambda v: v in (1.0, -1.0), "1 or -1"),
+        ("weight", lambda v: v > 0.0, "a positive number"),
+    ):
         if name in header:
             for (line, _), row in zip(rows, values, strict=True):
                 if not fits(row[header.index(name)]):

@@ -58,7 +58,7 @@ def parse_case(text, folder, name, overrides=None, source="case"):
 
 
 def parse_override(text):
-    """"flow.noise=0.01" -> ("flow.noise", 0.01): the value is read as TOML, or as text if it is not TOML."""
+    """Split "flow.noise=0.01" into ("flow.noise", 0.01): the value is read as TOML, or as text if it is not TOML."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise CaseError(f"--set {text}: wanted KEY=VALUE, for example --set flow.noise=0.01.")
@@ -82,6 +82,7 @@ def _override(tables, keys, value):
         table = tables.get(keys[0])
         if isinstance(table, dict) and table.get(keys[1], DEFAULT_KINDS.get(keys[0])) != value:
             tables[keys[0]] = {}
+    path = ".".join(keys)
     for key in keys[:-1]:
         tables = tables.setdefault(key, {})
         if not isinstance(tables, dict):
@@ -91,6 +92,8 @@ def _override(tables, keys, value):
             _override(tables, [keys[-1], key], inner)
     else:
         tables[keys[-1]] = value
+        if path in _RIVALS:
+            tables.pop(_RIVALS[path], None)
 
 
 def _sentence(fault):
@@ -125,6 +128,7 @@ def _sentence(fault):
     return f"{key}: {message}, got {_short(fault['input'])}."
 
 
+_RIVALS = {"time.end": "steps", "time.steps": "end"}  # of which one given in an override takes the other's place
 _UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 
@@ -165,6 +169,4 @@ def _short(value, length=60):
 
 
 def _without_none(tables):
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value for key, value in tables.items() if value is not None
-    }
+    return {key: _without_none(value) if isinstance(value, dict) else value for key, value in tables.items() if value is not None}

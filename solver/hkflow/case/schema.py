@@ -112,7 +112,7 @@ class MomentData(Table):
     """The linear problem F = ½ |∫θ dν - target e|², which has a closed-form solution."""
 
     source: Literal["moment"]
-    direction: Annotated[list[float], Field(min_length=2, max_length=3)] = Field(description="e, of any length but 0")
+    direction: Annotated[list[float], Field(min_length=2)] = Field(description="e in R^(d+1), of any length but 0")
     target: float
 
     @model_validator(mode="after")
@@ -153,7 +153,9 @@ class Initial(Table):
 class SignedInitial(Initial):
     """Keys of the smooth initial measures."""
 
-    signs: Annotated[list[Literal[1, -1]], Field(min_length=1)] | None = Field(None, description="signs that carry mass; all if absent")
+    signs: Annotated[list[Literal[1, -1]], Field(min_length=1)] | None = Field(
+        None, description="signs that carry mass; all if absent"
+    )
 
 
 class UniformInitial(SignedInitial):
@@ -199,9 +201,7 @@ class PointsInitial(Initial):
         return self
 
 
-InitialTable = Annotated[
-    UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial, Field(discriminator="kind")
-]
+InitialTable = Annotated[UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial, Field(discriminator="kind")]
 
 
 class FlowTable(Table):
@@ -241,6 +241,13 @@ class GridMethod(Table):
         return self
 
 
+def _refuse_unread(table, unread, reader, *keys):
+    """Raise ValueError if keys were given that nothing would read."""
+    given = [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
+    if unread and given:
+        raise ValueError(f"{reader} {', '.join(repr(key) for key in given)}; leave it out")
+
+
 class FromPoints(Table):
     """Keys of the methods that start from points."""
 
@@ -258,6 +265,7 @@ class FromPoints(Table):
     def _fixed_step(self):
         if self.stepper == "euler" and self.max_step is None:
             raise ValueError("'euler' has no error estimate: give 'max_step', its fixed step")
+        _refuse_unread(self, self.points != "gaussian", "points = 'gaussian' alone reads", "scale")
         return self
 
 
@@ -272,6 +280,16 @@ class ParticlesMethod(FromPoints):
     noise_points: Annotated[int, Field(ge=2)] = Field(1000, description="deterministic noise: particles injected each time")
     noise_interval: Positive = Field(0.05, description="longest time between two injections or renewals")
 
+    @property
+    def count(self):
+        """How many points are asked for."""
+        return self.particles
+
+    @model_validator(mode="after")
+    def _nothing_unread(self):
+        _refuse_unread(self, self.noise == "random", "noise = 'deterministic' alone reads", "noise_points")
+        return self
+
 
 class NetworkMethod(FromPoints):
     """A two-layer network in raw parameters."""
@@ -285,6 +303,22 @@ class NetworkMethod(FromPoints):
     batch: Count = Field(100, description="sgd: fresh data at each step; from a file's data, rows drawn with replacement")
     balance: Positive = Field(1.0, description="|output weight| / |input weights| of each unit at the start")
     points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field("random", description="as for particles")
+
+    @property
+    def count(self):
+        """How many points are asked for."""
+        return self.units
+
+    @model_validator(mode="after")
+    def _nothing_unread(self):
+        flows = self.training == "gradient-flow"
+        _refuse_unread(self, flows, "descent alone reads", "step", "schedule")
+        _refuse_unread(self, self.training != "sgd", "training = 'sgd' alone reads", "batch")
+        _refuse_unread(self, not flows, "training = 'gradient-flow' alone reads", "stepper", "tolerance", "max_step")
+        _refuse_unread(
+            self, self.points == "gaussian" or self.layers == "output", "units made from a measure alone read", "balance"
+        )
+        return self
 
 
 MethodTable = Annotated[GridMethod | ParticlesMethod | NetworkMethod, Field(discriminator="kind")]
@@ -346,6 +380,19 @@ class Case(Table):
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
         if self.domain.cells is None and (kind == "grid" or self.method.points == "mesh"):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
+        if kind != "grid":
+            self._points_come_from_one_place()
         if self.time.steps is not None and not (kind == "network" and self.method.training != "gradient-flow"):
             raise ValueError("time.steps counts the steps of a network's descent; give time.end instead")
         return self
+
+    def _points_come_from_one_place(self):
+        listed, meshed = self.initial.kind == "points", self.method.points == "mesh"
+        key = "particles" if self.method.kind == "particles" else "units"
+        if self.method.count is not None and (listed or meshed):
+            source = "the initial points are listed" if listed else "the mesh has its own number of cells"
+            raise ValueError(f"method.{key}: {source}, so leave it out")
+        if listed and self.method.points in ("mesh", "gaussian"):
+            raise ValueError(
+                f"method.points: the initial points are listed, so '{self.method.points}' cannot choose them; leave it out"
+            )

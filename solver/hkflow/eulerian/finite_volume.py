@@ -42,7 +42,7 @@ class FiniteVolume:
 
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     mass_slack = 0.05
-    descends = False
+    prescribed = False
     keeps_budgets = True
 
     def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
@@ -102,7 +102,9 @@ class FiniteVolume:
         bad = np.flatnonzero(~np.isfinite(density.ravel()))
         if len(bad):
             return f"density not finite in {len(bad)} of {density.size} cells, first cell {bad[0]}"
-        return f"density {density.min():.3g} < 0 in {np.sum(density < 0.0)} of {density.size} cells, first cell {density.argmin()}"
+        return (
+            f"density {density.min():.3g} < 0 in {np.sum(density < 0.0)} of {density.size} cells, first cell {density.argmin()}"
+        )
 
     def bound(self, remaining):
         """The step that transport allows from the accepted state."""
@@ -176,7 +178,18 @@ class FiniteVolume:
             step.budget += dt * weight * active * at.rates
             step.gross += dt * weight * at.gross
             kernels.stage(
-                keep, dt, moves, beta, sigma, source, base.density, at.divergence, at.potential, self.factor, self.growth, out.density
+                keep,
+                dt,
+                moves,
+                beta,
+                sigma,
+                source,
+                base.density,
+                at.divergence,
+                at.potential,
+                self.factor,
+                self.growth,
+                out.density,
             )
             self.evaluate(out)
             at = out

@@ -110,7 +110,19 @@ def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sig
 
 @kernel
 def unit_rates(
-    hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree, velocities, drift, scratch, sums
+    hidden,
+    output,
+    slopes,
+    gradient,
+    train_hidden,
+    train_output,
+    decay_hidden,
+    decay_output,
+    degree,
+    velocities,
+    drift,
+    scratch,
+    sums,
 ):
     """ȧ = −(b G + κ_a a) and ḃ = −(slope + κ_b b) as far as they are trained, and the integrals over each block.
 
@@ -134,7 +146,7 @@ def unit_rates(
         for c in range(count):
             change[c] = -train_output * (slope[c] + decay_output * b[c])
             square, speed, radial = squares[c], speeds[c] + change[c] ** 2, radials[c] + b[c] * change[c]
-            size = square if degree == 2 else np.sqrt(square)
+            size = square if degree == 2 else np.sqrt(square) if degree == 1 else 1.0
             mass += abs(b[c]) * size
             mass_rate += (change[c] if b[c] >= 0.0 else -change[c]) * size
             if square > 0.0:

@@ -27,6 +27,15 @@ def network_flow(layers, degree):
     return Flow(0.0, 2.0 if layers == "normalized" else 0.0)
 
 
+def check_network_flow(layers, degree, flow):
+    """Raise ValueError if a flow is not the one that a network follows."""
+    own = network_flow(layers, degree)
+    if flow != own:
+        raise ValueError(
+            f"a network with layers '{layers}' follows transport {own.transport:g}, reaction {own.reaction:g} and no noise"
+        )
+
+
 class Network(OdeMethod):
     """A network of m units; its infinite-width limit is a flow of measures.
 
@@ -35,11 +44,12 @@ class Network(OdeMethod):
         output       the same h with the a_j fixed (Chizat & Bach 2020, sec. 5)
         normalized   h = Σ a_j b_j φ(v_j/|v_j|, x), ẇ_j = −∂F/∂w_j for w_j = (a_j, b_j, v_j) (2-homogeneity paper, eq. 1)
 
-    Weight decay adds λ/2m Σ|w_j|² (degree 2: λ/m Σ|a_j|², normalized: λ/2 Σ(a_j² + b_j²)), which is λ|ν| for a balanced network.
+    Weight decay adds λ/2m Σ|w_j|² (degree 2: λ/m Σ|a_j|², normalized: λ/2 Σ(a_j² + b_j²)), which is λ|ν| if balanced.
 
     problem : its initial measure gives the units, one per atom, balanced up to `balance` = |b|/|a|; or it is Units
     training : "gradient-flow" (with stepper, tolerance, max_step as for particles), "gradient-descent" on all data, or "sgd"
         with a fresh batch from problem.draw, or from the data if there is none, at each step
+    problem.flow : must be what `network_flow` says of these layers
     step : size η of a step of descent, time t advances by it;  schedule : "constant", or "inverse-sqrt": η/√(k+1) at step k
     batch : size of a fresh batch;  seed : of the batches
     Cost of one evaluation: units × data (or batch) × (d+1). Raises ValueError for an unknown name or a start that does not fit.
@@ -50,17 +60,24 @@ class Network(OdeMethod):
         stepper="dopri5", tolerance=1e-6, max_step=float("inf"), seed=0,
     ):  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
-        for what, name, choices in (("layers", layers, LAYERS), ("training", training, TRAININGS), ("schedule", schedule, SCHEDULES)):
+        if training != "gradient-flow" and np.isfinite(max_step):
+            raise ValueError("max_step is for the gradient flow; descent takes the steps that 'step' and 'schedule' prescribe.")
+        named = (("layers", layers, LAYERS), ("training", training, TRAININGS), ("schedule", schedule, SCHEDULES))
+        for what, name, choices in named:
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
         degree = problem.objective.feature.degree
         if layers != "output" and degree not in (1, 2):
-            raise ValueError(f"layers='{layers}' needs a feature of degree 1 or 2; '{problem.objective.feature.name}' has {degree}.")
-        if layers == "both" and degree == 1 and len(problem.signs) == 1:
+            raise ValueError(
+                f"layers='{layers}' needs a feature of degree 1 or 2; '{problem.objective.feature.name}' has {degree}."
+            )
+        if not (layers == "both" and degree == 2) and len(problem.signs) == 1:
             raise ValueError("A network with trained output weights of either sign needs signs=(1, -1), the signed sphere.")
+        check_network_flow(layers, degree, problem.flow)
         self.layers, self.training, self.degree, self.relative = layers, training, degree or 0, 1.0
         self.step, self.schedule, self.batch, self.steps = step, SCHEDULES[schedule], batch, 0
         self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
+        self.prescribed = self.prescribed or self.descends
         self.random = np.random.default_rng(seed)
         self._place(*self._first_units(balance))
         self.evaluate(self.current)
@@ -77,6 +94,8 @@ class Network(OdeMethod):
             return units.hidden, units.output, None
         if self.layers == "output":
             if isinstance(initial, Units):
+                if self.degree == 0 and not np.allclose(np.linalg.norm(initial.hidden, axis=1), 1.0, rtol=1e-12):
+                    raise ValueError("With a feature that is not homogeneous the hidden weights must be unit vectors.")
                 return initial.hidden, initial.output, None
             atoms = self.problem.atoms()
             return atoms.positions, atoms.signs * atoms.weights * len(atoms), None
@@ -92,12 +111,13 @@ class Network(OdeMethod):
         self.shape, self.weights = blocks.shape, np.zeros(self.m)
         self.sums, self.scratch = np.zeros((len(blocks), 5)), np.zeros((len(blocks), 3, blocks.shape[2]))
         parts = [blocks.ravel(), output] + ([] if inner is None else [inner])
-        self.allocate(sum(map(len, parts)), len(self.problem.objective.inputs))
+        self.allocate(sum(map(len, parts)), len(self.problem.objective.inputs), hidden.size + sum(map(len, parts[1:])))
         self.current.y[:] = np.concatenate(parts)
         if self.training == "sgd":
             whole = self.problem.objective
-            n = np.zeros((self.batch, hidden.shape[1])), np.ones(self.batch)
-            self.sample = Objective(whole.feature, whole.risk, *n, None, whole.weight_decay).on_moving(hidden)
+            weights = np.full(self.batch, whole.weights.sum() / self.batch)
+            data = np.zeros((self.batch, hidden.shape[1])), np.ones(self.batch), weights
+            self.sample = Objective(whole.feature, whole.risk, *data, whole.weight_decay).on_moving(hidden)
 
     def _parts(self, y):
         """Views of hidden (blocked), output and, for normalized units, inner weights in a state vector."""
@@ -148,8 +168,17 @@ class Network(OdeMethod):
             np.multiply(inner, output, out=self.weights)
             risk = objective.evaluate(self.weights)
             kernels.normalized_unit_rates(
-                hidden, inner, output, objective.slopes, objective.gradient, decay, velocities, inner_drift, drift,
-                self.scratch, self.sums,
+                hidden,
+                inner,
+                output,
+                objective.slopes,
+                objective.gradient,
+                decay,
+                velocities,
+                inner_drift,
+                drift,
+                self.scratch,
+                self.sums,
             )
             return risk
         objective.transform.points[:] = hidden

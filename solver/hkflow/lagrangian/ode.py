@@ -32,7 +32,7 @@ class OdeMethod:
 
     mass_slack = 0.05
     relative = 0.0
-    descends = False  # whether steps are prescribed, as those of gradient descent, and not controlled
+    prescribed = False  # whether steps are prescribed, as those of Euler and gradient descent, and not controlled
     keeps_budgets = True
 
     def __init__(self, problem, stepper, tolerance, max_step):
@@ -43,10 +43,11 @@ class OdeMethod:
             raise ValueError(f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step.")
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
-        self.energy_slack = 100.0 * tolerance if self.pair.estimates else 0.05
+        self.energy_slack, self.prescribed = 100.0 * tolerance, not self.pair.estimates
 
-    def allocate(self, n, n_data):
-        """Room for state vectors of length n."""
+    def allocate(self, n, n_data, numbers):
+        """Room for state vectors of length n, of which so many numbers are not padding."""
+        self.numbers = numbers
         self.current, self.trial, self.work = (Evaluation(n, n_data) for _ in range(3))
         self.stages = np.zeros((len(self.pair.b) + 1, n))
         self.estimates = np.array(self.pair.estimates).reshape(len(self.pair.estimates), len(self.stages))
@@ -99,7 +100,7 @@ class OdeMethod:
         if not len(self.estimates):
             return None
         kernels.local_errors(self.current.y, self.stages, self.estimates, dt, self.relative, self.errors)
-        squares = self.errors.sum(axis=0) / self.current.y.size
+        squares = self.errors.sum(axis=0) / self.numbers
         if len(squares) == 1:
             return float(np.sqrt(squares[0])) or None
         return float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1])) if squares[0] > 0.0 else None

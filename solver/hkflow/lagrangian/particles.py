@@ -25,7 +25,7 @@ class Particles(OdeMethod):
     noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end intervals
     seed : of the random noise
     Cost of one evaluation: particles × data × (d+1).
-    Raises ValueError for an unknown name, or a domain that the injected set does not fit.
+    Raises ValueError for an unknown name, an initial measure without mass, or a set that the signs cannot share.
     """
 
     def __init__(
@@ -35,12 +35,17 @@ class Particles(OdeMethod):
         super().__init__(problem, stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
-        self.noise, self.noise_points, self.noise_interval = noise, noise_points, noise_interval
+        self.noise, self.noise_interval = noise, noise_interval
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
         self.renewed = True
+        if self.flow.noise > 0.0 and noise == "deterministic":
+            self.sites = self._sites(noise_points)
         atoms = problem.atoms()
-        self._place(atoms.positions, atoms.signs, np.log(atoms.weights))
+        alive = atoms.weights > 0.0
+        if not alive.any():
+            raise ValueError("Particles need an initial measure with some mass.")
+        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
         self.evaluate(self.current)
 
     # --- state
@@ -51,8 +56,9 @@ class Particles(OdeMethod):
         self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
         self.objective = self.problem.objective.on_moving(positions)
         blocks = blocked(positions, self.objective.transform.points.shape[2])
-        self.shape, self.sums, self.scratch = blocks.shape, np.zeros((len(blocks), 4)), np.zeros((len(blocks), 3, blocks.shape[2]))
-        self.allocate(blocks.size + n, len(self.problem.objective.inputs))
+        self.shape = blocks.shape
+        self.sums, self.scratch = np.zeros((len(blocks), 4)), np.zeros((len(blocks), 3, blocks.shape[2]))
+        self.allocate(blocks.size + n, len(self.problem.objective.inputs), positions.size + n)
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
 
     def _positions(self, y):
@@ -119,7 +125,7 @@ class Particles(OdeMethod):
         if self.flow.noise == 0.0:
             return float("inf")
         if self.wait == 0.0:
-            self.interval = remaining / np.ceil(remaining / self.noise_interval - 1e-9)
+            self.interval = remaining / max(1.0, np.ceil(remaining / self.noise_interval - 1e-9))
             self.wait, self.renewed = 0.5 * self.interval, False
         return self.wait
 
@@ -144,22 +150,25 @@ class Particles(OdeMethod):
 
     def _inject(self):
         """Add a quasi-uniform set of particles of total mass σ·interval."""
-        signs = self.problem.signs
-        points = np.tile(quasi_uniform(self.noise_points // len(signs), self.problem.dim), (len(signs), 1))
-        each = np.log(self.flow.noise * self.interval / len(points))
-        y = self.current.y
+        y, new = self.current.y, self.sites
         self._place(
-            np.concatenate([unblocked(self._positions(y), self.n), points]),
-            np.concatenate([self.signs, np.repeat(np.asarray(signs, dtype=float), len(points) // len(signs))]),
-            np.concatenate([self._log_weights(y), np.full(len(points), each)]),
+            np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
+            np.concatenate([self.signs, new.signs]),
+            np.concatenate([self._log_weights(y), np.log(self.flow.noise * self.interval * new.weights)]),
         )
+
+    def _sites(self, count):
+        """Where mass is injected: an even set of total mass 1, shared by the signs."""
+        signs = np.array(self.problem.signs, dtype=float)
+        if count < len(signs) or count % len(signs):
+            raise ValueError(f"noise_points must be a multiple of the {len(signs)} signs, got {count}.")
+        points = quasi_uniform(count // len(signs), self.problem.dim)
+        return Atoms(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
 
     def _renew(self):
         """Let particles die and be born again uniform with weight 1/n."""
+        y, width = self.current.y, self.shape[2]
         dead = np.flatnonzero(self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval))
-        positions, log_weights = unblocked(self._positions(self.current.y), self.n), self._log_weights(self.current.y).copy()
-        positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
-        log_weights[dead] = -np.log(self.n)
-        signs = self.signs.copy()
-        signs[dead] = self.random.choice(np.asarray(self.problem.signs, dtype=float), size=len(dead))
-        self._place(positions, signs, log_weights)
+        self._positions(y)[dead // width, :, dead % width] = random_uniform(self.random, len(dead), self.problem.dim)
+        self._log_weights(y)[dead] = -np.log(self.n)
+        self.signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))

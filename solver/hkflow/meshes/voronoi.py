@@ -43,7 +43,10 @@ def centroids(points, triangles, ends, sides):
     a, b = corners[sides[:, 0]], corners[sides[:, 1]]
     moment = normalize(np.cross(a, b)) * distance(a, b)[:, None]
     total = np.stack(
-        [sum(sign * np.bincount(ends[:, k], moment[:, axis], len(points)) for k, sign in ((0, 1.0), (1, -1.0))) for axis in range(3)],
+        [
+            sum(sign * np.bincount(ends[:, k], moment[:, axis], len(points)) for k, sign in ((0, 1.0), (1, -1.0)))
+            for axis in range(3)
+        ],
         axis=1,
     )
     return normalize(total)

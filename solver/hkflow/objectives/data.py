@@ -83,7 +83,10 @@ def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0
 
 
 def standardized(inputs):
-    """Columns with mean 0 and standard deviation 1, whatever their size. Raises ValueError naming a constant column by its index."""
+    """Columns with mean 0 and standard deviation 1, whatever their size.
+
+    Raises ValueError naming a constant column by its index.
+    """
     sizes = np.abs(inputs).max(axis=0)
     inputs = inputs / np.where(sizes > 0.0, sizes, 1.0)  # so that no square overflows
     spread = inputs.std(axis=0)

@@ -26,7 +26,7 @@ def mass_budget(method, step, clock):
     A method's mass_slack is the share of the exchange by which its steps may miss the budget; descent by prescribed steps
     keeps no budget, nor does it promise to decrease the objective.
     """
-    if method.descends:
+    if method.prescribed:
         return None
     before, after = method.current.mass, method.trial.mass
     largest = max(before, after)
@@ -45,7 +45,11 @@ def energy_decrease(method, step, clock):
     A method's energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the grid.
     """
     after, slack = method.trial, method.energy_slack * (clock.gross[0] + step.gross[0])
-    if method.descends or method.flow.noise > 0.0 or after.objective <= clock.lowest_objective + method.current.rounding + slack:
+    if (
+        method.prescribed
+        or method.flow.noise > 0.0
+        or after.objective <= clock.lowest_objective + method.current.rounding + slack
+    ):
         return None
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
 

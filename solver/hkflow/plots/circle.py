@@ -22,7 +22,9 @@ def draw_atoms(ax, atoms, signs):
         positions, weights = atoms.sheet(sign)
         heights, edges = np.histogram(angles(positions), bins, (-np.pi, np.pi), weights=weights)
         label = "mass by angle" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
-        ax.stairs(heights * bins / (2 * np.pi), edges, color=f"C{s}", alpha=0.5, fill=True, label=f"{label}, {len(weights)} atoms")
+        ax.stairs(
+            heights * bins / (2 * np.pi), edges, color=f"C{s}", alpha=0.5, fill=True, label=f"{label}, {len(weights)} atoms"
+        )
     _label(ax, "density ν")
 
 

@@ -60,7 +60,9 @@ def draw_atoms(axes, atoms, signs, labels, names=("θ₁", "θ₂", "θ₃")):
     for s, (ax, sign, label) in enumerate(zip(axes, signs, labels, strict=True)):
         positions, weights = atoms.sheet(sign)
         draw_frame(ax, label, names, "0.3")
-        ax.scatter(*hammer(positions), s=dot_areas(weights, atoms.weights), color=f"C{s}", alpha=0.5, linewidths=0, rasterized=True)
+        ax.scatter(
+            *hammer(positions), s=dot_areas(weights, atoms.weights), color=f"C{s}", alpha=0.5, linewidths=0, rasterized=True
+        )
 
 
 def dot_areas(weights, all_weights):

@@ -48,6 +48,7 @@ class Run:
         self.mesh, self.signs = static["mesh"], static["sign"]
         self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
         self.time, self.predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
+        self._starts = self._states or series.get("checkpoints", [])
 
     def state_at(self, save):
         """The method's state at one save, a dictionary, read when asked for."""
@@ -59,6 +60,8 @@ class Run:
 
     def density_at(self, save):
         """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density, read when asked for."""
+        if self.method != "grid":
+            raise ValueError(f"A run by method '{self.method}' has no density; take atoms_at({save}).")
         return self.state_at(save)["density"]
 
     @cached_property
@@ -129,11 +132,17 @@ class Run:
 
     @cached_property
     def problem(self):
-        """The problem that was solved, rebuilt from the stored data and mesh; it starts from the first save."""
+        """The problem that was solved, rebuilt from the stored data and mesh; it starts from the first save.
+
+        Raises RunFolderError for particles and networks if there is neither a save nor a checkpoint.
+        """
+        if self.mesh is None and not self._starts:
+            raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
         flow = Flow(self.case.flow.transport, self.case.flow.reaction, self.case.flow.noise)
-        start = METHODS[self.method].measure(self.state_at(0)) if len(self.time) else None
-        return Problem(self.mesh if self.method == "grid" else None, objective, flow, signs_of(self.case), start, exact, fresh_data(self.case))
+        start = METHODS[self.method].measure(self._starts[0]()) if self._starts else None
+        mesh = self.mesh if self.method == "grid" else None
+        return Problem(mesh, objective, flow, signs_of(self.case), start, exact, fresh_data(self.case))
 
     def exact_errors(self):
         """Errors against the exact solution, each (n_saves,); None without one.
@@ -175,7 +184,9 @@ def read_header(folder):
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RunFolderError(f"{folder}: not a run folder, or one killed before its first save ({path.name}: {error}).") from error
+        raise RunFolderError(
+            f"{folder}: not a run folder, or one killed before its first save ({path.name}: {error})."
+        ) from error
     _check_format(header.get("format"), path)
     return header
 
@@ -192,10 +203,13 @@ def _load_folder(folder):
             static = _read_static(file)
     except (OSError, KeyError) as error:
         raise RunFolderError(f"{folder / 'problem.h5'}: damaged ({error}).") from error
-    paths, times, predictions = [], [], []
+    paths, times, predictions, checkpoints = [], [], [], []
     for path in sorted((folder / "snap").glob("*.h5")):
         snapshot = read_snapshot(path)
-        if snapshot is None or snapshot[2]["save"] < 0:
+        if snapshot is None:
+            continue
+        if snapshot[2]["save"] < 0:
+            checkpoints.append(path)
             continue
         paths.append(path)
         times.append(snapshot[2]["clock"]["time"])
@@ -204,6 +218,7 @@ def _load_folder(folder):
         "time": np.array(times),
         "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
         "states": [lambda path=path: read_snapshot(path)[0] for path in paths],
+        "checkpoints": [lambda path=path: read_snapshot(path)[0] for path in checkpoints],
     }
     end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
@@ -233,7 +248,9 @@ def _load_results(path):
         series = {name: file[name][()] for name in ("time", "predictions")}
         series["states"] = [lambda k=k: _read_state(path, k) for k in range(len(series["time"]))]
         records, static = read_arrays(file["records"]), _read_static(file)
-        return Run(path, header, static, series, records, {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])})
+        return Run(
+            path, header, static, series, records, {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
+        )
 
 
 def _read_state(path, save):

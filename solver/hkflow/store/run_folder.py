@@ -1,11 +1,11 @@
 """The run folder: one closed, checksummed HDF5 file per snapshot, so that a crash at any moment loses nothing saved.
 
-    RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
-    RUN/problem.h5          once: mesh, data, signs
-    RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
-    RUN/records.jsonl       one line per record; a resumed run cuts it back to the length that its snapshot knows
-    RUN/status.json         at the end: how the run ended
-    RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
+RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
+RUN/problem.h5          once: mesh, data, signs
+RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
+RUN/records.jsonl       one line per record; a resumed run cuts it back to the length that its snapshot knows
+RUN/status.json         at the end: how the run ended
+RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 """
 
 import json

@@ -1,7 +1,7 @@
 """Sums over all pairs of points and data, at cost n_points × n_data.
 
-    forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i residuals_i φ(θ_c, x_i)
-    gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
+forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i residuals_i φ(θ_c, x_i)
+gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
 """
 
 from itertools import product
