@@ -149,7 +149,7 @@ def test_records_follow_a_clock():
 class Doctored:
     """A method whose trial state was tampered with."""
 
-    energy_slack, mass_slack, descends, fault = FiniteVolume.energy_slack, FiniteVolume.mass_slack, False, FiniteVolume.fault
+    energy_slack, mass_slack, prescribed, fault = FiniteVolume.energy_slack, FiniteVolume.mass_slack, False, FiniteVolume.fault
 
     def __init__(self, **changes):
         self.method = FiniteVolume(random_problem(6, MESHES["circle"], flow=hkflow.Flow(1.0, 2.0, changes.pop("noise", 0.0))))

@@ -19,4 +19,4 @@ def draw_atoms(ax, atoms, signs):
     ax.set_aspect("equal")
     ax.set_xlabel(f"first main axis of θ ({share[0]:.0%} of the second moment)")
     ax.set_ylabel(f"second ({share[1]:.0%})")
-    ax.legend()
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

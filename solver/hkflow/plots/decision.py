@@ -5,7 +5,10 @@ from matplotlib.colors import TwoSlopeNorm
 
 
 def draw_predictions(ax, run, pixels=160):
-    """Draw the prediction at the last save: a curve for one input, a map for two, targets against predictions otherwise."""
+    """Draw the prediction at the last save: a curve for one input, a map for two.
+
+    With more inputs a histogram for each class, or the predictions against the targets of a regression.
+    """
     draw = {1: _curve, 2: _map}.get(run.inputs.shape[1])
     if draw is None:
         _scatter(ax, run)
@@ -52,6 +55,16 @@ def _map(ax, run, pixels):
 
 
 def _scatter(ax, run):
+    if run.classifies:
+        predictions = run.predictions[-1]
+        for sign, color, label in ((1.0, "C1", "+1"), (-1.0, "C5", "−1")):
+            edges = np.linspace(*_frame(predictions), 40)
+            ax.hist(predictions[run.targets == sign], edges, color=color, alpha=0.6, label=f"class {label}")
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.set_xlabel("prediction h")
+        ax.set_ylabel("number of data")
+        ax.legend()
+        return
     ax.plot(run.targets, run.predictions[-1], "o", markersize=3, color="C0")
     ends = _frame(run.targets)
     ax.plot(ends, ends, color="0.5", linewidth=0.8)
