@@ -79,6 +79,12 @@ def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
     assert run.time[1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(30) + 1)), rel=1e-14)
 
 
+def test_balance_is_refused_where_output_weights_are_signs(case):
+    text = MINIMAL.replace('activation = "relu"', 'activation = "squared-relu"')
+    with pytest.raises(hkflow.CaseError, match="units with trained output weights alone read 'balance'"):
+        hkflow.check(case('[method]\nkind = "network"\nbalance = 2.0', text))
+
+
 def test_steps_and_end_take_each_other_s_place_in_overrides(case):
     extra = '[method]\nkind = "network"\ntraining = "gradient-descent"\n'
     resolved, _ = hkflow.check(case(extra), **{"time.steps": 7})

@@ -214,6 +214,7 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monke
 LAGRANGIAN = {
     "particles": 'kind = "particles"\nparticles = 20\npoints = "random"\nnoise_points = 6\nnoise_interval = 0.1',
     "particles, random noise": 'kind = "particles"\nparticles = 20\nnoise = "random"\nnoise_interval = 0.1',
+    "particles on a mesh": 'kind = "particles"\npoints = "mesh"\nnoise_points = 6',
     "network": 'kind = "network"\nunits = 10\npoints = "gaussian"',
     "sgd": 'kind = "network"\nunits = 10\ntraining = "sgd"\nstep = 0.001\nbatch = 3',
     "normalized": 'kind = "network"\nunits = 10\nlayers = "normalized"\nmax_step = 0.05',
@@ -223,7 +224,8 @@ LAGRANGIAN = {
 @pytest.fixture(params=LAGRANGIAN)
 def lagrangian(request, tmp_path):
     """A case of each Lagrangian method, whose random numbers must go on as if nothing had happened."""
-    text = CASE.replace("max_step = 0.05", LAGRANGIAN[request.param]).replace("cells = 24\n", "")
+    text = CASE.replace("max_step = 0.05", LAGRANGIAN[request.param])
+    text = text if "mesh" in request.param else text.replace("cells = 24\n", "")
     path = tmp_path / "lagrangian.toml"
     path.write_text(text if "particles" in request.param else text.replace('[flow]\nkind = "perturbed"\nnoise = 0.1\n', ""))
     return path
@@ -274,7 +276,7 @@ def test_lagrangian_results_load_alike_and_open_in_xarray(lagrangian, tmp_path):
     xarray = pytest.importorskip("xarray")
     hkflow.run(lagrangian, output=tmp_path / "run")
     one, two = hkflow.load(tmp_path / "run"), hkflow.load(tmp_path / "run" / "results.h5")
-    assert one.mesh is None and np.array_equal(one.time, two.time) and one.records.keys() == two.records.keys()
+    assert np.array_equal(one.time, two.time) and one.records.keys() == two.records.keys()
     for k in range(len(one.time)):
         a, b = one.atoms_at(k), two.atoms_at(k)
         for name in ("positions", "signs", "weights"):

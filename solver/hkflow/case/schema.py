@@ -382,6 +382,8 @@ class Case(Table):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
         if kind != "grid":
             self._points_come_from_one_place()
+        if kind == "network" and self.objective.activation == "squared-relu":
+            _refuse_unread(self.method, self.method.layers == "both", "units with trained output weights alone read", "balance")
         if self.time.steps is not None and not (kind == "network" and self.method.training != "gradient-flow"):
             raise ValueError("time.steps counts the steps of a network's descent; give time.end instead")
         return self

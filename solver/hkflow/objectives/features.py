@@ -15,7 +15,7 @@ class Feature:
 
     name : how messages and files call it
     matrix : function (points (n_points, p), inputs (n_data, p)) -> (n_data, n_points) array of φ(θ_c, x_i)
-    degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network (MATH 3); None if not homogeneous
+    degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network; None if not homogeneous
     kernel : code of a compiled transform, or None: then the matrix is stored, at 8 n_data n_points bytes
     pullback : function (points, inputs, residuals (n_data,)) -> (n_points, p), Σ_i residuals_i ∇φ(θ_c, x_i) as a vector of
         R^p; needed by particles and only where there is no kernel

@@ -136,7 +136,7 @@ class Run:
 
         Raises RunFolderError for particles and networks if there is neither a save nor a checkpoint.
         """
-        if self.mesh is None and not self._starts:
+        if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
         flow = Flow(self.case.flow.transport, self.case.flow.reaction, self.case.flow.noise)
