@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -185,6 +186,25 @@ class CrashingSystem:
         return call
 
 
+def crashed_run(case, folder, crash_at, half=False):
+    """A run that dies at the k-th call that changes files."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        CrashingSystem(patch, crash_at, half)
+        hkflow.run(case, output=folder)
+
+
+def resume_with(change, folder, monkeypatch):
+    """Resume with a state or clock that `change(state, clock)` has tampered with."""
+    honest = run_folder.prepare_resume
+
+    def forgetful(folder):
+        state, clock, checkpoint = honest(folder)
+        return *change(state, clock), checkpoint
+
+    monkeypatch.setattr("hkflow.runs.prepare_resume", forgetful)
+    hkflow.resume(folder)
+
+
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["saves", "saves-and-checkpoints"])
 @pytest.mark.parametrize("half", [False, True], ids=["before", "half-written"])
 def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monkeypatch, half, checkpoints):
@@ -196,9 +216,7 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monke
     wanted, resumed = content(tmp_path / "whole"), 0
     for crash_at in range(1, calls.count + 1):
         folder = tmp_path / f"crash{crash_at}"
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-            CrashingSystem(patch, crash_at, half)
-            hkflow.run(case, output=folder)
+        crashed_run(case, folder, crash_at, half)
         saved = [p for p in (folder / "snap").glob("*.h5")]
         try:
             assert len(hkflow.load(folder).time) <= 4
@@ -239,9 +257,7 @@ def test_particles_and_networks_resume_to_the_same_bits(lagrangian, tmp_path, mo
     wanted, resumed = content(tmp_path / "whole"), 0
     for crash_at in range(16, calls.count, calls.count // 12):
         folder = tmp_path / f"crash{crash_at}"
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-            CrashingSystem(patch, crash_at)
-            hkflow.run(lagrangian, output=folder)
+        crashed_run(lagrangian, folder, crash_at)
         hkflow.resume(folder)
         assert content(folder) == wanted, crash_at
         resumed += 1
@@ -292,17 +308,9 @@ def test_sibling_forgotten_random_numbers_are_noticed(tmp_path, monkeypatch):
     case = tmp_path / "noise.toml"
     case.write_text(CASE.replace("max_step = 0.05", LAGRANGIAN["particles, random noise"]))
     hkflow.run(case, output=tmp_path / "whole")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        CrashingSystem(patch, 24)
-        hkflow.run(case, output=tmp_path / "cut")
-    honest = run_folder.prepare_resume
-
-    def forgetful(folder):
-        state, clock, checkpoint = honest(folder)
-        return state | {"random": np.random.default_rng(0).bit_generator.state}, clock, checkpoint
-
-    monkeypatch.setattr("hkflow.runs.prepare_resume", forgetful)
-    hkflow.resume(tmp_path / "cut")
+    crashed_run(case, tmp_path / "cut", 24)
+    other = {"random": np.random.default_rng(0).bit_generator.state}
+    resume_with(lambda state, clock: (state | other, clock), tmp_path / "cut", monkeypatch)
     assert content(tmp_path / "cut") != content(tmp_path / "whole")
 
 
@@ -311,9 +319,7 @@ def test_a_crash_during_resume_is_no_worse(case, tmp_path):
     wanted = content(tmp_path / "whole")
     for crash_at in (14, 25):
         folder = tmp_path / f"crash{crash_at}"
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-            CrashingSystem(patch, crash_at)
-            hkflow.run(case, output=folder)
+        crashed_run(case, folder, crash_at)
         for again in (2, 5, 9):
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
                 CrashingSystem(patch, again)
@@ -325,18 +331,8 @@ def test_a_crash_during_resume_is_no_worse(case, tmp_path):
 def test_sibling_a_forgotten_piece_of_state_is_noticed(case, tmp_path, monkeypatch):
     """If the step-size limit were not stored, resuming would give other bits; the comparison above sees it."""
     hkflow.run(case, output=tmp_path / "whole")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        CrashingSystem(patch, 20)
-        hkflow.run(case, output=tmp_path / "cut")
-    honest = run_folder.prepare_resume
-
-    def forgetful(folder):
-        state, clock, checkpoint = honest(folder)
-        clock.limit *= 0.7
-        return state, clock, checkpoint
-
-    monkeypatch.setattr("hkflow.runs.prepare_resume", forgetful)
-    hkflow.resume(tmp_path / "cut")
+    crashed_run(case, tmp_path / "cut", 20)
+    resume_with(lambda state, clock: (state, replace(clock, limit=0.7 * clock.limit)), tmp_path / "cut", monkeypatch)
     assert content(tmp_path / "cut") != content(tmp_path / "whole")
 
 
@@ -393,8 +389,6 @@ def test_sigterm_saves_and_says_how_to_go_on(case, tmp_path, long_run):
 
 
 def test_pack_works_on_unfinished_runs(case, tmp_path):
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        CrashingSystem(patch, 20)
-        hkflow.run(case, output=tmp_path / "cut")
+    crashed_run(case, tmp_path / "cut", 20)
     pack(tmp_path / "cut")
     assert hkflow.load(tmp_path / "cut" / "results.h5").status.startswith("Not finished")

@@ -168,18 +168,9 @@ class Network(OdeMethod):
             np.multiply(inner, output, out=self.weights)
             risk = objective.evaluate(self.weights)
             kernels.normalized_unit_rates(
-                hidden,
-                inner,
-                output,
-                objective.slopes,
-                objective.gradient,
-                decay,
-                velocities,
-                inner_drift,
-                drift,
-                self.scratch,
-                self.sums,
-            )
+                hidden, inner, output, objective.slopes, objective.gradient, decay, velocities, inner_drift, drift,
+                self.scratch, self.sums,
+            )  # fmt: skip
             return risk
         objective.transform.points[:] = hidden
         np.divide(output, self.m, out=self.weights)
