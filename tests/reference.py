@@ -59,32 +59,50 @@ def transport(st, density, potential, alpha, limiter):
     return divergence, outflow
 
 
-def integrals(density, potential, divergence, volumes):
+def integrals(density, mobility, potential, divergence, volumes):
     return np.array(
         [
-            (density * volumes).sum(),
-            (potential * density * volumes).sum(),
-            (potential**2 * density * volumes).sum(),
+            (np.abs(density) * volumes).sum(),
+            (np.where(density < 0.0, -1.0, 1.0) * potential * mobility * volumes).sum(),
+            (potential**2 * mobility * volumes).sum(),
             (potential * volumes).sum(),
             (potential * divergence * volumes).sum(),
             density.min(),
+            potential.min(),
         ]
     )
 
 
-def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, potential, factor, growth):
+def stage(keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor, growth):
     w = factor + dt * np.exp(-growth) * (with_transport * divergence + source)
     factor = keep * start + (1 - keep) * w
-    growth = (1 - keep) * (growth - dt * (beta * potential + sigma))
+    growth = (1 - keep) * (growth - dt * (beta * (potential - shift) + sigma))
     return factor, growth, np.exp(growth) * factor
 
 
-def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay):
-    """Velocities (n, p), growth (n,) and the sums mass, ∫J dν, ∫J² dν, ∫|∇J|² dν; everything unblocked."""
+def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth):
+    growth = (1 - keep) * (growth - dt * beta * potential)
+    if depth == 1.0:
+        return growth, start + reference * growth
+    u = (start / reference) ** (1 / depth)
+    return growth, reference * (u ** (2 - depth) - (depth - 2) / depth * growth) ** (depth / (2 - depth))
+
+
+def mobilities(density, depth, reference):
+    return reference * np.abs(density / reference) ** (2 - 2 / depth)
+
+
+def euler_stage(dt, with_transport, beta, sigma, source, shift, start, divergence, potential):
+    return start + dt * (with_transport * divergence - beta * start * (potential - shift) - sigma * start + source)
+
+
+def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth):
+    """Velocities (n, p), growth (n,) and the sums mass, ∫J m, ∫J² m, ∫|∇J|² dν, ∫m; everything unblocked."""
     tangent = gradient - np.sum(gradient * positions, axis=1, keepdims=True) * positions
     J, w = signs * slopes + decay, np.abs(weights)
-    sums = [w.sum(), w @ J, w @ J**2, w @ np.sum(tangent**2, axis=1)]
-    return -alpha * signs[:, None] * tangent, -beta * J - sigma, np.array(sums)
+    m = w ** (2 - 2 / depth)
+    sums = [w.sum(), m @ J, m @ J**2, w @ np.sum(tangent**2, axis=1), m.sum()]
+    return -alpha * signs[:, None] * tangent, -beta * m / w * J - sigma, np.array(sums)
 
 
 def unit_rates(hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree):

@@ -135,7 +135,7 @@ def test_the_architecture_has_no_upward_imports():
     floors = [
         ("sphere", "errors", "blocks"),
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
-        ("eulerian", "lagrangian", "stepping", "metrics"),
+        ("eulerian", "lagrangian", "stepping", "margins", "metrics"),
         ("problem", "time_loop", "observers"),
         ("case", "store", "runs", "comparison", "progress"),
         ("cli", "plots"),

@@ -37,6 +37,8 @@ _HOMES = {
     "quasi_uniform": "point_sets",
     "random_uniform": "point_sets",
     "circle_mesh": "meshes",
+    "atoms_mesh": "meshes",
+    "PopulationRisk": "objectives.population",
     "geodesic_mesh": "meshes",
     "CaseError": "errors",
     "RunFolderError": "errors",

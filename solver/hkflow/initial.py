@@ -7,7 +7,8 @@ from scipy.spatial import cKDTree
 from scipy.special import betainc, betaincinv
 from scipy.stats import vonmises_fisher
 
-from .point_sets import random_uniform
+from .measures import Atoms
+from .point_sets import quasi_uniform, random_uniform
 from .sphere import distance, normalize
 
 
@@ -86,6 +87,15 @@ class Caps:
         aside = rng.standard_normal((n, dim + 1))
         aside = normalize(aside - np.sum(aside * center, axis=1, keepdims=True) * center)
         return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
+
+
+def balanced_atoms(n, dim, rng=None):
+    """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions a evenly spread, or drawn by rng, half of them b < 0."""
+    if n % 2:
+        raise ValueError(f"{n} balanced units cannot be shared by the two signs of b; give an even number.")
+    half = quasi_uniform(n // 2, dim - 1) if rng is None else random_uniform(rng, n // 2, dim - 1)
+    ones = np.ones((n // 2, 1))
+    return Atoms(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
 
 
 def atoms_on_mesh(mesh, signs, atoms):

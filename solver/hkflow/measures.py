@@ -60,9 +60,11 @@ class Atoms:
 
 
 def atoms_of_points(points, signs, weights):
-    """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms; those without mass are left out."""
-    n, alive = len(points), np.ravel(weights) > 0.0
-    return Atoms(np.tile(points, (len(signs), 1))[alive], np.repeat(signs, n)[alive], np.ravel(weights)[alive])
+    """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight turns the sign, zeros go."""
+    n, weights = len(points), np.ravel(weights)
+    alive = weights != 0.0
+    atom_signs = (np.repeat(signs, n) * np.where(weights < 0.0, -1.0, 1.0))[alive]
+    return Atoms(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
 
 
 def atoms_of_density(mesh, signs, density):

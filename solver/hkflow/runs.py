@@ -39,7 +39,8 @@ def run(case, output=None, force=False, quiet=True, **overrides):
         method = _method(problem, resolved)
     claim_folder(folder, force)
     with lock(folder):
-        inputs = problem.objective.inputs[:, : problem.dim + 1 - resolved.objective.bias]
+        columns = problem.objective.inputs.shape[1] - resolved.objective.bias
+        inputs = problem.objective.inputs[:, :columns]
         write_problem(folder, problem, inputs, _header(file, resolved))
         return _integrate(folder, method, resolved, RunWriter(folder), None, quiet)
 

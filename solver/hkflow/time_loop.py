@@ -28,6 +28,7 @@ class Clock:
     next_save, next_record : index of the next save time; time from which the next record is due
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was last rejected
     lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
+    log_scale : L, objectives, masses and budgets are in units of e^L
     """
 
     objective_at_start: float
@@ -43,6 +44,17 @@ class Clock:
     lowest_objective: float = np.inf
     budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
     gross: list = field(default_factory=lambda: [0.0, 0.0])
+    log_scale: float = 0.0
+
+    def rescale(self, log_scale):
+        """Go over to units of e^log_scale."""
+        factor, self.log_scale = np.exp(self.log_scale - log_scale), log_scale
+        if factor != 1.0:
+            self.objective_at_start *= factor
+            self.mass_at_start *= factor
+            self.lowest_objective *= factor
+            self.budget = [float(factor * total) for total in self.budget]
+            self.gross = [float(factor * total) for total in self.gross]
 
     def as_dict(self):
         """Numbers by name, for storing."""
@@ -99,10 +111,10 @@ def save_times(end, saves):
 
 
 def take_record(method, clock):
-    """The numbers recorded after a step, by name; energies and masses are integrals since the start."""
+    """The numbers recorded after a step, by name; energies and masses are integrals since the start, in units of e^log_scale."""
     e, objective = method.current, method.problem.objective
     record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
-    record |= {"log_mass": e.log_mass, **method.record()}
+    record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record()}
     record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
     record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
     record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
@@ -111,6 +123,7 @@ def take_record(method, clock):
     record["training_error"] = objective.error(e.predictions)
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass
+        record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
     return {name: float(value) for name, value in record.items()}
 
 
@@ -146,6 +159,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     if fresh:
         start = method.current
         clock = Clock(start.objective, start.mass, method.first_limit(), lowest_objective=start.objective)
+        clock.log_scale = method.log_scale
     stepsize = StepSize(method.order, method.tolerance, method.max_step, clock.limit)
     for observer in observers:
         observer.start(method, clock, times)
@@ -175,12 +189,14 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break
         hit = step.dt == target - clock.time
+        lowest = min(clock.lowest_objective, method.trial.objective)
         method.accept(step)
         clock.time = float(target) if hit else clock.time + step.dt
         clock.step, clock.dt, clock.limit = clock.step + step.count, step.dt, stepsize.limit
         clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
         clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
-        clock.lowest_objective = min(clock.lowest_objective, method.current.objective)
+        clock.lowest_objective = lowest
+        clock.rescale(method.log_scale)
         tell(save=hit)
         if clock.next_save < len(times):
             sentence = next(filter(None, (observer.stop() for observer in observers)), None)

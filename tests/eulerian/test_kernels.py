@@ -51,34 +51,49 @@ def test_transport_agrees_with_its_twin(mesh, limiter, rng):
 
 def test_integrals_agree_with_their_twin(mesh, rng):
     nu, J = fields(mesh, rng)
-    div = rng.normal(size=nu.shape)
-    out = np.empty((n_blocks(mesh.n_cells), 6))
-    kernels.integrals(nu, J, div, mesh.volumes, out)
-    got = np.append(out[:, :5].sum(axis=0), out[:, 5].min())
-    size = reference.integrals(nu, np.abs(J), np.abs(div), mesh.volumes)
-    assert np.all(np.abs(got - reference.integrals(nu, J, div, mesh.volumes)) <= 1e-13 * size)
+    nu, m, div = nu - 0.3, nu**1.5, rng.normal(size=nu.shape)
+    out = np.empty((n_blocks(mesh.n_cells), 7))
+    kernels.integrals(nu, m, J, div, mesh.volumes, out)
+    got = np.append(out[:, :5].sum(axis=0), out[:, 5:].min(axis=0))
+    size = np.abs(reference.integrals(np.abs(nu), m, np.abs(J), np.abs(div), mesh.volumes))
+    size[5:] = 1.0
+    assert np.all(np.abs(got - reference.integrals(nu, m, J, div, mesh.volumes)) <= 1e-13 * size)
 
 
 def test_integrals_show_nan(mesh, rng):
     nu, J = fields(mesh, rng)
     nu[0, 5] = np.nan
-    out = np.empty((n_blocks(mesh.n_cells), 6))
-    kernels.integrals(nu, J, J, mesh.volumes, out)
+    out = np.empty((n_blocks(mesh.n_cells), 7))
+    kernels.integrals(nu, nu, J, J, mesh.volumes, out)
     assert np.isnan(out[0, 0])
 
 
 @pytest.mark.parametrize("with_transport", [True, False])
-def test_stage_agrees_with_its_twin(with_transport, rng):
+def test_stages_agree_with_their_twins(with_transport, rng):
     shape = (2, 600)
     start, factor, div, J, growth = rng.random(shape), rng.random(shape), *(rng.normal(size=(3, *shape)))
-    arguments = (0.25, 0.1, with_transport, 4.0, 0.3, 0.05, start, div, J)
-    wanted = reference.stage(*arguments, factor, growth)
+    arguments = (0.1, with_transport, 4.0, 0.3, 0.05, 0.7, start, div, J)
+    wanted = reference.stage(0.25, *arguments, factor, growth)
     density = np.empty(shape)
-    kernels.stage(*arguments, factor, growth, density)
+    kernels.stage(0.25, *arguments, factor, growth, density)
     for got, want in zip((factor, growth, density), wanted, strict=True):
         assert got == pytest.approx(want, rel=1e-13, abs=1e-13)
     kernels.begin_stages(start, factor, growth)
     assert np.array_equal(factor, start) and not growth.any()
+    kernels.euler_stage(*arguments, density)
+    assert density == pytest.approx(reference.euler_stage(*arguments), rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize("depth", [1.0, 1.5, 3.0, 10.0])
+def test_mobility_stage_and_mobilities_agree_with_their_twins(depth, rng):
+    shape = (2, 600)
+    start, J, growth = rng.random(shape) + 0.5, *(0.2 * rng.normal(size=(2, *shape)))
+    wanted = reference.mobility_stage(0.25, 0.1, 4.0, depth, 0.7, start, J, growth)
+    density = np.empty(shape)
+    kernels.mobility_stage(0.25, 0.1, 4.0, depth, 0.7, start, J, growth, density)
+    assert growth == pytest.approx(wanted[0], rel=1e-13, abs=1e-15) and density == pytest.approx(wanted[1], rel=1e-12)
+    kernels.mobilities(start - 0.7, depth, 0.7, density)
+    assert density == pytest.approx(reference.mobilities(start - 0.7, depth, 0.7), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in LIMITERS if name != "first-order"])

@@ -38,19 +38,20 @@ def test_to_sphere_and_signed_weights(shape, rng):
     kernels.to_sphere(blocked(points), n, out)
     assert close(unblocked(out, n), points / np.linalg.norm(points, axis=1, keepdims=True))
     signs, logs, weights = rng.choice([-1.0, 1.0], size=n), rng.normal(size=n), np.full(n, np.nan)
-    kernels.signed_weights(logs, signs, weights)
-    assert close(weights, signs * np.exp(logs))
+    kernels.signed_weights(logs, signs, 0.3, weights)
+    assert close(weights, signs * np.exp(logs - 0.3))
 
 
+@pytest.mark.parametrize("depth", [2.0, 3.0])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_particle_rates(shape, rng):
+def test_particle_rates(shape, depth, rng):
     n, p = shape
     positions, gradient = rng.normal(size=shape), rng.normal(size=shape)
     positions /= np.linalg.norm(positions, axis=1, keepdims=True)
     signs, slopes = rng.choice([-1.0, 1.0], size=n), rng.normal(size=n)
-    weights, rates = signs * rng.random(n), (1.3, 2.0, 0.2, 0.1)
+    weights, rates = signs * rng.random(n), (1.3, 2.0, 0.2, 0.1, depth)
     blocks = blocked(positions)
-    velocities, growth, sums = np.zeros_like(blocks), np.zeros(n), np.zeros((len(blocks), 4))
+    velocities, growth, sums = np.zeros_like(blocks), np.zeros(n), np.zeros((len(blocks), 5))
     kernels.particle_rates(blocks, weights, signs, slopes, blocked(gradient), *rates, velocities, growth, scratch(blocks), sums)
     wanted = reference.particle_rates(positions, weights, signs, slopes, gradient, *rates)
     got = (unblocked(velocities, n), growth, sums.sum(axis=0))

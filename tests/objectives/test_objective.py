@@ -29,17 +29,30 @@ def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
     assert (4 * centred[0] - centred[1]) / 3 == pytest.approx(slope, rel=1e-8, abs=1e-10)
 
 
-def test_scale_is_a_factor_of_the_measure(rng):
+@pytest.mark.parametrize("loss", RISKS)
+@pytest.mark.parametrize("factor", [0.01, 8.0, 300.0])
+def test_log_scale_is_a_factor_of_the_measure(loss, factor, rng):
     points = rng.normal(size=(30, 3))
-    one, two = (an_objective(np.random.default_rng(1), "relu", "logistic").on(points, (1, -1)) for _ in range(2))
-    weights = rng.random((2, 30))
-    assert one.evaluate(8.0 * weights) == pytest.approx(two.evaluate(weights, scale=8.0), rel=1e-14)
-    assert one.potential == pytest.approx(two.potential, rel=1e-13)
+    one, two = (an_objective(np.random.default_rng(1), "relu", loss).on(points, (1, -1)) for _ in range(2))
+    weights = rng.random((2, 30)) / 300
+    scaled = two.evaluate(weights, log_scale=np.log(factor))
+    assert one.evaluate(factor * weights) == pytest.approx(factor * scaled, rel=1e-12)
+    assert one.potential == pytest.approx(two.potential, rel=1e-11)
+    assert one.predictions == pytest.approx(factor * two.predictions, rel=1e-13)
+
+
+@pytest.mark.parametrize("loss", ["smooth-margin", "smooth-logistic-margin"])
+def test_smooth_margins_need_no_number_for_the_scale(loss):
+    """At log mass 10⁴ and 10⁸ the soft-argmin is the argmin, shared by those that tie, and the margin the smallest."""
+    out, y, h = np.empty(3), np.array([1.0, -1.0, 1.0]), np.array([0.25, -0.25, 0.5])
+    for log_scale in (800.0, 1e4, 1e8):
+        assert RISKS[loss].scaled(h, log_scale, y, np.array([0.5, 0.25, 0.25]), out) == -0.25
+        assert -y * out == pytest.approx([2 / 3, 1 / 3, 0.0], abs=1e-300, rel=1e-15)
 
 
 @given(
     margins=st.lists(st.floats(-1e8, 1e8), min_size=1, max_size=8),
-    loss=st.sampled_from(["logistic", "smooth-margin"]),
+    loss=st.sampled_from(["logistic", "smooth-margin", "smooth-logistic-margin"]),
 )
 @settings(max_examples=200, deadline=None)
 def test_log_sum_exp_forms_are_safe_for_any_margin(margins, loss):
@@ -48,7 +61,11 @@ def test_log_sum_exp_forms_are_safe_for_any_margin(margins, loss):
     q, out = np.full(len(u), 1 / len(u)), np.empty(len(u))
     value = RISKS[loss].evaluate(y * u, y, q, out)
     p = -y * out
-    if loss == "smooth-margin":
+    if loss == "smooth-logistic-margin":
+        logs = np.where(u > 300.0, -u, np.log(np.maximum(np.logaddexp(0.0, -u), 1e-300)))  # log ℓ(−u)
+        assert value == pytest.approx(logsumexp(logs, b=q), rel=1e-12, abs=1e-12)
+        assert p == pytest.approx(np.exp(np.log(q) - np.logaddexp(0.0, u) - value), rel=1e-7, abs=1e-300)
+    elif loss == "smooth-margin":
         assert value == pytest.approx(logsumexp(-u, b=q), rel=1e-12, abs=1e-12)
         assert p.sum() == pytest.approx(1.0, rel=1e-12) and (p >= 0).all()
     else:

@@ -6,13 +6,14 @@ import psutil
 from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
-from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, with_mass
+from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
 from ..lagrangian.network import SCHEDULES, check_network_flow, network_flow
 from ..measures import Atoms, Units, atoms_of_points
-from ..meshes import circle_mesh, geodesic_cells, geodesic_level
+from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
 from ..objectives.features import FEATURES
 from ..objectives.objective import Objective
+from ..objectives.population import PopulationRisk
 from ..objectives.risks import RISKS
 from ..point_sets import quasi_uniform
 from ..problem import Problem
@@ -42,20 +43,27 @@ def _resolved_flow(case):
     degree, signed = FEATURES[case.objective.activation].degree, case.domain.kind == "signed-sphere"
     flow = case.flow
     if flow is not None and flow.kind is not None:
-        named = named_flow(flow.kind, degree, signed, flow.noise)
-        flow = flow.model_copy(update={"kind": None, "transport": named.transport, "reaction": named.reaction})
+        named = named_flow(flow.kind, degree, signed, flow.noise, flow.depth, flow.drive or "probability")
+        update = {name: getattr(named, name) for name in ("transport", "reaction", "depth", "drive")}
+        flow = flow.model_copy(update={"kind": None} | update)
     elif flow is not None:
         flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
     if case.method.kind == "network":
         own = network_flow(case.method.layers, degree)
         try:
-            check_network_flow(
-                case.method.layers, degree, own if flow is None else Flow(flow.transport, flow.reaction, flow.noise)
-            )
+            check_network_flow(case.method.layers, degree, own if flow is None else flow_of(flow))
         except ValueError as error:
             raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
-        flow = FlowTable(transport=own.transport, reaction=own.reaction)
+        flow = FlowTable(transport=own.transport, reaction=own.reaction, clock=flow.clock if flow else "time")
     return flow
+
+
+def flow_of(table):
+    """The Flow of a resolved [flow] table. Raises CaseError if its keys make no flow."""
+    try:
+        return Flow(table.transport, table.reaction, table.noise, table.depth, table.drive, table.clock)
+    except ValueError as error:
+        raise CaseError(f"flow: {error}") from error
 
 
 def _resolved_time(case):
@@ -75,20 +83,19 @@ def build_problem(case, folder, data=None):
     """
     objective, exact = build_objective(case, folder, data)
     check_memory(case, *objective.inputs.shape)
-    signs, flow = signs_of(case), Flow(case.flow.transport, case.flow.reaction, case.flow.noise)
-    columns, draw = objective.inputs.shape[1], fresh_data(case)
+    signs, flow, axes, draw = signs_of(case), flow_of(case.flow), objective.axes, fresh_data(case)
     try:
-        if case.method.kind == "grid" or case.method.points == "mesh":
-            mesh = build_mesh(case, columns)
+        if case.method.kind == "grid" or case.domain.kind == "atoms" or case.method.points == "mesh":
+            mesh = build_mesh(case, axes)
             return Problem(mesh, objective, flow, signs, initial_density(case, folder, mesh, signs), exact, draw)
-        return Problem(None, objective, flow, signs, initial_points(case, folder, columns, signs), exact, draw)
+        return Problem(None, objective, flow, signs, initial_points(case, folder, axes, signs), exact, draw)
     except ValueError as error:
-        raise CaseError(f"initial: {error}") from error
+        raise CaseError(f"the problem: {error}") from error
 
 
 def signs_of(case):
     """The output signs of the domain."""
-    return (1, -1) if case.domain.kind == "signed-sphere" else (1,)
+    return (1,) if case.domain.kind == "sphere" else (1, -1)
 
 
 def build_objective(case, folder, data=None):
@@ -97,13 +104,14 @@ def build_objective(case, folder, data=None):
     if case.data.source == "moment":
         if (case.objective.activation, case.objective.loss, case.objective.bias) != ("linear", "square", False):
             raise CaseError("data.source: the moment problem needs activation 'linear', loss 'square' and no bias.")
-        rates = Flow(case.flow.transport, case.flow.reaction)
-        moment = MomentFlow(np.array(case.data.direction), case.data.target, rates)
-        solvable = case.flow.noise == 0.0 and case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
+        moment = MomentFlow(np.array(case.data.direction), case.data.target, flow_of(case.flow))
+        solvable = case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
         drawn = getattr(case.method, "points", None) == "gaussian"
         exact = moment if solvable and not drawn and case.initial == UniformInitial(kind="uniform") else None
         o = moment.objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
+    elif case.data.source == "population":
+        return _population_risk(case), None
     else:
         inputs, targets, weights = read_data(case, folder) if data is None else data
     if case.objective.loss != "square":
@@ -114,6 +122,17 @@ def build_objective(case, folder, data=None):
         return Objective(feature, risk, full, targets, weights, case.objective.weight_decay), exact
     except ValueError as error:
         raise CaseError(f"data: {error}") from error
+
+
+def _population_risk(case):
+    """The risk for infinitely many Gaussian inputs, of the teacher that the same table with source 'teacher' draws."""
+    if case.objective.loss != "square" or case.objective.bias:
+        raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
+    units, weights = generators.teacher_units(random_numbers(case.seed, DATA), case.data.dim, case.data.units)
+    try:
+        return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)
+    except ValueError as error:
+        raise CaseError(f"objective.activation: {error}") from error
 
 
 def read_data(case, folder):
@@ -150,6 +169,8 @@ def _distribution(case, rng):
 
 def fresh_data(case):
     """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None if it has only data."""
+    if case.data.source == "population":
+        return _population_risk(case).draw
     if case.data.source not in (*GENERATORS, "teacher"):
         return None
     if case.data.standardize or case.data.components:
@@ -206,8 +227,10 @@ def _check_classes(targets, loss):
 
 
 def build_mesh(case, columns):
-    """The mesh of the sphere in R^columns. Raises CaseError if a grid cannot have that dimension or number of cells."""
+    """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or number of cells."""
     cells = case.domain.cells
+    if case.domain.kind == "atoms":
+        return atoms_mesh(np.eye(columns))
     if columns == 2:
         return circle_mesh(cells)
     if columns != 3:
@@ -228,6 +251,11 @@ def initial_density(case, folder, mesh, signs):
     table = case.initial
     if table.kind == "points":
         return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
+    if table.kind == "balanced":
+        return atoms_on_mesh(mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass))
+    if table.kind in ("zero", "scaled"):
+        weight = 0.0 if table.kind == "zero" else table.scale**case.flow.depth
+        return np.full((len(signs), mesh.n_cells), weight)
     mask = np.isin(signs, _carriers(table, signs))[:, None]
     return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
 
@@ -246,6 +274,10 @@ def initial_points(case, folder, axes, signs):
         if len(signs) == 1:
             units = Units(units.hidden, np.abs(units.output))
         return units if method.kind == "network" else units.atoms(degree)
+    if table.kind == "balanced":
+        return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(table.mass)
+    if table.kind == "zero":
+        raise CaseError("initial.kind: particles need some mass; a signed density starts from 'zero' on a grid.")
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if method.points == "random":
         return Atoms(measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)).scaled_to(table.mass)
@@ -299,7 +331,7 @@ def estimated_memory(case, n_data, axes):
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by one."""
     method, signs, libraries = case.method, len(signs_of(case)), 2e8
     if method.kind == "grid":
-        cells, slots = case.domain.cells, 2 if method.stepper != "strang" else 3
+        cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3)
         partial_sums = 8 * n_data * (cells // 512 + 8)
         return int(libraries + 1500 * cells + states + partial_sums)

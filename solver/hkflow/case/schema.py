@@ -108,6 +108,14 @@ class TeacherData(Prepared):
     margin: NonNegative = Field(0.0, description="with classify: smallest |teacher| of the inputs that are kept")
 
 
+class PopulationData(Table):
+    """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a random network; square loss, no bias."""
+
+    source: Literal["population"]
+    dim: Annotated[int, Field(ge=2)] = 2
+    units: Count = 3
+
+
 class MomentData(Table):
     """The linear problem F = ½ |∫θ dν - target e|², which has a closed-form solution."""
 
@@ -123,7 +131,7 @@ class MomentData(Table):
 
 
 Data = Annotated[
-    CsvData | ScikitLearnData | InlineData | ClusterGridData | XorData | ParityData | TeacherData | MomentData,
+    CsvData | ScikitLearnData | InlineData | ClusterGridData | XorData | ParityData | TeacherData | PopulationData | MomentData,
     Field(discriminator="source"),
 ]
 
@@ -131,16 +139,20 @@ Data = Annotated[
 class ObjectiveTable(Table):
     """F(ν) = R(h) + weight_decay |ν|."""
 
-    activation: Literal["linear", "relu", "squared-relu"] = "relu"
+    activation: Literal["linear", "relu", "squared-relu", "joint-relu"] = Field(
+        "relu", description="φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and output weights"
+    )
     bias: bool = Field(False, description="append a constant 1 to every input")
-    loss: Literal["square", "logistic", "exponential", "smooth-margin"]
+    loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
 
 
 class DomainTable(Table):
     """Where the measure lives; the dimension follows from the data."""
 
-    kind: Literal["sphere", "signed-sphere"]
+    kind: Literal["sphere", "signed-sphere", "atoms"] = Field(
+        description="atoms: the unit vector of every input and its negative, without transport: diagonal linear networks"
+    )
     cells: Annotated[int, Field(ge=3)] | None = Field(None, description="of the grid, or of the mesh of method.points = 'mesh'")
 
 
@@ -201,16 +213,56 @@ class PointsInitial(Initial):
         return self
 
 
-InitialTable = Annotated[UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial, Field(discriminator="kind")]
+class BalancedInitial(Initial):
+    """With activation joint-relu: the uniform measure on |a| = |b|, which the flow keeps."""
+
+    kind: Literal["balanced"]
+
+
+class ZeroInitial(Table):
+    """No mass at all, from where a signed density starts."""
+
+    kind: Literal["zero"]
+
+
+class ScaledInitial(Table):
+    """A diagonal network with all parameters equal to one number: every atom has the weight scale^depth."""
+
+    kind: Literal["scaled"]
+    scale: Positive
+
+
+InitialTable = Annotated[
+    UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial | BalancedInitial | ZeroInitial | ScaledInitial,
+    Field(discriminator="kind"),
+]
+
+
+def _refuse_unread(table, unread, reader, *keys):
+    """Raise ValueError if keys were given that nothing would read."""
+    given = [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
+    if unread and given:
+        raise ValueError(f"{reader} {', '.join(repr(key) for key in given)}; leave it out")
 
 
 class FlowTable(Table):
     """A named flow, or its rates; noise goes with either."""
 
-    kind: Literal["wasserstein", "hellinger-kantorovich", "hellinger", "perturbed"] | None = None
+    kind: (
+        Literal[
+            "wasserstein", "hellinger-kantorovich", "hellinger", "spherical-hellinger-kantorovich", "spherical-hellinger",
+            "perturbed", "diagonal", "output-layer",
+        ]
+        | None
+    ) = None  # fmt: skip
     transport: NonNegative | None = Field(None, description="α")
     reaction: NonNegative | None = Field(None, description="β")
     noise: NonNegative = Field(0.0, description="σ")
+    depth: Annotated[float, Field(ge=1.0)] = Field(2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on atoms")
+    drive: Literal["measure", "probability"] | None = Field(
+        None, description="normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart) or at ν̄, whose mass stays"
+    )
+    clock: Literal["time", "margin"] = Field("time", description="margin: time is the smooth margin γ̃ = -log loss")
 
     @model_validator(mode="after")
     def _name_or_rates(self):
@@ -221,6 +273,9 @@ class FlowTable(Table):
             raise ValueError("give 'kind' or the rates 'transport' and 'reaction'")
         if self.kind == "perturbed" and self.noise == 0.0:
             raise ValueError("the perturbed flow needs 'noise' greater than 0")
+        spherical = self.kind in ("spherical-hellinger-kantorovich", "spherical-hellinger")
+        _refuse_unread(self, named and not spherical, "a spherical flow alone reads", "drive")
+        _refuse_unread(self, named and self.kind != "diagonal", "the flow 'diagonal' alone reads", "depth")
         return self
 
 
@@ -229,7 +284,12 @@ class GridMethod(Table):
 
     kind: Literal["grid"] = "grid"
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
-    stepper: Literal["ssprk1", "ssprk2", "ssprk3", "strang"] = "ssprk3"
+    stepper: Literal["ssprk1", "ssprk2", "ssprk3", "strang", "euler"] = Field(
+        "ssprk3", description="euler: plain explicit steps of max_step (Wei et al., sec. E.3)"
+    )
+    coupling: Literal["auto", "explicit", "implicit"] = Field(
+        "auto", description="through the data, stiff where the mass is large; auto goes implicit where explicit is unstable"
+    )
     cfl: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
     tolerance: Positive = Field(1e-4, description="largest relative error of a step in the energy and mass budgets")
     max_step: Positive | None = Field(None, description="no step is longer than this")
@@ -239,13 +299,6 @@ class GridMethod(Table):
         if self.limiter != "first-order" and self.cfl > 0.5:
             raise ValueError(f"'cfl' is {self.cfl}; positivity with limiter '{self.limiter}' needs at most 0.5")
         return self
-
-
-def _refuse_unread(table, unread, reader, *keys):
-    """Raise ValueError if keys were given that nothing would read."""
-    given = [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
-    if unread and given:
-        raise ValueError(f"{reader} {', '.join(repr(key) for key in given)}; leave it out")
 
 
 class FromPoints(Table):
@@ -273,6 +326,7 @@ class ParticlesMethod(FromPoints):
     """Weighted particles, in any dimension."""
 
     kind: Literal["particles"]
+    coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
     particles: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
     noise: Literal["deterministic", "random"] = Field(
         "deterministic", description="inject new particles on a fixed set, or let particles die and be born again uniform"
@@ -332,6 +386,7 @@ class TimeTable(Table):
     saves: Annotated[int, Field(ge=2)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
         2, description="number of equally spaced saves, or a list of times; the end is always saved"
     )
+    until_margin: Positive | None = Field(None, description="end as soon as the smooth margin γ̃ = -log loss reaches this")
     records: NonNegative = Field(0.0, description="simulated time between records; 0 for every accepted step")
 
     @model_validator(mode="after")
@@ -378,9 +433,21 @@ class Case(Table):
         kind = self.method.kind
         if self.flow is None and kind != "network":
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
-        if self.domain.cells is None and (kind == "grid" or self.method.points == "mesh"):
+        discrete = self.domain.kind == "atoms"
+        if not discrete and self.domain.cells is None and (kind == "grid" or self.method.points == "mesh"):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
-        if kind != "grid":
+        _refuse_unread(self.domain, discrete, "a sphere alone reads", "cells")
+        if discrete and self.objective.activation != "linear":
+            raise ValueError("domain 'atoms' has one atom for each input and sign: objective.activation must be 'linear'")
+        if discrete and self.initial.kind not in ("uniform", "scaled", "zero"):
+            raise ValueError(f"initial.kind '{self.initial.kind}' is for spheres; on atoms choose uniform, scaled or zero")
+        if not discrete and self.initial.kind == "scaled":
+            raise ValueError("initial.kind 'scaled' is for the domain 'atoms'")
+        if self.initial.kind == "balanced" and self.objective.activation != "joint-relu":
+            raise ValueError("initial.kind 'balanced' needs the activation 'joint-relu'")
+        if self.time.until_margin is not None and self.objective.loss == "square":
+            raise ValueError("time.until_margin: the loss 'square' has no smooth margin")
+        if kind != "grid" and not discrete:
             self._points_come_from_one_place()
         if kind == "network" and self.objective.activation == "squared-relu":
             _refuse_unread(self.method, self.method.layers == "both", "units with trained output weights alone read", "balance")

@@ -1,31 +1,42 @@
-"""Finite volumes on the sphere for ∂_t ν = α div(ν ∇J) − β ν J − σ ν + σ U."""
+"""Finite volumes on the sphere for ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
+
+from functools import cached_property
 
 import numpy as np
 
 from ..blocks import n_blocks
 from ..errors import unknown_name
-from ..stepping.splitting import STEPPERS
+from ..stepping.coupling import DENSE, Coupling
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, coupled_residuals, is_stiff, needs_known_curvature
+from ..stepping.splitting import STEPPERS, Part
 from ..stepping.step import BUDGET, Step, budget_error
+from ..stepping.tableaus import SSPRK2
+from ..transforms.matrix import gram
 from . import kernels
 from .limiters import limiter_code
 from .stencil import stencil_of
 
 RESCALE = 2.0**64  # a mass beyond this factor moves into log_scale
+FROZEN = Part(SSPRK2)  # how a flow with given residuals is integrated
+NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the coupling matrix
 
 
 class Evaluation:
-    """A density and all that the scheme derives from it.
+    """A density and all that the scheme derives from it; extensive numbers in units of e^log_scale.
 
-    density, divergence : (n_signs, n_cells);  potential : the same shape
-    predictions : (n_data,) h;  objective, mass, log_mass, smallest (density), outflow (largest, per time), rounding (of F)
-    and roughness (root mean square of J under ν) : numbers
+    density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
+    predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density), lowest (potential), outflow
+    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), shift : numbers
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 
-    def __init__(self, n_signs, n_cells, n_data):
+    def __init__(self, n_signs, n_cells, n_data, hellinger):
         self.density, self.divergence, self.potential = (np.zeros((n_signs, n_cells)) for _ in range(3))
-        self.predictions, self.rates, self.gross = np.zeros(n_data), np.zeros(len(BUDGET)), np.zeros(2)
+        self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
+        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = self.rounding = self.roughness = 0.0
+        self.lowest = self.shift = self.mobile = 0.0
 
 
 class FiniteVolume:
@@ -33,7 +44,9 @@ class FiniteVolume:
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
-    stepper : ssprk1, ssprk2, ssprk3 or strang
+    stepper : ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3)
+    coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for the others; or auto, which
+        takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied; positivity needs at most ½ (1 at first order)
     tolerance : largest error of one step in the energy and mass budgets, relative to what the step exchanged
     max_step : no step is longer
@@ -42,20 +55,27 @@ class FiniteVolume:
 
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     mass_slack = 0.05
-    prescribed = False
     keeps_budgets = True
 
-    def __init__(self, problem, limiter="mc", stepper="ssprk3", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
-        if stepper not in STEPPERS:
-            raise ValueError(unknown_name("stepper", stepper, STEPPERS))
+    def __init__(self, problem, limiter="mc", stepper="ssprk3", coupling="auto", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
+        for what, name, choices in (("stepper", stepper, STEPPERS), ("coupling", coupling, COUPLINGS)):
+            if name not in choices:
+                raise ValueError(unknown_name(what, name, choices))
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         self.problem, self.flow = problem, problem.flow
         self.limiter, self.stepper = limiter_code(limiter), STEPPERS[stepper]
+        self.prescribed = not self.stepper.exponential
+        if self.prescribed and not np.isfinite(max_step):
+            raise ValueError("The stepper 'euler' takes steps of max_step: give it.")
+        if self.prescribed and self.flow.depth != 2.0:
+            raise ValueError("The stepper 'euler' is for the mobility ν, depth 2.")
         self.largest_cfl = 1.0 if self.limiter < 0 else 0.5
         if not 0.0 < cfl <= self.largest_cfl:
             raise ValueError(f"cfl must lie in (0, {self.largest_cfl}] with limiter '{limiter}', got {cfl}.")
         self.cfl, self.tolerance, self.max_step, self.order = cfl, tolerance, max_step, self.stepper.order
+        self.coupling = "explicit" if self.prescribed else coupling
+        needs_known_curvature(coupling, problem.objective)
         mesh, signs = problem.mesh, problem.signs
         shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
@@ -63,10 +83,12 @@ class FiniteVolume:
         self.gradient = np.zeros((*shape, mesh.dim + 1))
         self.masses, self.factor, self.growth = (np.zeros(shape) for _ in range(3))
         self.outflow = np.zeros(n_blocks(mesh.n_cells))
-        self.sums = np.zeros((n_blocks(mesh.n_cells), 6))
-        self.slots = [Evaluation(*shape, len(self.objective.predictions)) for _ in range(min(3, 1 + len(self.stepper.parts)))]
+        self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
+        self.new_evaluation = lambda: Evaluation(*shape, len(self.objective.predictions), self.flow.depth == 2.0)
+        self.slots = [self.new_evaluation() for _ in range(min(3, 1 + len(self.stepper.parts)))]
         self.log_scale = 0.0
         self.load({"density": problem.initial, "log_scale": 0.0})
+        self.mass_at_start = self.current.mass
 
     # --- state
 
@@ -77,13 +99,13 @@ class FiniteVolume:
 
     def state(self):
         """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale · density."""
-        return {"density": self.current.density, "log_scale": self.log_scale}
+        return {"density": self.current.density, "log_scale": self.log_scale, "residuals": self.current.residuals}
 
     def load(self, state):
-        """Continue from a state made by `state`."""
+        """Continue from a state made by `state`; without residuals they are those of the density."""
         self.log_scale = float(state["log_scale"])
         self.current.density[:] = state["density"]
-        self.evaluate(self.current)
+        self._evaluate(self.current, state.get("residuals"))
 
     @staticmethod
     def measure(state):
@@ -92,12 +114,12 @@ class FiniteVolume:
 
     def record(self):
         """What is recorded of this method alone."""
-        return {"minimum_density": self.current.smallest}
+        return {"minimum_density": self.current.smallest, "minimum_potential": self.current.lowest}
 
     def fault(self):
         """What is wrong with the values of the trial state, or None."""
         density, smallest = self.trial.density, self.trial.smallest
-        if np.isfinite(smallest) and smallest >= 0.0:
+        if np.isfinite(smallest) and (smallest >= 0.0 or self.flow.signed):
             return None
         bad = np.flatnonzero(~np.isfinite(density.ravel()))
         if len(bad):
@@ -108,21 +130,32 @@ class FiniteVolume:
 
     def bound(self, remaining):
         """The step that transport allows from the accepted state."""
-        return self.cfl / self.current.outflow if self.current.outflow > 0.0 else float("inf")
+        return self.cfl / self.current.outflow if self.current.outflow > 0.0 and not self.prescribed else float("inf")
 
     def first_limit(self):
         """A first guess of the step that accuracy allows: a twentieth of the time in which the reaction acts."""
         rate = self.flow.reaction * self.current.roughness + self.flow.noise
-        return 0.05 / rate if rate > 0.0 else float("inf")
+        return 0.05 / rate if rate > 0.0 and not self.prescribed else float("inf")
 
     # --- the right-hand side
 
-    def evaluate(self, e):
-        """Potential, transport, integrals and budgets at the density of evaluation e."""
-        st, flow, scale = self.stencil, self.flow, np.exp(self.log_scale)
-        np.multiply(e.density, st.volumes, out=self.masses)
-        e.objective = self.objective.evaluate(self.masses, scale)
-        e.predictions[:], e.potential[:] = self.objective.predictions, self.objective.potential
+    def _evaluate(self, e, residuals=None):
+        """Objective, potential, transport, integrals and budgets at the density of e, driven by its own or given residuals."""
+        np.multiply(e.density, self.stencil.volumes, out=self.masses)
+        e.objective = self.objective.value(self.masses, self.log_scale)
+        e.predictions[:] = self.objective.predictions
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        self._drive(e)
+        self._rates(e)
+
+    def _drive(self, e):
+        """The potential that the residuals of e make."""
+        self.objective.drive(e.residuals)
+        e.potential[:] = self.objective.potential
+
+    def _rates(self, e):
+        """Transport, integrals and budgets at the density and the potential of e."""
+        st, flow = self.stencil, self.flow
         e.outflow = 0.0
         if flow.transport > 0.0:
             if self.limiter >= 0:
@@ -132,42 +165,62 @@ class FiniteVolume:
                 flow.transport, self.limiter, st.axes, e.divergence, self.outflow,
             )  # fmt: skip
             e.outflow = float(self.outflow.max())
-        kernels.integrals(e.density, e.potential, e.divergence, st.volumes, self.sums)
-        mass, first, second, plain, work = scale * self.sums[:, :5].sum(axis=0)
-        e.mass, e.smallest = mass, float(self.sums[:, 5].min())
-        e.log_mass = float(self.log_scale + np.log(mass / scale)) if mass > 0.0 else -np.inf
-        e.rounding = self.objective.rounding(e.objective, mass)
+        if flow.depth != 2.0:
+            kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
+        kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
+        mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
+        e.mass, e.smallest, e.lowest = mass, float(self.sums[:, 5].min()), float(self.sums[:, 6].min())
+        e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
+        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
         e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
-        self._budget(e, first, second, plain / scale * self.problem.uniform, work)
+        e.shift = first / mass if flow.keeps_mass else 0.0
+        e.mobile = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
+        self._budget(e, first, second, plain * self.problem.uniform, work)
+
+    def _source(self):
+        """Mass that noise brings per time, in units of e^log_scale."""
+        if self.flow.noise == 0.0:
+            return 0.0
+        return self.flow.noise * (self.mass_at_start if self.flow.keeps_mass else np.exp(-self.log_scale))
 
     def _budget(self, e, first, second, average, work):
-        """dF/dt = ∫J transport − β ∫J² dν − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J dν − σ |ν| + σ, term by term."""
-        beta, sigma = self.flow.reaction, self.flow.noise
-        e.rates[:] = (work, -beta * second, -sigma * first, sigma * average, -beta * first, -sigma * e.mass, sigma)
-        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0) * e.mass) + sigma * (e.mass + 1.0)
+        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν) − σ |ν| + σ, term by term."""
+        beta, sigma, gain = self.flow.reaction, self.flow.noise, self._source()
+        reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
+        e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
+        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0) * e.mass) + sigma * e.mass + gain
 
     # --- one step
 
     def advance(self, dt):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
         step = Step(dt)
+        coupling = self._implicit_coupling(dt)
+        if coupling is None:
+            self._explicit(step)
+        else:
+            self._implicit(step, coupling)
+        if not self.prescribed:
+            step.error = budget_error(self.current, self.trial, step)
+        return step
+
+    def _explicit(self, step):
+        """All parts of the stepper, each with the residuals of its own stages."""
         base = self.current
         for part in self.stepper.parts:
             out = next(slot for slot in self.slots[1:] if slot is not base)
-            self._substep(part, dt * part.fraction, base, out, step)
+            self._substep(part, step.dt * part.fraction, base, out, step)
             if step.rejection:
                 break
             base = out
         self.trial = base
-        step.error = budget_error(self.current, self.trial, step)
-        return step
 
-    def _substep(self, part, dt, base, out, step):
-        """One part of a step, from evaluation `base` into evaluation `out`."""
-        beta = self.flow.reaction * part.reaction
-        sigma = self.flow.noise * part.reaction
-        moves = part.transport and self.flow.transport > 0.0
-        source = sigma * self.problem.uniform * np.exp(-self.log_scale)
+    def _substep(self, part, dt, base, out, step, frozen=False):
+        """One part of a step, from evaluation `base` into evaluation `out`; frozen: all of it with the residuals of `base`."""
+        flow = self.flow
+        beta, sigma = flow.reaction * part.reaction, flow.noise * part.reaction
+        moves = part.transport and flow.transport > 0.0
+        source = self._source() * part.reaction * self.problem.uniform
         active = np.array([part.transport] + 6 * [part.reaction], dtype=float)
         kernels.begin_stages(base.density, self.factor, self.growth)
         at = base
@@ -177,28 +230,131 @@ class FiniteVolume:
                 return
             step.budget += dt * weight * active * at.rates
             step.gross += dt * weight * at.gross
-            kernels.stage(
-                keep,
-                dt,
-                moves,
-                beta,
-                sigma,
-                source,
-                base.density,
-                at.divergence,
-                at.potential,
-                self.factor,
-                self.growth,
-                out.density,
-            )
-            self.evaluate(out)
+            if flow.depth != 2.0:
+                kernels.mobility_stage(
+                    keep, dt, beta, flow.depth, self.problem.reference, base.density, at.potential, self.growth, out.density
+                )
+            elif self.stepper.exponential:
+                kernels.stage(
+                    keep, dt, moves, beta, sigma, source, at.shift, base.density, at.divergence, at.potential, self.factor,
+                    self.growth, out.density,
+                )  # fmt: skip
+            else:
+                kernels.euler_stage(
+                    dt, moves, beta, sigma, source, at.shift, base.density, at.divergence, at.potential, out.density
+                )
+            if flow.keeps_mass:
+                out.density *= self.mass_at_start / (out.density @ self.stencil.volumes).sum()
+            if frozen:
+                out.residuals[:], out.potential[:] = base.residuals, base.potential
+                self._rates(out)
+            else:
+                self._evaluate(out)
             at = out
 
     def accept(self, step):
-        """Make the trial state the accepted one; a very large or small mass moves into log_scale."""
+        """Make the trial state the accepted one; a very large or small mass, or a normalised flow's, moves into log_scale."""
         at = next(i for i, slot in enumerate(self.slots) if slot is self.trial)
         self.slots[0], self.slots[at] = self.slots[at], self.slots[0]
-        mass = self.current.mass * np.exp(-self.log_scale)
-        if 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
-            factor = 2.0 ** np.round(np.log2(mass))
-            self.load({"density": self.current.density / factor, "log_scale": self.log_scale + np.log(factor)})
+        mass, normalised = self.current.mass, self.flow.drive == "measure"
+        if normalised or 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
+            factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
+            now = self.current
+            self.load({
+                "density": now.density / factor, "log_scale": self.log_scale + np.log(factor), "residuals": now.residuals.copy()
+            })  # fmt: skip
+
+    # --- the coupling through the data
+
+    @cached_property
+    def _features(self):
+        """φ at the cells (n_data, n_cells), its differences across the faces (n_data, n_faces) and their conductances."""
+        mesh, objective = self.problem.mesh, self.problem.objective
+        phi = objective.feature.matrix(mesh.centers, objective.inputs)
+        left, right = mesh.faces.T
+        chords = np.linalg.norm(mesh.centers[left] - mesh.centers[right], axis=1)
+        return phi, phi[:, right] - phi[:, left], mesh.face_areas / chords
+
+    def _implicit_coupling(self, dt):
+        """The coupling, if a step of size dt is to be implicit in it; None if not."""
+        e, objective = self.current, self.problem.objective
+        if self.coupling == "explicit" or self.coupling == "auto" and not is_stiff(self, dt):
+            return None
+        matrix = self._coupling_matrix() if len(e.predictions) <= DENSE else None
+        coupling = Coupling(objective, self.log_scale, matrix, self._coupling_product)
+        stiff = self.coupling == "implicit" or dt * coupling.stiffness(e.predictions, e.residuals) > 1.0
+        return coupling if stiff else None
+
+    def _coupling_matrix(self):
+        """K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), the latter by the upwind values on the faces."""
+        e, mesh, flow = self.current, self.problem.mesh, self.flow
+        phi, jumps, conductances = self._features
+        matrix = _gram(phi, flow.reaction * (e.mobility * mesh.volumes).sum(axis=0))
+        if flow.transport > 0.0:
+            left, right = mesh.faces.T
+            upwind = np.where(e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right])
+            matrix += _gram(jumps, flow.transport * upwind.sum(axis=0) * conductances)
+        return matrix
+
+    def _coupling_product(self, v):
+        """K v: minus the rate of the predictions of the flow that residuals v drive."""
+        e, other, decay = self.current, self._spare, self.problem.objective.weight_decay
+        other.density[:], other.residuals[:] = e.density, v
+        self._drive(other)
+        other.potential -= decay
+        self._rates(other)
+        rate = np.einsum("s,sc->c", self.objective.signs, (self.flow.reaction * other.mobility * other.potential
+            - other.divergence) * self.stencil.volumes)  # fmt: skip
+        out = np.zeros(len(v))
+        self.objective.transform.forward(rate, out)
+        return out
+
+    @cached_property
+    def _spare(self):
+        return self.new_evaluation()
+
+    @cached_property
+    def _middle(self):
+        """Where an implicit step begins its substeps, and where the first one ends."""
+        return [self.new_evaluation() for _ in range(2)]
+
+    def _implicit(self, step, coupling):
+        """Substeps with residuals frozen at values implicit in their effect (see stepping/implicit.py)."""
+        begin, after = self._middle
+        self.trial = self.slots[1]
+        begin.density[:], begin.residuals[:] = self.current.density, self.current.residuals
+        substeps = SUBSTEPS[min(self.order, 2)]
+        for last, (implicit, taken) in enumerate(substeps, 1 - len(substeps)):
+            out = self.trial if last == 0 else after
+
+            def flow_with(residuals, tau, spent, begin=begin, out=out):
+                begin.residuals[:] = residuals
+                self._drive(begin)
+                self._rates(begin)
+                self._substep(FROZEN, tau, begin, out, spent, frozen=True)
+                np.multiply(out.density, self.stencil.volumes, out=self.masses)
+                out.objective = self.objective.value(self.masses, self.log_scale)
+                out.predictions[:] = self.objective.predictions
+                return out.predictions
+
+            spent = coupled_residuals(coupling, flow_with, step.dt * implicit, begin.residuals, self.log_scale, self.tolerance)
+            if taken != implicit and not spent.rejection:
+                spent = Step(step.dt * taken)
+                flow_with(begin.residuals.copy(), step.dt * taken, spent)
+            step.budget += spent.budget
+            step.gross += spent.gross
+            step.rejection = spent.rejection
+            if step.rejection:
+                return
+            begin, after = after, begin
+        self.trial.rounding = self.problem.objective.rounding(
+            self.trial.objective, self.trial.residuals, self.trial.mass, self.log_scale
+        )
+
+
+def _gram(rows, weights):
+    """Σ_c weights_c rows_ic rows_jc over the columns that carry weight; rows (n, columns), weights (columns,)."""
+    heavy = np.flatnonzero(weights > NEGLIGIBLE * weights.max(initial=0.0))
+    out = np.zeros((len(rows), len(rows)))
+    gram(np.take(rows, heavy, axis=1), weights[heavy], out)
+    return out

@@ -70,31 +70,33 @@ def transport(
 
 
 @kernel
-def integrals(density, potential, divergence, volumes, out):
-    """Integrals over each block: 0 mass, 1 ∫J dν, 2 ∫J² dν, 3 ∫J dθ, 4 ∫J·divergence dθ, and 5 the smallest density.
+def integrals(density, mobility, potential, divergence, volumes, out):
+    """Integrals over each block: 0 |ν|, 1 ∫J sgn(ν) m(ν), 2 ∫J² m(ν), 3 ∫J dθ, 4 ∫J·divergence dθ; 5, 6 smallest ν and J.
 
-    density, potential, divergence (n_signs, n_cells); volumes (n_cells,); out (n_blocks, 6)
+    density, mobility m(ν), potential, divergence (n_signs, n_cells); volumes (n_cells,); out (n_blocks, 7)
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
-        mass, first, second, plain, work, smallest = 0.0, 0.0, 0.0, 0.0, 0.0, np.inf
+        mass, first, second, plain, work, smallest, lowest = 0.0, 0.0, 0.0, 0.0, 0.0, np.inf, np.inf
         for s in range(n_signs):
             for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-                nu, J, volume = density[s, c], potential[s, c], volumes[c]
-                mass += nu * volume
-                first += J * nu * volume
-                second += J * J * nu * volume
+                nu, m, J, volume = density[s, c], mobility[s, c], potential[s, c], volumes[c]
+                mass += abs(nu) * volume
+                first += (J if nu >= 0.0 else -J) * m * volume
+                second += J * J * m * volume
                 plain += J * volume
                 work += J * divergence[s, c] * volume
                 smallest = min(smallest, nu)
-        out[b, 0], out[b, 1], out[b, 2], out[b, 3], out[b, 4], out[b, 5] = mass, first, second, plain, work, smallest
+                lowest = min(lowest, J)
+        out[b, 0], out[b, 1], out[b, 2], out[b, 3], out[b, 4] = mass, first, second, plain, work
+        out[b, 5], out[b, 6] = smallest, lowest
 
 
 @kernel
-def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, potential, factor, growth, density):
-    """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −βJ − σ.
+def stage(keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor, growth, density):
+    """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −β (J − shift) − σ.
 
-        w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt (−βJ − σ));   ν ← e^Λ w
+        w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt Λ′);   ν ← e^Λ w
 
     with w = start and Λ = 0 before the first stage. The reaction never bounds dt: w ≥ 0 depends on transport alone.
     start, divergence, potential, factor (w), growth (Λ), density (ν): (n_signs, n_cells); the last three are overwritten
@@ -108,8 +110,52 @@ def stage(keep, dt, with_transport, beta, sigma, source, start, divergence, pote
                     inflow += divergence[s, c]
                 w = factor[s, c] + dt * np.exp(-growth[s, c]) * inflow
                 factor[s, c] = keep * start[s, c] + (1.0 - keep) * w
-                growth[s, c] = (1.0 - keep) * (growth[s, c] - dt * (beta * potential[s, c] + sigma))
+                growth[s, c] = (1.0 - keep) * (growth[s, c] - dt * (beta * (potential[s, c] - shift) + sigma))
                 density[s, c] = np.exp(growth[s, c]) * factor[s, c]
+
+
+@kernel
+def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, density):
+    """The same stage of ∂_t ν = −β m(ν) J, m(ν) = τ (ν/τ)^(2 − 2/D): for fixed J it is solved exactly.
+
+        Λ ← (1 − keep) (Λ − dt βJ);   (ν/τ)^(2/D − 1) = (start/τ)^(2/D − 1) − (1 − 2/D) Λ
+
+    depth D ≠ 2; reference τ, a number; D = 1 is linear and keeps signs; others end at zero, nan where the growth explodes
+    """
+    n_signs, n = density.shape
+    power = 2.0 / depth - 1.0
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                growth[s, c] = (1.0 - keep) * (growth[s, c] - dt * beta * potential[s, c])
+                if depth == 1.0:
+                    density[s, c] = start[s, c] + reference * growth[s, c]
+                else:
+                    root = (start[s, c] / reference) ** power + power * growth[s, c]
+                    density[s, c] = reference * root ** (1.0 / power)
+
+
+@kernel
+def mobilities(density, depth, reference, out):
+    """m(ν) = τ |ν/τ|^(2 − 2/D); density, out (n_signs, n_cells); depth D; reference τ, a number."""
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                out[s, c] = reference * abs(density[s, c] / reference) ** (2.0 - 2.0 / depth)
+
+
+@kernel
+def euler_stage(dt, with_transport, beta, sigma, source, shift, start, divergence, potential, density):
+    """One explicit Euler step, ν ← ν + dt (transport − β ν (J − shift) − σν + source). All arrays (n_signs, n_cells)."""
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                rate = source - (beta * (potential[s, c] - shift) + sigma) * start[s, c]
+                if with_transport:
+                    rate += divergence[s, c]
+                density[s, c] = start[s, c] + dt * rate
 
 
 @kernel

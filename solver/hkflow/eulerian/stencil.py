@@ -31,7 +31,7 @@ class Stencil:
 def stencil_of(mesh):
     """The neighbour tables of a mesh; gradients by least squares weighted with the conductances, exact for linear functions."""
     cell, neighbor, face, slot = half_faces(mesh)
-    n, slots, x = mesh.n_cells, slot.max() + 1, mesh.centers
+    n, slots, x = mesh.n_cells, slot.max(initial=-1) + 1, mesh.centers
     neighbors = np.repeat(np.arange(n, dtype=np.int32)[:, None], slots, axis=1)
     conductances = np.zeros((n, slots))
     offsets = np.zeros((n, slots, mesh.dim + 1))
@@ -47,7 +47,8 @@ def stencil_of(mesh):
     moment = np.einsum("ck,cka,ckb->cab", conductances, steps, steps)
     # the normal direction is in the kernel of `moment`; adding it makes the matrix regular and drops out again
     moment += np.einsum("c,ca,cb->cab", np.einsum("caa->c", moment), x, x)
-    weights = np.linalg.solve(moment, np.swapaxes(conductances[..., None] * steps, 1, 2))
+    moments = np.swapaxes(conductances[..., None] * steps, 1, 2)
+    weights = moments if mesh.is_discrete else np.linalg.solve(moment, moments)
     return Stencil(
         neighbors=neighbors,
         conductances=conductances,

@@ -59,11 +59,11 @@ def to_sphere(positions, n, out):
 
 
 @kernel
-def signed_weights(log_weights, signs, out):
-    """out = ε e^{log weight}; all (n,)."""
+def signed_weights(log_weights, signs, log_scale, out):
+    """out = ε e^{log weight − L}; arrays (n,), L a number."""
     for b in prange((len(out) + BLOCK - 1) // BLOCK):
         for c in range(b * BLOCK, min(len(out), (b + 1) * BLOCK)):
-            out[c] = signs[c] * np.exp(log_weights[c])
+            out[c] = signs[c] * np.exp(log_weights[c] - log_scale)
 
 
 @njit(cache=True)
@@ -77,11 +77,13 @@ def inner_products(x, y, count, out):
 
 
 @kernel
-def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, velocities, growth, scratch, sums):
-    """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −βJ − σ with J = ε slope + decay, and the integrals over each block.
+def particle_rates(
+    positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth, velocities, growth, scratch, sums
+):  # fmt: skip
+    """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −β w^(1 − 2/D) J − σ with J = ε slope + decay, and the integrals over each block.
 
-    positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth (n,)
-    scratch (n_blocks, 3, width); sums (n_blocks, 4): mass, ∫J dν, ∫J² dν, ∫|∇J|² dν
+    positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth (n,); depth D
+    scratch (n_blocks, 3, width); sums (n_blocks, 5): mass, ∫J m(ν), ∫J² m(ν), ∫|∇J|² dν, ∫m(ν), with m(w) = w^(2 − 2/D)
     """
     n, width = len(weights), positions.shape[2]
     for b in prange(len(positions)):
@@ -97,15 +99,18 @@ def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sig
                 tangent = gradient[b, a, c] - radial[c] * positions[b, a, c]
                 velocities[b, a, c] = -alpha * epsilon[c] * tangent
                 square[c] += tangent * tangent
-        mass, first, second, steep = 0.0, 0.0, 0.0, 0.0
+        mass, first, second, steep, mobile = 0.0, 0.0, 0.0, 0.0, 0.0
         for c in range(count):
             J, nu = epsilon[c] * slope[c] + decay, abs(w[c])
-            rate[c] = -beta * J - sigma
+            relative = 1.0 if depth == 2.0 else nu ** (1.0 - 2.0 / depth)
+            m = nu * relative
+            rate[c] = -beta * relative * J - sigma
             mass += nu
-            first += nu * J
-            second += nu * J * J
+            first += m * J
+            second += m * J * J
             steep += nu * square[c]
-        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3] = mass, first, second, steep
+            mobile += m
+        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = mass, first, second, steep, mobile
 
 
 @kernel

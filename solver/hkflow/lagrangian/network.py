@@ -1,5 +1,7 @@
 """Two-layer networks in raw parameters, trained as people train them, or by the gradient flow that this approximates."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..errors import unknown_name
@@ -30,7 +32,7 @@ def network_flow(layers, degree):
 def check_network_flow(layers, degree, flow):
     """Raise ValueError if a flow is not the one that a network follows."""
     own = network_flow(layers, degree)
-    if flow != own:
+    if replace(flow, clock="time") != own:
         raise ValueError(
             f"a network with layers '{layers}' follows transport {own.transport:g}, reaction {own.reaction:g} and no noise"
         )
@@ -115,7 +117,7 @@ class Network(OdeMethod):
         self.current.y[:] = np.concatenate(parts)
         if self.training == "sgd":
             whole = self.problem.objective
-            weights = np.full(self.batch, whole.weights.sum() / self.batch)
+            weights = np.full(self.batch, (whole.weights.sum() or 1.0) / self.batch)  # a population has no weights of its own
             data = np.zeros((self.batch, hidden.shape[1])), np.ones(self.batch), weights
             self.sample = Objective(whole.feature, whole.risk, *data, whole.weight_decay).on_moving(hidden)
 
@@ -149,7 +151,7 @@ class Network(OdeMethod):
     def evaluate(self, e):
         """Gradient, integrals and budgets at the state e.y, on all data."""
         risk = self._gradient(e, self.objective)
-        e.predictions[:] = self.objective.predictions
+        e.predictions[:], e.residuals[:] = self.objective.predictions, self.objective.residuals
         share = 1.0 if self.layers == "normalized" else 1.0 / self.m
         e.mass, growth, penalty, aside, along = (float(total) * share for total in self.sums.sum(axis=0))
         e.objective = risk + penalty
@@ -158,6 +160,7 @@ class Network(OdeMethod):
         e.roughness = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
         e.rates[:] = (-aside, -along, 0.0, 0.0, growth, 0.0, 0.0)
         e.gross[:] = aside + along, abs(growth) + np.sqrt((aside + along) * e.mass)
+        self.set_clock(e)
 
     def _gradient(self, e, objective):
         """Fill e.rate for one objective, all data or a batch; returns the risk."""

@@ -12,15 +12,18 @@ from . import kernels
 class Evaluation:
     """A state vector and all that follows from it.
 
-    y, rate : (n,) the state and its time derivative;  predictions : (n_data,) h
-    objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν) : numbers
+    y, rate : (n,) the state and its derivative;  predictions, residuals : (n_data,) h and ∂R/∂h
+    objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), speed (of the clock
+    of the smooth margin, 1 if the clock is time) : numbers; extensive ones in units of e^log_scale
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 
     def __init__(self, n, n_data):
-        self.y, self.rate, self.predictions = np.zeros(n), np.zeros(n), np.zeros(n_data)
+        self.y, self.rate = np.zeros(n), np.zeros(n)
+        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
-        self.objective = self.mass = self.log_mass = self.rounding = self.roughness = 0.0
+        self.objective = self.mass = self.log_mass = self.rounding = self.roughness = self.mobile = 0.0
+        self.speed = 1.0
 
 
 class OdeMethod:
@@ -32,6 +35,7 @@ class OdeMethod:
 
     mass_slack = 0.05
     relative = 0.0
+    log_scale = 0.0
     prescribed = False  # whether steps are prescribed, as those of Euler and gradient descent, and not controlled
     keeps_budgets = True
 
@@ -74,7 +78,15 @@ class OdeMethod:
         if not self.pair.estimates:
             return float("inf")
         rate = max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
-        return 0.05 / rate if rate > 0.0 else float("inf")
+        return 0.05 * self.current.speed / rate if rate > 0.0 else float("inf")
+
+    def set_clock(self, e):
+        """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃: divide by dγ̃/dt."""
+        if self.flow.clock == "margin":
+            e.speed = -float(e.rates[:4].sum())
+            e.rate /= e.speed
+            e.rates /= e.speed
+            e.gross /= e.speed
 
     def advance(self, dt):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""

@@ -5,11 +5,18 @@ import numpy as np
 from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
+from ..stepping.coupling import DENSE, Coupling
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, coupled_residuals, is_stiff, needs_known_curvature
+from ..stepping.step import Step, budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels
-from .ode import OdeMethod
+from .coupling import coupling_matrix, coupling_product
+from .ode import Evaluation, OdeMethod
 
 NOISE_KINDS = ("deterministic", "random")
+CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
+MOST_CLOCK_CORRECTIONS = 12
+RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 
 
 class Particles(OdeMethod):
@@ -19,6 +26,8 @@ class Particles(OdeMethod):
     stepper : dopri5 or dop853, or euler with steps of max_step
     tolerance : largest local error of a step, root mean square over positions and log weights; 1e-10 makes a reference
     max_step : no step is longer
+    coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled by the energy and mass
+        budgets. auto takes them where an explicit step would be unstable
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the middle of every interval
         mass σ·interval is put on a fixed quasi-uniform set, whose particles then move with the others: their number grows.
         "random": there, every particle dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
@@ -29,13 +38,18 @@ class Particles(OdeMethod):
     """
 
     def __init__(
-        self, problem, stepper="dopri5", tolerance=1e-6, max_step=float("inf"),
+        self, problem, stepper="dopri5", tolerance=1e-6, max_step=float("inf"), coupling="auto",
         noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
     ):  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
-        self.noise, self.noise_interval = noise, noise_interval
+        if coupling not in COUPLINGS:
+            raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
+        if self.flow.signed:
+            raise ValueError("Particles have log weights, which a signed density (depth 1) has not: take the grid or a network.")
+        needs_known_curvature(coupling, problem.objective)
+        self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
         self.renewed = True
@@ -47,6 +61,7 @@ class Particles(OdeMethod):
             raise ValueError("Particles need an initial measure with some mass.")
         self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
         self.evaluate(self.current)
+        self.mass_at_start = self.current.mass
 
     # --- state
 
@@ -57,8 +72,9 @@ class Particles(OdeMethod):
         self.objective = self.problem.objective.on_moving(positions)
         blocks = blocked(positions, self.objective.transform.points.shape[2])
         self.shape = blocks.shape
-        self.sums, self.scratch = np.zeros((len(blocks), 4)), np.zeros((len(blocks), 3, blocks.shape[2]))
+        self.sums, self.scratch = np.zeros((len(blocks), 5)), np.zeros((len(blocks), 3, blocks.shape[2]))
         self.allocate(blocks.size + n, len(self.problem.objective.inputs), positions.size + n)
+        self.between = [Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)]
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
 
     def _positions(self, y):
@@ -71,15 +87,17 @@ class Particles(OdeMethod):
         """All that the method needs to go on from here, bit for bit."""
         y = self.current.y
         state = {"positions": unblocked(self._positions(y), self.n), "signs": self.signs, "log_weights": self._log_weights(y)}
+        state |= {"log_scale": self.log_scale, "residuals": self.current.residuals}
         state |= {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
         return state | {"random": self.random.bit_generator.state}
 
     def load(self, state):
         """Continue from a state made by `state`."""
         self._place(state["positions"], state["signs"], state["log_weights"])
+        self.log_scale = float(state["log_scale"])
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
-        self.evaluate(self.current)
+        self.evaluate(self.current, state["residuals"])
 
     @staticmethod
     def measure(state):
@@ -97,26 +115,137 @@ class Particles(OdeMethod):
         positions = self._positions(y)
         kernels.to_sphere(positions, self.n, positions)
 
-    def evaluate(self, e):
-        """Velocities, growth rates, integrals and budgets at the state e.y."""
-        flow, positions, decay = self.flow, self._positions(e.y), self.problem.objective.weight_decay
-        sigma = flow.noise if self.noise == "deterministic" else 0.0
-        self.objective.transform.points[:] = positions
-        kernels.signed_weights(self._log_weights(e.y), self.signs, self.weights)
-        risk = self.objective.evaluate(self.weights)
+    def evaluate(self, e, residuals=None):
+        """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by given residuals."""
+        decay = self.problem.objective.weight_decay
+        self._set(e)
+        risk = self.objective.value(self.weights, self.log_scale)
         e.predictions[:] = self.objective.predictions
-        kernels.particle_rates(
-            positions, self.weights, self.signs, self.objective.slopes, self.objective.gradient, flow.transport, flow.reaction,
-            sigma, decay, self._positions(e.rate), self._log_weights(e.rate), self.scratch, self.sums,
-        )  # fmt: skip
-        e.mass, first, second, steep = (float(total) for total in self.sums.sum(axis=0))
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        self._drive(e, self.flow.noise if self.noise == "deterministic" else 0.0)
+        self.set_clock(e)
         e.objective = risk + decay * e.mass
-        e.log_mass = float(np.log(e.mass)) if e.mass > 0.0 else -np.inf
-        e.rounding = self.problem.objective.rounding(e.objective, self.objective.residuals, e.mass)
+        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+
+    def _set(self, e):
+        """Give the objective the points and weights of e."""
+        self.objective.transform.points[:] = self._positions(e.y)
+        kernels.signed_weights(self._log_weights(e.y), self.signs, self.log_scale, self.weights)
+
+    def _drive(self, e, sigma):
+        """Velocities, growth rates, integrals and budgets that the residuals of e make, at points and weights just set."""
+        flow, growth = self.flow, self._log_weights(e.rate)
+        self.objective.drive(e.residuals)
+        kernels.particle_rates(
+            self._positions(e.y), self.weights, self.signs, self.objective.slopes, self.objective.gradient, flow.transport,
+            flow.reaction, sigma, self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth, self.scratch,
+            self.sums,
+        )  # fmt: skip
+        e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
+        e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
         e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         alpha, beta = flow.transport, flow.reaction
-        e.rates[:] = (-alpha * steep, -beta * second, -sigma * first, 0.0, -beta * first, -sigma * e.mass, 0.0)
+        shift = first / e.mass if flow.keeps_mass else 0.0
+        growth += beta * shift
+        reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
+        e.rates[:] = (-alpha * steep, reaction, -sigma * first, 0.0, mass_growth, -sigma * e.mass, 0.0)
         e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(second * e.mass) + sigma * e.mass
+
+    # --- implicit in the coupling
+
+    def advance(self, dt):
+        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
+        coupling = self._implicit_coupling(dt)
+        if coupling is None:
+            return super().advance(dt)
+        time = dt / self.current.speed
+        for _ in range(MOST_CLOCK_CORRECTIONS):
+            step = self._implicit(coupling, time)
+            gained = self.current.objective - self.trial.objective
+            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
+                break
+            if not gained > 0.0:
+                step.rejection = "the smooth margin does not grow"
+                break
+            time *= min(dt / gained, 10.0)
+        step.dt = dt
+        if not step.rejection:
+            step.error = budget_error(self.current, self.trial, step)
+        return step
+
+    def _implicit_coupling(self, dt):
+        """The coupling, if a step of size dt is to be implicit in it; None if not."""
+        e, objective, flow = self.current, self.problem.objective, self.flow
+        stiff = is_stiff(self, dt / e.speed)
+        if self.coupling == "explicit" or objective.feature.kernel is None or self.coupling == "auto" and not stiff:
+            return None
+        positions = unblocked(self._positions(e.y), self.n)
+        weights = np.exp(self._log_weights(e.y) - self.log_scale)
+        state = objective, positions, weights, weights ** (2.0 - 2.0 / flow.depth), flow
+        matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
+        coupling = Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
+        stiff = self.coupling == "implicit" or dt / e.speed * coupling.stiffness(e.predictions, e.residuals) > 1.0
+        return coupling if stiff else None
+
+    def _implicit(self, coupling, time):
+        """Substeps with residuals frozen at values implicit in their effect (see stepping/implicit.py); into `trial`."""
+        step, (begin, after) = Step(time), self.between
+        begin.y[:], begin.residuals[:] = self.current.y, self.current.residuals
+        substeps = SUBSTEPS[min(self.pair.order, 2)]
+        for implicit, taken in substeps:
+
+            def flow_with(residuals, tau, spent, begin=begin, after=after):
+                begin.residuals[:] = residuals
+                self._frozen(begin, after, tau, spent)
+                return after.predictions
+
+            spent = coupled_residuals(coupling, flow_with, time * implicit, begin.residuals, self.log_scale, self.tolerance)
+            if taken != implicit and not spent.rejection:
+                spent = Step(time * taken)
+                flow_with(begin.residuals.copy(), time * taken, spent)
+            step.budget += spent.budget
+            step.gross += spent.gross
+            step.rejection = spent.rejection
+            if step.rejection:
+                return step
+            after.residuals[:] = begin.residuals
+            begin, after = after, begin
+        self.trial.y[:] = begin.y
+        self.evaluate(self.trial, begin.residuals)
+        return step
+
+    def _frozen(self, begin, after, tau, step):
+        """Particles driven for a time tau by the residuals of `begin`: exact if they stay in place, by the midpoint rule if not."""
+        sigma = self.flow.noise if self.noise == "deterministic" else 0.0
+        self._set(begin)
+        self._drive(begin, sigma)
+        if self.flow.transport == 0.0:
+            self._grown(begin, after, tau)
+            self._set(after)
+            after.residuals[:] = begin.residuals
+            self._drive(after, sigma)
+            step.budget += 0.5 * tau * (begin.rates + after.rates)
+            step.gross += 0.5 * tau * (begin.gross + after.gross)
+        else:
+            after.y[:] = begin.y + 0.5 * tau * begin.rate
+            self.project(after.y)
+            self._set(after)
+            after.residuals[:] = begin.residuals
+            self._drive(after, sigma)
+            step.budget += tau * after.rates
+            step.gross += tau * after.gross
+            after.y[:] = begin.y + tau * after.rate
+            self.project(after.y)
+        self._set(after)
+        self.objective.value(self.weights, self.log_scale)
+        after.predictions[:] = self.objective.predictions
+
+    def _grown(self, begin, after, tau):
+        """w^(2/D − 1) grows at the rate (2/D − 1) times that of J, which stays what it is: e^… for D = 2."""
+        after.y[:], power = begin.y, 2.0 / self.flow.depth - 1.0
+        grown = self._log_weights(after.y)
+        rate = self._log_weights(begin.rate)
+        grown += tau * rate if power == 0.0 else np.log1p(tau * power * rate) / power
 
     # --- noise
 
@@ -132,6 +261,9 @@ class Particles(OdeMethod):
     def accept(self, step):
         """Make the trial state the accepted one, and let noise act if its time has come."""
         super().accept(step)
+        if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
+            self.log_scale = self.current.log_mass
+            self.evaluate(self.current, self.current.residuals.copy())
         if self.flow.noise == 0.0:
             return
         self.wait -= step.dt
@@ -154,8 +286,12 @@ class Particles(OdeMethod):
         self._place(
             np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
             np.concatenate([self.signs, new.signs]),
-            np.concatenate([self._log_weights(y), np.log(self.flow.noise * self.interval * new.weights)]),
+            np.concatenate([self._log_weights(y), np.log(self._given() * self.flow.noise * self.interval * new.weights)]),
         )
+
+    def _given(self):
+        """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it is."""
+        return self.mass_at_start if self.flow.keeps_mass else 1.0
 
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
@@ -170,5 +306,5 @@ class Particles(OdeMethod):
         y, width = self.current.y, self.shape[2]
         dead = np.flatnonzero(self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval))
         self._positions(y)[dead // width, :, dead % width] = random_uniform(self.random, len(dead), self.problem.dim)
-        self._log_weights(y)[dead] = -np.log(self.n)
+        self._log_weights(y)[dead] = np.log(self._given() / self.n)
         self.signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))

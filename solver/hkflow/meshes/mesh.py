@@ -9,7 +9,7 @@ import numpy as np
 class Mesh:
     """Cells on S^d and the faces that they share.
 
-    name : "circle" or "geodesic"
+    name : "circle", "geodesic" or "atoms"
     centers : (n_cells, d+1) unit vectors, the centroids of the cells
     volumes : (n_cells,) d-dimensional areas; they sum to |S^d|
     faces : (n_faces, 2) int, the cells (left, right) on either side, left < right
@@ -34,6 +34,11 @@ class Mesh:
     def dim(self):
         """Dimension d of the sphere."""
         return self.centers.shape[1] - 1
+
+    @property
+    def is_discrete(self):
+        """Whether the cells are atoms without neighbours."""
+        return len(self.faces) == 0
 
     @property
     def n_cells(self):

@@ -52,16 +52,22 @@ def parity(rng, dim=2, bits=2):
     return draw
 
 
+def teacher_units(rng, columns, units):
+    """A random network: unit input weights (units, columns) and output weights ±1 (units,), of both signs if it can be."""
+    directions = normalize(rng.standard_normal((units, columns)))
+    outputs = rng.choice([-1.0, 1.0], size=units)
+    if units > 1 and abs(outputs.sum()) == units:  # one sign only would make one class only
+        outputs[0] *= -1.0
+    return directions, outputs
+
+
 def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
     """Standard normal inputs, targets from a network of `units` random directions with output weights ±1, not all alike.
 
     With `classify` the target is the sign of the network, and inputs with |network| < margin are drawn again
     (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in `tries`.
     """
-    directions = normalize(rng.standard_normal((units, dim + bias)))
-    outputs = rng.choice([-1.0, 1.0], size=units)
-    if units > 1 and abs(outputs.sum()) == units:  # one sign only would make one class only
-        outputs[0] *= -1.0
+    directions, outputs = teacher_units(rng, dim + bias, units)
 
     def network(x):
         return outputs @ feature.matrix(directions, with_bias(x) if bias else x).T

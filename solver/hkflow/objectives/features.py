@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..transforms.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
+from ..transforms.joint import JointTransform, joint_matrix
 from ..transforms.matrix import FunctionTransform, MatrixTransform
 
 
@@ -19,6 +20,8 @@ class Feature:
     kernel : code of a compiled transform, or None: then the matrix is stored, at 8 n_data n_points bytes
     pullback : function (points, inputs, residuals (n_data,)) -> (n_points, p), Σ_i residuals_i ∇φ(θ_c, x_i) as a vector of
         R^p; needed by particles and only where there is no kernel
+    joint : whether the last coordinate of θ is an output weight b: θ = (a, b) has one coordinate more than the inputs, and
+        φ = b ψ(a, x) where `kernel` belongs to ψ
     """
 
     name: str
@@ -26,27 +29,33 @@ class Feature:
     degree: int | None = None
     kernel: int | None = None
     pullback: Callable | None = None
+    joint: bool = False
 
     def transform(self, points, inputs):
         """The sums over this feature for fixed points and inputs."""
         if self.kernel is None:
             return MatrixTransform(self.matrix(points, inputs))
-        return DenseTransform(points, inputs, self.kernel)
+        return (JointTransform if self.joint else DenseTransform)(points, inputs, self.kernel)
 
     def moving_transform(self, points, inputs):
         """The sums over this feature and its gradient for points that move. Raises ValueError if no gradient is known."""
         if self.kernel is not None:
-            return DenseTransform(points, inputs, self.kernel)
+            return self.transform(points, inputs)
         if self.pullback is None:
             raise ValueError(f"Particles need the gradient of the feature '{self.name}': give Feature(…, pullback=…).")
         return FunctionTransform(points, inputs, self.matrix, self.pullback)
+
+
+def _relu(points, inputs):
+    return np.maximum(inputs @ points.T, 0.0)
 
 
 FEATURES = {
     feature.name: feature
     for feature in (
         Feature("linear", lambda points, inputs: inputs @ points.T, 1, LINEAR),
-        Feature("relu", lambda points, inputs: np.maximum(inputs @ points.T, 0.0), 1, RELU),
-        Feature("squared-relu", lambda points, inputs: np.maximum(inputs @ points.T, 0.0) ** 2, 2, SQUARED_RELU),
+        Feature("relu", _relu, 1, RELU),
+        Feature("squared-relu", lambda points, inputs: _relu(points, inputs) ** 2, 2, SQUARED_RELU),
+        Feature("joint-relu", joint_matrix(_relu), 2, RELU, joint=True),
     )
 }

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from .features import Feature
-from .risks import Risk
+from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,11 @@ class Objective:
         for name, value in (("inputs", inputs), ("targets", targets), ("weights", weights)):
             object.__setattr__(self, name, value)
 
+    @property
+    def axes(self):
+        """Number of coordinates of θ: as many as the inputs have columns, and one more if θ = (a, b)."""
+        return self.inputs.shape[1] + self.feature.joint
+
     def error(self, predictions):
         """Fraction of data on the wrong side of zero for a classification risk, root mean square error otherwise."""
         if self.risk.classifies:
@@ -51,6 +56,23 @@ class Objective:
     def margin(self, predictions):
         """Smallest margin min_i y_i h_i; nan for a regression risk."""
         return float(np.min(self.targets * predictions)) if self.risk.classifies else np.nan
+
+    def smooth_margin(self, predictions, log_scale=0.0):
+        """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y predictions; nan without a tail ℓ."""
+        if not (self.risk.classifies and self.risk.tail):
+            return np.nan
+        scratch = np.empty_like(predictions)
+        return -float(SMOOTH_MARGINS[self.risk.tail](predictions, log_scale, self.targets, self.weights, scratch))
+
+    def evaluate_risk(self, predictions, log_scale, out):
+        """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. All arrays (n_data,)."""
+        risk = self.risk
+        if log_scale == 0.0:
+            return risk.evaluate(predictions, self.targets, self.weights, out)
+        if risk.scaled is not None:
+            return risk.scaled(predictions, log_scale, self.targets, self.weights, out)
+        scale = np.exp(log_scale)
+        return risk.evaluate(scale * predictions, self.targets, self.weights, out) / scale
 
     def on(self, points, signs=(1,)):
         """The objective of measures carried by fixed points, one weight per sign and point."""
@@ -65,18 +87,23 @@ class Objective:
         """Bound of |φ(θ, x_i)| for the built-in features, 1 at least: it scales rounding errors."""
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
-    def rounding(self, value, residuals, mass):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16."""
+    def rounding(self, value, residuals, mass, log_scale=0.0):
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16.
+
+        Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are not linear in the scale.
+        """
         eps, size = 16.0 * np.finfo(float).eps, mass * self.largest_feature
         slope = np.abs(residuals).sum() * size + self.weight_decay * mass
-        return eps * (abs(value) + slope) + (eps * size) ** 2
+        curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))
+        return eps * (abs(value) + slope) + curved * (eps * size) ** 2
 
 
 class ObjectiveOnPoints:
     """The objective as a function of the weights of fixed points; every array is allocated here, once.
 
     points : (n_points, p);  signs : the output signs ε, (1,) or (1, −1)
-    predictions, residuals : (n_data,) h_i and ∂R/∂h_i;  potential : (n_signs, n_points) J, after `evaluate`
+    predictions, residuals : (n_data,) h_i in units of e^log_scale and ∂R/∂h_i, after `evaluate`
+    potential : (n_signs, n_points) J, after `evaluate`
     """
 
     def __init__(self, objective, points, signs=(1,)):
@@ -88,20 +115,27 @@ class ObjectiveOnPoints:
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
 
-    def evaluate(self, weights, scale=1.0):
-        """F(ν) for ν = scale Σ weights_sc δ_(θ_c, ε_s); fills predictions, residuals and potential.
+    def evaluate(self, weights, log_scale=0.0):
+        """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills predictions, residuals and potential.
 
         J_ν(θ, ε) = Σ_i ∂_i R(h) ε φ(θ, x_i) + λ.   weights : (n_signs, n_points)
         """
-        obj = self.objective
+        value = self.value(weights, log_scale)
+        self.drive(self.residuals)
+        return value
+
+    def value(self, weights, log_scale=0.0):
+        """e^−L F(ν) alone; fills predictions, h in units of e^L, and residuals, ∂R/∂h."""
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)  # not BLAS: its threads would fight with the kernels’
         self.transform.forward(self.signed, self.predictions)
-        self.predictions *= scale
-        risk = obj.risk.evaluate(self.predictions, obj.targets, obj.weights, self.residuals)
-        self.transform.adjoint(self.residuals, self.signed)
+        risk = self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
+        return risk + self.objective.weight_decay * weights.sum()
+
+    def drive(self, residuals):
+        """Fill the potential J = ε Σ_i residuals_i φ(θ, x_i) + λ that given residuals (n_data,) make."""
+        self.transform.adjoint(residuals, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
-        self.potential += obj.weight_decay
-        return risk + obj.weight_decay * scale * weights.sum()
+        self.potential += self.objective.weight_decay
 
     def rounding(self, value, mass):
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
@@ -122,10 +156,20 @@ class ObjectiveOnMovingPoints:
         self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 
-    def evaluate(self, weights):
-        """R(h) for h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), signs included. Weight decay is the caller's."""
-        obj = self.objective
-        self.transform.forward(weights, self.predictions)
-        risk = obj.risk.evaluate(self.predictions, obj.targets, obj.weights, self.residuals)
-        self.transform.gradient(self.residuals, self.slopes, self.gradient)
+    def evaluate(self, weights, log_scale=0.0):
+        """e^−L R(h) for h_i = e^L Σ_c weights_c φ(θ_c, x_i), L = log_scale; weights (n_points,), signs included.
+
+        Weight decay is the caller's.
+        """
+        risk = self.value(weights, log_scale)
+        self.drive(self.residuals)
         return risk
+
+    def value(self, weights, log_scale=0.0):
+        """e^−L R(h) alone; fills predictions, h in units of e^L, and residuals."""
+        self.transform.forward(weights, self.predictions)
+        return self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
+
+    def drive(self, residuals):
+        """Fill slopes and gradient for given residuals (n_data,)."""
+        self.transform.gradient(residuals, self.slopes, self.gradient)

@@ -14,11 +14,16 @@ class Risk:
     name : how messages and files call it
     evaluate : function (predictions, targets, weights, out) -> R; writes ∂R/∂h_i to out. All arrays (n_data,)
     classifies : whether targets are classes ±1, so that errors and margins make sense
+    tail : "exponential" or "logistic" if R is made of such losses; "square" for the square risk, None for any other
+    scaled : function (predictions, log_scale, targets, weights, out) -> e^−log_scale R(h) at h = e^log_scale predictions,
+        where that never overflows; None: then e^log_scale has to be a number
     """
 
     name: str
     evaluate: Callable
     classifies: bool
+    tail: str | None = None
+    scaled: Callable | None = None
 
 
 @njit(cache=True)
@@ -55,30 +60,73 @@ def exponential(predictions, targets, weights, out):
     return value
 
 
-@njit(cache=True)
-def smooth_margin(predictions, targets, weights, out):
-    """R = log Σ q_i e^{−u_i}, u_i = y_i h_i: minus the smooth margin S; p_i = −y_i ∂R/∂h_i is a soft-argmin (COLT eq. 6).
+LARGEST_LOG = 690.0  # e^690 is a number; margins that differ by less than e^-690 are ties
+LARGE_MARGIN = 35.0  # from here on log(1 + e^−u) and e^−u are the same number
 
-    The smallest margin is taken out of the sum, so margins and exponents of any size are safe.
+
+@njit(cache=True)
+def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
+    """e^−L log Σ q_i e^{−u_i}, u_i = e^L y_i predictions_i: minus the smooth margin S in units of e^L, for any L.
+
+    p_i = −y_i ∂R/∂h_i is a soft-argmin (COLT eq. 6). The smallest margin is taken out of the sum, so margins, exponents and
+    scales of any size are safe.
     """
+    scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
     for i in range(len(out)):
         smallest = min(smallest, targets[i] * predictions[i])
     total = 0.0
     for i in range(len(out)):
-        out[i] = weights[i] * np.exp(smallest - targets[i] * predictions[i])
+        out[i] = weights[i] * np.exp(-scale * (targets[i] * predictions[i] - smallest))
         total += out[i]
     for i in range(len(out)):
         out[i] *= -targets[i] / total
-    return np.log(total) - smallest
+    return np.log(total) / scale - smallest
 
+
+@njit(cache=True)
+def smooth_logistic_margin_scaled(predictions, log_scale, targets, weights, out):
+    """e^−L log Σ q_i log(1 + e^{−u_i}), u_i = e^L y_i predictions_i; p_i = q_i ℓ′(−u_i) / Σ q_k ℓ(−u_k) (COLT eq. 6)."""
+    scale = np.exp(min(log_scale, LARGEST_LOG))
+    smallest = np.inf
+    for i in range(len(out)):
+        smallest = min(smallest, targets[i] * predictions[i])
+    if scale * smallest > LARGE_MARGIN:
+        return smooth_margin_scaled(predictions, log_scale, targets, weights, out)
+    u = scale * smallest
+    largest = np.log1p(np.exp(-abs(u))) + max(-u, 0.0)
+    total = 0.0
+    for i in range(len(out)):
+        u = scale * targets[i] * predictions[i]
+        total += weights[i] * (np.log1p(np.exp(-abs(u))) + max(-u, 0.0)) / largest
+    for i in range(len(out)):
+        u = scale * targets[i] * predictions[i]
+        tail = np.exp(-abs(u))
+        out[i] = -targets[i] * weights[i] * (tail if u > 0.0 else 1.0) / (1.0 + tail) / (largest * total)
+    return (np.log(total) + np.log(largest)) / scale
+
+
+@njit(cache=True)
+def smooth_margin(predictions, targets, weights, out):
+    """R = log Σ q_i e^{−u_i}, u_i = y_i h_i: minus the smooth margin S = −log loss."""
+    return smooth_margin_scaled(predictions, 0.0, targets, weights, out)
+
+
+@njit(cache=True)
+def smooth_logistic_margin(predictions, targets, weights, out):
+    """R = log Σ q_i log(1 + e^{−u_i}): the same for the logistic loss; its weights p do not sum to one."""
+    return smooth_logistic_margin_scaled(predictions, 0.0, targets, weights, out)
+
+
+SMOOTH_MARGINS = {"exponential": smooth_margin_scaled, "logistic": smooth_logistic_margin_scaled}
 
 RISKS = {
     risk.name: risk
     for risk in (
-        Risk("square", square, False),
-        Risk("logistic", logistic, True),
-        Risk("exponential", exponential, True),
-        Risk("smooth-margin", smooth_margin, True),
+        Risk("square", square, False, "square"),
+        Risk("logistic", logistic, True, "logistic"),
+        Risk("exponential", exponential, True, "exponential"),
+        Risk("smooth-margin", smooth_margin, True, "exponential", smooth_margin_scaled),
+        Risk("smooth-logistic-margin", smooth_logistic_margin, True, "logistic", smooth_logistic_margin_scaled),
     )
 }

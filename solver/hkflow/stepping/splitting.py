@@ -17,11 +17,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Stepper:
-    """A sequence of substeps that makes one step of the given order."""
+    """A sequence of substeps that makes one step of the given order.
+
+    exponential : whether the reaction is integrated as a factor e^Λ; if not, every stage is a plain Euler step
+    """
 
     name: str
     order: int
     parts: tuple
+    exponential: bool = True
 
 
 def _unsplit(tableau):
@@ -33,6 +37,7 @@ _HALF_REACTION = Part(SSPRK2, fraction=0.5, transport=False)
 STEPPERS = {
     stepper.name: stepper
     for stepper in (
+        Stepper("euler", 1, (Part(SSPRK1),), exponential=False),
         _unsplit(SSPRK1),
         _unsplit(SSPRK2),
         _unsplit(SSPRK3),

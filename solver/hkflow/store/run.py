@@ -8,10 +8,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ..case.build import build_objective, fresh_data, resolve, signs_of
+from ..case.build import build_objective, flow_of, fresh_data, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
-from ..flows import Flow
 from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
@@ -24,6 +23,7 @@ from .run_folder import FORMAT, read_snapshot
 STATE_ARRAYS = {
     "density": ("sign", "cell"),
     "log_scale": (),
+    "residuals": ("datum",),
     "positions": ("particle", "axis"),
     "signs": ("particle",),
     "log_weights": ("particle",),
@@ -115,7 +115,9 @@ class Run:
     def axis_names(self):
         """Names of the coordinates of θ: one for each input, and the bias."""
         count = self.inputs.shape[1]
-        return [f"w{chr(0x2081 + k)}" for k in range(count)] + ["bias"] * (self.dim + 1 - count)
+        joint = self.problem.objective.feature.joint
+        names = [f"w{chr(0x2081 + k)}" for k in range(count)] + ["bias"] * (self.dim + 1 - count - joint)
+        return names + ["output"] * joint
 
     def predict(self, inputs, save=-1):
         """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,)."""
@@ -139,9 +141,9 @@ class Run:
         if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
-        flow = Flow(self.case.flow.transport, self.case.flow.reaction, self.case.flow.noise)
+        flow = flow_of(self.case.flow)
         start = METHODS[self.method].measure(self._starts[0]()) if self._starts else None
-        mesh = self.mesh if self.method == "grid" else None
+        mesh = self.mesh if self.method == "grid" or self.mesh is not None and self.mesh.is_discrete else None
         return Problem(mesh, objective, flow, signs_of(self.case), start, exact, fresh_data(self.case))
 
     def exact_errors(self):

@@ -72,3 +72,20 @@ def matrix_adjoint(matrix, residuals, out):
             row = matrix[i, b * BLOCK : min(n, (b + 1) * BLOCK)]
             for c in range(len(J)):
                 J[c] += residuals[i] * row[c]
+
+
+@njit(parallel=True, cache=True, fastmath={"reassoc"})
+def gram(rows, weights, out):
+    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n). Sums may be vectorised."""
+    n, columns = rows.shape
+    scaled = rows * weights
+    for i in prange(n):
+        one = scaled[i]
+        for j in range(i + 1):
+            other, total = rows[j], 0.0
+            for c in range(columns):
+                total += one[c] * other[c]
+            out[i, j] = total
+    for i in range(n):
+        for j in range(i):
+            out[j, i] = out[i, j]

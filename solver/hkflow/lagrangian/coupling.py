@@ -1,0 +1,65 @@
+"""The coupling of particles through their data, K_ij = Σ_c (β m_c φ_i φ_j + α w_c ∇φ_i·∇φ_j), the gradients along the sphere."""
+
+import numpy as np
+
+from ..transforms.matrix import gram
+
+CHUNK = 4096  # particles whose features are held at a time
+
+
+def slopes(feature, points, inputs):
+    """ψ′(a·x) b for φ = ψ(a·x) b, (n_data, n_points): ∇φ = slope x, besides ψ in the direction of b if the feature is joint."""
+    s = inputs @ points[:, : inputs.shape[1]].T
+    derivative = (np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0))[feature.kernel]
+    return derivative * points[:, -1] if feature.joint else derivative
+
+
+def _chunks(*arrays):
+    for start in range(0, len(arrays[0]), CHUNK):
+        yield (array[start : start + CHUNK] for array in arrays)
+
+
+def _add_gram(rows, weights, out):
+    part = np.zeros_like(out)
+    gram(np.ascontiguousarray(rows), weights, part)
+    out += part
+
+
+def coupling_matrix(objective, positions, weights, mobility, flow):
+    """K, (n_data, n_data), for a built-in feature.
+
+    positions : (n, p) unit vectors;  weights, mobility : (n,) w ≥ 0 and m(w)
+    φ is homogeneous of degree k in θ, so that θ·∇φ = kφ: ∇φ_i·∇φ_j = (x_i·x_j) slope_i slope_j + [ψ_i ψ_j] − k² φ_i φ_j
+    """
+    feature, x, n = objective.feature, objective.inputs, len(objective.inputs)
+    values, moved, outputs = (np.zeros((n, n)) for _ in range(3))
+    for points, w, m in _chunks(positions, weights, mobility):
+        phi = feature.matrix(points, x)
+        _add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)
+        if flow.transport > 0.0:
+            _add_gram(slopes(feature, points, x), flow.transport * w, moved)
+            if feature.joint:
+                _add_gram(np.maximum(x @ points[:, :-1].T, 0.0), flow.transport * w, outputs)
+    return values + (x @ x.T) * moved + outputs
+
+
+def coupling_product(objective, positions, weights, mobility, flow, v):
+    """K v, (n_data,), for a built-in feature, without storing K."""
+    feature, x, out = objective.feature, objective.inputs, np.zeros(len(v))
+    columns = x.shape[1]
+    for points, w, m in _chunks(positions, weights, mobility):
+        phi = feature.matrix(points, x)
+        out += phi @ (flow.reaction * m * (v @ phi))
+        if flow.transport > 0.0:
+            slope = slopes(feature, points, x)
+            gradient = np.zeros_like(points)
+            gradient[:, :columns] = slope.T @ (v[:, None] * x)
+            if feature.joint:
+                psi = np.maximum(x @ points[:, :columns].T, 0.0)
+                gradient[:, -1] = v @ psi
+            gradient -= np.sum(gradient * points, axis=1, keepdims=True) * points
+            gradient *= flow.transport * w[:, None]
+            out += np.sum(x * (slope @ gradient[:, :columns]), axis=1)
+            if feature.joint:
+                out += psi @ gradient[:, -1]
+    return out

@@ -1,0 +1,170 @@
+"""The coupling of a flow through its data, and the residuals that are implicit in it.
+
+Over a time τ with residuals r the predictions change by −τ K r, K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j). Where a mass is
+large they answer at once, and an explicit step must obey τ λ(K ∂²R) ≲ 1. Implicit residuals are those at the step's end:
+
+    r = ∇R(h − τ K r),   or   minimise ½ τ rᵀK r − h·r + R*(r),   a convex problem in n unknowns.
+
+Everything is in units of e^L: predictions, K and ε = e^−L, the temperature of the conjugate R*.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from ..objectives.risks import LARGE_MARGIN, LARGEST_LOG
+
+DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
+COLDEST = 1e-11  # temperature below which float64 cannot tell the margins apart, relative to their size
+COOLING = 0.2
+
+
+class Coupling:
+    """K of one state, in units of e^log_scale.
+
+    objective : its targets, weights and risk;  log_scale : L
+    matrix : K (n_data, n_data), or None;  product : function v -> K v if there is no matrix
+    """
+
+    def __init__(self, objective, log_scale, matrix=None, product=None):
+        self.objective, self.log_scale, self.matrix = objective, log_scale, matrix
+        self.product = product if matrix is None else matrix.__matmul__
+
+    @cached_property
+    def _pulled(self):
+        """K between margins, (n_data, n_data), if it is stored."""
+        y = self.objective.targets
+        return None if self.matrix is None else y[:, None] * self.matrix * y
+
+    def stiffness(self, predictions, residuals):
+        """Largest eigenvalue of K ∂²R, the rate at which residuals answer, to within some per cent from below."""
+        curvature = np.sqrt(curvatures(self.objective, predictions, residuals, self.log_scale))
+        largest = curvature.max(initial=0.0)
+        if not 0.0 < largest < np.inf:
+            return 0.0 if largest == 0.0 else np.inf
+        v, value = curvature.copy(), 0.0
+        for _ in range(8):
+            v /= np.linalg.norm(v)
+            v = curvature * self.product(curvature * v)
+            value = np.linalg.norm(v)
+            if value == 0.0:
+                break
+        return value
+
+    def solve(self, tau, predictions, log_scale, guess):
+        """The residuals r with r = ∇R(h − τ K r), (n_data,), for predictions h in units of e^log_scale; guess (n_data,)."""
+        objective, n = self.objective, len(predictions)
+        if objective.risk.tail == "square":
+            cold = np.exp(-log_scale)
+            return self._system(tau, cold / objective.weights, predictions - cold * objective.targets)
+        y, q = objective.targets, objective.weights
+        u = y * predictions
+        shift = tau * np.abs(self.product(y * np.full(n, 1.0 / n))).max()
+        cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
+        smooth = objective.risk.scaled is not None
+        theta = np.log(np.maximum(-y * guess, 1e-300) / q)
+        if not smooth:
+            theta = np.minimum(theta, -np.log1p(np.exp(np.clip(u / cold, -50.0, 500.0))) if self._logistic else np.inf)
+        warm = self._newton(tau, u, cold, theta, 12, 1e-12)
+        if warm is None and smooth:
+            warm = self._cooled(tau, u, cold, np.ptp(u) + shift)
+        return None if warm is None else -y * q * np.exp(warm)
+
+    @property
+    def _logistic(self):
+        risk = self.objective.risk
+        return risk.tail == "logistic" and risk.scaled is None
+
+    def _cooled(self, tau, u, cold, spread):
+        """θ = log(a/q) from a temperature at which it is a plain soft-argmin down to the wanted one."""
+        hot = max(cold, 0.3 * spread)
+        theta = -(u - u.min()) / hot
+        while theta is not None:
+            theta = self._newton(tau, u, hot, theta, 60, 1e-12 if hot == cold else 1e-2)
+            if hot == cold:
+                break
+            hot = max(cold, COOLING * hot)
+        return theta
+
+    def _newton(self, tau, u, temperature, theta, most, tolerance):
+        """Newton's method in θ = log(a/q), a_i = −y_i r_i, at one temperature ε; None if it has not ended after so many steps.
+
+        Stationarity for margins u: u + τ K a + ε θ = m, with Σa = 1 and a multiplier m if the margin is smooth, m = 0 if not;
+        for the logistic tail θ − log(1 − a/q) stands for θ.
+        """
+        q, y, smooth = self.objective.weights, self.objective.targets, self.objective.risk.scaled is not None
+        last = np.inf
+        for _ in range(most):
+            if smooth:
+                theta = theta - theta.max()
+                theta = theta - np.log(q @ np.exp(theta))
+            a = q * np.exp(theta)
+            gradient = u + tau * y * self.product(y * a) + temperature * theta
+            entropy = np.full_like(a, temperature)
+            if self._logistic:
+                room = -np.expm1(theta)  # 1 − a/q
+                gradient -= temperature * np.log(room)
+                entropy /= room
+            change, multiplier = self._direction(tau, a, gradient, entropy, smooth)
+            idle = a < 1e-6 * a.max()  # there the entropy alone answers, which the scaled system does not resolve
+            change[idle] = (multiplier - gradient - tau * y * self.product(y * a * change))[idle] / entropy[idle]
+            change = np.minimum(change, np.maximum(2.0, -0.5 * theta))
+            if self._logistic:
+                change = np.minimum(change, -0.5 * theta)  # a < q
+            theta = theta + change
+            size = np.abs(a * change).max() / a.max()
+            if size <= tolerance or size < 1e-6 and size > 0.3 * last:  # rounding has taken over
+                return theta
+            last = size
+        return None
+
+    def _direction(self, tau, a, gradient, entropy, smooth):
+        """δa/a and the multiplier: (τ K diag(a) + diag(entropy)) δ = m − gradient, a·δ = 0 if the margin is smooth."""
+        d, y = np.sqrt(a), self.objective.targets
+        if self.matrix is not None:
+            system = tau * (d[:, None] * self._pulled * d)
+            system[np.diag_indices_from(system)] += entropy
+            right = np.column_stack([-d * gradient, d])
+            solved = np.linalg.solve(system, right)
+        else:
+
+            def product(v):
+                return tau * d * y * self.product(y * d * v) + entropy * v
+
+            operator = LinearOperator((len(d), len(d)), matvec=product)
+            preconditioner = LinearOperator((len(d), len(d)), matvec=lambda v: v / entropy)
+            columns = (-d * gradient, d) if smooth else (-d * gradient,)
+            solved = np.column_stack([cg(operator, c, rtol=1e-8, maxiter=200, M=preconditioner)[0] for c in columns])
+        multiplier = -(d @ solved[:, 0]) / (d @ solved[:, 1]) if smooth else 0.0
+        whole = solved[:, 0] + (multiplier * solved[:, 1] if smooth else 0.0)
+        return np.divide(whole, d, out=np.zeros_like(d), where=d > 0.0), multiplier
+
+    def _system(self, tau, diagonal, right):
+        """x with (τ K + diag) x = right."""
+        if self.matrix is not None:
+            return np.linalg.solve(tau * self.matrix + np.diag(diagonal), right)
+        n = len(right)
+        operator = LinearOperator((n, n), matvec=lambda v: tau * self.product(v) + diagonal * v)
+        return cg(operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal))[0]
+
+
+def implicit_is_known(objective, predictions, log_scale):
+    """Whether `Coupling.solve` knows R*: a built-in risk, and for the smooth logistic margin margins so large that it is one."""
+    risk = objective.risk
+    if risk.tail is None or len(predictions) == 0:
+        return False
+    if risk.tail == "logistic" and risk.scaled is not None:
+        return np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
+    return True
+
+
+def curvatures(objective, predictions, residuals, log_scale):
+    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix; for predictions in units of e^L."""
+    scale, q = np.exp(min(log_scale, LARGEST_LOG)), objective.weights
+    size = np.abs(residuals)
+    if objective.risk.tail == "square":
+        return scale * q
+    if objective.risk.tail == "logistic" and objective.risk.scaled is None:
+        return scale * size * (1.0 - size / q)
+    return scale * size

@@ -1,0 +1,65 @@
+"""Steps that are implicit in the coupling through the data and explicit in everything else.
+
+A step is made of flows with frozen residuals, each linear in the measure and without stiffness: S_r(τ) ν. Residuals are
+implicit in the predictions at the end of a time that they drive:
+
+    order 1   ν ← S_r(dt) ν,   r = ∇R(h(S_r(dt) ν))
+    order 2   ν′ = S_r((1−γ) dt) ν, r = ∇R(h(S_r(γ dt) ν));   ν ← S_s(γ dt) ν′, s = ∇R(h(S_s(γ dt) ν′)),   γ = 1 − 1/√2
+
+The second is the stiffly accurate, L-stable SDIRK method of order 2 (Alexander 1977) as a composition of flows: measures stay
+nonnegative, and F falls because it is convex and S_s dissipates the linear functional ∫J_s dν.
+"""
+
+import numpy as np
+
+from .coupling import curvatures, implicit_is_known
+from .step import Step
+
+COUPLINGS = ("auto", "explicit", "implicit")
+GAMMA = 1.0 - np.sqrt(0.5)
+SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}  # (time that r is implicit in, time it is used for)
+MOST_CORRECTIONS = 12
+CONSISTENT = 0.1  # of the tolerance: how well implicit residuals are solved for
+
+
+def needs_known_curvature(coupling, objective):
+    """Raise ValueError if a coupling is to be implicit through a risk whose curvature is not known."""
+    if coupling == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
+        risk = f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
+        raise ValueError(f"coupling = 'implicit' needs a built-in risk of data; the curvature of {risk} is not known to it.")
+
+
+def is_stiff(method, dt):
+    """Whether dt times an upper bound of λ(K ∂²R) exceeds one: then the coupling itself is worth looking at."""
+    e, flow, objective = method.current, method.flow, method.problem.objective
+    if objective.feature.degree is None or not implicit_is_known(objective, e.predictions, method.log_scale):
+        return False
+    slope = objective.feature.degree * objective.largest_feature
+    answer = curvatures(objective, e.predictions, e.residuals, method.log_scale).sum()
+    return dt * answer * slope**2 * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
+
+
+def coupled_residuals(coupling, flow_with, tau, guess, log_scale, tolerance):
+    """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns the Step, with a rejection if there are none.
+
+    flow_with : function (residuals, tau, step) -> predictions after tau; leaves the state there and adds to the step's budget
+    The linear model h − τ K r is corrected by what the flow really does until both agree to a share of the tolerance.
+    """
+    residuals = guess.copy()
+    for _ in range(MOST_CORRECTIONS):
+        step = Step(tau)
+        predictions = flow_with(residuals, tau, step)
+        if step.rejection or not np.isfinite(predictions).all():
+            step.rejection = step.rejection or "predictions are not finite"
+            return step
+        moved = tau * coupling.product(residuals)
+        wanted = coupling.solve(tau, predictions + moved, log_scale, residuals)
+        if wanted is None or not np.isfinite(wanted).all():
+            step.rejection = "the coupling through the data could not be solved"
+            return step
+        change = tau * coupling.product(wanted - residuals)
+        if np.abs(change).max() <= CONSISTENT * tolerance * np.abs(moved).max():
+            return step
+        residuals = wanted
+    step.rejection = "the coupling through the data did not settle"
+    return step
