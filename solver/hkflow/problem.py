@@ -108,6 +108,12 @@ class Problem:
 
     def atoms(self):
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""
-        if self.mesh is not None:
-            return atoms_of_density(self.mesh, self.signs, self.initial)
-        return self.initial if isinstance(self.initial, Atoms) else self.initial.atoms(self.objective.feature.degree or 0)
+        return self.atoms_of(self.initial)
+
+    def atoms_of(self, measure):
+        """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs, n_cells) on the mesh."""
+        if isinstance(measure, Atoms):
+            return measure
+        if isinstance(measure, Units):
+            return measure.atoms(self.objective.feature.degree or 0)
+        return atoms_of_density(self.mesh, self.signs, measure)

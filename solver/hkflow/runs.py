@@ -88,7 +88,9 @@ def _integrate(folder, method, case, writer, clock, quiet):
     observers = [writer, signals] + ([] if quiet else [ProgressBar()])
     times = save_times(case.time.end, case.time.saves)
     with signals:
-        _, status, finished = integrate(method, times, observers, clock=clock, record_interval=case.time.records)
+        _, status, finished = integrate(
+            method, times, observers, clock=clock, record_interval=case.time.records, until_margin=case.time.until_margin
+        )
     write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received})
     pack(folder)
     return load(folder)

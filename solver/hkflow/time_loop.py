@@ -1,7 +1,7 @@
 """The time loop: steps accepted or rejected, save times hit exactly, observers called."""
 
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from .errors import CaseError, unknown_name
 from .eulerian.finite_volume import FiniteVolume
 from .lagrangian.network import Network
 from .lagrangian.particles import Particles
+from .objectives.risks import RISKS
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
@@ -17,6 +18,7 @@ from .stepping.stepsize import StepSize
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
+NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
 METHODS = {"grid": FiniteVolume, "particles": Particles, "network": Network}
 
 
@@ -80,7 +82,7 @@ class Solution:
 
     def atoms_at(self, save):
         """The measure at a save as atoms."""
-        return replace(self.problem, initial=self.method.measure(self.states[save])).atoms()
+        return self.problem.atoms_of(self.method.measure(self.states[save]))
 
     @property
     def density(self):
@@ -124,7 +126,32 @@ def take_record(method, clock):
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass
         record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
+    if bounds_gap(method):
+        record["gap_bound"] = gap_bound(method, clock)
     return {name: float(value) for name, value in record.items()}
+
+
+def bounds_gap(method):
+    """Whether `gap_bound` is known: on a grid, if λ > 0, R ≥ 0, the mobility is ν and the features are of known size."""
+    objective, on_grid = method.problem.objective, isinstance(method, FiniteVolume)
+    sized = objective.feature.kernel is not None and objective.risk in NONNEGATIVE
+    return on_grid and sized and objective.weight_decay > 0.0 and method.flow.depth == 2.0
+
+
+def gap_bound(method, clock):
+    """A bound of F(ν) − F*, F* the minimum over all measures on the cells, in units of e^log_scale.
+
+    F(ν) − F* ≤ ∫J dν − W min(min J, 0),  W = F_lowest / λ ≥ F* / λ ≥ |ν*| as R ≥ 0  (Wei et al. 2019, eq. E.13)
+
+    min J is the minimum over cells: the one over the sphere differs by O(h). If residuals g other than ∂R/∂h drive the flow
+    (implicit steps), J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its bound in min J.
+    """
+    e, objective, own = method.current, method.problem.objective, np.zeros_like(method.current.residuals)
+    if len(own):
+        objective.evaluate_risk(e.predictions, clock.log_scale, own)
+    off = own - e.residuals
+    mean, lowest = e.first + off @ e.predictions, e.lowest - np.abs(off).sum() * objective.largest_feature
+    return mean - clock.lowest_objective / objective.weight_decay * min(lowest, 0.0)
 
 
 def accepted_step(method, clock, stepsize, target, smallest, guards):
@@ -149,11 +176,12 @@ def accepted_step(method, clock, stepsize, target, smallest, guards):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the guards look for nan and inf themselves
-def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0):
+def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0, until_margin=None):
     """Run a method through the save times; returns (clock, status sentence, finished).
 
     method : with its initial (or resumed) state loaded;  times : increasing save times, the last is the end
     clock : of the run that is resumed, or None;  record_interval : simulated time between records, 0 for every step
+    until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this
     """
     fresh = clock is None
     if fresh:
@@ -164,8 +192,11 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     for observer in observers:
         observer.start(method, clock, times)
 
+    def reached():
+        return until_margin is not None and true_smooth_margin(method) >= until_margin
+
     def tell(save):
-        if clock.time >= clock.next_record or clock.time == times[-1]:
+        if clock.time >= clock.next_record or clock.time == times[-1] or reached():
             clock.next_record = clock.time + record_interval
             record = take_record(method, clock)
             for observer in observers:
@@ -182,9 +213,10 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         tell(save=times[0] == 0.0)
         bad = _start_fault(method)
         status = f"Stopped at t = 0: {bad}." if bad else None
-    while status is None and clock.next_save < len(times):
+    while status is None and clock.next_save < len(times) and not reached():
         target = times[clock.next_save]
-        step = accepted_step(method, clock, stepsize, target, TINY_STEP * times[-1], guards)
+        whole = clock.time if method.flow.clock == "margin" else times[-1]  # the smooth margin is seen on a logarithmic scale
+        step = accepted_step(method, clock, stepsize, target, TINY_STEP * whole, guards)
         if isinstance(step, str):
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break
@@ -197,15 +229,22 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
         clock.lowest_objective = lowest
         clock.rescale(method.log_scale)
-        tell(save=hit)
+        tell(save=hit or reached())
         if clock.next_save < len(times):
             sentence = next(filter(None, (observer.stop() for observer in observers)), None)
             status = sentence and f"{sentence} at t = {clock.time:.6g} after {clock.step} steps."
     finished = status is None
+    if finished and reached():
+        status = f"Completed at t = {clock.time:g} after {clock.step} steps: the smooth margin is {true_smooth_margin(method):.8g}."
     status = status or f"Completed at t = {clock.time:g} after {clock.step} steps."
     for observer in observers:
         observer.finish(method, clock, status)
     return clock, status, finished
+
+
+def true_smooth_margin(method):
+    """γ̃ of the accepted state in units of one, inf beyond the largest number."""
+    return method.problem.objective.smooth_margin(method.current.predictions, method.log_scale) * np.exp(method.log_scale)
 
 
 def _start_fault(method):
@@ -236,14 +275,17 @@ def make_method(problem, kind="grid", **options):
     return METHODS[kind](problem, **options)
 
 
-def solve(problem, end, saves=2, observers=(), record_interval=0.0, **method):
+def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
     """Solve a problem in memory from t = 0 to t = end.
 
-    saves : number of equally spaced saves, or a list of times;  method : the keys of [method] in a case file
+    saves : number of equally spaced saves, or a list of times;  until_margin : end where the smooth margin γ̃ reaches this
+    method : the keys of [method] in a case file
     Returns a Solution; its status says in a sentence how the run ended.
     """
     memory, made = Memory(), make_method(problem, **method)
-    _, status, finished = integrate(made, save_times(end, saves), (memory, *observers), record_interval=record_interval)
-    time, states, predictions = zip(*memory.saves, strict=True)
+    _, status, finished = integrate(
+        made, save_times(end, saves), (memory, *observers), record_interval=record_interval, until_margin=until_margin
+    )
+    time, states, predictions = zip(*memory.saves, strict=True) if memory.saves else ((), (), ())
     records = {name: np.array([r[name] for r in memory.records]) for name in memory.records[0]}
     return Solution(problem, type(made), np.array(time), list(states), np.array(predictions), records, status, finished)

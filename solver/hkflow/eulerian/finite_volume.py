@@ -26,7 +26,7 @@ class Evaluation:
 
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density), lowest (potential), outflow
-    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), shift : numbers
+    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 
@@ -36,7 +36,7 @@ class Evaluation:
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = self.rounding = self.roughness = 0.0
-        self.lowest = self.shift = self.mobile = 0.0
+        self.lowest = self.shift = self.mobile = self.defect = self.first = 0.0
 
 
 class FiniteVolume:
@@ -87,8 +87,8 @@ class FiniteVolume:
         self.new_evaluation = lambda: Evaluation(*shape, len(self.objective.predictions), self.flow.depth == 2.0)
         self.slots = [self.new_evaluation() for _ in range(min(3, 1 + len(self.stepper.parts)))]
         self.log_scale = 0.0
+        self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
         self.load({"density": problem.initial, "log_scale": 0.0})
-        self.mass_at_start = self.current.mass
 
     # --- state
 
@@ -99,13 +99,14 @@ class FiniteVolume:
 
     def state(self):
         """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale · density."""
-        return {"density": self.current.density, "log_scale": self.log_scale, "residuals": self.current.residuals}
+        now = self.current
+        return {"density": now.density, "log_scale": self.log_scale, "residuals": now.residuals, "defect": now.defect}
 
     def load(self, state):
         """Continue from a state made by `state`; without residuals they are those of the density."""
         self.log_scale = float(state["log_scale"])
         self.current.density[:] = state["density"]
-        self._evaluate(self.current, state.get("residuals"))
+        self._evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
 
     @staticmethod
     def measure(state):
@@ -139,8 +140,9 @@ class FiniteVolume:
 
     # --- the right-hand side
 
-    def _evaluate(self, e, residuals=None):
+    def _evaluate(self, e, residuals=None, defect=0.0):
         """Objective, potential, transport, integrals and budgets at the density of e, driven by its own or given residuals."""
+        e.defect = defect
         np.multiply(e.density, self.stencil.volumes, out=self.masses)
         e.objective = self.objective.value(self.masses, self.log_scale)
         e.predictions[:] = self.objective.predictions
@@ -170,12 +172,18 @@ class FiniteVolume:
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
         mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
         e.mass, e.smallest, e.lowest = mass, float(self.sums[:, 5].min()), float(self.sums[:, 6].min())
+        e.first = first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
-        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
+        self._round(e)
         e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
         e.shift = first / mass if flow.keeps_mass else 0.0
         e.mobile = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
         self._budget(e, first, second, plain * self.problem.uniform, work)
+
+    def _round(self, e):
+        """What rounding, and the defect of implicit predictions, may do to the objective of e."""
+        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.rounding += np.abs(e.residuals).sum() * e.defect
 
     def _source(self):
         """Mass that noise brings per time, in units of e^log_scale."""
@@ -244,7 +252,7 @@ class FiniteVolume:
                     dt, moves, beta, sigma, source, at.shift, base.density, at.divergence, at.potential, out.density
                 )
             if flow.keeps_mass:
-                out.density *= self.mass_at_start / (out.density @ self.stencil.volumes).sum()
+                out.density *= self.mass_at_start / np.einsum("sc,c->", out.density, self.stencil.volumes)
             if frozen:
                 out.residuals[:], out.potential[:] = base.residuals, base.potential
                 self._rates(out)
@@ -259,59 +267,62 @@ class FiniteVolume:
         mass, normalised = self.current.mass, self.flow.drive == "measure"
         if normalised or 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
             factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
-            now = self.current
+            now, log_scale = self.current, self.log_scale + np.log(factor)
             self.load({
-                "density": now.density / factor, "log_scale": self.log_scale + np.log(factor), "residuals": now.residuals.copy()
+                "density": now.density / factor, "log_scale": log_scale, "residuals": now.residuals.copy(),
+                "defect": now.defect / factor,
             })  # fmt: skip
 
     # --- the coupling through the data
 
     @cached_property
     def _features(self):
-        """φ at the cells (n_data, n_cells), its differences across the faces (n_data, n_faces) and their conductances."""
+        """φ at the cells (n_data, n_cells) and its differences across the faces (n_data, n_faces)."""
         mesh, objective = self.problem.mesh, self.problem.objective
         phi = objective.feature.matrix(mesh.centers, objective.inputs)
-        left, right = mesh.faces.T
-        chords = np.linalg.norm(mesh.centers[left] - mesh.centers[right], axis=1)
-        return phi, phi[:, right] - phi[:, left], mesh.face_areas / chords
+        return phi, phi[:, mesh.faces[:, 1]] - phi[:, mesh.faces[:, 0]]
+
+    @cached_property
+    def _conductances(self):
+        """Of the faces, (n_faces,): area over the chord between the centres."""
+        mesh = self.problem.mesh
+        return mesh.face_areas / np.linalg.norm(mesh.centers[mesh.faces[:, 0]] - mesh.centers[mesh.faces[:, 1]], axis=1)
 
     def _implicit_coupling(self, dt):
         """The coupling, if a step of size dt is to be implicit in it; None if not."""
         e, objective = self.current, self.problem.objective
         if self.coupling == "explicit" or self.coupling == "auto" and not is_stiff(self, dt):
             return None
-        matrix = self._coupling_matrix() if len(e.predictions) <= DENSE else None
-        coupling = Coupling(objective, self.log_scale, matrix, self._coupling_product)
+        mobile, flowing = self._carriers()
+        if len(e.predictions) <= DENSE:
+            coupling = Coupling(objective, self.log_scale, self._coupling_matrix(mobile, flowing))
+        else:
+            coupling = Coupling(objective, self.log_scale, None, lambda v: self._coupling_product(mobile, flowing, v))
         stiff = self.coupling == "implicit" or dt * coupling.stiffness(e.predictions, e.residuals) > 1.0
         return coupling if stiff else None
 
-    def _coupling_matrix(self):
-        """K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), the latter by the upwind values on the faces."""
+    def _carriers(self):
+        """What K is made of: β m(ν) volume of each cell (n_cells,), α ν conductance of each face (n_faces,), ν upwind."""
         e, mesh, flow = self.current, self.problem.mesh, self.flow
-        phi, jumps, conductances = self._features
-        matrix = _gram(phi, flow.reaction * (e.mobility * mesh.volumes).sum(axis=0))
-        if flow.transport > 0.0:
-            left, right = mesh.faces.T
-            upwind = np.where(e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right])
-            matrix += _gram(jumps, flow.transport * upwind.sum(axis=0) * conductances)
-        return matrix
+        left, right = mesh.faces.T
+        upwind = np.where(e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right])
+        mobile = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
+        return mobile, flow.transport * upwind.sum(axis=0) * self._conductances
 
-    def _coupling_product(self, v):
-        """K v: minus the rate of the predictions of the flow that residuals v drive."""
-        e, other, decay = self.current, self._spare, self.problem.objective.weight_decay
-        other.density[:], other.residuals[:] = e.density, v
-        self._drive(other)
-        other.potential -= decay
-        self._rates(other)
-        rate = np.einsum("s,sc->c", self.objective.signs, (self.flow.reaction * other.mobility * other.potential
-            - other.divergence) * self.stencil.volumes)  # fmt: skip
-        out = np.zeros(len(v))
+    def _coupling_matrix(self, mobile, flowing):
+        """K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), the latter by differences across the faces; (n_data, n_data)."""
+        phi, jumps = self._features
+        return _gram(phi, mobile) + (_gram(jumps, flowing) if self.flow.transport > 0.0 else 0.0)
+
+    def _coupling_product(self, mobile, flowing, v):
+        """K v, (n_data,), from the potential that residuals v make, without K."""
+        potential, out, n = np.zeros(len(mobile)), np.zeros(len(v)), len(mobile)
+        self.objective.transform.adjoint(v, potential)
+        left, right = self.problem.mesh.faces.T
+        flux = flowing * (potential[right] - potential[left])
+        rate = mobile * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
         self.objective.transform.forward(rate, out)
         return out
-
-    @cached_property
-    def _spare(self):
-        return self.new_evaluation()
 
     @cached_property
     def _middle(self):
@@ -339,17 +350,17 @@ class FiniteVolume:
 
             spent = coupled_residuals(coupling, flow_with, step.dt * implicit, begin.residuals, self.log_scale, self.tolerance)
             if taken != implicit and not spent.rejection:
-                spent = Step(step.dt * taken)
+                spent = Step(step.dt * taken, defect=spent.defect)
                 flow_with(begin.residuals.copy(), step.dt * taken, spent)
             step.budget += spent.budget
             step.gross += spent.gross
+            step.defect = max(step.defect, spent.defect)
             step.rejection = spent.rejection
             if step.rejection:
                 return
             begin, after = after, begin
-        self.trial.rounding = self.problem.objective.rounding(
-            self.trial.objective, self.trial.residuals, self.trial.mass, self.log_scale
-        )
+        self.trial.defect = step.defect
+        self._round(self.trial)
 
 
 def _gram(rows, weights):

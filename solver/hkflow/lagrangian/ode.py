@@ -14,7 +14,7 @@ class Evaluation:
 
     y, rate : (n,) the state and its derivative;  predictions, residuals : (n_data,) h and ∂R/∂h
     objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), speed (of the clock
-    of the smooth margin, 1 if the clock is time) : numbers; extensive ones in units of e^log_scale
+    of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers; extensive ones in units of e^log_scale
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 
@@ -23,7 +23,7 @@ class Evaluation:
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
         self.objective = self.mass = self.log_mass = self.rounding = self.roughness = self.mobile = 0.0
-        self.speed = 1.0
+        self.speed, self.defect = 1.0, 0.0
 
 
 class OdeMethod:

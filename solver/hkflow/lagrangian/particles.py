@@ -87,7 +87,7 @@ class Particles(OdeMethod):
         """All that the method needs to go on from here, bit for bit."""
         y = self.current.y
         state = {"positions": unblocked(self._positions(y), self.n), "signs": self.signs, "log_weights": self._log_weights(y)}
-        state |= {"log_scale": self.log_scale, "residuals": self.current.residuals}
+        state |= {"log_scale": self.log_scale, "residuals": self.current.residuals, "defect": self.current.defect}
         state |= {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
         return state | {"random": self.random.bit_generator.state}
 
@@ -97,7 +97,7 @@ class Particles(OdeMethod):
         self.log_scale = float(state["log_scale"])
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
-        self.evaluate(self.current, state["residuals"])
+        self.evaluate(self.current, state["residuals"], state["defect"])
 
     @staticmethod
     def measure(state):
@@ -115,7 +115,7 @@ class Particles(OdeMethod):
         positions = self._positions(y)
         kernels.to_sphere(positions, self.n, positions)
 
-    def evaluate(self, e, residuals=None):
+    def evaluate(self, e, residuals=None, defect=0.0):
         """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by given residuals."""
         decay = self.problem.objective.weight_decay
         self._set(e)
@@ -126,6 +126,8 @@ class Particles(OdeMethod):
         self.set_clock(e)
         e.objective = risk + decay * e.mass
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.rounding += np.abs(e.residuals).sum() * defect
+        e.defect = defect
 
     def _set(self, e):
         """Give the objective the points and weights of e."""
@@ -144,6 +146,8 @@ class Particles(OdeMethod):
         e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
         e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
         e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
+        if flow.depth != 2.0:
+            e.roughness = np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
         alpha, beta = flow.transport, flow.reaction
         shift = first / e.mass if flow.keeps_mass else 0.0
         growth += beta * shift
@@ -201,17 +205,18 @@ class Particles(OdeMethod):
 
             spent = coupled_residuals(coupling, flow_with, time * implicit, begin.residuals, self.log_scale, self.tolerance)
             if taken != implicit and not spent.rejection:
-                spent = Step(time * taken)
+                spent = Step(time * taken, defect=spent.defect)
                 flow_with(begin.residuals.copy(), time * taken, spent)
             step.budget += spent.budget
             step.gross += spent.gross
+            step.defect = max(step.defect, spent.defect)
             step.rejection = spent.rejection
             if step.rejection:
                 return step
             after.residuals[:] = begin.residuals
             begin, after = after, begin
         self.trial.y[:] = begin.y
-        self.evaluate(self.trial, begin.residuals)
+        self.evaluate(self.trial, begin.residuals, step.defect)
         return step
 
     def _frozen(self, begin, after, tau, step):
@@ -262,8 +267,9 @@ class Particles(OdeMethod):
         """Make the trial state the accepted one, and let noise act if its time has come."""
         super().accept(step)
         if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
+            defect = self.current.defect * np.exp(self.log_scale - self.current.log_mass)
             self.log_scale = self.current.log_mass
-            self.evaluate(self.current, self.current.residuals.copy())
+            self.evaluate(self.current, self.current.residuals.copy(), defect)
         if self.flow.noise == 0.0:
             return
         self.wait -= step.dt

@@ -61,6 +61,7 @@ def exponential(predictions, targets, weights, out):
 
 
 LARGEST_LOG = 690.0  # e^690 is a number; margins that differ by less than e^-690 are ties
+ROUNDED_ONE = 1e-14  # weights whose sum is this close to one sum to one
 LARGE_MARGIN = 35.0  # from here on log(1 + e^−u) and e^−u are the same number
 
 
@@ -69,19 +70,21 @@ def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
     """e^−L log Σ q_i e^{−u_i}, u_i = e^L y_i predictions_i: minus the smooth margin S in units of e^L, for any L.
 
     p_i = −y_i ∂R/∂h_i is a soft-argmin (COLT eq. 6). The smallest margin is taken out of the sum, so margins, exponents and
-    scales of any size are safe.
+    scales of any size are safe; tiny ones keep their digits.
     """
     scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
     for i in range(len(out)):
         smallest = min(smallest, targets[i] * predictions[i])
-    total = 0.0
+    whole, lost = 0.0, 0.0
     for i in range(len(out)):
-        out[i] = weights[i] * np.exp(-scale * (targets[i] * predictions[i] - smallest))
-        total += out[i]
+        out[i] = np.expm1(-scale * (targets[i] * predictions[i] - smallest))
+        whole += weights[i]
+        lost += weights[i] * out[i]
     for i in range(len(out)):
-        out[i] *= -targets[i] / total
-    return np.log(total) / scale - smallest
+        out[i] = -targets[i] * weights[i] * (1.0 + out[i]) / (whole + lost)
+    offset = np.log(whole) if abs(whole - 1.0) > ROUNDED_ONE else 0.0
+    return (np.log1p(lost / whole) + offset) / scale - smallest
 
 
 @njit(cache=True)

@@ -18,6 +18,7 @@ from ..objectives.risks import LARGE_MARGIN, LARGEST_LOG
 DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
 COLDEST = 1e-11  # temperature below which float64 cannot tell the margins apart, relative to their size
 COOLING = 0.2
+STIFF_LOG = 200.0  # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
 
 
 class Coupling:
@@ -36,6 +37,20 @@ class Coupling:
         """K between margins, (n_data, n_data), if it is stored."""
         y = self.objective.targets
         return None if self.matrix is None else y[:, None] * self.matrix * y
+
+    def corrected(self, change, answer):
+        """The coupling with K change = answer, as was found; the rest of K stays as it can (the BFGS formula).
+
+        change, answer : (n_data,). Without a matrix, or where K would not stay positive, nothing is corrected.
+        """
+        if self.matrix is None:
+            return self
+        moved = self.matrix @ change
+        old, new = change @ moved, change @ answer
+        if not (old > 0.0 and new > 1e-3 * old):
+            return self
+        matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
+        return Coupling(self.objective, self.log_scale, matrix)
 
     def stiffness(self, predictions, residuals):
         """Largest eigenvalue of K ∂²R, the rate at which residuals answer, to within some per cent from below."""
@@ -114,7 +129,7 @@ class Coupling:
                 change = np.minimum(change, -0.5 * theta)  # a < q
             theta = theta + change
             size = np.abs(a * change).max() / a.max()
-            if size <= tolerance or size < 1e-6 and size > 0.3 * last:  # rounding has taken over
+            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and size > 0.3 * last):  # or rounding has taken over
                 return theta
             last = size
         return None
@@ -160,8 +175,8 @@ def implicit_is_known(objective, predictions, log_scale):
 
 
 def curvatures(objective, predictions, residuals, log_scale):
-    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix; for predictions in units of e^L."""
-    scale, q = np.exp(min(log_scale, LARGEST_LOG)), objective.weights
+    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200); for predictions in units of e^L."""
+    scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
     size = np.abs(residuals)
     if objective.risk.tail == "square":
         return scale * q

@@ -19,7 +19,7 @@ COUPLINGS = ("auto", "explicit", "implicit")
 GAMMA = 1.0 - np.sqrt(0.5)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}  # (time that r is implicit in, time it is used for)
 MOST_CORRECTIONS = 12
-CONSISTENT = 0.1  # of the tolerance: how well implicit residuals are solved for
+CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit residuals are solved for
 
 
 def needs_known_curvature(coupling, objective):
@@ -43,23 +43,30 @@ def coupled_residuals(coupling, flow_with, tau, guess, log_scale, tolerance):
     """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns the Step, with a rejection if there are none.
 
     flow_with : function (residuals, tau, step) -> predictions after tau; leaves the state there and adds to the step's budget
-    The linear model h − τ K r is corrected by what the flow really does until both agree to a share of the tolerance.
+    The linear model h − τ K r, and K, are corrected by what the flow really does until both agree to a share of the tolerance.
     """
-    residuals = guess.copy()
+    residuals, last, before = guess.copy(), np.inf, None
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
         predictions = flow_with(residuals, tau, step)
         if step.rejection or not np.isfinite(predictions).all():
             step.rejection = step.rejection or "predictions are not finite"
             return step
+        if before is not None:
+            coupling = coupling.corrected(residuals - before[0], (before[1] - predictions) / tau)
         moved = tau * coupling.product(residuals)
         wanted = coupling.solve(tau, predictions + moved, log_scale, residuals)
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
             return step
-        change = tau * coupling.product(wanted - residuals)
-        if np.abs(change).max() <= CONSISTENT * tolerance * np.abs(moved).max():
+        step.defect = float(np.abs(tau * coupling.product(wanted - residuals)).max())
+        allowed = min(tolerance, 1e-3) * np.abs(moved).max()
+        if step.defect <= CONSISTENT * allowed:
             return step
-        residuals = wanted
-    step.rejection = "the coupling through the data did not settle"
+        before = residuals, predictions.copy()
+        # upwind directions that flip to and fro with the residuals settle in between
+        residuals = wanted if step.defect < 0.5 * last else 0.5 * (residuals + wanted)
+        last = step.defect
+    if step.defect > allowed:
+        step.rejection = "the coupling through the data did not settle"
     return step

@@ -14,6 +14,7 @@ class Step:
 
     dt : its length;  count : how many steps of the method's own it stands for (gradient descent takes many at once)
     budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy and mass
+    defect : by how much implicit predictions may be off, which is as good as rounding in F
     error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a sentence, if it failed
     """
 
@@ -21,6 +22,7 @@ class Step:
     budget: np.ndarray = field(default_factory=lambda: np.zeros(len(BUDGET)))
     gross: np.ndarray = field(default_factory=lambda: np.zeros(2))
     count: int = 1
+    defect: float = 0.0
     error: float | None = None
     rejection: str | None = None
 
