@@ -103,8 +103,8 @@ def test_numbers_are_those_of_their_definitions(made):
     moments = [run.atoms_at(5).moment() for run in (a, b)]
     assert c.moment[5] == pytest.approx(np.linalg.norm(moments[0] - moments[1]), rel=1e-12)
     assert c.mass[5] == pytest.approx([a.mass[5], b.mass[5]], rel=1e-14)
-    sparse = SimpleNamespace(problem=a.problem, time=a.time, predictions=a.predictions, records={})
-    assert comparison._objective(sparse, 5, a.mass[5]) == pytest.approx(c.objective[5, 0], rel=1e-12)
+    sparse = SimpleNamespace(problem=a.problem, time=a.time, records={})
+    assert comparison._objective(sparse, 5, a.atoms_at(5)) == pytest.approx(c.objective[5, 0], rel=1e-12)
 
 
 def test_inputs_to_compare_on(rng):
@@ -220,6 +220,26 @@ def test_every_kind_of_picture(made, tmp_path, dim, first, second, label):
         save_comparison(c, tmp_path / "picture.bmp")
     with pytest.raises(hkflow.RunFolderError, match="cannot be written"):
         save_comparison(c, tmp_path / "nowhere" / "picture.png")
+
+
+def test_atoms_compare_by_their_predictions(made, tmp_path):
+    atoms = {"objective.activation": "linear", "objective.bias": False, "objective.weight_decay": 0.0, "domain.cells": None}
+    atoms |= {"domain.kind": "atoms", "flow": {"kind": "diagonal", "depth": 2.0}}
+    runs = [made("atoms-grid", 2, **atoms), made("atoms-particles", 2, **atoms | {"method.kind": "particles"})]
+    c = hkflow.compare(*runs)
+    assert "A  " in str(c) and "grid on 2 atoms, 2 output sign(s)" in str(c) and "particles on 2 atoms" in str(c)
+    assert 0.0 < c.test_max.max() < 1e-3 and "Cells count" not in str(c)
+    figure = Figure(figsize=(7.1, 6.4), layout="constrained")
+    draw_comparison(figure, c)
+    assert "predictions at t = 1" in texts(figure) and save_comparison(c, tmp_path / "picture.png").exists()
+
+
+def test_masses_beyond_numbers_are_refused(made):
+    run = hkflow.load(made("grid64").path)
+    huge = run.state_at(11) | {"log_scale": 900.0}
+    run._states[11] = lambda: huge
+    with pytest.raises(hkflow.CaseError, match=r"up to a mass of e\^600. The mass at save 11 is e\^90"):
+        hkflow.compare(run, made("grid64"))
 
 
 def hk(*words, code=0):

@@ -156,13 +156,19 @@ def _summary(one):
     if one.records:
         last = {name: values[-1] for name, values in one.records.items()}
         error = "training error" if "margin" in last else "training RMSE"
-        lines.append(f"objective:        {last['objective']:.8g}")
-        lines.append(f"total mass:       {last['mass']:.8g}")
-        lines.append(f"{error + ':':18}{last['training_error']:.4g}")
+        if last.get("log_scale", 0.0):
+            lines.append(f"objective/mass:   {last['objective'] / last['mass']:.8g}")
+            lines.append(f"log mass:         {last['log_mass']:.8g}")
+        else:
+            lines.append(f"objective:        {last['objective']:.8g}")
+            lines.append(f"total mass:       {last['mass']:.8g}")
+        lines += [f"margin/mass:      {last['margin']:.6g}"] if "margin" in last else []
+        lines += [f"gap to minimum:   at most {last['gap_bound']:.4g} (E.13)"] if "gap_bound" in last else []
+        lines += [f"{error + ':':18}{last['training_error']:.4g}"] if last["training_error"] == last["training_error"] else []
         exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
         if exchanged == exchanged:  # stochastic gradients leave it unknown
             share = last["energy_residual"] / exchanged if exchanged else 0.0
-            lines.append(f"mass residual:    {last['mass_residual'] / last['mass']:.2e} of the mass")
+            lines.append(f"mass residual:    {last['mass_residual'] / (last['mass'] or 1.0):.2e} of the mass")
             lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
     errors = one.exact_errors() if len(one.time) else None
     if errors is not None:

@@ -124,7 +124,7 @@ def take_record(method, clock):
         record |= {name: np.nan for name in record if name.startswith("energy_") or name == "mass_residual"}
     record["training_error"] = objective.error(e.predictions)
     if objective.risk.classifies:
-        record["margin"] = objective.margin(e.predictions) / e.mass
+        record["margin"] = objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
         record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
     if bounds_gap(method):
         record["gap_bound"] = gap_bound(method, clock)

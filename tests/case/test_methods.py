@@ -2,13 +2,15 @@
 
 import re
 
+import hkflow
 import numpy as np
 import pytest
 from test_cases_and_errors import MINIMAL
 
-import hkflow
-
 PARTICLES = '[method]\nkind = "particles"\n'
+NETWORK = '[method]\nkind = "network"\n'
+PROVED = 'layers = "radii"\ntraining = "gradient-descent"\nschedule = "proposition"\n'
+FLOW = '[flow]\nkind = "hellinger-kantorovich"\n'
 
 
 @pytest.fixture
@@ -51,6 +53,13 @@ def case(tmp_path):
             '[method]\nkind = "network"\nlayers = "output"',
             "a network with layers 'output' follows transport 0, reaction 0 and no noise",
         ),
+        ('[method]\nkind = "network"\nlayers = "radii"', "layers 'radii' follows transport 0, reaction 4 and no noise"),
+        (NETWORK + 'layers = "radii"\nbalance = 2.0', "units made from a measure alone read 'balance'"),
+        (NETWORK + 'layers = "diagonal"\nunits = 5', "units on a sphere alone read 'units'"),
+        (NETWORK + 'layers = "both"\ntraining = "gradient-descent"\nschedule = "proposition"', "of layers 'radii' or 'output'"),
+        (NETWORK + 'layers = "radii"\nschedule = "proposition"', "descent alone reads 'schedule'"),
+        (NETWORK + PROVED + "step = 0.1", "the other schedules alone read 'step'"),
+        (NETWORK + 'layers = "both"\n[initial]\nkind = "zero"', "a network whose output layer alone is trained"),
     ],
 )
 def test_faults_are_named(case, extra, message):
@@ -77,6 +86,38 @@ def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
     assert run.records["step"][-1] == 90 and len(run.time) == 4
     assert run.time[-1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(90) + 1)), rel=1e-14)
     assert run.time[1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(30) + 1)), rel=1e-14)
+
+
+def test_the_steps_of_a_proposition_count_time(case, tmp_path):
+    text = MINIMAL.replace("logistic", "smooth-margin").replace(FLOW, "").replace("end = 0.5", "steps = 130\nsaves = 4")
+    run = hkflow.run(case(NETWORK + PROVED + 'points = "quasi-uniform"\nunits = 8', text), output=tmp_path / "run")
+    assert run.time.tolist() == [0.0, 43.0, 87.0, 130.0] and run.records["step"][-1] == 130
+    assert np.all(run.records["best_margin"][1:] >= run.records["bound"][1:])
+    again = hkflow.resume(tmp_path / "run")
+    assert again.time.tolist() == run.time.tolist() and again.atoms_at(-1).mass == run.atoms_at(-1).mass
+    with pytest.raises(hkflow.CaseError, match="time counts steps, so end and saves are whole numbers"):
+        hkflow.check(case(NETWORK + PROVED, text.replace("steps = 130", "end = 130.0")))
+    zero = '[initial]\nkind = "zero"\n' + NETWORK + PROVED.replace("radii", "output") + "units = 8\n"
+    run = hkflow.run(case(zero, text), output=tmp_path / "zero")
+    assert run.finished and run.mass[0] == 0.0 and run.records["best_margin"][-1] > 0.0
+    packed = hkflow.load(tmp_path / "zero" / "results.h5")
+    assert packed.mass[-1] == run.mass[-1] > 0.0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_diagonal_network_has_its_depth_from_the_flow(case, tmp_path, depth):
+    text = MINIMAL.replace("relu", "linear").replace("signed-sphere", "atoms").replace("cells = 24\n", "")
+    text = text.replace("logistic", "smooth-margin")
+    flow = f'[flow]\nkind = "diagonal"\ndepth = {float(depth)}\n'
+    start = '[initial]\nkind = "zero"\n' if depth == 1 else '[initial]\nkind = "scaled"\nscale = 0.5\n'
+    path = case(NETWORK + 'layers = "diagonal"\n' + start, text.replace(FLOW, flow))
+    run = hkflow.run(path, output=tmp_path / "raw")
+    assert run.finished and (run.problem.flow.reaction, run.problem.flow.depth) == (depth**2, depth)
+    if depth > 1:
+        grid = hkflow.run(path, output=tmp_path / "grid", **{"method.kind": "grid"})
+        assert np.allclose(run.predictions, grid.predictions, rtol=1e-3, atol=1e-4)
+    packed = hkflow.load(tmp_path / "raw" / "results.h5")
+    assert np.array_equal(packed.atoms_at(-1).weights, run.atoms_at(-1).weights)
 
 
 def test_balance_is_refused_where_output_weights_are_signs(case):

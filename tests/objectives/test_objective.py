@@ -17,8 +17,9 @@ def an_objective(rng, activation, loss, weight_decay=0.3, n=6, p=3):
 @pytest.mark.parametrize("loss", RISKS)
 @pytest.mark.parametrize("signs", [(1,), (1, -1)])
 def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
-    points = rng.normal(size=(40, 3))
-    on = an_objective(rng, activation, loss).on(points / np.linalg.norm(points, axis=1, keepdims=True), signs)
+    objective = an_objective(rng, activation, loss)
+    points = rng.normal(size=(40, objective.axes))
+    on = objective.on(points / np.linalg.norm(points, axis=1, keepdims=True), signs)
     weights, direction = rng.random((len(signs), 40)) / 20, rng.normal(size=(len(signs), 40))
     on.evaluate(weights)
     slope = (on.potential * direction).sum()

@@ -7,7 +7,7 @@ from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
 from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
-from ..lagrangian.network import SCHEDULES, check_network_flow, network_flow
+from ..lagrangian.network import PROPOSITION, SCHEDULES, check_network_flow, network_flow
 from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
@@ -15,7 +15,7 @@ from ..objectives.features import FEATURES
 from ..objectives.objective import Objective
 from ..objectives.population import PopulationRisk
 from ..objectives.risks import RISKS
-from ..point_sets import quasi_uniform
+from ..point_sets import quasi_uniform, random_uniform
 from ..problem import Problem
 from ..store.mesh_cache import cached_geodesic_mesh
 from .datafiles import read_csv, read_points, read_scikit_learn, targets_from_labels
@@ -49,12 +49,13 @@ def _resolved_flow(case):
     elif flow is not None:
         flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
     if case.method.kind == "network":
-        own = network_flow(case.method.layers, degree)
+        own = network_flow(case.method.layers, degree, flow.depth if flow else 2.0)
         try:
             check_network_flow(case.method.layers, degree, own if flow is None else flow_of(flow))
         except ValueError as error:
             raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
-        flow = FlowTable(transport=own.transport, reaction=own.reaction, clock=flow.clock if flow else "time")
+        clock = flow.clock if flow else "time"
+        flow = FlowTable(transport=own.transport, reaction=own.reaction, depth=own.depth, clock=clock)
     return flow
 
 
@@ -67,10 +68,14 @@ def flow_of(table):
 
 
 def _resolved_time(case):
-    time = case.time
+    time, method = case.time, case.method
+    counted = getattr(method, "schedule", None) == PROPOSITION
     if time.steps is None:
+        saves = time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
+        if counted and np.mod([*saves, time.end], 1.0).any():
+            raise CaseError("time.end: with method.schedule 'proposition' time counts steps, so end and saves are whole numbers.")
         return time
-    sizes = case.method.step * np.array([SCHEDULES[case.method.schedule](k) for k in range(time.steps)])
+    sizes = (1.0 if counted else method.step) * np.array([SCHEDULES[method.schedule](k) for k in range(time.steps)])
     times = np.concatenate([[0.0], np.cumsum(sizes)])
     chosen = np.unique(np.rint(np.linspace(0, time.steps, time.saves)).astype(int))
     return time.model_copy(update={"end": float(times[-1]), "steps": None, "saves": times[chosen].tolist()})
@@ -115,7 +120,7 @@ def build_objective(case, folder, data=None):
     else:
         inputs, targets, weights = read_data(case, folder) if data is None else data
     if case.objective.loss != "square":
-        _check_classes(targets, case.objective.loss)
+        _check_classes(targets, case.objective.loss, both=case.domain.kind != "atoms")
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
         feature, risk = FEATURES[case.objective.activation], RISKS[case.objective.loss]
@@ -215,14 +220,14 @@ def _prepared(data, inputs, names):
     return inputs
 
 
-def _check_classes(targets, loss):
+def _check_classes(targets, loss, both):
     if not np.isin(targets, (-1.0, 1.0)).all():
         bad = targets[~np.isin(targets, (-1.0, 1.0))][0]
         raise CaseError(
             f"objective.loss: '{loss}' needs targets +1 and -1, got {bad:g}. For a CSV file or a scikit-learn data set, "
             "list the classes in data.positive and data.negative."
         )
-    if len(set(targets.tolist())) < 2:
+    if both and len(set(targets.tolist())) < 2:
         raise CaseError(f"data: only the class {targets[0]:+g} occurs; '{loss}' needs both +1 and -1.")
 
 
@@ -277,7 +282,12 @@ def initial_points(case, folder, axes, signs):
     if table.kind == "balanced":
         return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(table.mass)
     if table.kind == "zero":
-        raise CaseError("initial.kind: particles need some mass; a signed density starts from 'zero' on a grid.")
+        if method.kind != "network" or method.layers != "output":
+            raise CaseError(
+                "initial.kind: particles need some mass; a signed density starts from 'zero' on a grid, and a network whose "
+                "output layer alone is trained."
+            )
+        return Units(random_uniform(rng, n, axes - 1) if method.points == "random" else quasi_uniform(n, axes - 1), np.zeros(n))
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if method.points == "random":
         return Atoms(measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)).scaled_to(table.mass)

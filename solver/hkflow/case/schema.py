@@ -350,10 +350,18 @@ class NetworkMethod(FromPoints):
 
     kind: Literal["network"]
     units: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
-    layers: Literal["both", "output", "normalized"] = Field("both", description="what is trained, and how units are written")
+    layers: Literal["both", "output", "normalized", "radii", "diagonal"] = Field(
+        "both",
+        description="what is trained, and how units are written; radii: of fixed directions; diagonal: a diagonal linear network on "
+        "the domain 'atoms', of the depth of [flow]",
+    )
     training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
     step: Positive = Field(0.01, description="of descent; time advances by it")
-    schedule: Literal["constant", "inverse-sqrt"] = Field("constant", description="step k is step, or step/√(k+1)")
+    schedule: Literal["constant", "inverse-sqrt", "proposition"] = Field(
+        "constant",
+        description="step k is step, or step/√(k+1), or for layers radii and output that of Chizat & Bach 2020, Prop. 6 and 7: "
+        "the best margin and its bound are recorded, and time counts steps",
+    )
     batch: Count = Field(100, description="sgd: fresh data at each step; from a file's data, rows drawn with replacement")
     balance: Positive = Field(1.0, description="|output weight| / |input weights| of each unit at the start")
     points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field("random", description="as for particles")
@@ -369,9 +377,16 @@ class NetworkMethod(FromPoints):
         _refuse_unread(self, flows, "descent alone reads", "step", "schedule")
         _refuse_unread(self, self.training != "sgd", "training = 'sgd' alone reads", "batch")
         _refuse_unread(self, not flows, "training = 'gradient-flow' alone reads", "stepper", "tolerance", "max_step")
-        _refuse_unread(
-            self, self.points == "gaussian" or self.layers == "output", "units made from a measure alone read", "balance"
-        )
+        _refuse_unread(self, self.schedule == "proposition", "the other schedules alone read", "step")
+        _refuse_unread(self, self.layers == "diagonal", "units on a sphere alone read", "units", "points", "scale")
+        free = self.points == "gaussian" or self.layers not in ("both", "normalized")
+        _refuse_unread(self, free, "units made from a measure alone read", "balance")
+        return self
+
+    @model_validator(mode="after")
+    def _proved(self):
+        if self.schedule == "proposition" and (self.training != "gradient-descent" or self.layers not in ("radii", "output")):
+            raise ValueError("schedule 'proposition' is for training = 'gradient-descent' of layers 'radii' or 'output'")
         return self
 
 

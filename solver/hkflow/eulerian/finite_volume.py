@@ -26,7 +26,8 @@ class Evaluation:
 
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density), lowest (potential), outflow
-    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
+    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift :
+    numbers
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 
@@ -63,6 +64,8 @@ class FiniteVolume:
                 raise ValueError(unknown_name(what, name, choices))
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
+        if problem.flow.clock != "time":
+            raise ValueError("The grid runs by time; the clock 'margin' is for particles and networks.")
         self.problem, self.flow = problem, problem.flow
         self.limiter, self.stepper = limiter_code(limiter), STEPPERS[stepper]
         self.prescribed = not self.stepper.exponential
@@ -183,7 +186,7 @@ class FiniteVolume:
     def _round(self, e):
         """What rounding, and the defect of implicit predictions, may do to the objective of e."""
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.rounding += np.abs(e.residuals).sum() * e.defect
+        e.rounding += np.abs(e.residuals).sum() * e.defect if e.defect else 0.0
 
     def _source(self):
         """Mass that noise brings per time, in units of e^log_scale."""
@@ -197,6 +200,8 @@ class FiniteVolume:
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
         e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
         e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0) * e.mass) + sigma * e.mass + gain
+        if self.flow.signed:
+            e.gross[1] = np.inf  # where a density changes its sign, |ν| has a kink, and its budget no order
 
     # --- one step
 

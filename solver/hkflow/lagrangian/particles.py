@@ -126,7 +126,7 @@ class Particles(OdeMethod):
         self.set_clock(e)
         e.objective = risk + decay * e.mass
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.rounding += np.abs(e.residuals).sum() * defect
+        e.rounding += np.abs(e.residuals).sum() * defect if defect else 0.0
         e.defect = defect
 
     def _set(self, e):

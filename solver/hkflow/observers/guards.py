@@ -7,9 +7,15 @@ the start: a fault that hides in the rounding of tiny steps shows in their sum.
 
 import numpy as np
 
+from ..lagrangian.ode import OdeMethod
+from ..objectives.risks import LARGEST_LOG, SMOOTH_MARGINS
 from ..stepping.step import MASS_ROUNDING
+from ..transforms.dense import RELU
 
+CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
 MASS_DRIFT = 1e-12  # of the mass, since the start
+ROUNDINGS = 64.0  # of the sums that make a smooth margin
+MARGIN_SLACK = 100.0  # tolerances: the share of a step's exchange by which the normalised smooth margin may fall
 
 
 def sound(method, step, clock):
@@ -54,4 +60,70 @@ def energy_decrease(method, step, clock):
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
 
 
-GUARDS = (sound, mass_budget, energy_decrease)
+def margin_increase(method, step, clock):
+    """Once the smooth margin ψ = ℓ⁻¹(Σ q_i ℓ(u_i) / min q) is positive, ψ/|ν| does not decrease.
+
+    Along any flow with mobility ν and J = −c ∇ψ, c > 0, as exponential, logistic and their smooth-margin risks have it without
+    weight decay and noise: Σ ∂_i ψ u_i ≥ ψ, and Cauchy–Schwarz gives ψ̇/ψ ≥ β c (∫∇ψ dν)²/(|ν|ψ) ≥ β c ∫∇ψ dν/|ν| = d log|ν|/dt,
+    whatever transport adds. Networks have their norm in place of |ν| (`homogeneous_norm`), and so they may have any depth.
+    That is the exact flow. A step of a method of order k errs by a share dt^k of what it exchanges, |Δψ| + ψ ∫(size of d|ν|/dt)
+    dt/|ν|; it may lower ψ/|ν| by MARGIN_SLACK · tolerance of that, at most by the method's mass_slack. A longer step that
+    errs more is taken again shorter; a wrong flow errs by the same share whatever the step. Besides, ψ has the rounding of its sums
+    and the defect of implicit predictions. Particles and units that move over the kinks of ReLU are let pass: sliding along a kink
+    they step to and fro, by a share of the exchange that no shorter step makes less. Source: 2-homogeneity paper, Thm 3.6; Lyu & Li 2020.
+    """
+    flow, norm = method.flow, getattr(method, "homogeneous_norm", None)
+    if method.prescribed or flow.noise > 0.0 or flow.keeps_mass or norm is None and flow.depth != 2.0:
+        return None
+    objective, before, after = method.problem.objective, method.current, method.trial
+    if objective.weight_decay > 0.0 or objective.risk.tail not in SMOOTH_MARGINS or _slides(method):
+        return None
+    psi, later = (attained_margin(objective, e.predictions, method.log_scale) for e in (before, after))
+    sizes = [norm(e) if norm else e.mass for e in (before, after)]
+    if not psi > 0.0 or not np.isfinite([later, *sizes]).all() or before.mass <= 0.0:
+        return None
+    exchange = abs(later - psi) + psi * step.gross[1] / before.mass
+    extent = objective.largest_feature * max(before.mass, after.mass)
+    slack = min(MARGIN_SLACK * method.tolerance, method.mass_slack) * exchange + step.defect
+    if later >= psi * sizes[1] / sizes[0] - slack - ROUNDINGS * np.finfo(float).eps * (psi + extent):
+        return None
+    return f"the normalised smooth margin fell from {psi / sizes[0]:.15g} to {later / sizes[1]:.15g}"
+
+
+def _slides(method):
+    """Whether points move, as they do in no mesh, where the gradient of the feature jumps."""
+    feature, moving = method.problem.objective.feature, isinstance(method, OdeMethod) and method.flow.transport > 0.0
+    return moving and (feature.kernel is None or feature.kernel == RELU)
+
+
+def attained_margin(objective, predictions, log_scale):
+    """ℓ⁻¹(Σ q_i ℓ(u_i) / min q) in units of e^log_scale, a lower bound of min u; ℓ⁻¹(n L) for weights 1/n.
+
+    g = γ̃ − log(1/min q) for the exponential loss, and −log(e^v − 1) = g − log((e^v − 1)/v), v = e^−g, for the logistic one.
+    """
+    scale = np.exp(min(log_scale, LARGEST_LOG))
+    g = objective.smooth_margin(predictions, log_scale) + np.log(objective.weights[objective.weights > 0.0].min()) / scale
+    if objective.risk.tail == "exponential":
+        return g
+    v = np.exp(-min(g * scale, LARGEST_LOG))
+    return g - (np.log(np.expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
+
+
+def margin_clock(method, step, clock):
+    """If the smooth margin is the clock, it has grown by what the clock says: else its error is the time's.
+
+    Large starts hide it: weights of size w know margins to 10⁻¹⁵ w at best.
+    """
+    time = clock.time + step.dt
+    if method.flow.clock != "margin" or method.prescribed:
+        return None
+    grown = (clock.objective_at_start - method.trial.objective) * np.exp(method.log_scale)
+    if abs(grown - time) <= CLOCK_DRIFT * time:
+        return None
+    return (
+        f"the smooth margin has grown by {grown:.8g} where its clock says {time:.8g}; weights of mass "
+        f"{method.trial.mass:.3g} ask for a smaller tolerance than {method.tolerance:g}, or hide it in their rounding"
+    )
+
+
+GUARDS = (sound, mass_budget, energy_decrease, margin_increase, margin_clock)

@@ -3,20 +3,21 @@
 import numpy as np
 
 
-def draw_density(ax, mesh, density, signs, initial=None):
-    """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted."""
+def draw_density(ax, mesh, density, signs, initial=None, nu="ν"):
+    """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted; nu: what they are."""
     angle = angles(mesh.centers)
     order = np.argsort(angle)
     for s, sign in enumerate(signs):
-        label = "density ν" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
+        label = f"density {nu}" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
         ax.plot(angle[order], density[s, order], color=f"C{s}", label=label)
         if initial is not None:
             ax.plot(angle[order], initial[s, order], color=f"C{s}", linestyle=":", linewidth=0.8)
-    _label(ax, "density ν (initial: dotted)" if initial is not None else "density ν")
+    negative = density.min() < 0.0 or initial is not None and initial.min() < 0.0
+    _label(ax, f"density {nu} (initial: dotted)" if initial is not None else f"density {nu}", negative)
 
 
-def draw_atoms(ax, atoms, signs):
-    """Draw atoms as a histogram over the angle of θ: mass in each bin by its width."""
+def draw_atoms(ax, atoms, signs, nu="ν"):
+    """Draw atoms as a histogram over the angle of θ: mass in each bin by its width; nu: what they are."""
     bins = int(np.clip(np.sqrt(len(atoms) / len(signs)) * 2, 16, 180))
     for s, sign in enumerate(signs):
         positions, weights = atoms.sheet(sign)
@@ -25,7 +26,7 @@ def draw_atoms(ax, atoms, signs):
         ax.stairs(
             heights * bins / (2 * np.pi), edges, color=f"C{s}", alpha=0.5, fill=True, label=f"{label}, {len(weights)} atoms"
         )
-    _label(ax, "density ν")
+    _label(ax, f"density {nu}")
 
 
 def angles(positions):
@@ -33,10 +34,13 @@ def angles(positions):
     return np.arctan2(positions[:, 1], positions[:, 0])
 
 
-def _label(ax, text):
+def _label(ax, text, negative=False):
     ax.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
     ax.set_xlim(-np.pi, np.pi)
-    ax.set_ylim(bottom=0.0)
+    if negative:
+        ax.axhline(0.0, color="0.5", linewidth=0.6)
+    else:
+        ax.set_ylim(bottom=0.0)
     ax.set_xlabel("angle of θ")
     ax.set_ylabel(text)
     ax.legend()

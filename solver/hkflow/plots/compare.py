@@ -4,8 +4,9 @@ import numpy as np
 
 from ..measures import Atoms
 from ..metrics import systematic_draw
-from . import circle, sphere
+from . import circle, records, sphere
 from .overview import save_figure
+from .shown import density_of
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
@@ -33,12 +34,14 @@ def draw_comparison(figure, c):
     figure.suptitle(f"{c.a.header['title'] or 'hkflow'}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
-    {1: _draw_on_circle, 2: _draw_on_sphere}.get(c.a.dim, _draw_predictions)(left, c)
+    draw = {1: _draw_on_circle, 2: _draw_on_sphere}.get(c.a.dim, _draw_predictions)
+    (_draw_predictions if c.a.is_discrete or c.b.is_discrete else draw)(left, c)
     differences, distances = right.subplots(2, 1, sharex=True)
     _draw_differences(differences, c)
     _draw_distances(distances, c)
-    for ax, name, label in zip(bottom.subplots(1, 2), ("objective", "mass"), ("objective F", "total mass |ν|"), strict=True):
-        _draw_records(ax, c, name, label)
+    by_scale = records.scaled(c.a.records) or records.scaled(c.b.records)
+    for ax, of in zip(bottom.subplots(1, 2), (records.objective_of, records.mass_of), strict=True):
+        _draw_records(ax, c, lambda found, of=of: of(found, by_scale))
 
 
 def _carriers(run):
@@ -54,11 +57,6 @@ def _last(c):
     return sorted(pairs, key=lambda pair: pair[1].method == "grid")
 
 
-def _density(run, save):
-    """ν on the cells of a grid, (n_signs, n_cells)."""
-    return np.exp(run.log_scale[save]) * run.density_at(save)
-
-
 # --- the measures at the last common time
 
 
@@ -67,7 +65,7 @@ def _draw_on_circle(figure, c):
     ax, looks = figure.subplots(), {}
     for letter, run, save in _last(c):
         if run.method == "grid":
-            circle.draw_density(ax, run.mesh, _density(run, save), run.signs)
+            circle.draw_density(ax, run.mesh, density_of(run, save), run.signs)
             looks[letter] = "lines" if "lines" not in looks.values() else "dashed"
             if looks[letter] == "dashed":
                 for line in ax.lines[-len(run.signs) :]:
@@ -81,7 +79,8 @@ def _draw_on_circle(figure, c):
     ax.set_ylabel("density ν")
     ax.set_title(f"measures at t = {c.time[-1]:g};  {looks['A']}: A, {looks['B']}: B")
     ax.autoscale(axis="y")
-    ax.set_ylim(bottom=0.0)
+    if not any(run.problem.flow.signed for run in (c.a, c.b)):
+        ax.set_ylim(bottom=0.0)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
 
 
@@ -103,7 +102,7 @@ def _draw_on_sphere(figure, c):
     (letter, run, save), (other, below, below_save) = dots, ground
     atoms = _fewer(run.atoms_at(save))
     if below.method == "grid":
-        sphere.draw_density(axes, below.mesh, _density(below, below_save), labels, c.a.axis_names)
+        sphere.draw_density(axes, below.mesh, density_of(below, below_save), labels, c.a.axis_names)
         looks = f"colours: {other}, dots: {letter}"
         layers = [(atoms, "C1")]
     else:
@@ -134,7 +133,8 @@ def _draw_predictions(figure, c):
     ax, (a, b) = figure.subplots(), c.saves[-1]
     new, data = (c.a.predict(c.test_inputs, a), c.b.predict(c.test_inputs, b)), (c.a.predictions[a], c.b.predictions[b])
     ax.plot(*new, ".", markersize=3, color="C5", label="new inputs", rasterized=True)
-    ax.plot(*data, "o", markersize=3, color="C0", label="data")
+    if data[0].size:
+        ax.plot(*data, "o", markersize=3, color="C0", label="data")
     ends = np.min([new, (new[1], new[0])]), np.max(new)
     ax.plot(ends, ends, color="0.5", linewidth=0.8, label="equal")
     ax.set_title(f"predictions at t = {c.time[-1]:g}")
@@ -148,11 +148,13 @@ def _draw_predictions(figure, c):
 
 def _draw_differences(ax, c):
     """Largest and root mean square difference of the predictions; those at rounding level are left out."""
-    largest = max(c.data_max.max(), c.test_max.max())
+    largest = np.nanmax([c.data_max, c.test_max])
     lowest = largest
     for kind, color, label in (("test", "C1", "new inputs"), ("data", "C0", "data")):
         for norm, style, words in (("max", "-", "maximum"), ("rms", "--", "RMS")):
             values = getattr(c, f"{kind}_{norm}")
+            if np.isnan(values).all():  # a population has no data
+                continue
             shown = np.where(values >= largest * 10.0**-DECADES, values, np.nan)
             lowest = min(lowest, np.nanmin(shown, initial=largest))
             ax.plot(c.time, shown, style, color=color, marker=".", markersize=3, label=f"{words}, {label}")
@@ -181,12 +183,13 @@ def _draw_distances(ax, c):
     ax.legend(loc="upper center", ncols=4)
 
 
-def _draw_records(ax, c, name, label):
-    """One record of both runs, up to the last common time."""
+def _draw_records(ax, c, of):
+    """One record of both runs, up to the last common time; of : function of the records -> values, label."""
     drawn = []
     for letter, run, style in (("A", c.a, "-"), ("B", c.b, "--")):
         seen = run.records["time"] <= c.time[-1]
-        drawn.append(run.records[name][seen])
+        found, label = of(run.records)
+        drawn.append(found[seen])
         ax.plot(run.records["time"][seen], drawn[-1], style, color="C0" if letter == "A" else "C1", label=letter)
     values = np.concatenate(drawn)
     if values.min() > 0.0 and values.max() > LOG_FROM * values.min():

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import RunFolderError
-from . import atoms, circle, records, sphere
+from . import atoms, circle, coordinates, records, sphere
 from .decision import draw_predictions
+from .shown import density_of, is_normalised, name_of
 
 FORMATS = (".pdf", ".png", ".svg")
 
@@ -43,7 +44,8 @@ def save_figure(draw, run, path, size):
 def draw_overview(figure, run):
     """Four panels and a title on an empty figure."""
     title = run.header["title"] or "hkflow"
-    figure.suptitle(f"{title}\nt = {run.time[-1]:g}", fontsize=9)
+    clock = "t" if run.case.flow.clock == "time" else "γ̃"
+    figure.suptitle(f"{title}\n{clock} = {run.time[-1]:g}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":
@@ -52,30 +54,34 @@ def draw_overview(figure, run):
         _draw_exact(left.subplots(), run)
     draw_final_density(right, run)
     energy, residuals = bottom.subplots(1, 2)
-    records.draw_energy(energy, run.records)
-    records.draw_residuals(residuals, run.records)
+    records.draw_energy(energy, run.records, run.case.flow.clock)
+    records.draw_residuals(residuals, run.records, run.case.flow.clock)
 
 
 def draw_final_density(figure, run):
-    """The measure at the last save on an empty figure: unrolled on the circle, one projection for each sign on S²."""
-    if run.dim == 1 and run.method == "grid":
-        circle.draw_density(figure.subplots(), run.mesh, _density(run, -1), run.signs, _density(run, 0))
+    """The measure at the last save on an empty figure, or ν/|ν| where its mass is beyond numbers.
+
+    Unrolled on the circle, one projection for each sign on S², bars for atoms.
+    """
+    last = len(run.time) - 1
+    normalised = is_normalised((run, 0), (run, last))
+    nu = name_of(normalised)
+    if run.is_discrete:
+        coordinates.draw_weights(figure.subplots(), run.atoms_at(last, normalised), run.input_names, nu)
+    elif run.dim == 1 and run.method == "grid":
+        final, initial = (density_of(run, save, normalised) for save in (last, 0))
+        circle.draw_density(figure.subplots(), run.mesh, final, run.signs, initial, nu)
     elif run.dim == 1:
-        circle.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
+        circle.draw_atoms(figure.subplots(), run.atoms_at(last, normalised), run.signs, nu)
     elif run.dim == 2:
         axes = np.atleast_1d(figure.subplots(len(run.signs), 1))
-        labels = ["measure ν"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
+        labels = [f"measure {nu}"] if len(run.signs) == 1 else [f"output sign {'+' if s > 0 else '−'}1" for s in run.signs]
         if run.method == "grid":
-            sphere.draw_density(axes, run.mesh, _density(run, -1), labels, run.axis_names)
+            sphere.draw_density(axes, run.mesh, density_of(run, last, normalised), labels, run.axis_names, nu)
         else:
-            sphere.draw_atoms(axes, run.atoms_at(-1), run.signs, labels, run.axis_names)
+            sphere.draw_atoms(axes, run.atoms_at(last, normalised), run.signs, labels, run.axis_names)
     else:
-        atoms.draw_atoms(figure.subplots(), run.atoms_at(-1), run.signs)
-
-
-def _density(run, save):
-    """ν itself at a save of a grid, (n_signs, n_cells)."""
-    return np.exp(run.log_scale[save]) * run.density_at(save)
+        atoms.draw_atoms(figure.subplots(), run.atoms_at(last, normalised), run.signs)
 
 
 def _draw_exact(ax, run):
@@ -84,7 +90,7 @@ def _draw_exact(ax, run):
     u = run.mesh.centers @ exact.direction
     order = np.argsort(u)
     ax.plot(u[order], exact.density(run.mesh.centers[order], run.time[-1]), color="C0", linewidth=3.0, label="exact")
-    ax.plot(u, _density(run, -1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
+    ax.plot(u, density_of(run, -1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
     l1, largest = run.exact_errors()
     ax.set_title(f"relative L¹ error {l1[-1]:.2e}, maximum {largest[-1]:.2e}")
     ax.set_xlabel("u = e·θ")

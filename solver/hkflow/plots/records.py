@@ -3,24 +3,53 @@
 import numpy as np
 
 
-def draw_energy(ax, records):
-    """Objective and total mass against time, on two scales."""
-    ax.plot(records["time"], records["objective"], color="C0")
-    ax.set_xlabel("time t")
-    ax.set_ylabel("objective F", color="C0")
+def scaled(records):
+    """Whether objectives and masses were ever recorded in units of e^log_scale instead of 1."""
+    return bool(np.any(records.get("log_scale", 0.0)))
+
+
+def objective_of(records, per_mass):
+    """The objective F and its label, or F/|ν|, which needs no scale."""
+    if not per_mass:
+        return records["objective"], "objective F"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return records["objective"] / records["mass"], "objective per mass F/|ν|"
+
+
+def mass_of(records, logarithmic):
+    """The mass |ν| and its label, or log |ν|."""
+    return (records["log_mass"], "log mass log |ν|") if logarithmic else (records["mass"], "total mass |ν|")
+
+
+def draw_time(ax, records, clock):
+    """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
+    ax.set_xlabel("time t" if clock == "time" else "smooth margin γ̃")
+    positive = records["time"][records["time"] > 0.0]
+    if clock == "margin" and len(positive):
+        ax.set_xscale("symlog", linthresh=max(positive[0], 1e-6 * positive[-1]))
+
+
+def draw_energy(ax, records, clock="time"):
+    """Objective and total mass against time, on two scales; objective per mass and log mass where the mass needs a scale."""
+    draw_time(ax, records, clock)
+    by_scale = scaled(records)
+    objective, label = objective_of(records, by_scale)
+    ax.plot(records["time"], objective, color="C0")
+    ax.set_ylabel(label, color="C0")
     mass = ax.twinx()
     mass.spines["right"].set_visible(True)
-    mass.plot(records["time"], records["mass"], color="C1")
-    mass.set_ylabel("total mass |ν|", color="C1")
+    values, label = mass_of(records, by_scale)
+    mass.plot(records["time"], values, color="C1")
+    mass.set_ylabel(label, color="C1")
     low, high = mass.get_ylim()
-    if high - low < 1e-6 * abs(high):
-        mass.set_ylim(0.0, 1.2 * records["mass"][0])
+    if not by_scale and values[0] > 0.0 and high - low < 1e-6 * abs(high):
+        mass.set_ylim(0.0, 1.2 * values[0])
 
 
-def draw_residuals(ax, records):
+def draw_residuals(ax, records, clock="time"):
     """Residuals of the energy identity and of the mass budget, relative to the largest objective and mass so far."""
     time = records["time"]
-    ax.set_xlabel("time t")
+    draw_time(ax, records, clock)
     if np.isnan(records["energy_residual"]).all():
         ax.text(0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center")
         ax.set_axis_off()
@@ -29,7 +58,14 @@ def draw_residuals(ax, records):
         ("energy_residual", "objective", "C0", "energy identity"),
         ("mass_residual", "mass", "C1", "mass budget"),
     ):
-        size = np.maximum.accumulate(np.abs(records[scale]))
-        ax.semilogy(time[1:], np.maximum(np.abs(records[name] / size), 1e-17)[1:], color=color, label=label)
+        relative = relative_to_largest(records[name], records[scale], records.get("log_scale", np.zeros(len(time))))
+        ax.semilogy(time[1:], np.maximum(relative, 1e-17)[1:], color=color, label=label)
     ax.set_ylabel("relative residual")
     ax.legend()
+
+
+def relative_to_largest(values, sizes, log_scale):
+    """|values| over the largest |sizes| so far, all in units of e^log_scale, which change along the run; nan before the first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = np.maximum.accumulate(np.log(np.abs(sizes)) + log_scale)
+        return np.exp(np.log(np.abs(values)) + log_scale - largest)

@@ -1,11 +1,12 @@
 """Densities and atoms on S², on the plane by Hammer's equal-area projection."""
 
 import numpy as np
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.patches import Ellipse
 from scipy.spatial import cKDTree
 
 DECADES = 4  # shown below the largest density
+SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 
 
 def hammer_points(width=720):
@@ -24,24 +25,30 @@ def hammer_points(width=720):
     return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1), inside
 
 
-def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃")):
-    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale.
+def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"), nu="ν"):
+    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in both directions if signed.
 
     Every pixel takes the value of the cell that it lies in: Voronoi cells are the sets nearest to their centres.
-    labels: a title each;  names: of the three coordinate axes
+    labels: a title each;  names: of the three coordinate axes;  nu: what the densities are of
     """
     points, inside = hammer_points()
     _, cell = cKDTree(mesh.centers).query(points[inside])
-    largest = max(density.max() for density in densities)
-    norm = LogNorm(largest * 10.0**-DECADES, largest)
+    signed = any(density.min() < 0.0 for density in densities)
+    largest = max(np.abs(density).max() for density in densities) or 1.0
+    if signed:
+        norm, lowest, colors = SymLogNorm(largest * 10.0**-SIGNED_DECADES, vmin=-largest, vmax=largest), -largest, "PuOr_r"
+    else:
+        norm, lowest, colors = LogNorm(largest * 10.0**-DECADES, largest), largest * 10.0**-DECADES, None
     root = np.sqrt(2.0)
     for ax, density, label in zip(axes, densities, labels, strict=True):
         picture = np.full(inside.shape, np.nan)
-        picture[inside] = np.maximum(density[cell], norm.vmin)
-        image = ax.imshow(picture, origin="lower", extent=(-2 * root, 2 * root, -root, root), norm=norm, interpolation="nearest")
-        draw_frame(ax, label, names, "white")
-    bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.02, extend="min")
-    bar.set_label("density ν")
+        picture[inside] = np.maximum(density[cell], lowest)
+        extent = (-2 * root, 2 * root, -root, root)
+        image = ax.imshow(picture, origin="lower", extent=extent, norm=norm, cmap=colors, interpolation="nearest")
+        draw_frame(ax, label, names, "0.3" if signed else "white")
+    extend = "neither" if signed else "min"
+    bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.02, extend=extend)
+    bar.set_label(f"density {nu}")
     return image
 
 

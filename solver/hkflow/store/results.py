@@ -37,10 +37,10 @@ DIMENSIONS = {
 def pack(folder):
     """Write results.h5 of a run folder and return its path.
 
-    Datasets: time, predictions (time, datum), data/…, records/… and the states: of a grid density (time, sign, cell),
-    log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights; of a network hidden (time, unit,
-    axis) and output; where numbers of particles differ, `count` says how many of each save are there. With an exact
-    solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, versions, seed, ….
+    Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the states: of a grid density
+    (time, sign, cell), log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights, log_scale; of
+    a network hidden (time, unit, axis) and output; where numbers of particles differ, `count` says how many of each save are
+    there. With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, versions, seed, ….
     """
     run = load(folder)
     path = Path(folder) / "results.h5"
@@ -54,7 +54,7 @@ def _write(path, run):
         for name, value in {"format": FORMAT, **run.header, "status": run.status, "finished": run.finished}.items():
             file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
         file.attrs["header"] = json.dumps(run.header)
-        arrays = {"time": run.time, "predictions": run.predictions, "sign": run.signs}
+        arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
         arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
         if run.mesh is not None:
             file.attrs["mesh"] = run.mesh.name

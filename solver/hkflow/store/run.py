@@ -1,7 +1,6 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
 import json
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import numpy as np
 from ..case.build import build_objective, flow_of, fresh_data, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
+from ..initial import atoms_on_mesh
+from ..measures import Units
 from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
@@ -18,6 +19,7 @@ from ..time_loop import METHODS
 from .files import read_arrays
 from .run_folder import FORMAT, read_snapshot
 
+LARGEST_LOG = 600.0  # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
 
 # What makes the measure in a state, with the dimensions of each array at one save.
 STATE_ARRAYS = {
@@ -31,6 +33,7 @@ STATE_ARRAYS = {
     "output": ("unit",),
     "inner": ("unit",),
 }
+COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
 class Run:
@@ -38,7 +41,8 @@ class Run:
 
     path : the folder or file it was read from;  header : case as given and as resolved, versions, seed, threads, commit
     mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights (n_data,) : the data, bias
-    not included;  time : (n_saves,);  predictions : (n_saves, n_data);  records : dict of (n_records,) arrays
+    not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale
     status : one sentence;  finished : bool
     """
 
@@ -47,16 +51,34 @@ class Run:
         self.status, self.finished = end["status"], end["finished"]
         self.mesh, self.signs = static["mesh"], static["sign"]
         self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
-        self.time, self.predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
+        self.time, self.scaled_predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
+        self.log_scale = series["log_scale"]
         self._starts = self._states or series.get("checkpoints", [])
 
     def state_at(self, save):
         """The method's state at one save, a dictionary, read when asked for."""
         return self._states[save]()
 
-    def atoms_at(self, save):
-        """The measure at one save as atoms: cells, particles, or Π₂ of a network."""
-        return replace(self.problem, initial=METHODS[self.method].measure(self.state_at(save))).atoms()
+    def atoms_at(self, save, normalised=False):
+        """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised: ν/|ν|, of mass 1.
+
+        Raises ValueError if ν itself is wanted but its mass is beyond e^±600.
+        """
+        if normalised:
+            atoms, _ = self._unscaled_atoms(save)
+            return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
+        _, scale = _unscaled(self.state_at(save))
+        if abs(scale) > LARGEST_LOG:
+            raise ValueError(
+                f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights can hold: take "
+                f"atoms_at({save}, normalised=True) and log_mass[{save}]."
+            )
+        return self.problem.atoms_of(METHODS[self.method].measure(self.state_at(save)))
+
+    def _unscaled_atoms(self, save):
+        """Atoms and s, of order one, with ν = e^s · atoms."""
+        state, scale = _unscaled(self.state_at(save))
+        return self.problem.atoms_of(METHODS[self.method].measure(state)), scale
 
     def density_at(self, save):
         """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density, read when asked for."""
@@ -70,14 +92,26 @@ class Run:
         return np.array([self.density_at(k) for k in range(len(self.time))])
 
     @cached_property
-    def log_scale(self):
-        """Of a grid: (n_saves,)."""
-        return np.array([self.state_at(k)["log_scale"] for k in range(len(self.time))])
+    def predictions(self):
+        """h on the data at the saves, (n_saves, n_data); inf where it is beyond numbers."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.exp(self.log_scale)[:, None] * self.scaled_predictions
+
+    def log_mass_at(self, save):
+        """log |ν| at one save; -inf for no mass."""
+        atoms, scale = self._unscaled_atoms(save)
+        return float(scale + np.log(atoms.mass)) if atoms.mass > 0.0 else -np.inf
+
+    @cached_property
+    def log_mass(self):
+        """log |ν| at the saves, (n_saves,)."""
+        return np.array([self.log_mass_at(k) for k in range(len(self.time))])
 
     @property
     def mass(self):
-        """Total mass at the saves, (n_saves,)."""
-        return np.array([self.atoms_at(k).mass for k in range(len(self.time))])
+        """Total mass |ν| at the saves, (n_saves,); inf where it is beyond numbers."""
+        with np.errstate(over="ignore"):
+            return np.array([atoms.mass * np.exp(scale) for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))])
 
     @cached_property
     def case(self):
@@ -119,9 +153,12 @@ class Run:
         names = [f"w{chr(0x2081 + k)}" for k in range(count)] + ["bias"] * (self.dim + 1 - count - joint)
         return names + ["output"] * joint
 
-    def predict(self, inputs, save=-1):
-        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,)."""
-        objective, atoms = self.problem.objective, self.atoms_at(save)
+    def predict(self, inputs, save=-1, normalised=False):
+        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,).
+
+        normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see atoms_at
+        """
+        objective, atoms = self.problem.objective, self.atoms_at(save, normalised)
         inputs = np.atleast_2d(np.asarray(inputs, dtype=float))
         if inputs.shape[1] != self.inputs.shape[1]:
             raise ValueError(f"Inputs need {self.inputs.shape[1]} columns, got {inputs.shape[1]}.")
@@ -142,9 +179,25 @@ class Run:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
         flow = flow_of(self.case.flow)
-        start = METHODS[self.method].measure(self._starts[0]()) if self._starts else None
-        mesh = self.mesh if self.method == "grid" or self.mesh is not None and self.mesh.is_discrete else None
-        return Problem(mesh, objective, flow, signs_of(self.case), start, exact, fresh_data(self.case))
+        mesh = self.mesh if self.method == "grid" or self.is_discrete else None
+        return Problem(mesh, objective, flow, signs_of(self.case), self._start(objective), exact, fresh_data(self.case))
+
+    def _start(self, objective):
+        """The measure of the first save, without its scale if that is beyond numbers; on atoms as a density."""
+        if not self._starts:
+            return None
+        state = self._starts[0]()
+        unscaled, scale = _unscaled(state)
+        start = METHODS[self.method].measure(unscaled if abs(scale) > LARGEST_LOG else state)
+        if self.is_discrete and self.method != "grid":
+            atoms = start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
+            return atoms_on_mesh(self.mesh, self.signs, atoms)
+        return start
+
+    @property
+    def is_discrete(self):
+        """Whether the domain is a set of atoms."""
+        return self.mesh is not None and self.mesh.is_discrete
 
     def exact_errors(self):
         """Errors against the exact solution, each (n_saves,); None without one.
@@ -166,6 +219,14 @@ class Run:
                 size = max(abs(moment), 0.1 * mass)
                 errors.append((abs(atoms.mass / mass - 1.0), np.linalg.norm(atoms.moment() - moment * exact.direction) / size))
         return tuple(np.array(errors).T)
+
+
+def _unscaled(state):
+    """A state whose measure is of order one, and s with ν = e^s · that measure."""
+    if "log_weights" in state:
+        scale = float(state["log_weights"].max())
+        return state | {"log_weights": state["log_weights"] - scale}, scale
+    return (state | {"log_scale": 0.0}, float(state["log_scale"])) if "log_scale" in state else (state, 0.0)
 
 
 def load(path):
@@ -205,7 +266,7 @@ def _load_folder(folder):
             static = _read_static(file)
     except (OSError, KeyError) as error:
         raise RunFolderError(f"{folder / 'problem.h5'}: damaged ({error}).") from error
-    paths, times, predictions, checkpoints = [], [], [], []
+    paths, times, scales, predictions, checkpoints = [], [], [], [], []
     for path in sorted((folder / "snap").glob("*.h5")):
         snapshot = read_snapshot(path)
         if snapshot is None:
@@ -215,9 +276,11 @@ def _load_folder(folder):
             continue
         paths.append(path)
         times.append(snapshot[2]["clock"]["time"])
+        scales.append(snapshot[0].get("log_scale", 0.0))
         predictions.append(snapshot[1])
     series = {
         "time": np.array(times),
+        "log_scale": np.array(scales, dtype=float),
         "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
         "states": [lambda path=path: read_snapshot(path)[0] for path in paths],
         "checkpoints": [lambda path=path: read_snapshot(path)[0] for path in checkpoints],
@@ -248,6 +311,7 @@ def _load_results(path):
         _check_format(int(file.attrs["format"]), path)
         header = json.loads(file.attrs["header"])
         series = {name: file[name][()] for name in ("time", "predictions")}
+        series["log_scale"] = file["log_scale"][()] if "log_scale" in file else np.zeros(len(series["time"]))
         series["states"] = [lambda k=k: _read_state(path, k) for k in range(len(series["time"]))]
         records, static = read_arrays(file["records"]), _read_static(file)
         return Run(
@@ -259,8 +323,8 @@ def _read_state(path, save):
     """What a results file keeps of a state: all that makes the measure, not what only resuming needs."""
     with h5py.File(path, "r") as file:
         state = {name: file[name][save] for name in STATE_ARRAYS if name in file}
-        count = int(file["count"][save]) if "count" in file else None
-    return state if count is None else {name: array[:count] for name, array in state.items()}
+        count = int(file["count"][save]) if "count" in file else 0
+    return {name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array for name, array in state.items()}
 
 
 def _read_static(file):

@@ -6,47 +6,50 @@ from .dense import DenseTransform, blocked
 
 
 class JointTransform:
-    """All sums for φ((a, b), x) = b ψ(a, x), from a transform of ψ.
+    """All sums for φ((a, b), x) = b ψ(a·x), from a transform of ψ.
 
-    points : (n_points, p+1), the last coordinate is b;  inputs : (n_data, p);  kernel : of ψ, see DenseTransform
-    `points`, (n_blocks, p+1, width), may be overwritten in place before `forward`, which reads it
+    points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which may be overwritten in place
+    inputs : (n_data, p);  kernel : of ψ, see DenseTransform
+
+        points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b ∂J/∂a_p | J
+                                 hidden     output      with J the potential of ψ
     """
 
     def __init__(self, points, inputs, kernel):
-        self.points, self.n = blocked(points), len(points)
+        self.points = points if points.ndim == 3 else blocked(points)
         self.hidden = DenseTransform(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
-        self.output, self.work = np.zeros(self.n), np.zeros(self.n)
+        self.output, self.weights = (np.zeros_like(self.points[:, -1]) for _ in range(2))
         self.inner = np.zeros_like(self.hidden.points)
-        self._read()
-
-    def _read(self):
-        self.hidden.points[:] = self.points[:, :-1]
-        self.output[:] = self.points[:, -1].reshape(-1)[: self.n]
 
     def set_inputs(self, inputs):
         """Take other data, as many as before; inputs (n_data, p)."""
         self.hidden.set_inputs(inputs)
 
+    def _read(self, n):
+        """Take the points as they are now; returns b, (n,)."""
+        self.hidden.points[:], self.output[:] = self.points[:, :-1], self.points[:, -1]
+        return self.output.reshape(-1)[:n]
+
     def forward(self, weights, out):
-        """h_i = Σ_c weights_c b_c ψ(a_c, x_i); weights (n_points,), out (n_data,)."""
-        self._read()
-        np.multiply(weights, self.output, out=self.work)
-        self.hidden.forward(self.work, out)
+        """h_i = Σ_c weights_c b_c ψ(a_c·x_i); weights (n_points,), out (n_data,)."""
+        n = len(weights)
+        weighted = self.weights.reshape(-1)[:n]
+        np.multiply(weights, self._read(n), out=weighted)
+        self.hidden.forward(weighted, out)
 
     def adjoint(self, residuals, out):
-        """J_c = b_c Σ_i residuals_i ψ(a_c, x_i); residuals (n_data,), out (n_points,)."""
+        """J_c = b_c Σ_i residuals_i ψ(a_c·x_i); residuals (n_data,), out (n_points,)."""
+        output = self._read(len(out))
         self.hidden.adjoint(residuals, out)
-        out *= self.output
+        out *= output
 
     def gradient(self, residuals, potential, gradient):
-        """J_c, and G_c = (b_c Σ_i residuals_i ∇ψ(a_c, x_i), Σ_i residuals_i ψ(a_c, x_i)), blocked like `points`."""
+        """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked like `points`."""
+        output = self._read(len(potential))
         self.hidden.gradient(residuals, potential, self.inner)
         np.multiply(self.inner, self.points[:, -1:], out=gradient[:, :-1])
-        gradient[:, -1] = 0.0
-        flat = gradient[:, -1].reshape(-1).copy()
-        flat[: self.n] = potential
-        gradient[:, -1] = flat.reshape(gradient[:, -1].shape)
-        potential *= self.output
+        gradient[:, -1] = self.hidden.potential
+        potential *= output
 
 
 def joint_matrix(matrix):

@@ -1,0 +1,25 @@
+"""What is drawn of a measure: ν, or ν/|ν| where its mass is beyond what numbers can hold."""
+
+import numpy as np
+
+from ..store.run import LARGEST_LOG
+
+
+def is_normalised(*saves):
+    """Whether ν/|ν| is drawn at some saves, pairs (run, save): if the mass of one of them is beyond numbers."""
+    logs = np.array([run.log_mass_at(save) for run, save in saves])
+    return bool((np.abs(logs[np.isfinite(logs)]) > LARGEST_LOG).any())
+
+
+def name_of(normalised):
+    """How labels call what is drawn."""
+    return "ν/|ν|" if normalised else "ν"
+
+
+def density_of(run, save, normalised=False):
+    """ν or ν/|ν| on the cells of a grid, (n_signs, n_cells)."""
+    density = run.density_at(save)
+    if not normalised:
+        return np.exp(run.log_scale[save]) * density
+    mass = (np.abs(density) @ run.mesh.volumes).sum()
+    return density / mass if mass > 0.0 else density
