@@ -235,7 +235,9 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
             status = sentence and f"{sentence} at t = {clock.time:.6g} after {clock.step} steps."
     finished = status is None
     if finished and reached():
-        status = f"Completed at t = {clock.time:g} after {clock.step} steps: the smooth margin is {true_smooth_margin(method):.8g}."
+        status = (
+            f"Completed at t = {clock.time:g} after {clock.step} steps: the smooth margin is {true_smooth_margin(method):.8g}."
+        )
     status = status or f"Completed at t = {clock.time:g} after {clock.step} steps."
     for observer in observers:
         observer.finish(method, clock, status)

@@ -2,10 +2,11 @@
 
 import re
 
-import hkflow
 import numpy as np
 import pytest
 from test_cases_and_errors import MINIMAL
+
+import hkflow
 
 PARTICLES = '[method]\nkind = "particles"\n'
 NETWORK = '[method]\nkind = "network"\n'

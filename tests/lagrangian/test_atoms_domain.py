@@ -32,9 +32,7 @@ def raw_directions(alpha, depth, levels):
         change = np.concatenate([u[:3] ** (depth - 1) * force, -(u[3:] ** (depth - 1)) * force])
         return change / (change @ change)
 
-    found = solve_ivp(
-        rate, (0.0, levels[-1]), np.full(6, alpha), method="DOP853", rtol=1e-13, atol=1e-13 * alpha, t_eval=levels
-    )
+    found = solve_ivp(rate, (0.0, levels[-1]), np.full(6, alpha), method="DOP853", rtol=1e-13, atol=1e-13 * alpha, t_eval=levels)
     w = found.y[:3] ** depth - found.y[3:] ** depth
     return (w / np.linalg.norm(w, axis=0)).T
 

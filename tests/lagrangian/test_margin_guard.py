@@ -1,8 +1,9 @@
 """The guard of the normalised smooth margin: honest flows pass, broken ones do not."""
 
-import hkflow
 import numpy as np
 import pytest
+
+import hkflow
 from hkflow.lagrangian import kernels, particles
 from hkflow.observers import guards
 from hkflow.time_loop import Memory, integrate, make_method
@@ -131,7 +132,7 @@ def test_broken_flows_are_stopped(fault, monkeypatch):
 
 
 def test_what_the_theorem_does_not_cover_is_let_pass():
-    """Noise, weight decay, the drive 'probability', descent, the square loss and sliding along kinks may lower it; so may a start that errs."""
+    """Noise, the drive 'probability', descent, the square loss and sliding along kinks may lower it; so may a start that errs."""
     step, clock = None, None
     for problem, method in (
         (margin_problem(flow=hkflow.Flow(1.0, 4.0, 0.1)), "particles"),

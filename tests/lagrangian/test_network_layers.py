@@ -1,12 +1,13 @@
 """Radii of fixed directions and diagonal networks against the equations that they are, and the propositions proved of descent."""
 
-import hkflow
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+
+import hkflow
 from hkflow.lagrangian import diagonal, fixed_units, network
 from hkflow.margins.fixed_points import l1_margin, l2_margin, mirror_ascent_bound, projected_ascent_bound
 from hkflow.time_loop import Memory, integrate
-from scipy.integrate import solve_ivp
 
 DESCENT = {"kind": "network", "training": "gradient-descent"}
 TIGHT = {"stepper": "dop853", "tolerance": 1e-11}

@@ -352,8 +352,8 @@ class NetworkMethod(FromPoints):
     units: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
     layers: Literal["both", "output", "normalized", "radii", "diagonal"] = Field(
         "both",
-        description="what is trained, and how units are written; radii: of fixed directions; diagonal: a diagonal linear network on "
-        "the domain 'atoms', of the depth of [flow]",
+        description="what is trained, and how units are written; radii: of fixed directions; diagonal: a diagonal linear network "
+        "on the domain 'atoms', of the depth of [flow]",
     )
     training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
     step: Positive = Field(0.01, description="of descent; time advances by it")

@@ -64,13 +64,19 @@ def margin_increase(method, step, clock):
     """Once the smooth margin ψ = ℓ⁻¹(Σ q_i ℓ(u_i) / min q) is positive, ψ/|ν| does not decrease.
 
     Along any flow with mobility ν and J = −c ∇ψ, c > 0, as exponential, logistic and their smooth-margin risks have it without
-    weight decay and noise: Σ ∂_i ψ u_i ≥ ψ, and Cauchy–Schwarz gives ψ̇/ψ ≥ β c (∫∇ψ dν)²/(|ν|ψ) ≥ β c ∫∇ψ dν/|ν| = d log|ν|/dt,
+    weight decay and noise: ∫∇ψ dν = Σ ∂_i ψ u_i ≥ ψ, and by Cauchy–Schwarz
+
+        ψ̇/ψ ≥ β c (∫∇ψ dν)²/(|ν|ψ) ≥ β c ∫∇ψ dν/|ν| = d log|ν|/dt,
+
     whatever transport adds. Networks have their norm in place of |ν| (`homogeneous_norm`), and so they may have any depth.
-    That is the exact flow. A step of a method of order k errs by a share dt^k of what it exchanges, |Δψ| + ψ ∫(size of d|ν|/dt)
-    dt/|ν|; it may lower ψ/|ν| by MARGIN_SLACK · tolerance of that, at most by the method's mass_slack. A longer step that
-    errs more is taken again shorter; a wrong flow errs by the same share whatever the step. Besides, ψ has the rounding of its sums
-    and the defect of implicit predictions. Particles and units that move over the kinks of ReLU are let pass: sliding along a kink
-    they step to and fro, by a share of the exchange that no shorter step makes less. Source: 2-homogeneity paper, Thm 3.6; Lyu & Li 2020.
+
+    That is the exact flow. A step errs by a share of what it exchanges, |Δψ| + ψ ∫(size of d|ν|/dt) dt/|ν|, that shrinks with
+    the step; it may lower ψ by MARGIN_SLACK · tolerance of it, at most by the method's mass_slack. A step that errs more is
+    taken again shorter, while a wrong flow errs by the same share whatever the step. Besides, ψ has the rounding of its sums and
+    the defect of implicit predictions. Particles and units that move over the kinks of ReLU are let pass: sliding along a
+    kink they step to and fro, by a share of the exchange that no shorter step makes less.
+
+    Source: 2-homogeneity paper, Thm 3.6; Lyu & Li 2020.
     """
     flow, norm = method.flow, getattr(method, "homogeneous_norm", None)
     if method.prescribed or flow.noise > 0.0 or flow.keeps_mass or norm is None and flow.depth != 2.0:

@@ -22,7 +22,7 @@ from ..observers.observer import Observer
 from ..time_loop import Clock
 from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_json, write_whole
 
-FORMAT = 2
+FORMAT = 3
 CHECKPOINT_SECONDS = 60.0
 
 
