@@ -36,7 +36,7 @@ def run(case, output=None, force=False, quiet=True, **overrides):
     refuse_used(folder, force)
     resolved, problem = _build(file, case)
     with preparing(quiet):
-        method = _method(problem, resolved)
+        method = _method(problem, resolved, f"{case}: ")
     claim_folder(folder, force)
     with lock(folder):
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
@@ -74,13 +74,13 @@ def _build(file, path):
 STARTING_KEYS = {"particles", "units", "points", "scale"}  # of [method], that the initial measure was made with
 
 
-def _method(problem, case):
+def _method(problem, case, source=""):
     options = {key: value for key, value in case.method.model_dump().items() if value is not None and key not in STARTING_KEYS}
     seed = {} if case.method.kind == "grid" else {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]}
     try:
         return make_method(problem, **options, **seed)
     except ValueError as error:
-        raise CaseError(f"method: {error}") from error
+        raise CaseError(f"{source}method: {error}") from error
 
 
 def _integrate(folder, method, case, writer, clock, quiet):

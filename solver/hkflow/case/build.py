@@ -43,7 +43,10 @@ def _resolved_flow(case):
     degree, signed = FEATURES[case.objective.activation].degree, case.domain.kind == "signed-sphere"
     flow = case.flow
     if flow is not None and flow.kind is not None:
-        named = named_flow(flow.kind, degree, signed, flow.noise, flow.depth, flow.drive or "probability")
+        try:
+            named = named_flow(flow.kind, degree, signed, flow.noise, flow.depth, flow.drive or "probability")
+        except ValueError as error:
+            raise CaseError(f"flow: {error}") from error
         update = {name: getattr(named, name) for name in ("transport", "reaction", "depth", "drive")}
         flow = flow.model_copy(update={"kind": None} | update)
     elif flow is not None:

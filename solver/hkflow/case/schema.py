@@ -298,6 +298,8 @@ class GridMethod(Table):
     def _positive(self):
         if self.limiter != "first-order" and self.cfl > 0.5:
             raise ValueError(f"'cfl' is {self.cfl}; positivity with limiter '{self.limiter}' needs at most 0.5")
+        if self.stepper == "euler" and self.max_step is None:
+            raise ValueError("'euler' takes plain steps of 'max_step': give it")
         return self
 
 
