@@ -173,6 +173,18 @@ def test_unknown_risks_and_empty_data_are_refused():
         hkflow.FiniteVolume(problem, coupling="implicit")
 
 
+def test_the_smooth_logistic_margin_goes_implicit_where_it_is_the_exponential_one():
+    """Below margins of 35 its conjugate is another: steps stay explicit, and nothing is assumed."""
+    logistic, exponential = an_objective("smooth-logistic-margin"), an_objective("smooth-margin")
+    start = np.full((2, 64), np.exp(8.0) / (4.0 * np.pi))
+    flow, mesh = hkflow.Flow(1.0, 4.0, drive="measure"), hkflow.circle_mesh(64)
+    method = hkflow.FiniteVolume(hkflow.Problem(mesh, logistic, flow, (1, -1), start), coupling="implicit")
+    assert method._implicit_coupling(0.1) is None  # uniform start: all margins are 0
+    grown = hkflow.solve(hkflow.Problem(mesh, exponential, flow, (1, -1), start), 2.0).states[-1]
+    method.load(grown)
+    assert method._implicit_coupling(0.1) is not None
+
+
 def test_the_composition_is_the_second_order_sdirk_method():
     """∫p dt over a step needs Σ bᵢ = 1 and Σ bᵢcᵢ = ½, with residuals at the ends of what they are implicit in."""
     (first, taken), (second, last) = implicit.SUBSTEPS[2]

@@ -296,7 +296,7 @@ class FiniteVolume:
     def _implicit_coupling(self, dt):
         """The coupling, if a step of size dt is to be implicit in it; None if not."""
         e, objective = self.current, self.problem.objective
-        if self.coupling == "explicit" or self.coupling == "auto" and not is_stiff(self, dt):
+        if self.coupling == "explicit" or not is_stiff(self, dt):
             return None
         mobile, flowing = self._carriers()
         if len(e.predictions) <= DENSE:

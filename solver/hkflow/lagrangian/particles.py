@@ -180,8 +180,7 @@ class Particles(OdeMethod):
     def _implicit_coupling(self, dt):
         """The coupling, if a step of size dt is to be implicit in it; None if not."""
         e, objective, flow = self.current, self.problem.objective, self.flow
-        stiff = is_stiff(self, dt / e.speed)
-        if self.coupling == "explicit" or objective.feature.kernel is None or self.coupling == "auto" and not stiff:
+        if self.coupling == "explicit" or objective.feature.kernel is None or not is_stiff(self, dt / e.speed):
             return None
         positions = unblocked(self._positions(e.y), self.n)
         weights = np.exp(self._log_weights(e.y) - self.log_scale)

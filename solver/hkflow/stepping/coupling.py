@@ -165,9 +165,9 @@ class Coupling:
 
 
 def implicit_is_known(objective, predictions, log_scale):
-    """Whether `Coupling.solve` knows R*: a built-in risk, and for the smooth logistic margin margins so large that it is one."""
+    """Whether `Coupling.solve` knows R*: a built-in risk of weighted data, the smooth logistic margin from margins of 35 on."""
     risk = objective.risk
-    if risk.tail is None or len(predictions) == 0:
+    if risk.tail is None or len(predictions) == 0 or not (objective.weights > 0.0).all():
         return False
     if risk.tail == "logistic" and risk.scaled is not None:
         return np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN

@@ -30,10 +30,12 @@ def needs_known_curvature(coupling, objective):
 
 
 def is_stiff(method, dt):
-    """Whether dt times an upper bound of λ(K ∂²R) exceeds one: then the coupling itself is worth looking at."""
+    """Whether dt times an upper bound of λ(K ∂²R) exceeds one, or implicit steps are wanted; False where R* is not known."""
     e, flow, objective = method.current, method.flow, method.problem.objective
     if objective.feature.degree is None or not implicit_is_known(objective, e.predictions, method.log_scale):
         return False
+    if method.coupling == "implicit":
+        return True
     slope = objective.feature.degree * objective.largest_feature
     answer = curvatures(objective, e.predictions, e.residuals, method.log_scale).sum()
     return dt * answer * slope**2 * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
