@@ -27,7 +27,7 @@ class Particles(OdeMethod):
     tolerance : largest local error of a step, root mean square over positions and log weights; 1e-10 makes a reference
     max_step : no step is longer
     coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled by the energy and mass
-        budgets. auto takes them where an explicit step would be unstable
+        budgets. auto takes them where an explicit step would be unstable and there are at most 512 data
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the middle of every interval
         mass σ·interval is put on a fixed quasi-uniform set, whose particles then move with the others: their number grows.
         "random": there, every particle dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
@@ -181,6 +181,8 @@ class Particles(OdeMethod):
         """The coupling, if a step of size dt is to be implicit in it; None if not."""
         e, objective, flow = self.current, self.problem.objective, self.flow
         if self.coupling == "explicit" or objective.feature.kernel is None or not is_stiff(self, dt / e.speed):
+            return None
+        if self.coupling == "auto" and len(e.predictions) > DENSE:  # its products cost more than explicit, controlled steps
             return None
         positions = unblocked(self._positions(e.y), self.n)
         weights = np.exp(self._log_weights(e.y) - self.log_scale)

@@ -36,9 +36,10 @@ def is_stiff(method, dt):
         return False
     if method.coupling == "implicit":
         return True
-    slope = objective.feature.degree * objective.largest_feature
-    answer = curvatures(objective, e.predictions, e.residuals, method.log_scale).sum()
-    return dt * answer * slope**2 * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
+    degree = objective.feature.degree
+    sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree  # φ² and |∇φ|² are at most this
+    answer = curvatures(objective, e.predictions, e.residuals, method.log_scale) @ sizes
+    return dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
 
 
 def coupled_residuals(coupling, flow_with, tau, guess, log_scale, tolerance):
