@@ -9,7 +9,6 @@ from .errors import CaseError, unknown_name
 from .eulerian.finite_volume import FiniteVolume
 from .lagrangian.network import Network
 from .lagrangian.particles import Particles
-from .objectives.risks import RISKS
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
@@ -18,7 +17,6 @@ from .stepping.stepsize import StepSize
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
-NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
 METHODS = {"grid": FiniteVolume, "particles": Particles, "network": Network}
 
 
@@ -116,7 +114,7 @@ def take_record(method, clock):
     """The numbers recorded after a step, by name; energies and masses are integrals since the start, in units of e^log_scale."""
     e, objective = method.current, method.problem.objective
     record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
-    record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record()}
+    record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record(clock)}
     record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
     record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
     record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
@@ -126,32 +124,7 @@ def take_record(method, clock):
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
         record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
-    if bounds_gap(method):
-        record["gap_bound"] = gap_bound(method, clock)
     return {name: float(value) for name, value in record.items()}
-
-
-def bounds_gap(method):
-    """Whether `gap_bound` is known: on a grid, if λ > 0, R ≥ 0, the mobility is ν and the features are of known size."""
-    objective, on_grid = method.problem.objective, isinstance(method, FiniteVolume)
-    sized = objective.feature.kernel is not None and objective.risk in NONNEGATIVE
-    return on_grid and sized and objective.weight_decay > 0.0 and method.flow.depth == 2.0
-
-
-def gap_bound(method, clock):
-    """A bound of F(ν) − F*, F* the minimum over all measures on the cells, in units of e^log_scale.
-
-    F(ν) − F* ≤ ∫J dν − W min(min J, 0),  W = F_lowest / λ ≥ F* / λ ≥ |ν*| as R ≥ 0  (Wei et al. 2019, eq. E.13)
-
-    min J is the minimum over cells: the one over the sphere differs by O(h). If residuals g other than ∂R/∂h drive the flow
-    (implicit steps), J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its bound in min J.
-    """
-    e, objective, own = method.current, method.problem.objective, np.zeros_like(method.current.residuals)
-    if len(own):
-        objective.evaluate_risk(e.predictions, clock.log_scale, own)
-    off = own - e.residuals
-    mean, lowest = e.first + off @ e.predictions, e.lowest - np.abs(off).sum() * objective.largest_feature
-    return mean - clock.lowest_objective / objective.weight_decay * min(lowest, 0.0)
 
 
 def accepted_step(method, clock, stepsize, target, smallest, guards):
@@ -186,8 +159,8 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     fresh = clock is None
     if fresh:
         start = method.current
-        clock = Clock(start.objective, start.mass, method.first_limit(), lowest_objective=start.objective)
-        clock.log_scale = method.log_scale
+        limit, log_scale = method.first_limit(), method.log_scale
+        clock = Clock(start.objective, start.mass, limit, lowest_objective=start.objective, log_scale=log_scale)
     stepsize = StepSize(method.order, method.tolerance, method.max_step, clock.limit)
     for observer in observers:
         observer.start(method, clock, times)

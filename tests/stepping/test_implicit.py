@@ -35,7 +35,7 @@ def test_residuals_are_those_at_the_end(loss, log_scale, tau, rng):
     h, start, out = rng.normal(size=6) * np.exp(-log_scale), np.zeros(6), np.zeros(6)
     objective.evaluate_risk(h, log_scale, start)
     for coupling, accuracy in ((stored, 1e-9), (applied, 1e-6)):
-        r = coupling.solve(tau, h, log_scale, start)
+        r = coupling.solve(tau, h, start)
         objective.evaluate_risk(h - tau * K @ r, log_scale, out)
         assert r == pytest.approx(out, rel=accuracy, abs=accuracy * np.abs(out).max())
     objective.evaluate_risk(h - 1.01 * tau * K @ r, log_scale, out)
@@ -48,7 +48,7 @@ def test_beyond_all_scales_the_soft_argmin_solves_a_quadratic_programme(log_scal
     for _ in range(5):
         objective, coupling, _, K = a_coupling(rng, "smooth-margin", log_scale)
         y, tau, h = objective.targets, 0.1, 0.1 * rng.normal(size=6)
-        p = -y * coupling.solve(tau, h, log_scale, -y / 6)
+        p = -y * coupling.solve(tau, h, -y / 6)
 
         def value(p, K=K, h=h, y=y, tau=tau):
             return 0.5 * tau * (y * p) @ K @ (y * p) + (y * h) @ p
@@ -101,7 +101,7 @@ def test_particles_are_of_first_and_second_order_through_stiff_coupling(loss, ma
 def test_the_coupling_may_be_applied_instead_of_stored(monkeypatch):
     problem = grid("smooth-margin", np.exp(4.0), 64, hkflow.Flow(1.0, 4.0, drive="measure"))
     stored = hkflow.solve(problem, 4.0, tolerance=1e-3)
-    monkeypatch.setattr("hkflow.eulerian.finite_volume.DENSE", 0)
+    monkeypatch.setattr("hkflow.eulerian.coupling.DENSE", 0)
     applied = hkflow.solve(problem, 4.0, tolerance=1e-3)
     assert len(stored.records["time"]) == len(applied.records["time"]) < 120
     assert applied.density[-1] == pytest.approx(stored.density[-1], rel=1e-3, abs=1e-6)

@@ -6,19 +6,18 @@ import numpy as np
 
 from ..blocks import n_blocks
 from ..errors import unknown_name
-from ..stepping.coupling import DENSE, Coupling
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, coupled_residuals, is_stiff, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
 from ..stepping.splitting import STEPPERS, Part
 from ..stepping.step import BUDGET, Step, budget_error
 from ..stepping.tableaus import SSPRK2
-from ..transforms.matrix import gram
 from . import kernels
+from .coupling import CellCoupling
+from .gap import bounds_gap, gap_bound
 from .limiters import limiter_code
 from .stencil import stencil_of
 
 RESCALE = 2.0**64  # a mass beyond this factor moves into log_scale
 FROZEN = Part(SSPRK2)  # how a flow with given residuals is integrated
-NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the coupling matrix
 
 
 class Evaluation:
@@ -87,11 +86,14 @@ class FiniteVolume:
         self.masses, self.factor, self.growth = (np.zeros(shape) for _ in range(3))
         self.outflow = np.zeros(n_blocks(mesh.n_cells))
         self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
-        self.new_evaluation = lambda: Evaluation(*shape, len(self.objective.predictions), self.flow.depth == 2.0)
-        self.slots = [self.new_evaluation() for _ in range(min(3, 1 + len(self.stepper.parts)))]
+        self.cells, self.bounds_gap = CellCoupling(problem, self.objective), bounds_gap(problem)
+        self.slots = [self._new_evaluation() for _ in range(min(3, 1 + len(self.stepper.parts)))]
         self.log_scale = 0.0
         self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
         self.load({"density": problem.initial, "log_scale": 0.0})
+
+    def _new_evaluation(self):
+        return Evaluation(*self.masses.shape, len(self.objective.predictions), self.flow.depth == 2.0)
 
     # --- state
 
@@ -116,9 +118,13 @@ class FiniteVolume:
         """The density of a state, as Problem.initial wants it."""
         return np.exp(state["log_scale"]) * state["density"]
 
-    def record(self):
-        """What is recorded of this method alone."""
-        return {"minimum_density": self.current.smallest, "minimum_potential": self.current.lowest}
+    def record(self, clock):
+        """What is recorded of this method alone: smallest density and potential and, where it is known, the bound of the gap."""
+        now = self.current
+        record = {"minimum_density": now.smallest, "minimum_potential": now.lowest}
+        if self.bounds_gap:
+            record["gap_bound"] = gap_bound(self.problem.objective, now, self.log_scale, clock.lowest_objective)
+        return record
 
     def fault(self):
         """What is wrong with the values of the trial state, or None."""
@@ -146,12 +152,16 @@ class FiniteVolume:
     def _evaluate(self, e, residuals=None, defect=0.0):
         """Objective, potential, transport, integrals and budgets at the density of e, driven by its own or given residuals."""
         e.defect = defect
-        np.multiply(e.density, self.stencil.volumes, out=self.masses)
-        e.objective = self.objective.value(self.masses, self.log_scale)
-        e.predictions[:] = self.objective.predictions
+        self._predict(e)
         e.residuals[:] = self.objective.residuals if residuals is None else residuals
         self._drive(e)
         self._rates(e)
+
+    def _predict(self, e):
+        """Objective and predictions at the density of e."""
+        np.multiply(e.density, self.stencil.volumes, out=self.masses)
+        e.objective = self.objective.value(self.masses, self.log_scale)
+        e.predictions[:] = self.objective.predictions
 
     def _drive(self, e):
         """The potential that the residuals of e make."""
@@ -207,26 +217,23 @@ class FiniteVolume:
 
     def advance(self, dt):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
-        step = Step(dt)
         coupling = self._implicit_coupling(dt)
-        if coupling is None:
-            self._explicit(step)
-        else:
-            self._implicit(step, coupling)
+        step = self._explicit(dt) if coupling is None else self._implicit(dt, coupling)
         if not self.prescribed:
             step.error = budget_error(self.current, self.trial, step)
         return step
 
-    def _explicit(self, step):
+    def _explicit(self, dt):
         """All parts of the stepper, each with the residuals of its own stages."""
-        base = self.current
+        step, base = Step(dt), self.current
         for part in self.stepper.parts:
             out = next(slot for slot in self.slots[1:] if slot is not base)
-            self._substep(part, step.dt * part.fraction, base, out, step)
+            self._substep(part, dt * part.fraction, base, out, step)
             if step.rejection:
                 break
             base = out
         self.trial = base
+        return step
 
     def _substep(self, part, dt, base, out, step, frozen=False):
         """One part of a step, from evaluation `base` into evaluation `out`; frozen: all of it with the residuals of `base`."""
@@ -278,99 +285,36 @@ class FiniteVolume:
                 "defect": now.defect / factor,
             })  # fmt: skip
 
-    # --- the coupling through the data
-
-    @cached_property
-    def _features(self):
-        """φ at the cells (n_data, n_cells) and its differences across the faces (n_data, n_faces)."""
-        mesh, objective = self.problem.mesh, self.problem.objective
-        phi = objective.feature.matrix(mesh.centers, objective.inputs)
-        return phi, phi[:, mesh.faces[:, 1]] - phi[:, mesh.faces[:, 0]]
-
-    @cached_property
-    def _conductances(self):
-        """Of the faces, (n_faces,): area over the chord between the centres."""
-        mesh = self.problem.mesh
-        return mesh.face_areas / np.linalg.norm(mesh.centers[mesh.faces[:, 0]] - mesh.centers[mesh.faces[:, 1]], axis=1)
+    # --- implicit in the coupling
 
     def _implicit_coupling(self, dt):
         """The coupling, if a step of size dt is to be implicit in it; None if not."""
-        e, objective = self.current, self.problem.objective
         if self.coupling == "explicit" or not is_stiff(self, dt):
             return None
-        mobile, flowing = self._carriers()
-        if len(e.predictions) <= DENSE:
-            coupling = Coupling(objective, self.log_scale, self._coupling_matrix(mobile, flowing))
-        else:
-            coupling = Coupling(objective, self.log_scale, None, lambda v: self._coupling_product(mobile, flowing, v))
-        stiff = self.coupling == "implicit" or dt * coupling.stiffness(e.predictions, e.residuals) > 1.0
-        return coupling if stiff else None
-
-    def _carriers(self):
-        """What K is made of: β m(ν) volume of each cell (n_cells,), α ν conductance of each face (n_faces,), ν upwind."""
-        e, mesh, flow = self.current, self.problem.mesh, self.flow
-        left, right = mesh.faces.T
-        upwind = np.where(e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right])
-        mobile = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
-        return mobile, flow.transport * upwind.sum(axis=0) * self._conductances
-
-    def _coupling_matrix(self, mobile, flowing):
-        """K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), the latter by differences across the faces; (n_data, n_data)."""
-        phi, jumps = self._features
-        return _gram(phi, mobile) + (_gram(jumps, flowing) if self.flow.transport > 0.0 else 0.0)
-
-    def _coupling_product(self, mobile, flowing, v):
-        """K v, (n_data,), from the potential that residuals v make, without K."""
-        potential, out, n = np.zeros(len(mobile)), np.zeros(len(v)), len(mobile)
-        self.objective.transform.adjoint(v, potential)
-        left, right = self.problem.mesh.faces.T
-        flux = flowing * (potential[right] - potential[left])
-        rate = mobile * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
-        self.objective.transform.forward(rate, out)
-        return out
+        coupling = self.cells.at(self.current, self.log_scale)
+        stiff = dt * coupling.stiffness(self.current.predictions, self.current.residuals) > 1.0
+        return coupling if stiff or self.coupling == "implicit" else None
 
     @cached_property
-    def _middle(self):
-        """Where an implicit step begins its substeps, and where the first one ends."""
-        return [self.new_evaluation() for _ in range(2)]
+    def _between(self):
+        """Where the substeps of an implicit step begin."""
+        return [self._new_evaluation() for _ in range(2)]
 
-    def _implicit(self, step, coupling):
-        """Substeps with residuals frozen at values implicit in their effect (see stepping/implicit.py)."""
-        begin, after = self._middle
-        self.trial = self.slots[1]
-        begin.density[:], begin.residuals[:] = self.current.density, self.current.residuals
-        substeps = SUBSTEPS[min(self.order, 2)]
-        for last, (implicit, taken) in enumerate(substeps, 1 - len(substeps)):
-            out = self.trial if last == 0 else after
-
-            def flow_with(residuals, tau, spent, begin=begin, out=out):
-                begin.residuals[:] = residuals
-                self._drive(begin)
-                self._rates(begin)
-                self._substep(FROZEN, tau, begin, out, spent, frozen=True)
-                np.multiply(out.density, self.stencil.volumes, out=self.masses)
-                out.objective = self.objective.value(self.masses, self.log_scale)
-                out.predictions[:] = self.objective.predictions
-                return out.predictions
-
-            spent = coupled_residuals(coupling, flow_with, step.dt * implicit, begin.residuals, self.log_scale, self.tolerance)
-            if taken != implicit and not spent.rejection:
-                spent = Step(step.dt * taken, defect=spent.defect)
-                flow_with(begin.residuals.copy(), step.dt * taken, spent)
-            step.budget += spent.budget
-            step.gross += spent.gross
-            step.defect = max(step.defect, spent.defect)
-            step.rejection = spent.rejection
-            if step.rejection:
-                return
-            begin, after = after, begin
+    def _implicit(self, dt, coupling):
+        """A step with residuals implicit in their effect (see stepping/implicit.py)."""
+        self.trial, substeps = self.slots[1], SUBSTEPS[min(self.order, 2)]
+        states = [*self._between[: len(substeps)], self.trial]
+        states[0].density[:], states[0].residuals[:] = self.current.density, self.current.residuals
+        step = implicit_step(coupling, dt, substeps, states, self._frozen, self.tolerance)
         self.trial.defect = step.defect
         self._round(self.trial)
+        return step
 
-
-def _gram(rows, weights):
-    """Σ_c weights_c rows_ic rows_jc over the columns that carry weight; rows (n, columns), weights (columns,)."""
-    heavy = np.flatnonzero(weights > NEGLIGIBLE * weights.max(initial=0.0))
-    out = np.zeros((len(rows), len(rows)))
-    gram(np.take(rows, heavy, axis=1), weights[heavy], out)
-    return out
+    def _frozen(self, begin, after, residuals, tau, step):
+        """The flow over a time tau with given residuals, from `begin` into `after`; returns the predictions there."""
+        begin.residuals[:] = residuals
+        self._drive(begin)
+        self._rates(begin)
+        self._substep(FROZEN, tau, begin, after, step, frozen=True)
+        self._predict(after)
+        return after.predictions

@@ -28,6 +28,16 @@ class Stencil:
     axes: tuple
 
 
+def face_conductances(mesh):
+    """Area of each face over the length of the chord between the centres on its sides, (n_faces,).
+
+    Along the chord, not the arc: a potential that is linear in R^(d+1), as ReLU's are between their kinks, then has its exact
+    normal velocity on the whole face, because the face lies in the plane that bisects the chord.
+    """
+    left, right = mesh.centers[mesh.faces[:, 0]], mesh.centers[mesh.faces[:, 1]]
+    return mesh.face_areas / np.linalg.norm(left - right, axis=1)
+
+
 def stencil_of(mesh):
     """The neighbour tables of a mesh; gradients by least squares weighted with the conductances, exact for linear functions."""
     cell, neighbor, face, slot = half_faces(mesh)
@@ -37,10 +47,7 @@ def stencil_of(mesh):
     offsets = np.zeros((n, slots, mesh.dim + 1))
     middles = normalize(x[mesh.faces[:, 0]] + x[mesh.faces[:, 1]])
     neighbors[cell, slot] = neighbor
-    # Along the chord, not the arc: a potential that is linear in R^(d+1), as ReLU's are between their kinks, then has its
-    # exact normal velocity on the whole face, because the face lies in the plane that bisects the chord.
-    chords = np.linalg.norm(x[mesh.faces[:, 0]] - x[mesh.faces[:, 1]], axis=1)
-    conductances[cell, slot] = (mesh.face_areas / chords)[face]
+    conductances[cell, slot] = face_conductances(mesh)[face]
     offsets[cell, slot] = (mesh.face_midpoints - middles)[face]
     steps = x[neighbors] - x[:, None]
     steps -= np.einsum("cka,ca->ck", steps, x)[..., None] * x[:, None]

@@ -7,13 +7,6 @@ from ..transforms.matrix import gram
 CHUNK = 4096  # particles whose features are held at a time
 
 
-def slopes(feature, points, inputs):
-    """ψ′(a·x) b for φ = ψ(a·x) b, (n_data, n_points): ∇φ = slope x, besides ψ in the direction of b if the feature is joint."""
-    s = inputs @ points[:, : inputs.shape[1]].T
-    derivative = (np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0))[feature.kernel]
-    return derivative * points[:, -1] if feature.joint else derivative
-
-
 def _chunks(*arrays):
     for start in range(0, len(arrays[0]), CHUNK):
         yield (array[start : start + CHUNK] for array in arrays)
@@ -37,7 +30,7 @@ def coupling_matrix(objective, positions, weights, mobility, flow):
         phi = feature.matrix(points, x)
         _add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)
         if flow.transport > 0.0:
-            _add_gram(slopes(feature, points, x), flow.transport * w, moved)
+            _add_gram(feature.slopes(points, x), flow.transport * w, moved)
             if feature.joint:
                 _add_gram(np.maximum(x @ points[:, :-1].T, 0.0), flow.transport * w, outputs)
     return values + (x @ x.T) * moved + outputs
@@ -51,7 +44,7 @@ def coupling_product(objective, positions, weights, mobility, flow, v):
         phi = feature.matrix(points, x)
         out += phi @ (flow.reaction * m * (v @ phi))
         if flow.transport > 0.0:
-            slope = slopes(feature, points, x)
+            slope = feature.slopes(points, x)
             gradient = np.zeros_like(points)
             gradient[:, :columns] = slope.T @ (v[:, None] * x)
             if feature.joint:

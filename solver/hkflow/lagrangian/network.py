@@ -139,7 +139,7 @@ class Network(OdeMethod):
         moving = "hidden" in state
         return (MovingUnits if moving else Diagonal if "output" in state else Radii).measure(state)
 
-    def record(self):
+    def record(self, clock):
         """What is recorded of this method alone: the best margin so far, and what is proved of it."""
         return self.proposition.record(self.progress, self.steps) if self.proposition else {}
 

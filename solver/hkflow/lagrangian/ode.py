@@ -60,7 +60,7 @@ class OdeMethod:
     def project(self, y):
         """Carry y back to its manifold, in place; nothing to do in a vector space."""
 
-    def record(self):
+    def record(self, clock):
         """What is recorded of this method alone."""
         return {}
 

@@ -6,8 +6,8 @@ from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
 from ..stepping.coupling import DENSE, Coupling
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, coupled_residuals, is_stiff, needs_known_curvature
-from ..stepping.step import Step, budget_error
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
+from ..stepping.step import budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels
 from .coupling import coupling_matrix, coupling_product
@@ -104,7 +104,7 @@ class Particles(OdeMethod):
         """The measure of a state, as Problem.initial wants it."""
         return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
 
-    def record(self):
+    def record(self, clock):
         """What is recorded of this method alone."""
         return {"particles": self.n}
 
@@ -189,46 +189,31 @@ class Particles(OdeMethod):
         state = objective, positions, weights, weights ** (2.0 - 2.0 / flow.depth), flow
         matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
         coupling = Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
-        stiff = self.coupling == "implicit" or dt / e.speed * coupling.stiffness(e.predictions, e.residuals) > 1.0
-        return coupling if stiff else None
+        stiff = dt / e.speed * coupling.stiffness(e.predictions, e.residuals) > 1.0
+        return coupling if stiff or self.coupling == "implicit" else None
 
     def _implicit(self, coupling, time):
-        """Substeps with residuals frozen at values implicit in their effect (see stepping/implicit.py); into `trial`."""
-        step, (begin, after) = Step(time), self.between
-        begin.y[:], begin.residuals[:] = self.current.y, self.current.residuals
+        """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""
         substeps = SUBSTEPS[min(self.pair.order, 2)]
-        for implicit, taken in substeps:
-
-            def flow_with(residuals, tau, spent, begin=begin, after=after):
-                begin.residuals[:] = residuals
-                self._frozen(begin, after, tau, spent)
-                return after.predictions
-
-            spent = coupled_residuals(coupling, flow_with, time * implicit, begin.residuals, self.log_scale, self.tolerance)
-            if taken != implicit and not spent.rejection:
-                spent = Step(time * taken, defect=spent.defect)
-                flow_with(begin.residuals.copy(), time * taken, spent)
-            step.budget += spent.budget
-            step.gross += spent.gross
-            step.defect = max(step.defect, spent.defect)
-            step.rejection = spent.rejection
-            if step.rejection:
-                return step
-            after.residuals[:] = begin.residuals
-            begin, after = after, begin
-        self.trial.y[:] = begin.y
-        self.evaluate(self.trial, begin.residuals, step.defect)
+        states = [*self.between[: len(substeps)], self.trial]
+        states[0].y[:], states[0].residuals[:] = self.current.y, self.current.residuals
+        step = implicit_step(coupling, time, substeps, states, self._frozen, self.tolerance)
+        if not step.rejection:
+            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
         return step
 
-    def _frozen(self, begin, after, tau, step):
-        """Particles driven for a time tau by the residuals of `begin`: exact if they stay in place, by the midpoint rule if not."""
+    def _frozen(self, begin, after, residuals, tau, step):
+        """Particles driven for a time tau by given residuals: exact if they stay in place, by the midpoint rule if not.
+
+        From `begin` into `after`; returns the predictions there.
+        """
         sigma = self.flow.noise if self.noise == "deterministic" else 0.0
+        begin.residuals[:] = after.residuals[:] = residuals
         self._set(begin)
         self._drive(begin, sigma)
         if self.flow.transport == 0.0:
             self._grown(begin, after, tau)
             self._set(after)
-            after.residuals[:] = begin.residuals
             self._drive(after, sigma)
             step.budget += 0.5 * tau * (begin.rates + after.rates)
             step.gross += 0.5 * tau * (begin.gross + after.gross)
@@ -236,18 +221,18 @@ class Particles(OdeMethod):
             after.y[:] = begin.y + 0.5 * tau * begin.rate
             self.project(after.y)
             self._set(after)
-            after.residuals[:] = begin.residuals
             self._drive(after, sigma)
             step.budget += tau * after.rates
             step.gross += tau * after.gross
             after.y[:] = begin.y + tau * after.rate
             self.project(after.y)
-        self._set(after)
+            self._set(after)
         self.objective.value(self.weights, self.log_scale)
         after.predictions[:] = self.objective.predictions
+        return after.predictions
 
     def _grown(self, begin, after, tau):
-        """w^(2/D − 1) grows at the rate (2/D − 1) times that of J, which stays what it is: e^… for D = 2."""
+        """Weights after a time tau with J frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ is a number then; (log w)˙ if D = 2."""
         after.y[:], power = begin.y, 2.0 / self.flow.depth - 1.0
         grown = self._log_weights(after.y)
         rate = self._log_weights(begin.rate)

@@ -37,6 +37,16 @@ class Feature:
             return MatrixTransform(self.matrix(points, inputs))
         return (JointTransform if self.joint else DenseTransform)(points, inputs, self.kernel)
 
+    def slopes(self, points, inputs):
+        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ along b if it is joint.
+
+        points : (n_points, p);  inputs : (n_data, p).   Returns (n_data, n_points)
+        """
+        s = inputs @ points[:, : inputs.shape[1]].T
+        derivative = {LINEAR: np.ones_like, RELU: lambda s: (s > 0.0) * 1.0, SQUARED_RELU: lambda s: 2.0 * np.maximum(s, 0.0)}
+        slope = derivative[self.kernel](s)
+        return slope * points[:, -1] if self.joint else slope
+
     def moving_transform(self, points, inputs):
         """The sums over this feature and its gradient for points that move. Raises ValueError if no gradient is known."""
         if self.kernel is not None:

@@ -67,9 +67,9 @@ class Coupling:
                 break
         return value
 
-    def solve(self, tau, predictions, log_scale, guess):
-        """The residuals r with r = ∇R(h − τ K r), (n_data,), for predictions h in units of e^log_scale; guess (n_data,)."""
-        objective, n = self.objective, len(predictions)
+    def solve(self, tau, predictions, guess):
+        """The residuals r with r = ∇R(h − τ K r), (n_data,), or None if they are not found; predictions h, guess (n_data,)."""
+        objective, log_scale, n = self.objective, self.log_scale, len(predictions)
         if objective.risk.tail == "square":
             cold = np.exp(-log_scale)
             return self._system(tau, cold / objective.weights, predictions - cold * objective.targets)

@@ -10,6 +10,8 @@ The second is the stiffly accurate, L-stable SDIRK method of order 2 (Alexander 
 nonnegative, and F falls because it is convex and S_s dissipates the linear functional ∫J_s dν.
 """
 
+from functools import partial
+
 import numpy as np
 
 from .coupling import curvatures, implicit_is_known
@@ -42,10 +44,36 @@ def is_stiff(method, dt):
     return dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
 
 
-def coupled_residuals(coupling, flow_with, tau, guess, log_scale, tolerance):
-    """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns the Step, with a rejection if there are none.
+def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
+    """One step, composed of flows with frozen residuals; returns the Step, with a rejection if residuals are not found.
+
+    coupling : K at the first state;  substeps : of SUBSTEPS;  states : evaluations, the first with the accepted state and its
+        residuals; the others are filled, each with the residuals that led to it
+    frozen : function (begin, after, residuals, tau, step) -> predictions (n_data,): S_r(tau) from one evaluation into another,
+        adding to the step's budget
+    tolerance : of the method; residuals are solved for to a share of it
+    """
+    step = Step(dt)
+    for (implicit, taken), begin, after in zip(substeps, states[:-1], states[1:], strict=True):
+        flow_with = partial(frozen, begin, after)
+        residuals, spent = coupled_residuals(coupling, flow_with, dt * implicit, begin.residuals, tolerance)
+        if taken != implicit and not spent.rejection:
+            spent = Step(dt * taken, defect=spent.defect)
+            flow_with(residuals, dt * taken, spent)
+        step.budget += spent.budget
+        step.gross += spent.gross
+        step.defect, step.rejection = max(step.defect, spent.defect), spent.rejection
+        if step.rejection:
+            break
+        after.residuals[:] = residuals
+    return step
+
+
+def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
+    """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,) and the Step, maybe rejected.
 
     flow_with : function (residuals, tau, step) -> predictions after tau; leaves the state there and adds to the step's budget
+    guess : (n_data,)
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree to a share of the tolerance.
     """
     residuals, last, before = guess.copy(), np.inf, None
@@ -54,22 +82,22 @@ def coupled_residuals(coupling, flow_with, tau, guess, log_scale, tolerance):
         predictions = flow_with(residuals, tau, step)
         if step.rejection or not np.isfinite(predictions).all():
             step.rejection = step.rejection or "predictions are not finite"
-            return step
+            return residuals, step
         if before is not None:
             coupling = coupling.corrected(residuals - before[0], (before[1] - predictions) / tau)
         moved = tau * coupling.product(residuals)
-        wanted = coupling.solve(tau, predictions + moved, log_scale, residuals)
+        wanted = coupling.solve(tau, predictions + moved, residuals)
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
-            return step
+            return residuals, step
         step.defect = float(np.abs(tau * coupling.product(wanted - residuals)).max())
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
         if step.defect <= CONSISTENT * allowed:
-            return step
+            return residuals, step
         before = residuals, predictions.copy()
         # upwind directions that flip to and fro with the residuals settle in between
         residuals = wanted if step.defect < 0.5 * last else 0.5 * (residuals + wanted)
         last = step.defect
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"
-    return step
+    return before[0], step
