@@ -17,7 +17,7 @@ PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common time
 TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
 FRAME = 0.08  # of the extent of the data: how far the grid reaches beyond them
 GAUSSIAN_POINTS = 1000
-POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that the grid covers
+POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that grids and maps cover
 
 
 # Distances by the names they are shown with; W1 is cheap and computed at all times.

@@ -158,7 +158,8 @@ def test_labels_become_classes(case, tmp_path):
 
 
 def test_scikit_learn_data_on_principal_components(case):
-    text = 'source = "scikit-learn"\nname = "wine"\npositive = ["class_0"]\nnegative = ["class_1", "class_2"]\nstandardize = true\ncomponents = 2'
+    text = 'source = "scikit-learn"\nname = "wine"\npositive = ["class_0"]\nnegative = ["class_1", "class_2"]\n'
+    text += "standardize = true\ncomponents = 2"
     _, problem = hkflow.check(case((CSV[0], text), ("cells = 24", "cells = 42")))
     assert problem.objective.inputs.shape == (178, 3) and problem.objective.targets.sum() == 59 - 119
 

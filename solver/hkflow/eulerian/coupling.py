@@ -1,4 +1,4 @@
-"""The coupling of cells through the data, K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), the gradients by differences across faces."""
+"""The coupling of cells through the data, K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), ∇φ by differences across faces."""
 
 from functools import cached_property
 

@@ -8,7 +8,7 @@ from . import kernels
 
 
 class MovingUnits:
-    """The parameters of layers "both", "output" and "normalized" (see Network): y = hidden (blocked), output and, if there, inner.
+    """The parameters of layers "both", "output" and "normalized" (see Network): y = hidden (blocked), output and, if any, inner.
 
     Raises ValueError for a feature or signs that these layers cannot have.
     """

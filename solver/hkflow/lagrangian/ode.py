@@ -14,7 +14,8 @@ class Evaluation:
 
     y, rate : (n,) the state and its derivative;  predictions, residuals : (n_data,) h and ∂R/∂h
     objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), speed (of the clock
-    of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers; extensive ones in units of e^log_scale
+    of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers
+    Extensive numbers are in units of e^log_scale.
     rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
     """
 

@@ -3,10 +3,10 @@
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
+from ..comparison import POPULATION_FRAME
 from .shown import is_normalised
 
 FRESH = 400  # inputs drawn from a population to be shown
-POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that a map shows
 
 
 def draw_predictions(ax, run, pixels=160):
