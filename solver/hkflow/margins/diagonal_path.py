@@ -59,7 +59,7 @@ def log_ratio(z, depth):
     Newton on log(2 sinh ξ/z) + κ⁻¹ log cosh κξ = 0, kept in ½ log(1 + z) ≤ ξ ≤ asinh(z/2) since 1 ≤ cosh(κξ)^(1/κ) ≤ e^ξ.
     z : any shape;  depth : D ≥ 2.   Returns ξ, like z.   Raises HkflowError if Newton does not settle, as for nan.
     """
-    kappa, size = _kappa(depth), np.abs(np.asarray(z, dtype=float))
+    kappa, size = kappa_of(depth), np.abs(np.asarray(z, dtype=float))
     s = np.where(size == 0.0, 1.0, size)
     low, high = 0.5 * np.log1p(s), np.arcsinh(0.5 * s)
     xi = high
@@ -100,7 +100,7 @@ def path_point(x, y, mu, depth):
     1 − |x_i|: from |w|/μ ≈ 10^8 on for D = 10, 10^15 for D = 3, never for D = 2.
     Source: Moroshko et al. 2020, Theorem 6, with μ = α^D/γ̃.
     """
-    A, _ = _separable(x, y)
+    A, _ = separable(x, y)
     _positive(mu)
     multipliers, best = np.zeros(len(A)), None
     for _ in range(MAX_STEPS):
@@ -119,7 +119,7 @@ def l1_margin_direction(x, y):
 
     x : (n, d);  y : (n,) ±1.   Returns w (d,), smallest margin one.   Raises ValueError for data that no w separates.
     """
-    A, _ = _separable(x, y)
+    A, _ = separable(x, y)
     up, down = np.split(l1_margin(np.hstack([A, -A])).weights, 2)
     return (up - down) / np.min(A @ (up - down))
 
@@ -129,7 +129,7 @@ def l2_margin_direction(x, y):
 
     x : (n, d);  y : (n,) ±1.   Returns w (d,), smallest margin one.   Raises ValueError for data that no w separates.
     """
-    _, w = _separable(x, y)
+    _, w = separable(x, y)
     return w
 
 
@@ -138,7 +138,7 @@ class _Dual:
 
     def __init__(self, A, mu, depth, multipliers):
         self.A, self.mu, self.depth, self.multipliers = A, mu, depth, multipliers
-        self.kappa, self.x = _kappa(depth), multipliers @ A
+        self.kappa, self.x = kappa_of(depth), multipliers @ A
         with np.errstate(divide="ignore", invalid="ignore"):
             self.xi = np.arctanh(self.x) / self.kappa if self.kappa else self.x
 
@@ -194,7 +194,7 @@ def _improved(model, step):
     return tried
 
 
-def _kappa(depth):
+def kappa_of(depth):
     """κ = 1 − 2/D."""
     if not depth >= 2:
         raise ValueError(f"A diagonal network has depth at least 2, got {depth}.")
@@ -215,13 +215,13 @@ def _log_cosh(v):
 
 def _growth(xi, depth):
     """κ⁻¹ log cosh κξ."""
-    kappa = _kappa(depth)
+    kappa = kappa_of(depth)
     return _log_cosh(kappa * xi) / kappa if kappa else np.zeros_like(xi)
 
 
 def _slope(xi, depth):
     """x = q′(z) = h_D⁻¹(z): tanh κξ, and ξ for D = 2."""
-    kappa = _kappa(depth)
+    kappa = kappa_of(depth)
     return np.tanh(kappa * xi) if kappa else xi
 
 
@@ -230,12 +230,12 @@ def _conjugate(xi, depth):
 
     For D = 2 it is 2 (cosh ξ − 1).
     """
-    kappa = _kappa(depth)
+    kappa = kappa_of(depth)
     rest = 1.0 - kappa
     return 2.0 * (kappa or 1.0) / rest * np.expm1(rest * _growth(xi, depth) + _log_cosh(rest * xi))
 
 
-def _separable(x, y):
+def separable(x, y):
     """The rows y_n x_n, and the w of least |w|₂ with y_n x_n·w ≥ 1."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if x.ndim != 2 or y.shape != x.shape[:1] or not np.isin(y, (-1.0, 1.0)).all():
