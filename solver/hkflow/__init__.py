@@ -44,11 +44,14 @@ _HOMES = {
     "RunFolderError": "errors",
     "HkflowError": "errors",
 }
+_ROOMS = ("margins",)
 
-__all__ = sorted(_HOMES)
+__all__ = sorted((*_HOMES, *_ROOMS))
 
 
 def __getattr__(name):
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'hkflow' has no attribute '{name}'")
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -121,6 +121,26 @@ def compare(
 
 
 @app.command()
+def margin(
+    case: Annotated[Path | None, typer.Argument(help="case file (TOML) with labels ±1", metavar="CASE")] = None,
+    overrides: Overrides = None,
+    run: Annotated[Path | None, typer.Option("--from", help="a run folder instead: polish its peaks and p")] = None,
+    tolerance: Annotated[float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")] = 1e-6,
+    output: Annotated[Path | None, typer.Option(help="folder of margin.json and margin.png; margins/<name> if not given")] = None,
+):
+    """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
+    from .margin_report import margin_report
+    from .plots.margin import draw_margins
+    from .plots.overview import write_figure
+
+    report = margin_report(case, run, tolerance, **_parsed(overrides))
+    folder = output or Path("margins") / report.name
+    written = report.write(folder)
+    picture = write_figure(lambda figure: draw_margins(figure, report), folder / "margin.png", (7.1, 3.4))
+    typer.echo(f"{report}\nvalues:           {written}\npicture:          {picture}")
+
+
+@app.command()
 def pack(folder: RunPath):
     """Write results.h5 from the snapshots of a run folder, finished or not."""
     from .store.results import pack as pack_folder
@@ -163,6 +183,8 @@ def _summary(one):
             lines.append(f"objective:        {last['objective']:.8g}")
             lines.append(f"total mass:       {last['mass']:.8g}")
         lines += [f"margin/mass:      {last['margin']:.6g}"] if "margin" in last else []
+        if "margin_upper" in last:
+            lines.append(f"F₁ max-margin in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)")
         lines += [f"gap to minimum:   at most {last['gap_bound']:.4g} (E.13)"] if "gap_bound" in last else []
         lines += [f"{error + ':':18}{last['training_error']:.4g}"] if last["training_error"] == last["training_error"] else []
         exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")

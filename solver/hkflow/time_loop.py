@@ -9,6 +9,7 @@ from .errors import CaseError, unknown_name
 from .eulerian.finite_volume import FiniteVolume
 from .lagrangian.network import Network
 from .lagrangian.particles import Particles
+from .margins.certificate import certifies_margin, margin_certificate
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
@@ -29,6 +30,7 @@ class Clock:
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was last rejected
     lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
     log_scale : L, objectives, masses and budgets are in units of e^L
+    margin_lower, margin_upper : the max-margin of the data as enclosed so far by the records
     """
 
     objective_at_start: float
@@ -45,6 +47,8 @@ class Clock:
     budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
     gross: list = field(default_factory=lambda: [0.0, 0.0])
     log_scale: float = 0.0
+    margin_lower: float = -np.inf
+    margin_upper: float = np.inf
 
     def rescale(self, log_scale):
         """Go over to units of e^log_scale."""
@@ -110,8 +114,11 @@ def save_times(end, saves):
     return times if times[-1] == end else np.append(times, end)
 
 
-def take_record(method, clock):
-    """The numbers recorded after a step, by name; energies and masses are integrals since the start, in units of e^log_scale."""
+def take_record(method, clock, saved):
+    """The numbers recorded after a step, by name; energies and masses are integrals since the start, in units of e^log_scale.
+
+    saved : whether the state is saved as well, so that its certificate may be costly
+    """
     e, objective = method.current, method.problem.objective
     record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
     record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record(clock)}
@@ -124,6 +131,11 @@ def take_record(method, clock):
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
         record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
+    if certifies_margin(method.problem):
+        record |= margin_certificate(method.problem, e.predictions, e.mass, e.residuals, saved)
+        clock.margin_lower = float(np.fmax(clock.margin_lower, record["margin"]))
+        clock.margin_upper = float(np.fmin(clock.margin_upper, record["dual_value"]))
+        record |= {"margin_lower": clock.margin_lower, "margin_upper": clock.margin_upper}
     return {name: float(value) for name, value in record.items()}
 
 
@@ -171,7 +183,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     def tell(save):
         if clock.time >= clock.next_record or clock.time == times[-1] or reached():
             clock.next_record = clock.time + record_interval
-            record = take_record(method, clock)
+            record = take_record(method, clock, save or reached())
             for observer in observers:
                 observer.record(method, clock, record)
         if save:

@@ -123,7 +123,7 @@ class FiniteVolume:
         now = self.current
         record = {"minimum_density": now.smallest, "minimum_potential": now.lowest}
         if self.bounds_gap:
-            record["gap_bound"] = gap_bound(self.problem.objective, now, self.log_scale, clock.lowest_objective)
+            record["gap_bound"] = gap_bound(self.problem, now, self.log_scale, clock.lowest_objective)
         return record
 
     def fault(self):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ..margins.certificate import is_cheap
+from ..margins.search import is_searchable, peaks
 from ..objectives.risks import RISKS
 
 NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
@@ -14,18 +16,34 @@ def bounds_gap(problem):
     return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
 
 
-def gap_bound(objective, e, log_scale, lowest_objective):
-    """A bound of F(ν) − F*, F* the minimum over all measures on the cells, in units of e^log_scale.
+def gap_bound(problem, e, log_scale, lowest_objective):
+    """A bound of F(ν) − F*, F* the minimum over all measures on the sphere, in units of e^log_scale.
 
     F(ν) − F* ≤ ∫J dν − W min(min J, 0),  W = F_lowest / λ ≥ F* / λ ≥ |ν*| as R ≥ 0  (Wei et al. 2019, eq. E.13)
 
-    objective : F;  e : the Evaluation of ν;  lowest_objective : of the run so far
-    min J is the minimum over cells: the one over the sphere differs by O(h). If residuals g other than ∂R/∂h drive the flow
-    (implicit steps), J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its bound in min J.
+    e : the Evaluation of ν;  lowest_objective : of the run so far
+    Where a search of the whole sphere for min J is certain and cheap it is made. For a population, or many data on S², and on
+    atoms it is the minimum over cells, and so is F*. If residuals g other than ∂R/∂h drive the flow (implicit steps), then
+    J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its bound in min J over cells.
     """
-    own = np.zeros_like(e.residuals)
+    objective, own = problem.objective, np.zeros_like(e.residuals)
     if len(own):
         objective.evaluate_risk(e.predictions, log_scale, own)
     off = own - e.residuals
-    mean, lowest = e.first + off @ e.predictions, e.lowest - np.abs(off).sum() * objective.largest_feature
+    if searches(problem, own):
+        lowest = objective.weight_decay - peaks(objective.feature, objective.inputs, -own, problem.signs).bound
+    else:
+        lowest = e.lowest - np.abs(off).sum() * objective.largest_feature
+    mean = e.first + off @ e.predictions
     return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
+
+
+def searches(problem, residuals):
+    """Whether min J is sought over the whole sphere, for residuals (n_data,)."""
+    objective, discrete = problem.objective, problem.mesh.is_discrete
+    return (
+        len(residuals) > 0
+        and not discrete
+        and is_searchable(objective.feature, objective.axes)
+        and is_cheap(objective, abs(residuals))
+    )

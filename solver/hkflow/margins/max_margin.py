@@ -101,3 +101,17 @@ def _first_directions(objective, signs, start):
     if start is None:
         return points, point_signs
     return np.concatenate([points, start.positions]), np.concatenate([point_signs, start.signs])
+
+
+def max_margin_of_atoms(objective, points, signs=(1,)):
+    """The max-margin over probabilities on fixed points (n_points, p) with each of the signs: one linear programme.
+
+    Returns a MaxMargin, certified.   Raises ValueError and HkflowError as l1_margin.
+    """
+    points, point_signs = np.tile(points, (len(signs), 1)), np.repeat(np.asarray(signs, dtype=float), len(points))
+    z = signed_features(objective, points, point_signs)
+    margin = l1_margin(z)
+    carrying = margin.weights > 0.0
+    atoms = Atoms(points[carrying], point_signs[carrying], margin.weights[carrying])
+    upper = float(np.max(margin.dual @ z))
+    return MaxMargin(margin.value, upper, atoms, margin.dual, True, 1, slackness(z @ margin.weights, margin.dual, upper))

@@ -185,11 +185,11 @@ def _value(theta, x, c, squared):
 
 
 @njit(cache=True)
-def _within(theta, x, active, slack):
-    """Whether θ lies in the closed region where the active data are positive and the others negative."""
+def _within(theta, x, c, active, slack):
+    """Whether θ lies in the closed region where the active data with a coefficient are positive and the others negative."""
     for i in range(len(x)):
         s = _dot(theta, x[i])
-        if (s > 0.0) != active[i] and s * s > slack * slack * _dot(x[i], x[i]):
+        if c[i] != 0.0 and (s > 0.0) != active[i] and s * s > slack * slack * _dot(x[i], x[i]):
             return False
     return True
 
@@ -246,10 +246,13 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
             if across[i, j]:
                 here[same], same = j, same + 1
                 _add(1.0, c[j], x[j], squared, side[1 if _dot(x[j], normal) > 0.0 else 0])
-        if events == 0:  # all data share one circle
+        if events == 0:  # all data share one circle, on which G = 0
             for above in range(2 if p == 3 else 0):
                 for k in range(3):
                     theta[k] = (2.0 * above - 1.0) * normal[k]
+                least, count = _keep(theta, x, c, squared, least, single, out, count)
+            if p == 3 and single:
+                _orthogonal(normal, theta)
                 least, count = _keep(theta, x, c, squared, least, single, out, count)
             continue
         # data whose turn to negative comes before their turn to positive are positive at the start
@@ -274,7 +277,7 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                     for j in here[:same]:
                         active[j] = (_dot(x[j], normal) > 0.0) == (above == 1)
                     for _ in range(2 if squared else 1):
-                        if _within(theta, x, active, slack):
+                        if _within(theta, x, c, active, slack):
                             least, count = _keep(theta, x, c, squared, least, single, out, count)
                         theta *= -1.0
             # the highest point of the arc, if G falls to both sides of it
@@ -343,6 +346,18 @@ def _falls(A, side, coefficient, crossing, theta, normal, p, ray):
                 return False
             ray *= -1.0
     return True
+
+
+@njit(cache=True)
+def _orthogonal(normal, theta):
+    """Write a unit vector orthogonal to the normal to θ."""
+    smallest = 0
+    for k in range(1, 3):
+        if abs(normal[k]) < abs(normal[smallest]):
+            smallest = k
+    size = np.sqrt(1.0 - normal[smallest] ** 2)
+    for k in range(3):
+        theta[k] = ((1.0 if k == smallest else 0.0) - normal[smallest] * normal[k]) / size
 
 
 @njit(cache=True)

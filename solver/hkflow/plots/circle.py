@@ -34,13 +34,18 @@ def angles(positions):
     return np.arctan2(positions[:, 1], positions[:, 0])
 
 
-def _label(ax, text, negative=False):
+def label_angles(ax):
+    """The angle of θ along the horizontal axis."""
     ax.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
     ax.set_xlim(-np.pi, np.pi)
+    ax.set_xlabel("angle of θ")
+
+
+def _label(ax, text, negative=False):
+    label_angles(ax)
     if negative:
         ax.axhline(0.0, color="0.5", linewidth=0.6)
     else:
         ax.set_ylim(bottom=0.0)
-    ax.set_xlabel("angle of θ")
     ax.set_ylabel(text)
     ax.legend()

@@ -20,14 +20,15 @@ def draw_predictions(ax, run, pixels=160):
     draw(ax, run, pixels, normalised, "h/|ν|" if normalised else "h")
 
 
-def _frame(values, share=0.08):
+def frame(values, share=0.08):
+    """The interval of values, and a little more on both sides."""
     low, high = values.min(), values.max()
     edge = share * (high - low) or 1.0
     return low - edge, high + edge
 
 
 def _curve(ax, run, pixels, normalised, h):
-    x = np.linspace(*_frame(run.inputs[:, 0]), 4 * pixels)
+    x = np.linspace(*frame(run.inputs[:, 0]), 4 * pixels)
     ax.plot(x, run.predict(x[:, None], -1, normalised), color="C0", label=f"prediction {h}")
     if normalised:
         ax.axhline(0.0, color="0.5", linewidth=0.6)
@@ -41,7 +42,7 @@ def _curve(ax, run, pixels, normalised, h):
 
 
 def _map(ax, run, pixels, normalised, h):
-    frames = [_frame(run.inputs[:, k]) if len(run.inputs) else (-POPULATION_FRAME, POPULATION_FRAME) for k in range(2)]
+    frames = [frame(run.inputs[:, k]) if len(run.inputs) else (-POPULATION_FRAME, POPULATION_FRAME) for k in range(2)]
     x, y = (np.linspace(*frame, pixels) for frame in frames)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     values = run.predict(grid, -1, normalised).reshape(pixels, pixels)
@@ -86,7 +87,7 @@ def _scatter(ax, run, pixels, normalised, h):
         predictions, whose = run.predict(inputs, -1, normalised), f" of {FRESH} fresh inputs"
     if run.classifies:
         for sign, color, label in ((1.0, "C1", "+1"), (-1.0, "C5", "−1")):
-            edges = np.linspace(*_frame(predictions), 40)
+            edges = np.linspace(*frame(predictions), 40)
             ax.hist(predictions[run.targets == sign], edges, color=color, alpha=0.6, label=f"class {label}")
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
@@ -95,7 +96,7 @@ def _scatter(ax, run, pixels, normalised, h):
         return
     ax.plot(targets, predictions, "o", markersize=3, color="C0")
     if not normalised:
-        ends = _frame(targets)
+        ends = frame(targets)
         ax.plot(ends, ends, color="0.5", linewidth=0.8)
     ax.set_xlabel(f"target y{whose}")
     ax.set_ylabel(f"prediction {h}")

@@ -22,18 +22,23 @@ def save_overview(run, path=None):
 
 
 def save_figure(draw, run, path, size):
-    """Write what draw(figure, run) draws, in the project's style, on a figure of `size` inches; returns the path.
+    """Write what draw(figure, run) draws, see `write_figure`. Raises RunFolderError if the run holds no save yet."""
+    if len(run.time) == 0:
+        raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to draw.")
+    return write_figure(lambda figure: draw(figure, run), path, size)
 
-    Raises RunFolderError if the run holds no save yet or the format is unknown.
+
+def write_figure(draw, path, size):
+    """Write what draw(figure) draws, in the project's style, on a figure of `size` inches; returns the path.
+
+    Raises RunFolderError if the format is unknown or the file cannot be written.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
         raise RunFolderError(f"{path}: unknown picture format '{path.suffix}'. Choose from: {', '.join(FORMATS)}.")
-    if len(run.time) == 0:
-        raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to draw.")
     with as_file(files(__package__) / "hkflow.mplstyle") as style, matplotlib.rc_context(fname=style):
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure, run)
+        draw(figure)
         try:
             figure.savefig(path)
         except OSError as error:

@@ -1,0 +1,79 @@
+"""Max-margin classifiers side by side, and the measure that has the largest margin under the function that proves it."""
+
+import numpy as np
+
+from ..margins.max_margin import signed_features
+from ..objectives.data import with_bias
+from . import circle, sphere
+from .decision import frame
+
+ANGLES = 4000
+STYLES = ("-", "--", ":")
+
+
+def draw_margins(figure, report):
+    """Decision functions, each divided by its margin, and, on circle and S², the optimal measure."""
+    figure.suptitle(f"max-margins of {report.name}", fontsize=9)
+    dim = report.problem.dim if not report.problem.objective.feature.joint else 0
+    discrete = report.problem.mesh is not None and report.problem.mesh.is_discrete
+    if dim not in (1, 2) or discrete:
+        _draw_decisions(figure.subplots(), report)
+        return
+    left, right = figure.subfigures(1, 2)
+    _draw_decisions(left.subplots(), report)
+    if dim == 1:
+        _draw_proof(right.subplots(), report)
+        return
+    signs = report.problem.signs
+    labels = ["optimal measure"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
+    axes = np.atleast_1d(right.subplots(len(signs), 1))
+    sphere.draw_atoms(axes, report.f1.atoms, signs, labels, ("θ₁", "θ₂", "θ₃"))
+
+
+def _draw_decisions(ax, report):
+    objective = report.problem.objective
+    biased = objective.inputs.shape[1] > 1 and bool((objective.inputs[:, -1] == 1.0).all())
+    inputs = objective.inputs[:, :-1] if biased else objective.inputs
+    full = with_bias if biased else np.asarray
+    functions, positive = report.classifiers(), objective.targets > 0.0
+    for (name, function), style in zip(functions.items(), STYLES, strict=False):
+        color = f"C{STYLES.index(style)}"
+        if inputs.shape[1] == 1:
+            x = np.linspace(*frame(inputs[:, 0]), 800)
+            ax.plot(x, function(full(x[:, None])), style, color=color, label=name)
+        elif inputs.shape[1] == 2:
+            x, y = (np.linspace(*frame(inputs[:, k]), 200) for k in range(2))
+            values = function(full(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))).reshape(200, 200)
+            ax.contour(x, y, values, levels=[0.0], colors=color, linestyles=style)
+            ax.plot([], [], style, color=color, label=name)
+        else:
+            ax.hist(objective.targets * function(objective.inputs), 40, histtype="step", color=color, linestyle=style, label=name)
+    if inputs.shape[1] == 1:
+        ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
+        ax.set_xlabel("input x")
+        ax.set_ylabel("h(x), least margin 1")
+    elif inputs.shape[1] == 2:
+        ax.scatter(*inputs[positive].T, marker="o", s=12, color="0.2", label="+1")
+        ax.scatter(*inputs[~positive].T, marker="s", s=12, facecolors="white", edgecolors="0.2", label="−1")
+        ax.set_title("decision boundaries")
+        ax.set_aspect("equal")
+    else:
+        ax.set_xlabel("margin y h(x), the least is 1")
+        ax.set_ylabel("number of data")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
+
+
+def _draw_proof(ax, report):
+    """Σ p_i y_i φ(θ, ε, x_i) over γ for each sign: at most 1, and 1 where the optimal measure has its atoms."""
+    objective, f1 = report.problem.objective, report.f1
+    angle = np.linspace(-np.pi, np.pi, ANGLES)
+    points = np.column_stack([np.cos(angle), np.sin(angle)])
+    for k, sign in enumerate(report.problem.signs):
+        values = f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
+        ax.plot(angle, values, color=f"C{k}", label=f"ε = {sign:+d}")
+        positions, weights = f1.atoms.sheet(sign)
+        ax.scatter(circle.angles(positions), np.ones(len(weights)), s=200.0 * weights, color=f"C{k}", alpha=0.5)
+    ax.axhline(1.0, color="0.5", linewidth=0.6)
+    circle.label_angles(ax)
+    ax.set_ylabel("Σ p y φ(θ, x)/γ; discs: the optimal measure")
+    ax.legend()
