@@ -10,7 +10,7 @@ import numpy as np
 from .max_margin import slackness
 from .search import is_searchable, peaks
 
-CHEAP = 100  # data in p up to which S² is searched at every record, at a cost of n² log n; with more only where a run is saved
+CHEAP = 64  # data in p up to which S² is searched at every record, at a cost of n² log n; with more only where a run is saved
 NEGLIGIBLE = 1e-9  # share of p, of its lightest data, that the search may leave out; the bound counts it
 
 

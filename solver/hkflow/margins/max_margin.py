@@ -14,7 +14,8 @@ FIRST_POINTS = {2: 64, 3: 256}  # by number of coordinates: directions of the fi
 SHARE = 0.9  # of the highest: peaks so high are added with it
 MOST_NEW = 200
 MAX_ROUNDS = 200
-USELESS = 0.05  # of the margin: directions that p puts so far below the highest leave the programme
+USELESS = 0.05  # of a positive margin: directions that p puts so far below the highest leave the programme
+NOTHING = 1e-11  # of the largest feature: a gap that counts as none, whatever the margin; of data that nothing separates it is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +77,11 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
             upper, best_dual = bound, margin.dual
         if best is None or margin.value > best[0]:
             best = margin.value, Atoms(points, point_signs, margin.weights)
-        done = upper - best[0] <= tolerance * abs(best[0])
+        done = upper - best[0] <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
         if done or not fresh.any():
             break
-        useful = (margin.weights > 0.0) | (margin.dual @ z > margin.value - USELESS * abs(margin.value))
+        useful = (margin.value <= 0.0) | (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
         points = np.concatenate([points[useful], found.points[fresh][:MOST_NEW]])
         point_signs = np.concatenate([point_signs[useful], found.signs[fresh][:MOST_NEW]])
     if found.certified and not done:

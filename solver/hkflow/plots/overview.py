@@ -49,8 +49,7 @@ def write_figure(draw, path, size):
 def draw_overview(figure, run):
     """Four panels and a title on an empty figure."""
     title = run.header["title"] or "hkflow"
-    clock = "t" if run.case.flow.clock == "time" else "γ̃"
-    figure.suptitle(f"{title}\n{clock} = {run.time[-1]:g}", fontsize=9)
+    figure.suptitle(f"{title}\n{'t' if run.case.flow.clock == 'time' else 'γ̃'} = {run.time[-1]:g}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":
@@ -58,9 +57,12 @@ def draw_overview(figure, run):
     else:
         _draw_exact(left.subplots(), run)
     draw_final_density(right, run)
-    energy, residuals = bottom.subplots(1, 2)
-    records.draw_energy(energy, run.records, run.case.flow.clock)
-    records.draw_residuals(residuals, run.records, run.case.flow.clock)
+    clock, proves = run.case.flow.clock, np.isfinite(run.records.get("margin_upper", np.inf)).any()
+    energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
+    records.draw_energy(energy, run.records, clock)
+    records.draw_residuals(residuals, run.records, clock)
+    if proves:
+        records.draw_margins(proof[0], run.records, clock)
 
 
 def draw_final_density(figure, run):

@@ -64,6 +64,20 @@ def draw_residuals(ax, records, clock="time"):
     ax.legend()
 
 
+def draw_margins(ax, records, clock="time"):
+    """Margin and dual value, and between their running best, shaded, the max-margin."""
+    draw_time(ax, records, clock)
+    time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
+    known = np.isfinite(records["dual_value"])
+    ax.plot(time[known], records["dual_value"][known], color="C1", linewidth=0.8, label="dual value")
+    ax.plot(time, records["margin"], color="C0", linewidth=0.8, label="margin/|ν|")
+    ax.fill_between(time, low, high, where=np.isfinite(high), color="C2", alpha=0.3, linewidth=0.0, label=r"$\gamma_{\ell_1}$")
+    best = high[-1]
+    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, 3.0 * best)
+    ax.set_title(rf"max-margin $\gamma_{{\ell_1}}$ in [{low[-1]:.4g}, {best:.4g}]", fontsize=8)
+    ax.legend()
+
+
 def relative_to_largest(values, sizes, log_scale):
     """|values| over the largest |sizes| so far, all in units of e^log_scale, which change along the run; nan before the first."""
     with np.errstate(divide="ignore", invalid="ignore"):
