@@ -11,7 +11,7 @@ from hkflow.margins.max_margin import max_margin
 from hkflow.sphere import normalize
 
 FEATURES = hkflow.FEATURES
-SIGNED = (1, -1)
+SIGNED, RISK = (1, -1), hkflow.RISKS["smooth-margin"]
 module = importlib.import_module("hkflow.margins.max_margin")
 
 
@@ -152,3 +152,14 @@ def test_beyond_the_sphere_lower_stays_below_upper(feature, seed):
     found = max_margin(o, SIGNED, 1e-4)
     assert not found.certified
     check(found, o, 1e-4)
+
+
+def test_a_first_programme_without_margin_keeps_its_directions():
+    """200 mingled data: the first linear programmes have margin 0, and to drop what p thinks little of went round in circles."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1.0, 1.0], size=200)
+    x = np.column_stack([0.6 * rng.normal(size=200) + y, np.ones(200)])
+    o = hkflow.Objective(FEATURES["relu"], RISK, x, y)
+    found = max_margin(o, SIGNED)
+    check(found, o, 1e-6)
+    assert 0.0 < found.lower < 1e-4

@@ -10,14 +10,16 @@ import numpy as np
 from .max_margin import slackness
 from .search import is_searchable, peaks
 
-CHEAP = 64  # data in p up to which S² is searched at every record, at a cost of n² log n; with more only where a run is saved
+CHEAP = 64  # data in p up to which S² is searched at every record, at a cost of n²; with more only where a run is saved
+LARGEST = 1000  # with more data S² is not searched at all: seconds and 9 n² bytes
 NEGLIGIBLE = 1e-9  # share of p, of its lightest data, that the search may leave out; the bound counts it
 
 
 def certifies_margin(problem):
     """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can be searched with certainty."""
     objective = problem.objective
-    searched = _is_discrete(problem) or is_searchable(objective.feature, objective.axes)
+    small = _is_circle(objective) or len(objective.targets) <= LARGEST
+    searched = _is_discrete(problem) or small and is_searchable(objective.feature, objective.axes)
     return objective.risk.classifies and objective.weight_decay == 0.0 and len(objective.targets) > 0 and searched
 
 
@@ -43,7 +45,7 @@ def margin_certificate(problem, predictions, mass, residuals, thorough):
 
 def is_cheap(objective, p):
     """Whether the search for weights p (n_data,) costs little beside a step."""
-    return objective.axes - objective.feature.joint <= 2 or len(p) - len(_light(p)) <= CHEAP
+    return _is_circle(objective) or len(p) <= LARGEST and len(p) - len(_light(p)) <= CHEAP
 
 
 def dual_value(problem, p):
@@ -59,6 +61,10 @@ def dual_value(problem, p):
     sizes = np.linalg.norm(inputs[light], axis=1) ** (1 if feature.joint else feature.degree)
     coefficients[light] = 0.0
     return peaks(feature, inputs, coefficients, signs).bound + float(p[light] @ sizes)
+
+
+def _is_circle(objective):
+    return objective.axes - objective.feature.joint <= 2
 
 
 def _light(p):

@@ -15,7 +15,7 @@ SHARE = 0.9  # of the highest: peaks so high are added with it
 MOST_NEW = 200
 MAX_ROUNDS = 200
 USELESS = 0.05  # of a positive margin: directions that p puts so far below the highest leave the programme
-NOTHING = 1e-11  # of the largest feature: a gap that counts as none, whatever the margin; of data that nothing separates it is zero
+NOTHING = 1e-11  # of the largest feature: a gap that counts as none; nothing else ends where the margin is zero
 
 
 @dataclass(frozen=True, eq=False)
