@@ -92,7 +92,7 @@ def series(risk, points, masses, highest):
 
 
 def as_dear_as(cost, make, size, largest):
-    """The size ≤ largest whose make(size)() takes `cost` seconds, if it grows with the square of the size; found in three trials."""
+    """The size ≤ largest whose make(size)() takes `cost` seconds, growing with the square of the size; found in three trials."""
     for _ in range(3):
         size = min(largest, max(2, round(size * np.sqrt(cost / seconds(make(size))))))
     return size

@@ -161,7 +161,7 @@ def test_the_end_of_the_path_is_stationary_at_its_rate(depth):
 
 
 def flow_ends(A, alpha, depth, levels):
-    """w = u₊^D − u₋^D of a network from u = α when its smooth margin is at the levels; the time is log γ̃ and the unknown log u."""
+    """w = u₊^D − u₋^D of a network from u = α when its smooth margin is at levels; the time is log γ̃ and the unknown log u."""
     d = A.shape[1]
     signed = np.hstack([A, -A])
 

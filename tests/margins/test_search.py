@@ -36,7 +36,7 @@ def on_circle(angles):
 
 
 def circle_maxima(feature, x, c):
-    """All strict local maxima of G on the circle, angles and values, and the largest value there is: between kinks G is smooth."""
+    """All strict local maxima of G on the circle, angles and values, and the largest value: between kinks G is smooth."""
     rows = x[x.any(axis=1)]
     kinks = np.arctan2(rows[:, 1], rows[:, 0])[:, None] + [0.5 * np.pi, -0.5 * np.pi]
     kinks = np.sort(kinks.ravel() % (2.0 * np.pi))

@@ -128,7 +128,7 @@ def xor_sample(dim, n):
 
 @pytest.mark.parametrize("n", [12, 30])
 def test_xor_among_gaussians_keeps_its_margin(n):
-    """γ_ℓ1 ≥ √2/4 on any sample (Lemma D.1), and here no more: turning a unit towards e_3 costs at the kinks of the other class."""
+    """γ_ℓ1 ≥ √2/4 on any sample (Lemma D.1), here no more: turning a unit towards e_3 costs at the kinks of the other class."""
     value = np.sqrt(2.0) / 4.0
     objective, _, alone = xor_sample(3, n)
     assert alone[0] == pytest.approx(value, rel=1e-9) and alone[1] < 0.0

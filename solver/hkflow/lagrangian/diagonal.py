@@ -6,7 +6,7 @@ from ..measures import Atoms
 
 
 class Diagonal:
-    """The parameters of layers "diagonal": y = u = (u₊, u₋), u̇ = −∇_u F = −D u^(D−1) J, so that ν = u^D has ν̇ = −D² ν^(2−2/D) J.
+    """Parameters of layers "diagonal": y = u = (u₊, u₋), u̇ = −∇_u F = −D u^(D−1) J, so that ν = u^D has ν̇ = −D² ν^(2−2/D) J.
 
     problem : on atoms of both signs; D is the depth of its flow, and its initial density gives u = density^(1/D)
     Raises ValueError for a problem that is not on atoms of both signs.

@@ -76,13 +76,15 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
         bound = max(found.bound, float(np.max(margin.dual @ z)))  # a search without certainty may miss what is known
         if bound < upper:
             upper, best_dual = bound, margin.dual
+        risen = best is None or margin.value > best[0] + 0.01 * tolerance * abs(best[0])
         if best is None or margin.value > best[0]:
             best = margin.value, Atoms(points, point_signs, margin.weights)
         done = upper - best[0] <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
         if done or not fresh.any():
             break
-        useful = (margin.value <= 0.0) | (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
+        useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
+        useful |= not risen or margin.value <= 0.0  # dropping while the value stands still could go round in a circle
         points = np.concatenate([points[useful], found.points[fresh][:MOST_NEW]])
         point_signs = np.concatenate([point_signs[useful], found.signs[fresh][:MOST_NEW]])
     if found.certified and not done:

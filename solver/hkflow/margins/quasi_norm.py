@@ -2,7 +2,7 @@
 
     min |w|_p^p = Σ_k |w_k|^p   s.t.   y_n x_n·w ≥ 1          p = 2/D          (D = 2: the ℓ₁ norm)
 
-With rows A_n = y_n x_n, tight rows T, support S and p < 1 the objective is concave on every orthant, so that a stationary point is
+With rows A_n = y_n x_n, tight rows T, support S and p < 1 the objective is concave on every orthant, so a stationary point is
 
     a vertex            A_TS w_S = 1 with as many tight rows as coordinates in S: all local minima are among these
     a greatest value    of Σ_S |w_k|^p on A_TS w_S = 1 inside one orthant, with fewer tight rows: one at most, never a minimum
@@ -83,7 +83,7 @@ def stationary_points(x, y, depth, only_minima=False):
 
     Vertices solve A_TS w_S = 1 for every choice of as many rows as coordinates, C(n+d, d) systems. The others solve by Newton's
     method A_T w(Aᵀν) = 1, |w_k| = (D |(Aᵀν)_k|/2)^(−D/(D−2)), once for every sign pattern that Aᵀν takes for ν > 0. Linearly
-    independent rows T are enough, by Carathéodory's theorem. For D = 2, where a face may solve the problem, its vertices are given.
+    independent rows T are enough, by Carathéodory's theorem. For D = 2, where a face may solve it, its vertices are given.
     x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  only_minima : whether to solve for vertices alone and keep the local minima
     Returns a list of QuasiNormPoint, each with residual ≤ RESIDUAL.
     Raises ValueError for data that no w separates and for more than MAX_SYSTEMS systems.
