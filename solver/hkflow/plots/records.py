@@ -74,7 +74,7 @@ def draw_margins(ax, records, clock="time"):
     ax.fill_between(time, low, high, where=np.isfinite(high), color="C2", alpha=0.3, linewidth=0.0, label=r"$\gamma_{\ell_1}$")
     best = high[-1]
     ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, 3.0 * best)
-    ax.set_title(rf"max-margin $\gamma_{{\ell_1}}$ in [{low[-1]:.4g}, {best:.4g}]", fontsize=8)
+    ax.set_title(rf"$\gamma_{{\ell_1}}$ in [{low[-1]:.4g}, {best:.4g}]", fontsize=8)
     ax.legend()
 
 
