@@ -1,0 +1,1 @@
+"""Measurements against the machine's own limits and against other libraries: `python -m benchmarks`."""

@@ -1,0 +1,49 @@
+"""How long a user waits before anything happens: importing, and the first run with and without compiled code at hand."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from .timing import Row, ratio, seconds, skipped
+
+PEERS = ("numpy", "torch", "jax", "ducc0", "PyMPDATA", "pde", "clawpack.pyclaw")
+READY = "import hkflow; hkflow.solve, hkflow.geodesic_mesh, hkflow.Objective"  # hkflow loads its parts when they are asked for
+FIRST = """
+import numpy as np, hkflow
+inputs = np.column_stack([np.linspace(-1, 1, 8), np.ones(8)])
+objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, inputs[:, 0])
+hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), objective, hkflow.Flow(1.0, 1.0)), 0.01)
+"""
+
+
+def script(text, **variables):
+    """A function that runs a script in a new process; raises CalledProcessError if that fails."""
+    command = [sys.executable, "-c", text]
+    return lambda: subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
+
+
+def rows(threads, quick):
+    """Imports that take turns, then a first run, from a used and from an empty cache of compiled code."""
+    if threads > 1:
+        return
+    repeats = 2 if quick else 5
+    for name in PEERS[:1] if quick else PEERS:
+        try:
+            times = np.array([[seconds(script(READY)), seconds(script(f"import {name}"))] for _ in range(repeats)])
+        except subprocess.CalledProcessError as error:
+            yield skipped(f"hkflow ready to solve, against import {name}", error.stderr.decode().strip().split("\n")[-1])
+            continue
+        fields = ratio(times[:, 1], times[:, 0])
+        yield Row(f"hkflow ready to solve, against import {name}", np.median(times[:, 0]), "s", **fields, note="its time / ours")
+    if quick:
+        return
+    run = script(FIRST)
+    run()
+    warm = [seconds(run) for _ in range(repeats)]
+    yield Row("first run of a process, circle of 64 cells", np.median(warm), "s", note="compiled code in the cache")
+    with tempfile.TemporaryDirectory() as folder:
+        cold = seconds(script(FIRST, NUMBA_CACHE_DIR=folder))
+    yield Row("the same, nothing compiled yet", cold, "s", note="once after installation")
