@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hkflow.margins.kernel_machine import f2_max_margin
-from hkflow.margins.max_margin import max_margin
+from hkflow.margins.column_generation import max_margin
 from hkflow.margins.regularised import regularisation_path
 from hkflow.objectives.features import FEATURES
 from hkflow.objectives.objective import Objective

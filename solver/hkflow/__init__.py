@@ -4,7 +4,8 @@ Everything public is found here and loaded when it is first used, so that `impor
 """
 
 import os
-from importlib import import_module
+
+from .lazy import public
 
 # Threads that wait must sleep: spinning ones cost milliseconds per kernel as soon as another program wants a core.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -44,20 +45,5 @@ _HOMES = {
     "RunFolderError": "errors",
     "HkflowError": "errors",
 }
-_ROOMS = ("margins",)
 
-__all__ = sorted((*_HOMES, *_ROOMS))
-
-
-def __getattr__(name):
-    if name in _ROOMS:
-        return import_module(f".{name}", __name__)
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hkflow' has no attribute '{name}'")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__, __all__ = public(__name__, _HOMES, rooms=("margins",))

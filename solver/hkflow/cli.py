@@ -1,4 +1,7 @@
-"""The command line: `hkflow COMMAND …`. Solver modules are imported inside the commands, so that --help is quick."""
+"""The command line: `hkflow COMMAND …`.
+
+Solver modules are imported inside the commands, once a case is known to be right: help, version and refusals are quick.
+"""
 
 import json
 import sys
@@ -13,6 +16,7 @@ app = typer.Typer(
     help="Gradient flows of measures on spheres, and infinitely wide two-layer networks, computed as PDEs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes take a quarter of a second
 )
 CasePath = Annotated[Path, typer.Argument(help="case file (TOML)", metavar="CASE")]
 RunPath = Annotated[Path, typer.Argument(help="run folder", metavar="RUN")]
@@ -29,6 +33,21 @@ def main():
         sys.exit(2)
 
 
+def _print_version(wanted: bool):
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"hkflow {version('hkflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")] = False,
+):
+    pass
+
+
 @app.command()
 def run(
     case: CasePath,
@@ -38,9 +57,10 @@ def run(
     quiet: Quiet = False,
 ):
     """Compute a case; write a run folder with results.h5 and a picture in it."""
+    file = _read(case, overrides)
     from . import runs
 
-    _finish(runs.run(case, output=output, force=force, quiet=quiet, **_parsed(overrides)), quiet)
+    _finish(runs.run(file, output=output, force=force, quiet=quiet), quiet)
 
 
 @app.command()
@@ -54,11 +74,12 @@ def resume(folder: RunPath, quiet: Quiet = False):
 @app.command()
 def check(case: CasePath, overrides: Overrides = None):
     """Check a case file and its data; print the case with every default written out, and the memory it needs."""
+    file = _read(case, overrides)
     from . import runs
     from .case.build import estimated_memory
     from .case.load import toml_of
 
-    resolved, problem = runs.check(case, **_parsed(overrides))
+    resolved, problem = runs.check(file)
     typer.echo(toml_of(resolved))
     data, axes = problem.objective.inputs.shape
     carriers = f"{len(problem.atoms())} {resolved.method.kind if resolved.method.kind == 'particles' else 'units'}"
@@ -146,6 +167,13 @@ def pack(folder: RunPath):
     from .store.results import pack as pack_folder
 
     typer.echo(f"results:          {pack_folder(folder)}")
+
+
+def _read(case, overrides):
+    """The checked CaseFile of a path and --set options."""
+    from .case.load import load_case
+
+    return load_case(case, _parsed(overrides))
 
 
 def _parsed(overrides):

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.integrate import solve_ivp
-from scipy.special import roots_legendre
 
 from .flows import Flow
 from .objectives.features import FEATURES
@@ -81,6 +79,8 @@ class MomentFlow:
         alpha, beta, sigma = self.flow.transport, self.flow.reaction, self.flow.noise
         if sigma == 0.0:
             return np.zeros(1), np.ones(1)
+        from scipy.special import roots_legendre
+
         rate = sigma + (alpha + beta) * abs(self.target)
         s, w = roots_legendre(64 + 8 * int(np.sqrt(rate * time)))  # the square root: nodes are dense at both ends
         return np.append(0.0, 0.5 * time * (1 + s)), np.append(1.0, 0.5 * time * sigma * w)
@@ -116,6 +116,8 @@ class MomentFlow:
 
         states = np.concatenate([[0.0, 0.0], uniform(v)])[:, None]
         if times[-1] > 0.0:
+            from scipy.integrate import solve_ivp
+
             span = (0.0, times[-1])
             states = solve_ivp(velocity, span, states[:, 0], method="DOP853", t_eval=times, rtol=1e-13, atol=1e-16).y
         kappa, z, g = states[0], states[1], states[2:]

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.special import betainc, betaincinv
-from scipy.stats import vonmises_fisher
 
 from .measures import Atoms
 from .point_sets import quasi_uniform, random_uniform
@@ -44,6 +41,8 @@ class VonMisesFisher:
         """n independent points, (n, dim+1)."""
         if self.concentration == 0.0:
             return random_uniform(rng, n, dim)
+        from scipy.stats import vonmises_fisher  # takes a second
+
         out, chosen = np.empty((n, dim + 1)), rng.integers(len(self.centers), size=n)
         for k, center in enumerate(self.centers):
             count = int((chosen == k).sum())
@@ -81,6 +80,8 @@ class Caps:
 
     def _in_caps(self, rng, n, dim):
         """Points uniform in a random cap each: s = (1 − cos χ)/2 follows a truncated beta(d/2, d/2) distribution."""
+        from scipy.special import betainc, betaincinv
+
         center = self.centers[rng.integers(len(self.centers), size=n)]
         edge = betainc(0.5 * dim, 0.5 * dim, np.sin(0.5 * min(self.radius, np.pi)) ** 2)
         s = betaincinv(0.5 * dim, 0.5 * dim, edge * rng.random(n))[:, None]
@@ -100,6 +101,8 @@ def balanced_atoms(n, dim, rng=None):
 
 def atoms_on_mesh(mesh, signs, atoms):
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
+    from scipy.spatial import cKDTree
+
     _, cell = cKDTree(mesh.centers).query(atoms.positions)
     density = np.zeros((len(signs), mesh.n_cells))
     np.add.at(density, ([tuple(signs).index(s) for s in atoms.signs], cell), atoms.weights)

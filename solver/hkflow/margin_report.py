@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from .errors import CaseError, HkflowError
+from .margins.column_generation import MaxMargin, max_margin, max_margin_of_atoms
 from .margins.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
-from .margins.max_margin import MaxMargin, max_margin, max_margin_of_atoms
 from .margins.search import peaks
 from .margins.tangent_kernel import tangent_max_margin
 from .measures import Atoms, Units

@@ -1,8 +1,6 @@
 """Point sets on S^d that stand for the uniform measure: deterministic ones and random ones."""
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from .sphere import normalize
 
@@ -22,6 +20,9 @@ def quasi_uniform(n, dim):
         angle = np.pi * (3.0 - np.sqrt(5.0)) * k
         radius = np.sqrt(1.0 - height**2)
         return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
+    from scipy.special import ndtri  # seconds together, and rarely needed
+    from scipy.stats import qmc
+
     cube = qmc.Halton(dim + 1, scramble=True, rng=0).random(n)
     return normalize(ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)))
 

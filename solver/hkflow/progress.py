@@ -1,24 +1,23 @@
 """What a person watching a run sees: a bar with time, energy and ETA; plain lines where the output is not a terminal."""
 
+import sys
 import time
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from .observers.observer import Observer
 
-LINE_SECONDS = 30.0
+LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
 
 @contextmanager
 def preparing(quiet):
     """Say that something is being compiled while it is."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not sys.stderr.isatty():
         yield
         return
-    with console.status("Preparing (the first run compiles its kernels; later runs find them compiled)"):
+    from rich.console import Console
+
+    with Console(stderr=True).status("Preparing (the first run compiles its kernels; later runs find them compiled)"):
         yield
 
 
@@ -26,27 +25,31 @@ class ProgressBar(Observer):
     """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session only."""
 
     def start(self, method, clock, save_times):
-        self.end, self.started = save_times[-1], (time.monotonic(), clock.time)
-        self.console = Console(stderr=True)
-        self.bar, self.last_line = None, time.monotonic()
-        if self.console.is_terminal:
+        self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
+        self.due = self.started[0] + LINE_SECONDS
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             columns = [BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
-            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.bar, self.due = Progress(*columns, console=Console(stderr=True), transient=True), 0.0
             self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
             self.bar.start()
 
     def step(self, method, clock):
+        now = time.monotonic()
+        if now < self.due:
+            return
+        text = f"t = {clock.time:.4g} / {self.end:g}  step {clock.step}  energy {method.current.objective:.6g}  ETA"
         if self.bar:
-            self.bar.update(self.task, completed=clock.time, description=self._text(method, clock) + "  ETA")
-        elif time.monotonic() - self.last_line > LINE_SECONDS:
-            self.last_line = time.monotonic()
-            spent, done = self.last_line - self.started[0], clock.time - self.started[1]
+            self.due = now + BAR_SECONDS
+            self.bar.update(self.task, completed=clock.time, description=text)
+        else:
+            self.due = now + LINE_SECONDS
+            spent, done = now - self.started[0], clock.time - self.started[1]
             eta = spent * (self.end - clock.time) / done if done > 0.0 else float("inf")
-            self.console.print(f"{self._text(method, clock)}  ETA {eta:.0f} s", highlight=False, soft_wrap=True)
+            print(f"{text} {eta:.0f} s", file=sys.stderr, flush=True)
 
     def finish(self, method, clock, status):
         if self.bar:
             self.bar.stop()
-
-    def _text(self, method, clock):
-        return f"t = {clock.time:.4g} / {self.end:g}  step {clock.step}  energy {method.current.objective:.6g}"

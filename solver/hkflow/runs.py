@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from .case.build import DYNAMICS, build_problem, resolve
-from .case.load import load_case, toml_of
+from .case.load import CaseFile, load_case, toml_of
 from .errors import CaseError
 from .observers.observer import Observer
 from .progress import ProgressBar, preparing
@@ -27,16 +27,16 @@ PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 def run(case, output=None, force=False, quiet=True, **overrides):
     """Run a case file and return its Run.
 
-    case : path of a TOML file;  output : run folder, by default runs/<case name>;  force : move a used folder aside
+    case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>;  force : move a used folder aside
     quiet : no progress bar;  overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
     """
-    file = load_case(case, overrides)
+    file = _read(case, overrides)
     folder = Path(output or Path("runs") / file.name)
     refuse_used(folder, force)
-    resolved, problem = _build(file, case)
+    resolved, problem = _build(file)
     with preparing(quiet):
-        method = _method(problem, resolved, f"{case}: ")
+        method = _method(problem, resolved, f"{file.source}: ")
     claim_folder(folder, force)
     with lock(folder):
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
@@ -60,15 +60,19 @@ def resume(folder, quiet=True):
 
 def check(case, **overrides):
     """Read and check a case file, its data included, without computing or writing. Returns (resolved case, problem)."""
-    return _build(load_case(case, overrides), case)
+    return _build(_read(case, overrides))
 
 
-def _build(file, path):
+def _read(case, overrides):
+    return case if isinstance(case, CaseFile) else load_case(case, overrides)
+
+
+def _build(file):
     try:
         resolved = resolve(file.case)
         return resolved, build_problem(resolved, file.folder)
     except CaseError as error:
-        raise CaseError(f"{path}: {error}") from error
+        raise CaseError(f"{file.source}: {error}") from error
 
 
 STARTING_KEYS = {"particles", "units", "points", "scale"}  # of [method], that the initial measure was made with

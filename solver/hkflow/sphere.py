@@ -1,12 +1,13 @@
 """Geometry of the unit sphere S^d in R^(d+1)."""
 
+from math import lgamma
+
 import numpy as np
-from scipy.special import gammaln
 
 
 def surface_area(d):
     """Area |S^d| = 2 π^((d+1)/2) / Γ((d+1)/2)."""
-    return 2.0 * np.exp(0.5 * (d + 1) * np.log(np.pi) - gammaln(0.5 * (d + 1)))
+    return 2.0 * np.exp(0.5 * (d + 1) * np.log(np.pi) - lgamma(0.5 * (d + 1)))
 
 
 def normalize(x):

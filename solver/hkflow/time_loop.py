@@ -2,13 +2,11 @@
 
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 
 import numpy as np
 
 from .errors import CaseError, unknown_name
-from .eulerian.finite_volume import FiniteVolume
-from .lagrangian.network import Network
-from .lagrangian.particles import Particles
 from .margins.certificate import certifies_margin, margin_certificate
 from .observers.guards import GUARDS
 from .observers.observer import Observer
@@ -18,7 +16,11 @@ from .stepping.stepsize import StepSize
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
-METHODS = {"grid": FiniteVolume, "particles": Particles, "network": Network}
+METHODS = {
+    "grid": "eulerian.finite_volume.FiniteVolume",
+    "particles": "lagrangian.particles.Particles",
+    "network": "lagrangian.network.Network",
+}
 
 
 @dataclass
@@ -255,11 +257,17 @@ class Memory(Observer):
         self.saves.append((clock.time, deepcopy(method.state()), method.current.predictions.copy()))
 
 
-def make_method(problem, kind="grid", **options):
-    """The method of a name for a problem; raises ValueError with the choices for an unknown one."""
+def method_class(kind):
+    """The method of a name, loaded when it is first wanted; raises ValueError with the choices for an unknown one."""
     if kind not in METHODS:
         raise ValueError(unknown_name("method", kind, METHODS))
-    return METHODS[kind](problem, **options)
+    module, name = METHODS[kind].rsplit(".", 1)
+    return getattr(import_module(f".{module}", __package__), name)
+
+
+def make_method(problem, kind="grid", **options):
+    """The method of a name for a problem; raises ValueError with the choices for an unknown one."""
+    return method_class(kind)(problem, **options)
 
 
 def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):

@@ -1,13 +1,12 @@
 """What runs prove of the max-margin, record by record, against the max-margin itself."""
 
+import hkflow
 import numpy as np
 import pytest
-
-import hkflow
 from hkflow.margins import certificate
 from hkflow.margins.certificate import certifies_margin, dual_value, margin_certificate
+from hkflow.margins.column_generation import max_margin
 from hkflow.margins.fixed_points import l1_margin
-from hkflow.margins.max_margin import max_margin
 from hkflow.margins.search import peaks
 from hkflow.meshes import geodesic_level
 from hkflow.store import run_folder

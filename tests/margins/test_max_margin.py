@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.margins.column_generation import max_margin
 from hkflow.margins.fixed_points import l1_margin, least_distance
-from hkflow.margins.max_margin import max_margin
 from hkflow.sphere import normalize
 
 FEATURES = hkflow.FEATURES
 SIGNED, RISK = (1, -1), hkflow.RISKS["smooth-margin"]
-module = importlib.import_module("hkflow.margins.max_margin")
+module = importlib.import_module("hkflow.margins.column_generation")
 
 
 def objective(feature, n, axes, seed=0, labels="two clusters"):

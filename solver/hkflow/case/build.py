@@ -7,13 +7,11 @@ from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
 from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
-from ..lagrangian.network import PROPOSITION, SCHEDULES, check_network_flow, network_flow
 from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
 from ..objectives.features import FEATURES
 from ..objectives.objective import Objective
-from ..objectives.population import PopulationRisk
 from ..objectives.risks import RISKS
 from ..point_sets import quasi_uniform, random_uniform
 from ..problem import Problem
@@ -52,6 +50,8 @@ def _resolved_flow(case):
     elif flow is not None:
         flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
     if case.method.kind == "network":
+        from ..lagrangian.network import check_network_flow, network_flow
+
         own = network_flow(case.method.layers, degree, flow.depth if flow else 2.0)
         try:
             check_network_flow(case.method.layers, degree, own if flow is None else flow_of(flow))
@@ -72,12 +72,14 @@ def flow_of(table):
 
 def _resolved_time(case):
     time, method = case.time, case.method
-    counted = getattr(method, "schedule", None) == PROPOSITION
+    counted = getattr(method, "schedule", None) == "proposition"
     if time.steps is None:
         saves = time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
         if counted and np.mod([*saves, time.end], 1.0).any():
             raise CaseError("time.end: with method.schedule 'proposition' time counts steps, so end and saves are whole numbers.")
         return time
+    from ..lagrangian.network import SCHEDULES
+
     sizes = (1.0 if counted else method.step) * np.array([SCHEDULES[method.schedule](k) for k in range(time.steps)])
     times = np.concatenate([[0.0], np.cumsum(sizes)])
     chosen = np.unique(np.rint(np.linspace(0, time.steps, time.saves)).astype(int))
@@ -136,6 +138,8 @@ def _population_risk(case):
     """The risk for infinitely many Gaussian inputs, of the teacher that the same table with source 'teacher' draws."""
     if case.objective.loss != "square" or case.objective.bias:
         raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
+    from ..objectives.population import PopulationRisk
+
     units, weights = generators.teacher_units(random_numbers(case.seed, DATA), case.data.dim, case.data.units)
     try:
         return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)

@@ -14,12 +14,13 @@ from .schema import DEFAULT_KINDS, Case
 
 @dataclass(frozen=True)
 class CaseFile:
-    """A checked case, the text that it came from, and the folder that its files are relative to."""
+    """A checked case, the text that it came from, the folder that its files are relative to, and how messages call it."""
 
     case: Case
     text: str
     folder: Path
     name: str
+    source: str
 
 
 def toml_of(case):
@@ -51,7 +52,7 @@ def parse_case(text, folder, name, overrides=None, source="case"):
     for key, value in sorted((overrides or {}).items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     try:
-        return CaseFile(Case.model_validate(tables), text, Path(folder), name)
+        return CaseFile(Case.model_validate(tables), text, Path(folder), name, source)
     except ValidationError as error:
         faults = [_sentence(fault) for fault in error.errors()]
         raise CaseError("\n".join(f"{source}: {fault}" for fault in faults)) from None

@@ -1,26 +1,21 @@
 """What flows converge to, computed independently: max-margins, kernel machines, regularised minimisers; and what runs prove."""
 
-from .diagonal_path import path_point
-from .fixed_points import l1_margin, l2_margin
-from .kernel_machine import f2_max_margin, kernel_margin, l2_interpolation
-from .max_margin import MaxMargin, max_margin
-from .quasi_norm import stationary_points
-from .regression import l1_interpolation
-from .regularised import minimise, regularisation_path
-from .tangent_kernel import tangent_max_margin
+from ..lazy import public
 
-__all__ = [
-    "MaxMargin",
-    "f2_max_margin",
-    "kernel_margin",
-    "l1_interpolation",
-    "l1_margin",
-    "l2_interpolation",
-    "l2_margin",
-    "max_margin",
-    "minimise",
-    "path_point",
-    "regularisation_path",
-    "stationary_points",
-    "tangent_max_margin",
-]
+_HOMES = {
+    "MaxMargin": "column_generation",
+    "f2_max_margin": "kernel_machine",
+    "kernel_margin": "kernel_machine",
+    "l1_interpolation": "regression",
+    "l1_margin": "fixed_points",
+    "l2_interpolation": "kernel_machine",
+    "l2_margin": "fixed_points",
+    "max_margin": "column_generation",
+    "minimise": "regularised",
+    "path_point": "diagonal_path",
+    "regularisation_path": "regularised",
+    "stationary_points": "quasi_norm",
+    "tangent_max_margin": "tangent_kernel",
+}
+
+__getattr__, __dir__, __all__ = public(__name__, _HOMES, rooms=("bounds",))

@@ -7,7 +7,6 @@ For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-marg
 
 import numpy as np
 
-from .max_margin import slackness
 from .search import is_searchable, peaks
 
 CHEAP = 64  # data in p up to which S² is searched at every record, at a cost of n²; with more only where a run is saved
@@ -29,7 +28,7 @@ def margin_certificate(problem, predictions, mass, residuals, thorough):
     predictions (n_data,), mass : in one unit;  residuals : (n_data,) ∂R/∂h_i
     thorough : search even where it is not CHEAP; otherwise the values are nan there
     dual_value : the maximum over the whole domain, from above, rounding included
-    slackness_measure, slackness_data : see max_margin.slackness; their sum is dual_value − margin
+    slackness_measure, slackness_data : see slackness; their sum is dual_value − margin
     Source: Chizat & Bach 2020, Prop. 12.
     """
     objective, names = problem.objective, ("dual_value", "slackness_measure", "slackness_data")
@@ -41,6 +40,12 @@ def margin_certificate(problem, predictions, mass, residuals, thorough):
         return dict.fromkeys(names, np.nan)
     value = dual_value(problem, p)
     return dict(zip(names, (value, *slackness(objective.targets * predictions / mass, p, value)), strict=True))
+
+
+def slackness(margins, dual, upper):
+    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν, dual p and upper value."""
+    mean = dual @ margins
+    return np.array([upper - mean, mean - margins.min()])
 
 
 def is_cheap(objective, p):

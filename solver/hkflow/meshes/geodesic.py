@@ -1,7 +1,6 @@
 """Geodesic (icosahedral) Voronoi mesh of S²: N = 10·4^k + 2 cells, twelve of them pentagons."""
 
 import numpy as np
-from scipy.spatial import ConvexHull
 
 from ..sphere import normalize
 from .voronoi import edges, lloyd, voronoi_mesh
@@ -24,6 +23,8 @@ def icosahedron():
     """Corners (12, 3) and triangles (20, 3), counter-clockwise seen from outside."""
     golden = (1.0 + np.sqrt(5.0)) / 2.0
     corner = np.array([(0.0, s, t * golden) for s in (-1.0, 1.0) for t in (-1.0, 1.0)])
+    from scipy.spatial import ConvexHull  # meshes are kept, so it is rarely needed
+
     points = normalize(np.concatenate([np.roll(corner, shift, axis=1) for shift in range(3)]))
     triangles = ConvexHull(points).simplices.astype(np.int64)
     a, b, c = (points[triangles[:, k]] for k in range(3))

@@ -1,8 +1,6 @@
 """Voronoi cells on S² from the triangulation of their centres."""
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ..sphere import distance, normalize, triangle_area
 from .mesh import Mesh
@@ -66,6 +64,9 @@ def voronoi_mesh(name, points, triangles):
     points : (n_cells, 3) unit vectors;  triangles : (n_triangles, 3) int, counter-clockwise
     Raises ValueError if the triangulation is not Delaunay (some face would have a negative length).
     """
+    from scipy.sparse import csr_array  # meshes are kept, so these are rarely needed
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     n = len(points)
     ends, _ = edges(triangles)
     graph = csr_array((np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])), shape=(n, n))

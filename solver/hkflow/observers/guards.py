@@ -7,7 +7,7 @@ the start: a fault that hides in the rounding of tiny steps shows in their sum.
 
 import numpy as np
 
-from ..lagrangian.ode import OdeMethod
+from ..eulerian.finite_volume import FiniteVolume
 from ..objectives.risks import LARGEST_LOG, SMOOTH_MARGINS
 from ..stepping.step import MASS_ROUNDING
 from ..transforms.dense import RELU
@@ -98,7 +98,7 @@ def margin_increase(method, step, clock):
 
 def _slides(method):
     """Whether points move, as they do in no mesh, where the gradient of the feature jumps."""
-    feature, moving = method.problem.objective.feature, isinstance(method, OdeMethod) and method.flow.transport > 0.0
+    feature, moving = method.problem.objective.feature, not isinstance(method, FiniteVolume) and method.flow.transport > 0.0
     return moving and (feature.kernel is None or feature.kernel == RELU)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..margins.max_margin import signed_features
+from ..margins.column_generation import signed_features
 from ..objectives.data import with_bias
 from . import circle, sphere
 from .decision import frame

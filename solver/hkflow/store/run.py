@@ -15,7 +15,7 @@ from ..measures import Units
 from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
-from ..time_loop import METHODS
+from ..time_loop import method_class
 from .files import read_arrays
 from .run_folder import FORMAT, read_snapshot
 
@@ -73,12 +73,12 @@ class Run:
                 f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights can hold: take "
                 f"atoms_at({save}, normalised=True) and log_mass[{save}]."
             )
-        return self.problem.atoms_of(METHODS[self.method].measure(self.state_at(save)))
+        return self.problem.atoms_of(method_class(self.method).measure(self.state_at(save)))
 
     def _unscaled_atoms(self, save):
         """Atoms and s, of order one, with ν = e^s · atoms."""
         state, scale = _unscaled(self.state_at(save))
-        return self.problem.atoms_of(METHODS[self.method].measure(state)), scale
+        return self.problem.atoms_of(method_class(self.method).measure(state)), scale
 
     def density_at(self, save):
         """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density, read when asked for."""
@@ -188,7 +188,7 @@ class Run:
             return None
         state = self._starts[0]()
         unscaled, scale = _unscaled(state)
-        start = METHODS[self.method].measure(unscaled if abs(scale) > LARGEST_LOG else state)
+        start = method_class(self.method).measure(unscaled if abs(scale) > LARGEST_LOG else state)
         if self.is_discrete and self.method != "grid":
             atoms = start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
             return atoms_on_mesh(self.mesh, self.signs, atoms)

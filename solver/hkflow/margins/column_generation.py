@@ -7,6 +7,7 @@ import numpy as np
 from ..errors import HkflowError
 from ..measures import Atoms
 from ..point_sets import quasi_uniform
+from .certificate import slackness
 from .fixed_points import l1_margin
 from .search import peaks
 
@@ -46,12 +47,6 @@ class MaxMargin:
 def signed_features(objective, points, signs):
     """y_i ε_j φ(θ_j, x_i), (n_data, n_points), for points (n_points, p) and their signs (n_points,)."""
     return objective.targets[:, None] * signs * objective.feature.matrix(points, objective.inputs)
-
-
-def slackness(margins, dual, upper):
-    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν, dual p and upper value."""
-    mean = dual @ margins
-    return np.array([upper - mean, mean - margins.min()])
 
 
 def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
