@@ -129,7 +129,7 @@ def build_objective(case, folder, data=None):
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
         feature, risk = FEATURES[case.objective.activation], RISKS[case.objective.loss]
-        return Objective(feature, risk, full, targets, weights, case.objective.weight_decay), exact
+        return Objective(feature, risk, full, targets, weights, case.objective.weight_decay, case.objective.transform), exact
     except ValueError as error:
         raise CaseError(f"data: {error}") from error
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..transforms.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
+from ..transforms.choice import make_transform
+from ..transforms.dense import LINEAR, RELU, SQUARED_RELU
 from ..transforms.joint import JointTransform, joint_matrix
 from ..transforms.matrix import FunctionTransform, MatrixTransform
 
@@ -31,11 +32,13 @@ class Feature:
     pullback: Callable | None = None
     joint: bool = False
 
-    def transform(self, points, inputs):
-        """The sums over this feature for fixed points and inputs."""
-        if self.kernel is None:
-            return MatrixTransform(self.matrix(points, inputs))
-        return (JointTransform if self.joint else DenseTransform)(points, inputs, self.kernel)
+    def transform(self, points, inputs, name="auto", moving=False):
+        """The sums over this feature for fixed points and inputs; name : see transforms.choice, for features of one factor."""
+        if self.kernel is not None and not self.joint:
+            return make_transform(name, points, inputs, self.kernel, moving)
+        if name not in ("auto", "dense"):
+            raise ValueError(f"The feature '{self.name}' has no transform '{name}'. Leave 'transform' out.")
+        return JointTransform(points, inputs, self.kernel) if self.joint else MatrixTransform(self.matrix(points, inputs))
 
     def slopes(self, points, inputs):
         """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ along b if it is joint.
@@ -47,10 +50,10 @@ class Feature:
         slope = derivative[self.kernel](s)
         return slope * points[:, -1] if self.joint else slope
 
-    def moving_transform(self, points, inputs):
+    def moving_transform(self, points, inputs, name="auto"):
         """The sums over this feature and its gradient for points that move. Raises ValueError if no gradient is known."""
         if self.kernel is not None:
-            return self.transform(points, inputs)
+            return self.transform(points, inputs, name, moving=True)
         if self.pullback is None:
             raise ValueError(f"Particles need the gradient of the feature '{self.name}': give Feature(…, pullback=…).")
         return FunctionTransform(points, inputs, self.matrix, self.pullback)

@@ -16,7 +16,7 @@ class Objective:
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i, 1/n each if not given
-    weight_decay : λ ≥ 0
+    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see transforms.choice)
     """
 
     feature: Feature
@@ -25,6 +25,7 @@ class Objective:
     targets: np.ndarray
     weights: np.ndarray | None = None
     weight_decay: float = 0.0
+    transform: str = "auto"
 
     def __post_init__(self):
         inputs = np.ascontiguousarray(np.atleast_2d(self.inputs), dtype=float)
@@ -110,7 +111,7 @@ class ObjectiveOnPoints:
         n_data, n_points = len(objective.inputs), len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.transform = objective.feature.transform(points, objective.inputs)
+        self.transform = objective.feature.transform(points, objective.inputs, objective.transform)
         self.signed = np.zeros(n_points)
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
@@ -152,7 +153,7 @@ class ObjectiveOnMovingPoints:
 
     def __init__(self, objective, points):
         self.objective = objective
-        self.transform = objective.feature.moving_transform(points, objective.inputs)
+        self.transform = objective.feature.moving_transform(points, objective.inputs, objective.transform)
         self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 

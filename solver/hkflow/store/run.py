@@ -165,7 +165,7 @@ class Run:
         full = with_bias(inputs) if self.case.objective.bias else inputs
         out = np.zeros(len(full))
         for start in range(0, len(full), 4096):
-            transform = objective.feature.transform(atoms.positions, full[start : start + 4096])
+            transform = objective.feature.transform(atoms.positions, full[start : start + 4096], "dense")
             transform.forward(atoms.signs * atoms.weights, out[start : start + 4096])
         return out
 

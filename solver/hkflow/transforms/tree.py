@@ -1,0 +1,367 @@
+"""Sums over all pairs of fixed points and data, exact to rounding, at a fraction of their cost.
+
+a(θ·x) vanishes on one side of the great circle θ·x = 0 and is a polynomial on the other, a(θ·x) = ω(θ)·μ(x): ω = θ and μ = x for
+ReLU, second moments for squared ReLU. So all points of a group that lies on one side of the circle of a datum meet it through
+the moments of the group; a group that the circle cuts is halved, and only leaves that it cuts are summed in pairs:
+
+    root ── far data: on whose positive side the whole root lies
+     ├── node ── far data: whose circles cut its parent, and on whose positive side the node lies
+     │    ├── leaf ── far data, and near data: whose circles cut the leaf
+     ⋮    ⋮
+
+Cost: n √N + N for n data and N points on S², n N^(1 − 1/d) + N on S^d. The lists depend on geometry alone and are made once.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
+
+LEAF = 32  # points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
+ROOTS = 5  # levels of halving down to the roots: each root is summed in order by one thread
+
+
+class TreeTransform:
+    """All sums for φ = a(θ·x) with a built-in activation a and points that stay where they are.
+
+    points : (n_points, p);  inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
+    The tree is made of whichever are more, points or data, and the lists of the others.
+    """
+
+    def __init__(self, points, inputs, kernel):
+        self.flipped = len(inputs) > len(points)
+        many, few = (inputs, points) if self.flipped else (points, inputs)
+        self.kernel = (0,) * kernel
+        self.order, self.few_order = bisected(directions(many), LEAF), bisected(directions(few), DATA)
+        many, few = many[self.order], few[self.few_order]
+        self.leaves = blocked(many, LEAF)
+        self.columns = np.ascontiguousarray(self.leaves.reshape(*self.leaves.shape[:2], -1, DATA).swapaxes(1, 2))
+        self.tree = tree_of(len(self.leaves), ROOTS)
+        self.lists = self._lists(many, few)
+        omega, self.moments = moments(many, kernel, 2.0), moments(few, kernel, 1.0)
+        self.omega = self.leaves if kernel != SQUARED_RELU else blocked(omega, LEAF)
+        B, M = self.omega.shape[:2]
+        p, levels, roots = few.shape[1], self.tree[2].max() + 2, len(self.tree[3]) - 1
+        longest = np.diff(self.lists[2]).max()
+        self.few = np.concatenate([few, np.zeros((1, p))]).T.copy()  # (p, n_few + 1): lists are padded with the last
+        self.rows = np.zeros((len(few), M))
+        self.values, self.given = np.zeros(len(few) + 1), np.zeros((B, LEAF))
+        self.sums = np.zeros((roots, levels, self.rows.shape[1]))
+        self.points, self.data = np.zeros((roots, p, longest)), np.zeros((roots, longest // DATA, p, DATA))
+        self.residuals, self.answers = np.zeros((roots, longest // DATA, DATA)), np.zeros((roots, max(LEAF, longest)))
+        self.partial = np.zeros((roots, len(few) + 1))
+
+    def _lists(self, many, few):
+        """far_start (n_nodes + 1,), far, near_start (n_leaves + 1,), near: indices of data by node and by leaf.
+
+        Near lists are padded to whole tiles with the index n_few of a datum that is zero.
+        """
+        first, last = self.tree[:2]
+        n_nodes, n_leaves = len(first), len(self.leaves)
+        caps = caps_of(directions(many), first, last)
+        far_start, near_start = np.zeros(n_nodes + 1, dtype=np.int64), np.zeros(n_leaves + 1, dtype=np.int64)
+        far, near = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint32)
+        linear = len(self.kernel) == LINEAR
+        for fill in (False, True):
+            list_data(fill, linear, *self.tree, *caps, self.leaves, len(many), few, far_start, far, near_start, near)
+            if not fill:
+                np.cumsum(far_start, out=far_start)
+                np.cumsum(-(-near_start // TILE) * TILE, out=near_start)
+                far, near = np.zeros(far_start[-1], dtype=np.uint32), np.full(near_start[-1], len(few), dtype=np.uint32)
+        return far_start, far, near_start, near
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
+        (self._down if self.flipped else self._up)(weights, out)
+
+    def adjoint(self, residuals, out):
+        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
+        (self._up if self.flipped else self._down)(residuals, out)
+
+    def _down(self, values, out):
+        """From the few to the many: their moments go from the roots to the leaves."""
+        np.take(values, self.few_order, out=self.values[:-1])
+        np.multiply(self.moments, self.values[:-1, None], out=self.rows)
+        down(
+            self.kernel, *self.tree, *self.lists, self.leaves, self.omega, self.few, self.values, self.rows,
+            self.sums, self.data, self.residuals, self.answers, self.order, out,
+        )  # fmt: skip
+
+    def _up(self, values, out):
+        """From the many to the few: their moments go from the leaves to the roots."""
+        np.take(values, self.order, out=self.given.reshape(-1)[: len(values)])
+        up(
+            self.kernel, *self.tree, *self.lists, self.columns, self.omega, self.few, self.moments, self.given,
+            self.sums, self.points, self.answers, self.partial, self.few_order, out,
+        )  # fmt: skip
+
+
+def moments(points, kernel, mixed):
+    """ω, or μ, of points (n, p): themselves, or for squared ReLU their products x_a x_b, a ≤ b, (n, p(p+1)/2).
+
+    mixed : factor of the products with a < b, 2 on one side of ω·μ and 1 on the other
+    """
+    if kernel != SQUARED_RELU:
+        return points
+    a, b = np.triu_indices(points.shape[1])
+    return points[:, a] * points[:, b] * np.where(a < b, mixed, 1.0)
+
+
+def directions(points):
+    """Unit vectors (n, p) of points (n, p); zero where they are zero."""
+    return np.divide(
+        points, length := np.linalg.norm(points, axis=1, keepdims=True), out=np.zeros_like(points), where=length > 0.0
+    )
+
+
+@njit(cache=True)
+def bisected(units, size):
+    """An order (n,) of unit vectors (n, p) in which the leaves 0 … size−1, size … 2 size−1, … and all nodes are compact.
+
+    Every node is cut across the axis along which it spreads most.
+    """
+    n, p = units.shape
+    order = np.arange(n)
+    stack = [(0, n)]
+    while len(stack) > 0:
+        start, stop = stack.pop()
+        leaves = -(-(stop - start) // size)
+        if leaves < 2:
+            continue
+        widest, along = -1.0, 0
+        for a in range(p):
+            low, high = np.inf, -np.inf
+            for i in order[start:stop]:
+                low, high = min(low, units[i, a]), max(high, units[i, a])
+            if high - low > widest:
+                widest, along = high - low, a
+        middle = start + (leaves + 1) // 2 * size
+        part = order[start:stop].copy()
+        order[start:stop] = part[np.argpartition(units[part, along], middle - start)]
+        stack.append((start, middle))
+        stack.append((middle, stop))
+    return order
+
+
+@njit(cache=True)
+def tree_of(n_leaves, roots_at):
+    """The nodes below the top of the tree, each before its children: first and last leaf + 1, level below the root, roots.
+
+    Returns first, last, level (n_nodes,) and the first node of each root, closed by n_nodes.
+    """
+    first, last, level, roots = [0], [0], [0], [0]
+    first.clear(), last.clear(), level.clear(), roots.clear()
+    stack = [(0, n_leaves, 0)]
+    while len(stack) > 0:
+        a, b, depth = stack.pop()
+        whole = b - a == 1
+        if depth == roots_at or whole and depth < roots_at:
+            roots.append(len(first))
+        if depth >= roots_at or whole:
+            first.append(a), last.append(b), level.append(max(0, depth - roots_at))
+        if not whole:
+            middle = a + (b - a + 1) // 2
+            stack.append((middle, b, depth + 1))
+            stack.append((a, middle, depth + 1))
+    roots.append(len(first))
+    return np.array(first), np.array(last), np.array(level), np.array(roots)
+
+
+@njit(parallel=True, cache=True)
+def caps_of(units, first, last):
+    """Centre (n_nodes, p) and radius, as a chord (n_nodes,), of a cap that holds a node's unit vectors."""
+    n, p = units.shape
+    centers, radii = np.zeros((len(first), p)), np.zeros(len(first))
+    for k in prange(len(first)):
+        start, stop = first[k] * LEAF, min(n, last[k] * LEAF)
+        for i in range(start, stop):
+            for a in range(p):
+                centers[k, a] += units[i, a]
+        length = np.sqrt(np.sum(centers[k] ** 2))
+        for a in range(p):
+            centers[k, a] /= length if length > 0.0 else 1.0
+        for i in range(start, stop):
+            chord = 0.0
+            for a in range(p):
+                chord += (units[i, a] - centers[k, a]) ** 2
+            radii[k] = max(radii[k], np.sqrt(chord))
+    return centers, radii
+
+
+@njit(parallel=True, cache=True)
+def list_data(fill, linear, first, last, level, roots, centers, radii, leaves, n, few, far_start, far, near_start, near):
+    """Count the data of every list, or fill the lists: see TreeTransform._lists. A linear φ has no other side."""
+    n_few, p = few.shape
+    norms = np.sqrt(np.sum(few**2, axis=1))
+    for r in prange(len(roots) - 1):
+        depth = level[roots[r] : roots[r + 1]].max() + 2
+        undecided, count = np.zeros((depth, n_few), dtype=np.int32), np.zeros(depth, dtype=np.int64)
+        for i in range(n_few):
+            undecided[0, i] = i
+        count[0] = n_few
+        for k in range(roots[r], roots[r + 1]):
+            above, here, fars, nears, leaf = level[k], level[k] + 1, 0, 0, first[k]
+            is_leaf = last[k] - leaf == 1
+            count[here] = 0
+            for e in range(count[above]):
+                i = undecided[above, e]
+                low = high = 0.0
+                for a in range(p):
+                    low += centers[k, a] * few[i, a]
+                high = low + radii[k] * norms[i]
+                low -= radii[k] * norms[i]
+                if is_leaf and low < 0.0 < high and not linear:
+                    low, high = np.inf, -np.inf
+                    for c in range(min(LEAF, n - leaf * LEAF)):
+                        s = 0.0
+                        for a in range(p):
+                            s += leaves[leaf, a, c] * few[i, a]
+                        low, high = min(low, s), max(high, s)
+                if low >= 0.0 or linear:
+                    if fill:
+                        far[far_start[k] + fars] = i
+                    fars += 1
+                elif high > 0.0 or not high <= 0.0:
+                    if not is_leaf:
+                        undecided[here, count[here]] = i
+                        count[here] += 1
+                    elif fill:
+                        near[near_start[leaf] + nears] = i
+                    nears += is_leaf
+            if not fill:
+                far_start[k + 1] = fars
+                if is_leaf:
+                    near_start[leaf + 1] = nears
+
+
+@njit(cache=True)
+def down_root(
+    r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows, sums, columns,
+    given, answer, order, out,
+):  # fmt: skip
+    """The potential of the points below root r; the arrays of `down`."""
+    nothing = np.zeros((0, LEAF))
+    for a in range(sums.shape[1]):
+        sums[0, a] = 0.0
+    for k in range(roots[r], roots[r + 1]):
+        above, total = sums[level[k]], sums[level[k] + 1]
+        for a in range(sums.shape[1]):
+            total[a] = above[a]
+        for e in range(far_start[k], far_start[k + 1]):
+            row = rows[far[e]]
+            for a in range(sums.shape[1]):
+                total[a] += row[a]
+        if last[k] - first[k] > 1:
+            continue
+        leaf = first[k]
+        for c in range(LEAF):
+            answer[c] = 0.0
+        for a in range(sums.shape[1]):
+            for c in range(LEAF):
+                answer[c] += total[a] * omega[leaf, a, c]
+        blocks = (near_start[leaf + 1] - near_start[leaf]) // DATA
+        for o in range(blocks):
+            data = near[near_start[leaf] + o * DATA :]
+            for lane in range(DATA):
+                given[o, lane] = values[data[lane]]
+            for a in range(few.shape[0]):
+                for lane in range(DATA):
+                    columns[o, a, lane] = few[a, data[lane]]
+        for c in range(0, LEAF, TILE):
+            gradient_tile(kernel, leaves[leaf, :, c:], columns[:blocks], given[:blocks], answer[c:], nothing)
+        for c in range(min(LEAF, len(order) - leaf * LEAF)):
+            out[order[leaf * LEAF + c]] = answer[c]
+
+
+@njit(parallel=True, cache=True)
+def down(
+    kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows, sums, columns,
+    given, answers, order, out,
+):  # fmt: skip
+    """out_c = Σ_i values_i a(θ_c·x_i), θ the points of the leaves, x the few.
+
+    rows (n_few, M): values_i μ(x_i);  sums (n_roots, n_levels, M), columns (n_roots, ., p, DATA), given (n_roots, ., DATA),
+    answers (n_roots, LEAF): scratch
+    """
+    if len(far) + LEAF * len(near) < SMALL // 4:
+        for r in range(len(roots) - 1):
+            down_root(
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows,
+                sums[r], columns[r], given[r], answers[r], order, out,
+            )  # fmt: skip
+    else:
+        for r in prange(len(roots) - 1):
+            down_root(
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows,
+                sums[r], columns[r], given[r], answers[r], order, out,
+            )  # fmt: skip
+
+
+@njit(cache=True)
+def up_root(
+    r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given, sums,
+    points, answer, partial,
+):  # fmt: skip
+    """partial = Σ over the points below root r; the arrays of `up`."""
+    nothing = np.zeros((0, TILE))
+    for i in range(len(partial)):
+        partial[i] = 0.0
+    for d in range(len(sums)):
+        for a in range(sums.shape[1]):
+            sums[d, a] = 0.0
+    for k in range(roots[r + 1] - 1, roots[r] - 1, -1):
+        total, leaf = sums[level[k] + 1], first[k]
+        if last[k] - leaf == 1:
+            for a in range(sums.shape[1]):
+                moment = 0.0
+                for c in range(LEAF):
+                    moment += given[leaf, c] * omega[leaf, a, c]
+                total[a] = moment
+            data = near[near_start[leaf] : near_start[leaf + 1]]
+            for a in range(few.shape[0]):
+                for e in range(len(data)):
+                    points[a, e] = few[a, data[e]]
+            for e in range(len(data)):
+                answer[e] = 0.0
+            weights = given[leaf].reshape(-1, DATA)
+            for e in range(0, len(data), TILE):
+                gradient_tile(kernel, points[:, e:], columns[leaf], weights, answer[e:], nothing)
+            for e in range(len(data)):
+                partial[data[e]] += answer[e]
+        for e in range(far_start[k], far_start[k + 1]):
+            i, value = far[e], 0.0
+            for a in range(sums.shape[1]):
+                value += total[a] * moments[i, a]
+            partial[i] += value
+        for a in range(sums.shape[1]):
+            sums[level[k], a] += total[a]
+            total[a] = 0.0
+
+
+@njit(parallel=True, cache=True)
+def up(
+    kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given, sums, points,
+    answers, partial, few_order, out,
+):  # fmt: skip
+    """out_i = Σ_c given_c a(θ_c·x_i), summed below each root, then over the roots in order.
+
+    given (n_leaves, LEAF), zero on padding;  sums (n_roots, n_levels, M), points (n_roots, p, .), answers (n_roots, .),
+    partial (n_roots, n_few): scratch
+    """
+    if len(far) + LEAF * len(near) < SMALL // 4:
+        for r in range(len(roots) - 1):
+            up_root(
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given,
+                sums[r], points[r], answers[r], partial[r],
+            )  # fmt: skip
+    else:
+        for r in prange(len(roots) - 1):
+            up_root(
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given,
+                sums[r], points[r], answers[r], partial[r],
+            )  # fmt: skip
+    for i in range(len(out)):
+        total = 0.0
+        for r in range(len(partial)):
+            total += partial[r, i]
+        out[few_order[i]] = total
