@@ -145,6 +145,10 @@ class ObjectiveTable(Table):
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
+    transform: Literal["auto", "dense", "sorted", "tree"] = Field(
+        "auto",
+        description="how sums over data are made, all exact to rounding: over all pairs, by sorting (circle), by a tree of caps",
+    )
 
 
 class DomainTable(Table):
