@@ -5,6 +5,10 @@
 The great circles x_i·θ = 0 cut the sphere into regions. In each, a sum of ReLU is linear, G = A·θ, and one of squared ReLU
 quadratic, G = θᵀMθ. A walk along every circle passes an edge of every region and carries A or M along, so that the maximum,
 inside a region (at A/|A|, or at the top eigenvector of M), on a circle or where two of them cross, is met and not searched for.
+
+Rounding: the walk is one for data moved by SAME |x_i|, which moves G by SAME Σ |c_i x_i|, and for these it knows crossings,
+also of circles that nearly coincide, to a few ε. Where a highest point inside a region or on an arc is ill-conditioned,
+so that it seems to lie beyond, the crossing or the arc that it seems to pass is nearly as high. There remain the sums A.
 """
 
 from dataclasses import dataclass
@@ -18,8 +22,10 @@ from ..point_sets import quasi_uniform
 from ..sphere import normalize
 from ..transforms.dense import LINEAR, SQUARED_RELU
 
-SLACK = 1e-12  # of |x_i|: how far beyond its region's edges a highest point may lie; G there errs by SLACK Σ |c_i x_i|
-SLACK_SQUARED = 1e-7  # the same for squared ReLU, where G errs by the square of it
+SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
+SLACK_PER_DATUM = 1e-15  # the same for many data: eight roundings of each, one after the other
+SAME = 1e-15  # distance of unit vectors whose circles are one
+BEYOND, BEYOND_SQUARED = 1e-12, 1e-7  # how far beyond its region's edges a highest point may lie; it is evaluated where it lies
 STARTS, ASCENTS, SHORT = 500, 200, 1e-9  # where the regions are too many: climbs from so many points, of so many steps at most
 MOST = 20_000  # peaks that are kept at once
 NEAR = 1e-7  # peaks closer than this are one
@@ -29,8 +35,9 @@ NEAR = 1e-7  # peaks closer than this are one
 class Peaks:
     """High points of G, the highest first.
 
-    points : (k, p);  signs : (k,);  values : (k,) G;  certified : whether values[0] is the maximum over the whole sphere
-    bound : values[0] and what rounding may hide: no value of G is larger, if certified
+    points : (k, p) of unit length;  signs : (k,);  values : (k,) G there
+    certified : whether values[0] is the maximum over the whole sphere up to rounding, not only the highest that was found
+    bound : values[0] + s Σ |c_i| |x_i|^degree, s = max(1e-12, 1e-15 n): no value of G is larger, if certified
     """
 
     points: np.ndarray
@@ -45,11 +52,11 @@ def is_searchable(feature, axes):
     return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
 
 
-def peaks(feature, inputs, coefficients, signs=(1,), share=1.0):
+def peaks(feature, inputs, coefficients, signs=(1,), share=1.0, starts=None):
     """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local maxima.
 
     inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are;  share : of the maximum; at least so high are
-    the other peaks that are returned
+    the other peaks that are returned;  starts : (k, p) directions from which to climb too, where a climb is all there is
     Cost n² on S² and n on the circle, n² log n and n log n at the first call for the same inputs, 9 n² bytes on S²; in higher
     dimension, unless φ is linear, a climb from many points, which certifies nothing.
     Raises ValueError for coefficients that are not finite and for features whose gradient is not known.
@@ -60,8 +67,8 @@ def peaks(feature, inputs, coefficients, signs=(1,), share=1.0):
     if feature.kernel is None and feature.pullback is None:
         raise ValueError(f"A search needs the gradient of the feature '{feature.name}': give Feature(…, pullback=…).")
     if feature.joint:
-        return _joint_peaks(feature, inputs, coefficients, share)
-    found = [_maxima(feature, inputs, sign * coefficients, share) for sign in signs]
+        return _joint_peaks(feature, inputs, coefficients, share, starts)
+    found = [_maxima(feature, inputs, sign * coefficients, share, starts) for sign in signs]
     points = np.concatenate([points for points, _ in found])
     values = np.concatenate([values for _, values in found])
     all_signs = np.repeat(np.asarray(signs, dtype=float), [len(values) for _, values in found])
@@ -69,14 +76,15 @@ def peaks(feature, inputs, coefficients, signs=(1,), share=1.0):
     order = order[values[order] >= share * values[order[0]]] if values[order[0]] > 0.0 else order[:1]
     certified = is_searchable(feature, inputs.shape[1])
     sizes = np.linalg.norm(inputs, axis=1) ** (feature.degree or 1)
-    bound = values[order[0]] + SLACK * float(np.abs(coefficients) @ sizes)
+    bound = values[order[0]] + max(SLACK, SLACK_PER_DATUM * len(inputs)) * float(np.abs(coefficients) @ sizes)
     return Peaks(points[order], all_signs[order], values[order], certified, float(bound))
 
 
-def _joint_peaks(feature, inputs, coefficients, share):
+def _joint_peaks(feature, inputs, coefficients, share, starts):
     """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the sphere of a."""
     hidden = next(f for f in FEATURES.values() if f.kernel == feature.kernel and not f.joint)
-    half = peaks(hidden, inputs, coefficients, (1, -1), share)
+    starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
+    half = peaks(hidden, inputs, coefficients, (1, -1), share, starts)
     points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
     if half.values[0] <= 0.0:
         points[:, :-1], points[:, -1] = 0.0, 1.0
@@ -84,15 +92,16 @@ def _joint_peaks(feature, inputs, coefficients, share):
     return Peaks(points, np.ones(len(points)), values, half.certified, 0.5 * max(half.bound, 0.0))
 
 
-def _maxima(feature, inputs, c, share):
+def _maxima(feature, inputs, c, share, starts):
     """Points (k, p) and values (k,) of the local maxima of Σ c_i φ(·, x_i), the highest first."""
     alive = (c != 0.0) & inputs.any(axis=1)
     if feature.kernel == LINEAR or not alive.any():
-        points = normalize(c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
+        points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
     elif is_searchable(feature, inputs.shape[1]):
         points = _exact(_arrangement(_Same(inputs)), c, feature.kernel == SQUARED_RELU, share)
     else:
-        points = _climb(feature, inputs, c)
+        points = _climb(feature, inputs, c, starts)
+    points = normalize(points)
     values = c @ feature.matrix(points, inputs)
     order = np.argsort(-values, kind="stable")
     points, values = points[order], values[order]
@@ -118,13 +127,14 @@ class _Same:
 class Arrangement:
     """The circles x_i·θ = 0 of data in R³ (of R² only one circle, the sphere itself), and the order of their crossings.
 
-    x : (n, 3), zero in the third coordinate if the data lie in R², p = 2
+    x : (n, 3) x_i/|x_i|, zero in the third coordinate if the data lie in R², p = 2;  sizes : (n,) |x_i|
     normals : (n_circles, 3) unit vectors;  counts : (n_circles,) how many crossings there are on each circle
     crossings : (n_circles, 2n) in the order in which they are passed: j where datum j turns positive, n + j where negative
     across : (n_circles, n) whether datum j has the very same circle
     """
 
     x: np.ndarray
+    sizes: np.ndarray
     p: int
     normals: np.ndarray
     counts: np.ndarray
@@ -136,29 +146,31 @@ class Arrangement:
 def _arrangement(same):
     """The arrangement of inputs (n, 2 or 3); kept, since a run asks for it at every record."""
     n, p = same.array.shape
-    x = np.zeros((n, 3))
-    x[:, :p] = same.array
+    x, sizes = np.zeros((n, 3)), np.linalg.norm(same.array, axis=1)
+    x[sizes > 0.0, :p] = normalize(same.array[sizes > 0.0])
     circles = x if p == 3 else np.array([[0.0, 0.0, 1.0]])
     normals, counts = np.zeros((len(circles), 3)), np.zeros(len(circles), dtype=np.int64)
     crossings, across = np.zeros((len(circles), 2 * n), dtype=np.int32), np.zeros((len(circles), n), dtype=np.bool_)
     for i, circle in enumerate(circles):
         if not circle.any():
             continue
-        normals[i] = normalize(circle)
-        first = normalize(np.cross(normals[i], np.eye(3)[np.argmin(np.abs(normals[i]))]))
-        u, v = x @ first, x @ np.cross(normals[i], first)
-        across[i] = u**2 + v**2 <= (SLACK * np.linalg.norm(x, axis=1)) ** 2
+        normals[i] = circle
+        first = normalize(np.cross(circle, np.eye(3)[np.argmin(np.abs(circle))]))
+        across_circle = x - np.sign(x @ circle)[:, None] * circle  # exact where x_j nearly is ±normal
+        u, v = across_circle @ first, across_circle @ np.cross(circle, first)
+        across[i] = u**2 + v**2 <= SAME**2
         crossing = np.flatnonzero(~across[i])
         middle = np.arctan2(v, u)[crossing]
         angles = np.concatenate([middle - 0.5 * np.pi, middle + 0.5 * np.pi]) % (2.0 * np.pi)
         counts[i] = len(angles)
         crossings[i, : len(angles)] = np.concatenate([crossing, n + crossing])[np.argsort(angles, kind="stable")]
-    return Arrangement(x, p, normals, counts, crossings, across)
+    return Arrangement(x, sizes, p, normals, counts, crossings, across)
 
 
 def _exact(arrangement, c, squared, share):
     """The highest point, and with share < 1 all local maxima of at least that share of it, (k, p)."""
     a, highest = arrangement, np.zeros((1, 3))
+    c = c * a.sizes ** (2 if squared else 1)
     geometry = a.x, c, squared, a.p, a.normals, a.counts, a.crossings, a.across
     best, _ = _walk(*geometry, -np.inf, True, highest)
     if share == 1.0 or best <= 0.0:
@@ -188,11 +200,11 @@ def _value(theta, x, c, squared):
 
 
 @njit(cache=True)
-def _within(theta, x, c, active, slack):
+def _within(theta, x, c, active, beyond):
     """Whether θ lies in the closed region where the active data with a coefficient are positive and the others negative."""
     for i in range(len(x)):
         s = _dot(theta, x[i])
-        if c[i] != 0.0 and (s > 0.0) != active[i] and s * s > slack * slack * _dot(x[i], x[i]):
+        if c[i] != 0.0 and (s > 0.0) != active[i] and abs(s) > beyond:
             return False
     return True
 
@@ -235,7 +247,7 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
         M: over the data that are positive on the arc;  side[0], side[1]: over those of this circle, positive below, above it
     """
     n, count = len(x), 0
-    slack = SLACK_SQUARED if squared else SLACK
+    beyond = BEYOND_SQUARED if squared else BEYOND
     theta, begin, end, ray = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
     M, T, side = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((2, 3, 3))
     active, here = np.zeros(n, np.bool_), np.zeros(n, np.int64)
@@ -280,18 +292,23 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                     for j in here[:same]:
                         active[j] = (_dot(x[j], normal) > 0.0) == (above == 1)
                     for _ in range(2 if squared else 1):
-                        if _within(theta, x, c, active, slack):
+                        if _within(theta, x, c, active, beyond):
                             least, count = _keep(theta, x, c, squared, least, single, out, count)
                         theta *= -1.0
             # the highest point of the arc, if G falls to both sides of it
             if p == 3 and not squared:
                 up = _dot(M[0], normal)
-                size = np.sqrt(max(_dot(M[0], M[0]) - up * up, 0.0))
                 falls = up + _dot(side[1, 0], normal) <= 0.0 <= up + _dot(side[0, 0], normal)
-                inside = _triple(normal, begin, M[0]) >= 0.0 >= _triple(normal, end, M[0])
+                ray[:] = M[0]
+                for _ in range(2):  # once leaves a rounding of M along the normal, which may be more than lies along the circle
+                    up = _dot(ray, normal)
+                    for q in range(3):
+                        ray[q] -= up * normal[q]
+                size = np.sqrt(_dot(ray, ray))
+                inside = _triple(normal, begin, ray) >= 0.0 >= _triple(normal, end, ray)
                 if inside and size > least and size > 0.0 and (single or falls):
                     for q in range(3):
-                        theta[q] = (M[0, q] - up * normal[q]) / size
+                        theta[q] = ray[q] / size
                     least, count = _keep(theta, x, c, squared, least, single, out, count)
             # the crossing at the arc's end
             leaves = crossings[i, k] >= n
@@ -322,9 +339,15 @@ def _keep(theta, x, c, squared, least, single, out, count):
 
 @njit(cache=True)
 def _crossing(x, crossing, normal, theta):
-    """Write to θ where a datum turns positive (crossing < n) or negative on the circle of this normal: ∓ normal × x_j, normed."""
+    """Write to θ where a datum turns positive (crossing < n) or negative on the circle of this normal: ∓ normal × x_j, normed.
+
+    Of x_j the nearer of ±normal is subtracted first: a difference of neighbours is exact, a product of them is not.
+    """
     n = len(x)
-    _cross(normal, x[crossing % n], theta)
+    near = np.sign(_dot(normal, x[crossing % n]))
+    for k in range(3):
+        theta[k] = x[crossing % n, k] - near * normal[k]
+    _cross(normal, theta, theta)
     size = np.sqrt(_dot(theta, theta)) * (1.0 if crossing >= n else -1.0)
     for k in range(3):
         theta[k] /= size
@@ -374,9 +397,11 @@ def _cross(a, b, out):
     out[0], out[1], out[2] = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
-def _climb(feature, inputs, c):
-    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread starts."""
+def _climb(feature, inputs, c, starts):
+    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread starts, and from given ones."""
     points = quasi_uniform(STARTS, inputs.shape[1] - 1)
+    if starts is not None:
+        points = np.concatenate([points, normalize(starts)])
     values, step = c @ feature.matrix(points, inputs), np.full(len(points), 0.5)
     for _ in range(ASCENTS):
         if feature.pullback is not None:
