@@ -28,6 +28,8 @@ def test_what_cannot_be_made_is_refused():
         make_transform("fast", np.eye(3), np.eye(3), RELU)
     with pytest.raises(ValueError, match="stay where they are"):
         make_transform("tree", np.eye(3), np.eye(3), RELU, moving=True)
+    with pytest.raises(ValueError, match="stay where they are"):
+        make_transform("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
     with pytest.raises(ValueError, match="has no transform 'tree'"):
         hkflow.FEATURES["joint-relu"].transform(np.eye(3), np.eye(2), "tree")
 
@@ -43,3 +45,18 @@ def test_a_case_forces_a_transform(tmp_path):
         time={"end": 0.1},
     )
     assert run.finished and run.case.objective.transform == "tree"
+
+
+def test_a_run_in_single_precision_agrees_to_its_rounding(rng):
+    """Its energy may rise by its rounding, which the guard knows; without that knowledge it is stopped."""
+    inputs = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
+    found = {}
+    for name in ("dense", "dense-single"):
+        objective = hkflow.Objective(
+            hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, np.sign(inputs[:, 0] * inputs[:, 1]), transform=name
+        )
+        problem = hkflow.Problem(hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1))
+        found[name] = hkflow.solve(problem, 3.0)
+    one, two = (solution.density[-1] for solution in found.values())
+    assert all(solution.finished for solution in found.values())
+    assert 1e-9 < np.abs(one - two).max() / one.max() < 1e-4

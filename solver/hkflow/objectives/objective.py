@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..transforms.choice import SINGLE
 from .features import Feature
 from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
@@ -93,7 +94,8 @@ class Objective:
 
         Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are not linear in the scale.
         """
-        eps, size = 16.0 * np.finfo(float).eps, mass * self.largest_feature
+        eps = 16.0 * np.finfo(np.float32 if self.transform == SINGLE else float).eps
+        size = mass * self.largest_feature
         slope = np.abs(residuals).sum() * size + self.weight_decay * mass
         curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))
         return eps * (abs(value) + slope) + curved * (eps * size) ** 2
