@@ -201,9 +201,12 @@ class _Dual:
             if upper - lower <= tolerance * upper:
                 break
             try:
-                u, t, w = self._step(Z, u, t, w)
+                step = self._step(Z, u, t, w)
             except LinAlgError:
                 break
+            if not (step[0].any() and all(np.isfinite(part).all() for part in step)):
+                break  # rounding has taken over, as it does for nearly coinciding data; the last state stands
+            u, t, w = step
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
 
     def _resolved(self, u):
@@ -220,7 +223,10 @@ class _Dual:
 
         def direction(complementarity):
             right = np.concatenate([-d * stationarity, (complementarity - w * slack) / (root * t)])
-            du = d * solve_triangular(R, Q.T @ right)
+            try:
+                du = d * solve_triangular(R, Q.T @ right)
+            except ValueError as error:  # inf or nan
+                raise LinAlgError(str(error)) from error
             dt = -slack - du @ Z
             return du, dt, -(complementarity + w * dt) / t
 
