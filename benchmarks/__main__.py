@@ -27,7 +27,8 @@ def measure(part, threads, quick):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows")
         command = [sys.executable, "-m", "benchmarks.worker", part, str(threads), "quick" if quick else "full", str(file)]
-        run = subprocess.run(command, env=environment(threads), stderr=subprocess.PIPE, text=True)
+        variables = environment(threads) | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+        run = subprocess.run(command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, check=False)
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
     if run.returncode:
         last = (run.stderr.strip() or f"exit code {run.returncode}").split("\n")[-1]

@@ -16,7 +16,7 @@ from .contest import environment
 from .particle_peers import descent, start
 from .potential import mesh_points
 from .potential_peers import data
-from .timing import Row, alternate, exponent_row, skipped
+from .timing import alternate, exponent_row, skipped
 
 CELLS, DATA, GOAL = (10_242, 40_962, 163_842, 655_362), 4096, 0.65
 MORE_DATA = (256, 1024, 4096, 16_384)

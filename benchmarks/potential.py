@@ -2,6 +2,8 @@
 tiles on one core, on the circle, and against other libraries, whose contestants are in potential_peers.py.
 """
 
+from functools import partial
+
 import numpy as np
 
 from . import potential_peers as peers
@@ -21,18 +23,16 @@ def against_dense(points, n, goals, repeats):
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
-    for name, size, length, goal in (("J", n, len(points), goals["J"]), ("h", len(points), n, goals["h"])):
+    transforms = [make(points, inputs, RELU) for make in (TreeTransform, DenseTransform)]
+    for name, size, length in (("J", n, len(points)), ("h", len(points), n)):
         given, outs = rng.normal(size=size) / size, np.zeros((2, length))
-        calls = []
-        for make, out in zip((TreeTransform, DenseTransform), outs, strict=True):
-            transform = make(points, inputs, RELU)
-            sums = transform.adjoint if name == "J" else transform.forward
-            calls.append(lambda sums=sums, out=out: sums(given, out))
+        sums = [transform.adjoint if name == "J" else transform.forward for transform in transforms]
+        calls = [partial(of, given, out) for of, out in zip(sums, outs, strict=True)]
         times = alternate(calls, repeats)
         error = np.abs(outs[0] - outs[1]).max() / np.abs(outs[1]).max()
-        what = f"{name}, {len(points):,} cells, {n} data"
+        what, goal = f"{name}, {len(points):,} cells, {n} data", (">=", goals[name])
         note = f"dense tiles / tree, which differ by {error:.0e} of the largest"
-        yield Row(what, 1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]), goal=(">=", goal), note=note)
+        yield Row(what, 1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]), goal=goal, note=note)
     yield machine_row(points, n, calls[-1], repeats)
 
 

@@ -118,7 +118,7 @@ def zonal_factors(highest):
     """4π c_l / (2l + 1) for (t)₊ = Σ c_l P_l(t): the ReLU's action on harmonics of degree l = 0 … highest."""
     moment = np.zeros(highest + 1)  # ∫₀¹ t P_l(t) dt
     moment[:2] = np.array([1.0 / 2.0, 1.0 / 3.0])[: highest + 1]
-    for l in range(0, highest - 1, 2):  # noqa: E741
+    for l in range(0, highest - 1, 2):
         moment[l + 2] = -(l - 1.0) / (l + 4.0) * moment[l]
     return 2.0 * np.pi * moment
 
