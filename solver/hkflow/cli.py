@@ -155,10 +155,11 @@ def margin(
     from .plots.overview import write_figure
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
+    typer.echo(str(report))  # what took the time is not lost with a folder or a picture that cannot be written
     folder = output or Path("margins") / report.name
-    written = report.write(folder)
+    typer.echo(f"values:           {report.write(folder)}")
     picture = write_figure(lambda figure: draw_margins(figure, report), folder / "margin.png", (7.1, 3.4))
-    typer.echo(f"{report}\nvalues:           {written}\npicture:          {picture}")
+    typer.echo(f"picture:          {picture}")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import CaseError, HkflowError
+from .errors import CaseError, HkflowError, RunFolderError
 from .margins.column_generation import MaxMargin, max_margin, max_margin_of_atoms
 from .margins.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from .margins.search import peaks
@@ -36,11 +36,35 @@ class MarginReport:
     tangent: KernelClassifier | str
     enclosed: tuple | None
 
+    @property
+    def signs(self):
+        """The output signs of the units: both where densities are signed."""
+        return signs_of(self.problem)
+
+    @property
+    def separable(self):
+        """Whether the F₁ max-margin is positive beyond doubt."""
+        return self.f1.lower > 0.0 and self.f1.relative_gap < 1.0
+
+    @property
+    def gamma(self):
+        """γ_ℓ1 of the signed sphere, (lower, upper): twice the max-margin of joint units, b(a·x)₊ with |a|² + |b|² = 1."""
+        times = 2.0 if self.problem.objective.feature.joint else 1.0
+        return times * self.f1.lower, times * self.f1.upper
+
+    @property
+    def of_network(self):
+        """γ_ℓ1/2, which a network b(a·x) or b(a·x)₊ has per squared norm of all weights; None for other units, and for atoms."""
+        feature, atoms = self.problem.objective.feature, is_discrete(self.problem)
+        if feature.joint or feature.degree == 1 and len(self.signs) == 2 and not atoms:
+            return tuple(0.5 * end for end in self.gamma)
+        return None
+
     def classifiers(self):
         """Decision functions of inputs (n, p), bias included, by name, each divided by its margin."""
         feature, atoms = self.problem.objective.feature, self.f1.atoms
         found = {}
-        if self.f1.lower > 0.0:
+        if self.separable:
             found["F₁"] = lambda x: feature.matrix(atoms.positions, x) @ (atoms.signs * atoms.weights) / self.f1.lower
         for name, one in (("F₂", self.f2), ("tangent kernel", self.tangent)):
             if not isinstance(one, str) and one.machine.value > 0.0:
@@ -51,18 +75,18 @@ class MarginReport:
         """A table of values, and the measure that has the largest margin."""
         f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
         proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
-        lines = [
-            f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
-            f"relative gap:     {f1.relative_gap:.2g} after {f1.rounds} linear programmes",
-            f"of a network:     half of it, [{0.5 * f1.lower:.8g}, {0.5 * f1.upper:.8g}], per squared norm of all weights",
-            f"slackness:        {f1.slackness[0]:.2g} of the measure, {f1.slackness[1]:.2g} of the data",
-        ]
+        none = f"the data are not separable: no margin is positive, up to {max(f1.upper, 0.0):.1e}"
+        gap = f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes" if self.separable else none
+        lines = [f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})", f"relative gap:     {gap}"]
         if self.problem.objective.feature.joint:
-            lines[2] = "of a network:     the same, per squared norm of all weights; γ_ℓ1 of the signed sphere is twice that"
+            lines.append(f"of a network:     the same, per squared norm of all weights; γ_ℓ1 in {_interval(self.gamma)}")
+        elif self.of_network is not None:
+            lines.append(f"of a network:     half of it, {_interval(self.of_network)}, per squared norm of all weights")
+        lines.append(f"slackness:        {f1.slackness[0]:.2g} of the measure, {f1.slackness[1]:.2g} of the data")
         if self.enclosed is not None:
             low, high = self.enclosed
-            share = 100.0 * (high - low) / abs(f1.lower) if f1.lower else np.inf
-            lines.append(f"the run proved:   [{low:.8g}, {high:.8g}], {share:.3g} % wide")
+            share = f", {100.0 * (high - low) / f1.lower:.3g} % wide" if self.separable and np.isfinite(high - low) else ""
+            lines.append(f"the run proved:   {_interval(self.enclosed)}{share}")
         for name, one in (("F₂ max-margin:", self.f2), ("tangent kernel:", self.tangent)):
             text = one if isinstance(one, str) else f"{one.machine.value:.8g}, gap {one.machine.upper - one.machine.lower:.1e}"
             lines.append(f"{name:18}{text}")
@@ -77,34 +101,55 @@ class MarginReport:
         return "\n".join(lines)
 
     def write(self, folder):
-        """Write margin.json into a folder and return its path: values, measure, dual weights."""
+        """Write margin.json into a folder and return its path: values, measure, dual weights; null for what is not known.
+
+        f1 : of the units of this problem;  gamma_l1, half_gamma_l1 : see gamma, of_network
+        Raises RunFolderError if the folder cannot be written.
+        """
         folder, f1 = Path(folder), self.f1
-        folder.mkdir(parents=True, exist_ok=True)
         machines = {name: one for name, one in (("f2", self.f2), ("tangent", self.tangent)) if not isinstance(one, str)}
-        write_json(
-            folder / "margin.json",
-            {
-                "gamma_l1": [f1.lower, f1.upper],
-                "half_gamma_l1": [0.5 * f1.lower, 0.5 * f1.upper],
-                "certified": f1.certified,
-                "slackness": f1.slackness.tolist(),
-                "dual": f1.dual.tolist(),
-                "positions": f1.atoms.positions.tolist(),
-                "signs": f1.atoms.signs.tolist(),
-                "weights": f1.atoms.weights.tolist(),
-                "enclosed": self.enclosed,
-            }
-            | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()},
-        )
+        content = {
+            "f1": [f1.lower, f1.upper],
+            "gamma_l1": list(self.gamma),
+            "half_gamma_l1": self.of_network,
+            "certified": f1.certified,
+            "slackness": f1.slackness.tolist(),
+            "dual": f1.dual.tolist(),
+            "positions": f1.atoms.positions.tolist(),
+            "signs": f1.atoms.signs.tolist(),
+            "weights": f1.atoms.weights.tolist(),
+            "enclosed": self.enclosed and [end if np.isfinite(end) else None for end in self.enclosed],
+        } | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "margin.json", content)
+        except OSError as error:
+            raise RunFolderError(f"{folder}: margin.json cannot be written there ({error.strerror}).") from error
         return folder / "margin.json"
+
+
+def is_discrete(problem):
+    """Whether the units are atoms, not a sphere."""
+    return problem.mesh is not None and problem.mesh.is_discrete
+
+
+def signs_of(problem):
+    """The output signs that the problem's measures can have."""
+    return (1, -1) if problem.flow.signed else problem.signs
+
+
+def _interval(ends):
+    return f"[{ends[0]:.8g}, {ends[1]:.8g}]"
 
 
 def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
     """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search then starts from.
 
     case : path of a TOML file, overrides : of its keys;  run : a run folder or results.h5;  tolerance : relative gap of F₁
-    Raises HkflowError with the file's name if the data have no margin or the tolerance is not reached.
+    Raises HkflowError with the file's name if there are no labels or the tolerance is not reached.
     """
+    if not 0.0 <= tolerance < np.inf:
+        raise CaseError(f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}.")
     if (case is None) == (run is None):
         raise CaseError("A margin needs a case file, or a run: hkflow margin CASE, or hkflow margin --from RUN.")
     if run is not None and overrides:
@@ -133,15 +178,15 @@ def run_peaks(run):
     objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], residuals)
     if not residuals.any() or run.is_discrete:
         return Atoms(atoms.positions[heaviest], atoms.signs[heaviest])
-    high = peaks(objective.feature, objective.inputs, -residuals, run.problem.signs, 0.9)
+    high = peaks(objective.feature, objective.inputs, -residuals, signs_of(run.problem), 0.9)
     positions, signs = (atoms.positions[heaviest], high.points), (atoms.signs[heaviest], high.signs)
     return Atoms(np.concatenate(positions), np.concatenate(signs))
 
 
 def _f1(problem, tolerance, start):
-    if problem.mesh is not None and problem.mesh.is_discrete:
-        return max_margin_of_atoms(problem.objective, problem.mesh.centers, problem.signs)
-    return max_margin(problem.objective, problem.signs, tolerance, start)
+    if is_discrete(problem):
+        return max_margin_of_atoms(problem.objective, problem.mesh.centers, signs_of(problem))
+    return max_margin(problem.objective, signs_of(problem), tolerance, start)
 
 
 def _f2(objective):

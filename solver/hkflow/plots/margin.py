@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..margin_report import is_discrete
 from ..margins.column_generation import signed_features
 from ..objectives.data import with_bias
 from . import circle, sphere
@@ -15,8 +16,7 @@ def draw_margins(figure, report):
     """Decision functions, each divided by its margin, and, on circle and S², the optimal measure."""
     figure.suptitle(f"max-margins of {report.name}", fontsize=9)
     dim = report.problem.dim if not report.problem.objective.feature.joint else 0
-    discrete = report.problem.mesh is not None and report.problem.mesh.is_discrete
-    if dim not in (1, 2) or discrete:
+    if dim not in (1, 2) or is_discrete(report.problem):
         _draw_decisions(figure.subplots(), report)
         return
     left, right = figure.subfigures(1, 2)
@@ -24,7 +24,7 @@ def draw_margins(figure, report):
     if dim == 1:
         _draw_proof(right.subplots(), report)
         return
-    signs = report.problem.signs
+    signs = report.signs
     labels = ["optimal measure"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
     axes = np.atleast_1d(right.subplots(len(signs), 1))
     sphere.draw_atoms(axes, report.f1.atoms, signs, labels, ("θ₁", "θ₂", "θ₃"))
@@ -36,6 +36,8 @@ def _draw_decisions(ax, report):
     inputs = objective.inputs[:, :-1] if biased else objective.inputs
     full = with_bias if biased else np.asarray
     functions, positive = report.classifiers(), objective.targets > 0.0
+    margins = {name: objective.targets * function(objective.inputs) for name, function in functions.items()}
+    span = _span(np.concatenate([np.ones(1), *margins.values()]))
     for (name, function), style in zip(functions.items(), STYLES, strict=False):
         color = f"C{STYLES.index(style)}"
         if inputs.shape[1] == 1:
@@ -47,7 +49,7 @@ def _draw_decisions(ax, report):
             ax.contour(x, y, values, levels=[0.0], colors=color, linestyles=style)
             ax.plot([], [], style, color=color, label=name)
         else:
-            ax.hist(objective.targets * function(objective.inputs), 40, histtype="step", color=color, linestyle=style, label=name)
+            ax.hist(margins[name], 40, span, histtype="step", color=color, linestyle=style, label=name)
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
         ax.set_xlabel("input x")
@@ -60,7 +62,15 @@ def _draw_decisions(ax, report):
     else:
         ax.set_xlabel("margin y h(x), the least is 1")
         ax.set_ylabel("number of data")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
+
+
+def _span(margins):
+    """The range of margins, not empty where all are equal."""
+    low, high = margins.min(), margins.max()
+    wider = 0.02 * max(high - low, abs(high))
+    return low - wider, high + wider
 
 
 def _draw_proof(ax, report):
@@ -68,7 +78,7 @@ def _draw_proof(ax, report):
     objective, f1 = report.problem.objective, report.f1
     angle = np.linspace(-np.pi, np.pi, ANGLES)
     points = np.column_stack([np.cos(angle), np.sin(angle)])
-    for k, sign in enumerate(report.problem.signs):
+    for k, sign in enumerate(report.signs):
         values = f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
         ax.plot(angle, values, color=f"C{k}", label=f"ε = {sign:+d}")
         positions, weights = f1.atoms.sheet(sign)
