@@ -1,12 +1,13 @@
-"""The right-hand side of the grid against streaming its arrays once, on the same threads: from a density to its rate of change."""
+"""The right-hand side of the grid, from a density to its rate of change, against streaming its arrays once, on the same threads."""
+
+from functools import partial
 
 import numpy as np
 
 from .machine import stream
-from .timing import Row, alternate, ratio, skipped
+from .timing import Row, alternate, ratio
 
-CELLS, DATA, GOAL = 163_842, 256, 6.0
-TRANSPORT_GOAL = 4.0
+CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 
 
 def problem(cells, n):
@@ -22,7 +23,7 @@ def problem(cells, n):
 
 
 def arrays_of(thing, least, seen=None):
-    """All arrays of at least so many numbers that an object holds, each once, however deep."""
+    """All arrays of at least so many numbers that an object holds, each once, however deep; what is in `seen` is left out."""
     seen = {} if seen is None else seen
     if isinstance(thing, np.ndarray):
         if thing.size >= least and thing.flags.c_contiguous:
@@ -38,33 +39,29 @@ def arrays_of(thing, least, seen=None):
     return [array for key, array in seen.items() if isinstance(key, tuple)]
 
 
+def against_stream(name, work, arrays, cells, repeats, goal=None):
+    """The row of some work and the time to read its arrays once, taking turns."""
+    times = alternate([work, stream(arrays)], repeats, warm=3)
+    size = sum(array.nbytes for array in arrays)
+    median = np.median(times[:, 0])
+    note = f"time / time to stream its {size / 1e6:.0f} MB once, {size / cells:.0f} bytes per cell; {1e-6 * cells / median:.3g} M cells/s"
+    return Row(f"{name}, {cells:,} cells", 1e3 * median, "ms", **ratio(times[:, 0], times[:, 1]), goal=goal, note=note)
+
+
 def rows(threads, quick):
-    """Whole right-hand side, then the transport alone, which is the reconstruction, fluxes and divergence."""
-    cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
+    """A whole right-hand side, the transport in it, and a whole step of the default stepper with all its budgets and checks."""
     from hkflow.time_loop import make_method
 
+    cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
+    stages = make_method(problem(cells, n), "grid", stepper="ssprk3")
+    now, st, objective = stages.current, stages.stencil, stages.objective
+    used = [st, objective.transform, objective.potential, stages.gradient, stages.masses, now]
+    name, evaluate = f"right-hand side, {n} data", partial(stages._evaluate, now)
+    yield against_stream(name, evaluate, arrays_of(used, cells), cells, repeats, ("<=", GOAL))
+    used = [st, stages.gradient, now.density, now.potential, now.divergence]
+    name = "transport and integrals of it"
+    yield against_stream(name, partial(stages._rates, now), arrays_of(used, cells), cells, repeats, ("<=", TRANSPORT_GOAL))
     method = make_method(problem(cells, n), "grid")
-    now, st = method.current, method.stencil
-    arrays = arrays_of([st, method.objective.transform, method.objective.potential, method.gradient, method.masses, now], cells)
-    whole = stream(arrays)
-    times = alternate([lambda: method._evaluate(now), whole], repeats, warm=3)
-    size = sum(array.nbytes for array in arrays)
-    note = f"time / time to stream its {size / 1e6:.0f} MB ({size / cells:.0f} bytes per cell) once"
-    name = f"right-hand side, {cells:,} cells, {n} data"
-    yield Row(name, 1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 0], times[:, 1]), goal=("<=", GOAL), note=note)
-    yield Row(f"{name}: rate", 1e-6 * cells / np.median(times[:, 0]), "M cells/s")
-    try:
-        yield transport(method, cells, repeats)
-    except (ImportError, AttributeError, TypeError) as error:
-        yield skipped(f"transport alone, {cells:,} cells", error, ("<=", TRANSPORT_GOAL))
-
-
-def transport(method, cells, repeats):
-    """Gradients, fluxes and divergence against streaming what they read and write."""
-    now, st = method.current, method.stencil
-    evaluate, inputs = lambda: method._rates(now), arrays_of([st, method.gradient], cells) + [now.density, now.potential]
-    times = alternate([evaluate, stream(inputs, [np.empty_like(now.divergence)])], repeats, warm=3)
-    note = f"time / time to stream its {sum(a.nbytes for a in inputs) / 1e6:.0f} MB once; with the integrals"
-    value = 1e3 * np.median(times[:, 0])
-    return Row(f"transport alone, {cells:,} cells", value, "ms", **ratio(times[:, 0], times[:, 1]),
-               goal=("<=", TRANSPORT_GOAL), note=note)  # fmt: skip
+    dt, foreign = method.bound(1.0), (method.problem, method.problem.mesh, method.problem.objective)
+    arrays = arrays_of(method, cells, {id(thing): thing for thing in foreign})
+    yield against_stream(f"step of the default stepper, {n} data", partial(method.advance, dt), arrays, cells, repeats)
