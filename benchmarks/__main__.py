@@ -1,5 +1,5 @@
 """python -m benchmarks [PART …] [--quick] [--threads 1 2] [--output FOLDER]: every part in a process of its own; prints a table
-and leaves benchmarks.json and benchmarks.png in the folder."""
+and leaves it in the folder as benchmarks.json, .md and .png."""
 
 import argparse
 import importlib.metadata
@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from .contest import environment
-from .report import draw, show
+from .report import draw, markdown, show
 
 PARTS = ("machine", "start_up", "potential", "right_hand_side", "advection", "particles", "growth")
 PACKAGES = ("hkflow", "numpy", "numba", "torch", "jax", "ducc0", "PyMPDATA", "py-pde", "clawpack")
@@ -61,24 +61,24 @@ def main():
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         parser.error(f"unknown part '{unknown[0]}'; choose from: {', '.join(PARTS)}")
-    rows, began = [], time.time()
+    options.output.mkdir(parents=True, exist_ok=True)
+    report = {"began": time.time(), "quick": options.quick, "machine": machine(), "rows": []}
     for threads in options.threads or (1, 2):
         for part in options.parts or PARTS:
             busy = psutil.cpu_percent(interval=1.0)
             if threads > 1 and not options.threads and busy > BUSY:
-                found = [
-                    {"name": part, "part": part, "threads": threads, "note": f"skipped: others use {busy:.0f} % of the machine"}
-                ]
+                reason = f"skipped: others use {busy:.0f} % of the machine"
+                found = [{"name": part, "part": part, "threads": threads, "note": reason}]
             else:
                 found = measure(part, threads, options.quick)
             show(part, threads, found)
-            rows += found
-    options.output.mkdir(parents=True, exist_ok=True)
-    report = {"began": began, "seconds": time.time() - began, "quick": options.quick, "machine": machine(), "rows": rows}
-    (options.output / "benchmarks.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    draw(rows, options.output / "benchmarks.png")
-    goals = [row["met"] for row in rows if row.get("met") is not None]
-    print(f"{sum(goals)} of {len(goals)} goals met; {options.output}/benchmarks.json and benchmarks.png")
+            report["rows"] += found
+            report["seconds"] = time.time() - report["began"]
+            (options.output / "benchmarks.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+            (options.output / "benchmarks.md").write_text(markdown(report["rows"]), encoding="utf-8")
+    draw(report["rows"], options.output / "benchmarks.png")
+    goals = [row["met"] for row in report["rows"] if row.get("met") is not None]
+    print(f"{sum(goals)} of {len(goals)} goals met; {options.output}/benchmarks.json, .md and .png")
 
 
 if __name__ == "__main__":

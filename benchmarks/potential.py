@@ -1,5 +1,5 @@
-"""The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: hkflow's trees against its own dense
-tiles on one core, on the circle, and against other libraries, whose contestants are in potential_peers.py.
+"""The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: the transform that hkflow chooses by
+itself against its own dense tiles on one core, on the circle, and against other libraries, see potential_peers.py.
 """
 
 from functools import partial
@@ -11,19 +11,20 @@ from .contest import Player, duel
 from .machine import dgemm, stream
 from .timing import Row, alternate, ratio, skipped
 
-GOALS = {(10_242, 256): {"J": 1.0, "h": 1.0}, (163_842, 4096): {"J": 12.0, "h": 8.0}, (655_362, 4096): {"J": 20.0, "h": 20.0}}
+NOISE = 0.97  # of a ratio that is to be at least one, where the dense tiles may be the choice
+GOALS = {(10_242, 256): {"J": NOISE, "h": NOISE}, (163_842, 4096): {"J": 12.0, "h": 8.0}, (655_362, 4096): {"J": 20.0, "h": 20.0}}
 CELLS, DATA, ACCURACY = 98_304, 4096, (8e-5, 3e-4)  # of the comparison with other libraries
 CIRCLE, MILLISECONDS = (1_000_000, 100_000), 50.0
 
 
 def against_dense(points, n, goals, repeats):
-    """Both sums by the tree and by dense tiles, taking turns on the same arrays."""
+    """Both sums by hkflow's choice and by dense tiles, taking turns on the same arrays."""
+    from hkflow.transforms.choice import make_transform
     from hkflow.transforms.dense import RELU, DenseTransform
-    from hkflow.transforms.tree import TreeTransform
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
-    transforms = [make(points, inputs, RELU) for make in (TreeTransform, DenseTransform)]
+    transforms = make_transform("auto", points, inputs, RELU), DenseTransform(points, inputs, RELU)
     for name, size, length in (("J", n, len(points)), ("h", len(points), n)):
         given, outs = rng.normal(size=size) / size, np.zeros((2, length))
         sums = [transform.adjoint if name == "J" else transform.forward for transform in transforms]
@@ -31,7 +32,7 @@ def against_dense(points, n, goals, repeats):
         times = alternate(calls, repeats)
         error = np.abs(outs[0] - outs[1]).max() / np.abs(outs[1]).max()
         what, goal = f"{name}, {len(points):,} cells, {n} data", (">=", goals[name])
-        note = f"dense tiles / tree, which differ by {error:.0e} of the largest"
+        note = f"dense tiles / {type(transforms[0]).__name__}, which differ by {error:.0e} of the largest"
         yield Row(what, 1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]), goal=goal, note=note)
     yield machine_row(points, n, calls[-1], repeats)
 
@@ -65,17 +66,17 @@ def circle(n_points, n, repeats):
 
 
 def against_peers(what, n_points, n, threads, rounds):
-    """hkflow against each peer in turn, twice where the peer allocates: with glibc as it is and told to keep memory."""
+    """hkflow against each peer in turn; NumPy, which allocates most, with glibc as it is and told to keep memory."""
     size = f"{what}, {n_points:,} cells, {n} data"
     contestants = [(name, make, ()) for name, make in peers.EXACT.items()]
     contestants += [(f"ducc0 to {error:.0e}", peers.with_ducc0, (error,)) for error in ACCURACY]
-    with Player(peers.with_tree, (what, n_points, n), threads) as ours:
+    with Player(peers.with_hkflow, (what, n_points, n), threads) as ours:
         for name, make, more in contestants:
             if ours.missing:
                 yield skipped(f"{size}, against {name}", ours.missing, (">=", 1.0))
                 continue
             found = [peer_row(f"{size}, against {name}", ours, make, (what, n_points, n, *more), threads, keep, rounds)
-                     for keep in (True, False)]  # fmt: skip
+                     for keep in ((True, False) if name == "NumPy" else (True,))]  # fmt: skip
             yield min(found, key=lambda row: row.ratio or 0.0)
 
 

@@ -28,13 +28,13 @@ def problem(what, n_points, n):
     return quasi_uniform(n_points, 2), data(n, 3), np.random.default_rng(1).normal(size=size) / size
 
 
-def with_tree(what, n_points, n):
+def with_hkflow(what, n_points, n):
     """hkflow."""
+    from hkflow.transforms.choice import make_transform
     from hkflow.transforms.dense import RELU
-    from hkflow.transforms.tree import TreeTransform
 
     points, inputs, given = problem(what, n_points, n)
-    transform, out = TreeTransform(points, inputs, RELU), np.zeros(n_points if what == "J" else n)
+    transform, out = make_transform("auto", points, inputs, RELU), np.zeros(n_points if what == "J" else n)
     sums = transform.adjoint if what == "J" else transform.forward
 
     def work():
@@ -156,7 +156,7 @@ def zonal_convolution(points, inputs, given, what, highest, epsilon, real):
 def with_ducc0(what, n_points, n, error):
     """ducc0 with as few harmonics as the error (of the largest value) allows, in single and in double precision."""
     points, inputs, given = problem(what, n_points, n)
-    exact = given @ features(points, inputs) if what == "J" else features(points, inputs) @ given
+    exact = with_hkflow(what, n_points, n)[""](1)[1]
     variants = {}
     for real in (np.float32, np.float64):
         for highest in np.unique(np.geomspace(8, 4096, 60).astype(int)):

@@ -1,4 +1,4 @@
-"""The table on the screen and the figure."""
+"""The table on the screen, the same as a text, and the figure."""
 
 import numpy as np
 from rich.console import Console
@@ -38,6 +38,18 @@ def show(part, threads, rows):
         table.add_row(*cells(row))
     console = Console(highlight=False)
     (console if console.is_terminal else Console(width=190, highlight=False)).print(table)
+
+
+def markdown(rows):
+    """The same tables as one text, for docs/performance.md."""
+    lines, before = [], None
+    for row in rows:
+        heading = f"{row['part']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
+        if heading != before:
+            lines += ["", f"### {heading}", "", "| | value | ratio | goal | met | |", "| --- | ---: | ---: | ---: | --- | --- |"]
+            before = heading
+        lines.append(f"| {' | '.join(cells(row))} |")
+    return "\n".join([*lines[1:], ""])
 
 
 def draw(rows, file):
