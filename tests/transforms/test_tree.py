@@ -4,9 +4,10 @@ import pytest
 import reference
 
 import hkflow
-from hkflow.transforms import tree as tree_module
+from hkflow.transforms import caps
+from hkflow.transforms.caps import LEAF, bisected, directions
 from hkflow.transforms.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
-from hkflow.transforms.tree import LEAF, TreeTransform, bisected, directions
+from hkflow.transforms.tree import TreeTransform
 
 KERNELS = [LINEAR, RELU, SQUARED_RELU]
 SHAPES = [(1, 1, 3), (31, 5, 3), (33, 700, 3), (2562, 100, 3), (3000, 40, 4), (1500, 3000, 4), (700, 90, 2), (500, 60, 6)]
@@ -70,14 +71,14 @@ def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
 
 def test_a_cap_that_is_too_small_breaks_the_sums(rng, monkeypatch):
     points, inputs = hkflow.geodesic_mesh(4).centers, rng.normal(size=(200, 3))
-    true = tree_module.caps_of
+    true = caps.caps_of
 
     def small(*args):
         centers, radii = true(*args)
         return centers, 0.5 * radii
 
     assert worst(RELU, points, inputs, TreeTransform(points, inputs, RELU), rng) < 1e-14
-    monkeypatch.setattr(tree_module, "caps_of", small)
+    monkeypatch.setattr(caps, "caps_of", small)
     assert worst(RELU, points, inputs, TreeTransform(points, inputs, RELU), rng) > 1e-9
 
 

@@ -90,11 +90,11 @@ class Objective:
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
     def rounding(self, value, residuals, mass, log_scale=0.0):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums, times 16.
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums; ε is 16 roundings, or 2 single ones.
 
         Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are not linear in the scale.
         """
-        eps = 16.0 * np.finfo(np.float32 if self.transform == SINGLE else float).eps
+        eps = 2.0 * np.finfo(np.float32).eps if self.transform == SINGLE else 16.0 * np.finfo(float).eps
         size = mass * self.largest_feature
         slope = np.abs(residuals).sum() * size + self.weight_decay * mass
         curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))

@@ -10,9 +10,10 @@ Costs of one sum in units of a pair of the dense transform, about 0.12 ns, for n
 """
 
 from ..errors import unknown_name
+from .caps import LEAF
 from .dense import LINEAR, DenseTransform
 from .sorted import SortedTransform
-from .tree import LEAF, TreeTransform
+from .tree import TreeTransform
 
 SINGLE = "dense-single"
 TRANSFORMS = ("auto", "dense", "sorted", "tree", SINGLE)
