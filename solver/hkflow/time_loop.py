@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 
 from .errors import CaseError, unknown_name
-from .margins.certificate import certifies_margin, margin_certificate
+from .margins.certificate import NOTHING, certifies_margin, margin_certificate
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
@@ -15,6 +15,8 @@ from .stepping.stepsize import StepSize
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
+CERTIFIED_STEPS = 16  # between two certificates, which are taken at saves besides
+ENERGIES = tuple(f"energy_{name}" for name in BUDGET[:4])
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 METHODS = {
     "grid": "eulerian.finite_volume.FiniteVolume",
@@ -29,6 +31,7 @@ class Clock:
 
     budget : (7,) integrals over time of the terms of BUDGET;  limit : the step-size controller's bound
     next_save, next_record : index of the next save time; time from which the next record is due
+    next_certificate : step from which the next certificate is due
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was last rejected
     lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
     log_scale : L, objectives, masses and budgets are in units of e^L
@@ -43,6 +46,7 @@ class Clock:
     dt: float = 0.0
     next_save: int = 0
     next_record: float = 0.0
+    next_certificate: int = 0
     tiny_steps: int = 0
     last_rejection: str = ""
     lowest_objective: float = np.inf
@@ -116,25 +120,27 @@ def save_times(end, saves):
     return times if times[-1] == end else np.append(times, end)
 
 
-def take_record(method, clock, saved):
+def take_record(method, clock, certified=False):
     """The numbers recorded after a step, by name; energies and masses are integrals since the start, in units of e^log_scale.
 
-    saved : whether the state is saved as well, so that its certificate may be costly
+    certified : whether the problem's margin is to be enclosed, which costs more than all the rest; else its values are nan
     """
-    e, objective = method.current, method.problem.objective
+    e, problem = method.current, method.problem
+    objective, budget = problem.objective, clock.budget
     record = {"time": clock.time, "step": clock.step, "dt": clock.dt, "objective": e.objective, "mass": e.mass}
     record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record(clock)}
-    record |= {f"energy_{name}": value for name, value in zip(BUDGET[:4], clock.budget[:4], strict=True)}
-    record["energy_residual"] = e.objective - clock.objective_at_start - sum(clock.budget[:4])
-    record["mass_residual"] = e.mass - clock.mass_at_start - sum(clock.budget[4:])
-    if not method.keeps_budgets:
-        record |= {name: np.nan for name in record if name.startswith("energy_") or name == "mass_residual"}
+    if method.keeps_budgets:
+        record |= zip(ENERGIES, budget, strict=False)
+        record["energy_residual"] = e.objective - clock.objective_at_start - sum(budget[:4])
+        record["mass_residual"] = e.mass - clock.mass_at_start - sum(budget[4:])
+    else:
+        record |= dict.fromkeys((*ENERGIES, "energy_residual", "mass_residual"), np.nan)
     record["training_error"] = objective.error(e.predictions)
     if objective.risk.classifies:
         record["margin"] = objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
         record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
-    if certifies_margin(method.problem):
-        record |= margin_certificate(method.problem, e.predictions, e.mass, e.residuals, saved)
+    if certifies_margin(problem):
+        record |= margin_certificate(problem, e.predictions, e.mass, e.residuals) if certified else NOTHING
         clock.margin_lower = float(np.fmax(clock.margin_lower, record["margin"]))
         clock.margin_upper = float(np.fmin(clock.margin_upper, record["dual_value"]))
         record |= {"margin_lower": clock.margin_lower, "margin_upper": clock.margin_upper}
@@ -185,7 +191,10 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     def tell(save):
         if clock.time >= clock.next_record or clock.time == times[-1] or reached():
             clock.next_record = clock.time + record_interval
-            record = take_record(method, clock, save or reached())
+            certified = save or reached() or clock.step >= clock.next_certificate
+            if certified:
+                clock.next_certificate = clock.step + CERTIFIED_STEPS
+            record = take_record(method, clock, certified)
             for observer in observers:
                 observer.record(method, clock, record)
         if save:

@@ -208,6 +208,7 @@ def resume_with(change, folder, monkeypatch):
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["saves", "saves-and-checkpoints"])
 @pytest.mark.parametrize("half", [False, True], ids=["before", "half-written"])
 def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monkeypatch, half, checkpoints):
+    monkeypatch.setattr(run_folder, "FLUSH_SECONDS", 0.0 if checkpoints else np.inf)  # every record, or none between saves
     if checkpoints:
         monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
     with pytest.MonkeyPatch.context() as patch:
@@ -226,7 +227,7 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monke
             continue
         resumed += 1
         assert content(folder) == wanted, crash_at
-    assert resumed > 0.7 * calls.count
+    assert resumed >= max(calls.count - 12, 20)  # all but those that make the folder and its first save
 
 
 LAGRANGIAN = {

@@ -5,6 +5,9 @@ was exchanged before it; it returns None or the sentence that says what is wrong
 the start: a fault that hides in the rounding of tiny steps shows in their sum.
 """
 
+from functools import lru_cache
+from math import exp, isfinite, log
+
 import numpy as np
 
 from ..eulerian.finite_volume import FiniteVolume
@@ -35,11 +38,11 @@ def mass_budget(method, step, clock):
     if method.prescribed:
         return None
     before, after = method.current.mass, method.trial.mass
-    largest = max(before, after)
-    expected = before + step.budget[4:].sum()
+    largest, exchanged = max(before, after), sum(step.budget[4:].tolist())
+    expected = before + exchanged
     if abs(after - expected) > method.mass_slack * step.gross[1] + MASS_ROUNDING * largest:
         return f"mass {after:.15g} where the budget says {expected:.15g}"
-    expected = clock.mass_at_start + sum(clock.budget[4:]) + step.budget[4:].sum()
+    expected = clock.mass_at_start + sum(clock.budget[4:]) + exchanged
     if abs(after - expected) > method.mass_slack * (clock.gross[1] + step.gross[1]) + MASS_DRIFT * largest:
         return f"mass {after:.15g} where the budget since the start says {expected:.15g}"
     return None
@@ -86,7 +89,7 @@ def margin_increase(method, step, clock):
         return None
     psi, later = (attained_margin(objective, e.predictions, method.log_scale) for e in (before, after))
     sizes = [norm(e) if norm else e.mass for e in (before, after)]
-    if not psi > 0.0 or not np.isfinite([later, *sizes]).all() or before.mass <= 0.0:
+    if not psi > 0.0 or not isfinite(later + sum(sizes)) or before.mass <= 0.0:
         return None
     exchange = abs(later - psi) + psi * step.gross[1] / before.mass
     extent = objective.largest_feature * max(before.mass, after.mass)
@@ -107,12 +110,17 @@ def attained_margin(objective, predictions, log_scale):
 
     g = γ̃ − log(1/min q) for the exponential loss, and −log(e^v − 1) = g − log((e^v − 1)/v), v = e^−g, for the logistic one.
     """
-    scale = np.exp(min(log_scale, LARGEST_LOG))
-    g = objective.smooth_margin(predictions, log_scale) + np.log(objective.weights[objective.weights > 0.0].min()) / scale
+    scale = exp(min(log_scale, LARGEST_LOG))
+    g = objective.smooth_margin(predictions, log_scale) + _log_smallest_weight(objective) / scale
     if objective.risk.tail == "exponential":
         return g
     v = np.exp(-min(g * scale, LARGEST_LOG))
     return g - (np.log(np.expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
+
+
+@lru_cache(maxsize=8)
+def _log_smallest_weight(objective):
+    return log(objective.weights[objective.weights > 0.0].min())
 
 
 def margin_clock(method, step, clock):

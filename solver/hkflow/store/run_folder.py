@@ -3,7 +3,7 @@
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
 RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
-RUN/records.jsonl       one line per record; a resumed run cuts it back to the length that its snapshot knows
+RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 """
@@ -24,6 +24,7 @@ from .files import checksum, read_arrays, remove_temporaries, write_arrays, writ
 
 FORMAT = 3
 CHECKPOINT_SECONDS = 60.0
+FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
 
 
 def refuse_used(folder, force=False):
@@ -95,13 +96,22 @@ class RunWriter(Observer):
     def start(self, method, clock, save_times):
         self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.written = os.fstat(self.log).st_size
-        self.last_time = time.monotonic()
+        self.lines, self.last_time = [], time.monotonic()
+        self.last_flush = self.last_time
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
     def record(self, method, clock, record):
-        line = (json.dumps(record) + "\n").encode()
-        os.write(self.log, line)
-        self.written += len(line)
+        self.lines.append(json.dumps(record))
+        if time.monotonic() - self.last_flush > FLUSH_SECONDS:
+            self._flush()
+
+    def _flush(self):
+        """Write the records that are waiting."""
+        if self.lines:
+            lines = "\n".join([*self.lines, ""]).encode()
+            os.write(self.log, lines)
+            self.written += len(lines)
+        self.lines, self.last_flush = [], time.monotonic()
 
     def save(self, method, clock):
         self._snapshot(method, clock, clock.next_save - 1)
@@ -114,6 +124,7 @@ class RunWriter(Observer):
     def finish(self, method, clock, status):
         if self.last_step != clock.step:
             self._replace_checkpoint(self._snapshot(method, clock, -1))
+        self._flush()
         os.close(self.log)
 
     def _replace_checkpoint(self, path):
@@ -124,6 +135,7 @@ class RunWriter(Observer):
 
     def _snapshot(self, method, clock, save):
         """Write the state after a step; `save` is its index among the saves, -1 for a checkpoint."""
+        self._flush()
         os.fsync(self.log)
         path = snapshot_path(self.folder, clock.step)
         state = method.state()
