@@ -5,13 +5,12 @@ The fastest variant competes. With one thread a process stays on one core, becau
 """
 
 import os
-import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
 
-from .timing import ratio
+from .timing import clock, ratio
 
 SECONDS = 0.3  # of one turn, about
 KEEP = {"MALLOC_TRIM_THRESHOLD_": "1000000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000000"}  # glibc keeps freed memory
@@ -34,9 +33,9 @@ def timed(prepare, take, result=None):
 
     def run(steps):
         state = prepare()
-        begin = time.perf_counter()
+        begin = clock()
         state = take(steps, state)
-        return time.perf_counter() - begin, result and result(state)
+        return clock() - begin, result and result(state)
 
     return run
 
