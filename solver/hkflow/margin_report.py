@@ -85,8 +85,9 @@ class MarginReport:
         lines.append(f"slackness:        {f1.slackness[0]:.2g} of the measure, {f1.slackness[1]:.2g} of the data")
         if self.enclosed is not None:
             low, high = self.enclosed
-            share = f", {100.0 * (high - low) / f1.lower:.3g} % wide" if self.separable and np.isfinite(high - low) else ""
-            lines.append(f"the run proved:   {_interval(self.enclosed)}{share}")
+            share = f", {100.0 * (high - low) / f1.lower:.3g} % wide" if self.separable else ""
+            proved = f"{_interval(self.enclosed)}{share}" if np.isfinite(high) else f"at least {low:.8g}, no upper value"
+            lines.append(f"the run proved:   {proved}")
         for name, one in (("F₂ max-margin:", self.f2), ("tangent kernel:", self.tangent)):
             text = one if isinstance(one, str) else f"{one.machine.value:.8g}, gap {one.machine.upper - one.machine.lower:.1e}"
             lines.append(f"{name:18}{text}")

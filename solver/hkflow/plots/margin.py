@@ -49,7 +49,7 @@ def _draw_decisions(ax, report):
             ax.contour(x, y, values, levels=[0.0], colors=color, linestyles=style)
             ax.plot([], [], style, color=color, label=name)
         else:
-            ax.hist(margins[name], 40, span, histtype="step", color=color, linestyle=style, label=name)
+            ax.hist(margins[name], 40, range=span, histtype="step", color=color, linestyle=style, label=name)
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
         ax.set_xlabel("input x")
