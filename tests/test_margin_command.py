@@ -1,6 +1,7 @@
 """`hkflow margin`: values with their proofs, from a case and from a run, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,32 @@ from hkflow.cli import app
 from hkflow.margin_report import margin_report
 
 CLUSTERS, PATH = ROOT / "cases" / "colt" / "cluster-margin.toml", ROOT / "cases" / "moroshko" / "path.toml"
+RAW, IRIS = ROOT / "cases" / "moroshko" / "raw-network.toml", ROOT / "cases" / "quickstart" / "iris.toml"
+SMALL = """
+title = "seven data on a line"
+[data]
+source = "inline"
+inputs = [[-1.6], [-1.1], [-0.5], [0.1], [0.6], [1.2], [1.8]]
+targets = [1, 1, 1, -1, -1, 1, 1]
+[objective]
+activation = "ACTIVATION"
+bias = true
+loss = "smooth-margin"
+[domain]
+kind = "DOMAIN"
+cells = 162
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 0.1
+"""
+
+
+def small(folder, activation="relu", domain="signed-sphere"):
+    """The path of a case of seven data on a line."""
+    path = folder / f"{activation}.toml"
+    path.write_text(SMALL.replace("ACTIVATION", activation).replace("DOMAIN", domain))
+    return path
 
 
 def independent_margin(report):
@@ -21,13 +48,33 @@ def independent_margin(report):
     return float((o.targets * h).min() / atoms.weights.sum())
 
 
+def network_margin(stored, inputs, targets, joint):
+    """min_i y_i f(x_i) over the squared norm of all weights of the network f of a stored measure: balanced, or joint units."""
+    positions, root = np.array(stored["positions"]), np.sqrt(stored["weights"])[:, None]
+    if joint:
+        hidden, output = root * positions[:, :-1], root[:, 0] * positions[:, -1]
+    else:
+        hidden, output = root * positions, root[:, 0] * stored["signs"]
+    f = np.maximum(inputs @ hidden.T, 0.0) @ output
+    return (targets * f).min() / (np.sum(hidden**2) + np.sum(output**2))
+
+
+def strict(path):
+    """The JSON of a file, in which Infinity and NaN are errors."""
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
 def test_a_case_gives_values_files_and_a_picture(tmp_path):
     result = CliRunner().invoke(app, ["margin", str(CLUSTERS), "--output", str(tmp_path / "m")])
     assert result.exit_code == 0 and "certified" in result.stdout and "half of it" in result.stdout
-    stored = json.loads((tmp_path / "m" / "margin.json").read_text())
+    stored, o = strict(tmp_path / "m" / "margin.json"), hkflow.runs.check(CLUSTERS)[1].objective
     low, high = stored["gamma_l1"]
     assert 0.0 < low <= high <= low * (1.0 + 1e-6) and stored["certified"]
-    assert stored["half_gamma_l1"] == [0.5 * low, 0.5 * high]
+    assert stored["half_gamma_l1"][0] == pytest.approx(network_margin(stored, o.inputs, o.targets, False), rel=1e-9)
     assert sum(stored["weights"]) == pytest.approx(1.0) and sum(stored["dual"]) == pytest.approx(1.0)
     assert (tmp_path / "m" / "margin.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -56,11 +103,61 @@ def test_a_network_has_a_tangent_kernel_and_atoms_a_programme_of_their_own(tmp_p
     assert margin_report(PATH).f1.lower == pytest.approx(0.5, abs=1e-9)
 
 
+def test_joint_units_have_the_numbers_of_the_signed_sphere(tmp_path):
+    """A joint network is measured by the squared norm of its weights itself, so that its max-margin is γ_ℓ1/2."""
+    reports = {
+        name: margin_report(small(tmp_path, name, domain))
+        for name, domain in (("relu", "signed-sphere"), ("joint-relu", "sphere"))
+    }
+    stored = {name: strict(report.write(tmp_path / name)) for name, report in reports.items()}
+    for key in ("gamma_l1", "half_gamma_l1"):
+        assert stored["joint-relu"][key] == pytest.approx(stored["relu"][key], rel=2e-6)
+    for name, report in reports.items():
+        o = report.problem.objective
+        margin = network_margin(stored[name], o.inputs, o.targets, name == "joint-relu")
+        assert stored[name]["half_gamma_l1"][0] == pytest.approx(margin, rel=1e-9)
+        assert stored[name]["f1"][0] == pytest.approx(margin * (1.0 if name == "joint-relu" else 2.0), rel=1e-9)
+        assert f"{stored[name]['half_gamma_l1'][0]:.7g}"[:9] in str(report)
+
+
+def test_half_of_it_is_said_of_balanced_units_alone(tmp_path):
+    """Not of squared ReLU, nor of atoms, where |u|² is |w|₁ at depth 2."""
+    for report in (margin_report(small(tmp_path, "squared-relu")), margin_report(PATH)):
+        assert "of a network" not in str(report) and strict(report.write(tmp_path / "m"))["half_gamma_l1"] is None
+    assert "half of it" in str(margin_report(small(tmp_path)))
+
+
+def test_equal_margins_are_drawn(tmp_path):
+    result = CliRunner().invoke(app, ["margin", str(RAW), "--output", str(tmp_path)])
+    assert result.exit_code == 0, result.exception
+    assert (tmp_path / "margin.png").stat().st_size > 5000
+
+
+def test_what_is_infinite_is_said_in_words(tmp_path):
+    """Two irises with equal petals and other names, and a run without an upper value."""
+    result = CliRunner().invoke(app, ["margin", str(IRIS), "--output", str(tmp_path / "iris")])
+    assert result.exit_code == 0 and "the data are not separable" in result.stdout and "inf %" not in result.stdout
+    assert strict(tmp_path / "iris" / "margin.json")["gamma_l1"][0] <= 0.0
+    report = replace(margin_report(small(tmp_path)), enclosed=(0.1, np.inf))
+    assert "the run proved:   at least 0.1, no upper value\n" in str(report)
+    assert strict(report.write(tmp_path / "run"))["enclosed"] == [0.1, None]
+
+
+def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["margin", str(PATH), "--output", str(tmp_path / "file")])
+    assert "F₁ max-margin in [" in result.stdout and isinstance(result.exception, hkflow.errors.RunFolderError)
+    assert "margin.json cannot be written there" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     "words, wanted",
     [
         ((), "needs a case file, or a run"),
-        (("cases/icm/fig2.toml",), "targets +1 and -1"),
+        (("cases/icm/fig2.toml",), "targets +1 and -1, got -2.69183, -2.66044, -2.48996, …. List the classes in data.positive"),
+        (("cases/population/sphere.toml",), "needs data; a population has none"),
+        (("cases/moroshko/path.toml", "--tolerance", "nan"), "finite and at least 0, got nan"),
+        (("cases/moroshko/path.toml", "--tolerance=-1"), "finite and at least 0, got -1"),
         (("--from", "nowhere"), "no run here"),
         (("--from", "nowhere", "--set", "seed=2"), "--set belongs to a case"),
     ],

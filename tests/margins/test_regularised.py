@@ -197,6 +197,19 @@ def test_data_that_nothing_separates_have_no_margin_and_honest_bounds():
     assert found.lower <= np.log(2.0) <= found.upper * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize("distance, seed", [(1e-4, 51), (1e-5, 59), (1e-6, 56), (1e-7, 67)])
+def test_nearly_coinciding_data_end_in_an_honest_interval(distance, seed):
+    """Rounding drives the programme's dual to zero; that once raised, and the state before it is as good as any."""
+    rng = np.random.default_rng(seed)
+    more, first = int(rng.integers(0, 4)), rng.normal(size=3)
+    x = np.concatenate([[first, first + distance * rng.normal(size=3)], rng.normal(size=(more, 3))])
+    y = np.concatenate([[1.0, -1.0], rng.choice([1.0, -1.0], size=more)])
+    objective = Objective(FEATURES["relu"], RISKS["logistic"], x, y, weight_decay=1e-9)
+    found = minimise(objective, BOTH)
+    assert 0.0 < found.lower <= found.upper < np.log(2.0) and found.certified == (found.gap <= 1e-6)
+    assert found.upper == pytest.approx(value_of(objective, found.atoms), rel=1e-9, abs=0)
+
+
 @pytest.mark.parametrize("wrong", ["value", "slope"])
 def test_a_wrong_conjugate_is_noticed(monkeypatch, wrong):
     right = regularised.CONJUGATES["logistic"]
