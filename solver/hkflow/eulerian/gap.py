@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..margins.certificate import is_cheap
-from ..margins.search import is_searchable, peaks
+from ..margins.ceiling import ceiling
+from ..margins.search import is_searchable
 from ..objectives.risks import RISKS
 
 NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
@@ -22,28 +22,23 @@ def gap_bound(problem, e, log_scale, lowest_objective):
     F(ν) − F* ≤ ∫J dν − W min(min J, 0),  W = F_lowest / λ ≥ F* / λ ≥ |ν*| as R ≥ 0  (Wei et al. 2019, eq. E.13)
 
     e : the Evaluation of ν;  lowest_objective : of the run so far
-    Where a search of the whole sphere for min J is certain and cheap it is made. For a population, or many data on S², and on
-    atoms it is the minimum over cells, and so is F*. If residuals g other than ∂R/∂h drive the flow (implicit steps), then
+    min J is one of the whole sphere where it is known with certainty. For a population, beyond S² and on atoms it is the minimum
+    over cells, and so is F*. If residuals g other than ∂R/∂h drive the flow (implicit steps), then
     J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its bound in min J over cells.
     """
     objective, own = problem.objective, np.zeros_like(e.residuals)
     if len(own):
         objective.evaluate_risk(e.predictions, log_scale, own)
     off = own - e.residuals
-    if searches(problem, own):
-        lowest = objective.weight_decay - peaks(objective.feature, objective.inputs, -own, problem.signs).bound
+    if searches(problem):
+        lowest = objective.weight_decay - ceiling(objective.feature, objective.inputs, -own, problem.signs)
     else:
         lowest = e.lowest - np.abs(off).sum() * objective.largest_feature
     mean = e.first + off @ e.predictions
     return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
 
 
-def searches(problem, residuals):
-    """Whether min J is sought over the whole sphere, for residuals (n_data,)."""
-    objective, discrete = problem.objective, problem.mesh.is_discrete
-    return (
-        len(residuals) > 0
-        and not discrete
-        and is_searchable(objective.feature, objective.axes)
-        and is_cheap(objective, abs(residuals))
-    )
+def searches(problem):
+    """Whether min J is one of the whole sphere."""
+    objective = problem.objective
+    return len(objective.targets) > 0 and not problem.mesh.is_discrete and is_searchable(objective.feature, objective.axes)

@@ -10,8 +10,6 @@ import numpy as np
 from .ceiling import ceiling
 from .search import is_searchable
 
-LARGEST, CHEAP, NEGLIGIBLE = 1000, 64, 1e-9  # of `is_cheap`: data, data that matter, share of p of those that do not
-
 
 def certifies_margin(problem):
     """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can be searched with certainty."""
@@ -55,12 +53,6 @@ def dual_value(problem, p):
         values = coefficients @ objective.feature.matrix(problem.mesh.centers, objective.inputs)
         return float(np.multiply.outer(signs, values).max())
     return ceiling(objective.feature, objective.inputs, coefficients, signs)
-
-
-def is_cheap(objective, p):
-    """Whether `search.peaks` for weights p (n_data,) costs little beside a step: all on the circle, few that matter on S²."""
-    light = np.cumsum(np.sort(p)) < NEGLIGIBLE * p.sum()
-    return objective.axes - objective.feature.joint <= 2 or len(p) <= LARGEST and len(p) - light.sum() <= CHEAP
 
 
 def _is_discrete(problem):

@@ -11,7 +11,6 @@ Everything is in units of e^L: predictions, K and ε = e^−L, the temperature o
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from ..objectives.risks import LARGE_MARGIN, LARGEST_LOG
 
@@ -147,6 +146,8 @@ class Coupling:
             def product(v):
                 return tau * d * y * self.product(y * d * v) + entropy * v
 
+            from scipy.sparse.linalg import LinearOperator, cg  # slow to load
+
             operator = LinearOperator((len(d), len(d)), matvec=product)
             preconditioner = LinearOperator((len(d), len(d)), matvec=lambda v: v / entropy)
             columns = (-d * gradient, d) if smooth else (-d * gradient,)
@@ -159,6 +160,8 @@ class Coupling:
         """x with (τ K + diag) x = right."""
         if self.matrix is not None:
             return np.linalg.solve(tau * self.matrix + np.diag(diagonal), right)
+        from scipy.sparse.linalg import LinearOperator, cg  # slow to load
+
         n = len(right)
         operator = LinearOperator((n, n), matvec=lambda v: tau * self.product(v) + diagonal * v)
         return cg(operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal))[0]
