@@ -1,7 +1,7 @@
 """How NumPy, PyTorch, JAX and ducc0 compute the sums of potential.py, as contestants: with the matrix of all features stored,
 or made in chunks that fit the cache; ducc0 as a zonal convolution on the sphere, to a given error.
 
-Each is called with `what` ("J" or "h"), the number of points on S² and the number of data.
+Each is called with `what` ("J", "smooth J" or "h"), the number of points on S² and the number of data.
 """
 
 import os
@@ -21,11 +21,18 @@ def data(n, axes):
 
 
 def problem(what, n_points, n):
-    """Points on S² (n_points, 3), inputs (n, 3), and the numbers to be summed: g of each datum for J, w of each point for h."""
+    """Points on S² (n_points, 3), inputs (n, 3), and the numbers to be summed: g of each datum for J, w of each point for h.
+
+    They are independent Gaussians, or in "smooth J" the residuals of labels that two ReLU units made.
+    """
     from hkflow import quasi_uniform
 
+    points, inputs, rng = quasi_uniform(n_points, 2), data(n, 3), np.random.default_rng(1)
+    if what == "smooth J":
+        u, v = rng.normal(size=(2, 3))
+        return points, inputs, (np.maximum(inputs @ u, 0.0) - np.maximum(inputs @ v, 0.0)) / n
     size = n if what == "J" else n_points
-    return quasi_uniform(n_points, 2), data(n, 3), np.random.default_rng(1).normal(size=size) / size
+    return points, inputs, rng.normal(size=size) / size
 
 
 def with_hkflow(what, n_points, n):
@@ -34,8 +41,8 @@ def with_hkflow(what, n_points, n):
     from hkflow.transforms.dense import RELU
 
     points, inputs, given = problem(what, n_points, n)
-    transform, out = make_transform("auto", points, inputs, RELU), np.zeros(n_points if what == "J" else n)
-    sums = transform.adjoint if what == "J" else transform.forward
+    transform, out = make_transform("auto", points, inputs, RELU), np.zeros(n_points if what != "h" else n)
+    sums = transform.adjoint if what != "h" else transform.forward
 
     def work():
         sums(given, out)
@@ -56,11 +63,11 @@ def with_numpy(what, n_points, n):
     stored, parts = features(points, inputs), [slice(c, c + CHUNK) for c in range(0, n_points, CHUNK)]
 
     def chunks():
-        if what == "J":
+        if what != "h":
             return np.concatenate([given @ features(points[part], inputs) for part in parts])
         return sum(features(points[part], inputs) @ given[part] for part in parts)
 
-    return {"stored": calls(lambda: given @ stored if what == "J" else stored @ given), "in chunks": calls(chunks)}
+    return {"stored": calls(lambda: given @ stored if what != "h" else stored @ given), "in chunks": calls(chunks)}
 
 
 def with_torch(what, n_points, n):
@@ -77,11 +84,11 @@ def with_torch(what, n_points, n):
         return torch.mm(X, part.T, out=scratch if len(part) == CHUNK else None).relu_()
 
     def chunks():
-        if what == "J":
+        if what != "h":
             return torch.cat([numbers @ made(part) for part in parts])
         return sum(made(part) @ w for part, w in zip(parts, numbers.split(CHUNK), strict=True))
 
-    return {"stored": calls(lambda: numbers @ stored if what == "J" else stored @ numbers), "in chunks": calls(chunks)}
+    return {"stored": calls(lambda: numbers @ stored if what != "h" else stored @ numbers), "in chunks": calls(chunks)}
 
 
 def with_jax(what, n_points, n):
@@ -96,10 +103,10 @@ def with_jax(what, n_points, n):
     parts = jnp.asarray(np.pad(points, ((0, padding), (0, 0))).reshape(-1, CHUNK, 3))
 
     def multiply(numbers, matrix):
-        return numbers @ matrix if what == "J" else matrix @ numbers
+        return numbers @ matrix if what != "h" else matrix @ numbers
 
     def chunks(numbers, parts):
-        if what == "J":
+        if what != "h":
             return jax.lax.map(lambda part: jnp.maximum(part @ X.T, 0.0) @ numbers, parts).reshape(-1)[:n_points]
         weights = jnp.pad(numbers, (0, padding)).reshape(-1, CHUNK)
         return jax.lax.scan(lambda h, a: (h + jnp.maximum(X @ a[0].T, 0.0) @ a[1], None), jnp.zeros(n), (parts, weights))[0]
@@ -140,15 +147,15 @@ def zonal_convolution(points, inputs, given, what, highest, epsilon, real):
 
     length = np.linalg.norm(inputs, axis=1)
     factors, ends = zonal_factors(highest)[harmonic_degrees(highest)].astype(real), (angles(inputs), angles(points))
-    source, target = ends if what == "J" else ends[::-1]
-    values = (given * length if what == "J" else given).astype(real)[None]
+    source, target = ends if what != "h" else ends[::-1]
+    values = (given * length if what != "h" else given).astype(real)[None]
     options = {"spin": 0, "lmax": highest, "epsilon": epsilon, "nthreads": int(os.environ["OMP_NUM_THREADS"])}
 
     def work():
         harmonics = adjoint_synthesis_general(map=values, loc=source, **options)
         harmonics *= factors
         found = synthesis_general(alm=harmonics, loc=target, **options)[0]
-        return found if what == "J" else found * length
+        return found if what != "h" else found * length
 
     return work
 
