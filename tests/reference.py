@@ -1,5 +1,7 @@
 """Slow NumPy twins of the compiled kernels: the same formulas, written for reading."""
 
+from math import factorial
+
 import numpy as np
 
 
@@ -57,6 +59,54 @@ def transport(st, density, potential, alpha, limiter):
         divergence[s] = -alpha * (flow * face).sum(axis=1) / st.volumes
         outflow[s] = alpha * np.maximum(flow, 0.0).sum(axis=1) / st.volumes
     return divergence, outflow
+
+
+def face_flows(st, potential, alpha):
+    """Flows, velocity, divergence, decline and outflow rate per cell."""
+    fall = alpha * (potential[:, :, None] - potential[:, st.neighbors])
+    flows, velocity = st.conductances * fall, np.einsum("cka,sck->sca", st.gradient_weights, fall)
+    divergence, outflow = flows.sum(axis=2) / st.volumes, np.maximum(flows, 0.0).sum(axis=2) / st.volumes
+    return flows, velocity, divergence, np.sum(velocity**2, axis=2) / alpha, outflow
+
+
+def crossings(st, dt, density, flows, velocity, divergence, limiter):
+    """What leaves each cell through each face (n_signs, n_cells, n_slots) and the density afterwards (n_signs, n_cells)."""
+    nu, volume = density[:, :, None] * np.ones(flows.shape), dt * np.maximum(flows, 0.0)
+    if limiter == "first-order":
+        leaving = volume * nu
+    else:
+        slope, steps = gradients(st, density), st.centers[st.neighbors] - st.centers[:, None]
+        length = np.where(st.conductances > 0.0, np.sum(steps**2, axis=2), 1.0)
+        ahead, along = density[:, st.neighbors] - nu, np.einsum("sca,cka->sck", slope, steps)
+        courant = volume / (np.where(st.conductances > 0.0, st.conductances, 1.0) * length)
+        D = divergence[:, :, None] + (0.5 - courant / 3) * (divergence[:, st.neighbors] - divergence[:, :, None])
+        phi = 1 - dt * D / 2 + (dt * D) ** 2 / 6
+        swept = np.einsum("sca,sca->sc", velocity, slope)[:, :, None]
+        sideways = swept - np.einsum("sca,cka->sck", velocity, steps) * along / length
+        face = nu + 0.5 * (1 - phi * courant) * limited(limiter, 2 * along - ahead, ahead)
+        face += np.einsum("sca,cka->sck", slope, st.offsets) - 0.5 * dt * sideways
+        leaving = volume * phi * np.clip(face, 0.0, 2 * nu)
+    masses, total = density * st.volumes, leaving.sum(axis=2)
+    leaving = leaving * np.divide(masses, total, out=np.ones_like(total), where=total > masses)[:, :, None]
+    masses = masses - leaving.sum(axis=2)
+    for s in range(len(density)):
+        np.add.at(masses[s], st.neighbors, leaving[s])
+    return leaving, masses / st.volumes
+
+
+def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, start):
+    """The density and the five sums of the kernel; the functions φ by their series."""
+    z = -(beta * (potential + lead * decline - shift) + sigma) * dt
+    one, two = (sum(z**k / factorial(k + order) for k in range(40)) for order in (1, 2))
+    after, spent = np.exp(z) * start + dt * one * source, dt * one * start + dt**2 * two * source
+    loss = -sigma * spent
+    reaction = after - start - loss - dt * source
+    parts = [potential * reaction, potential * loss, reaction, np.abs(reaction), loss]
+    return after, np.array([(part * volumes).sum() for part in parts])
+
+
+def exchange(volumes, potential, start, density):
+    return np.array([(potential * (density - start) * volumes).sum(), ((np.abs(density) - np.abs(start)) * volumes).sum()])
 
 
 def integrals(density, mobility, potential, divergence, volumes):

@@ -86,7 +86,7 @@ def test_the_minimal_case_is_fine(case):
         ("[time]", '[initial]\nkind = "zero"\n[time]', "nonnegative and not zero everywhere"),
         ("[time]", '[method]\nstepper = "euler"\n[time]', "'euler' takes plain steps of 'max_step': give it"),
         ("end = 0.5", "end = 0.5\nuntil_margin = -1.0", "until_margin: must be greater than 0"),
-        ("[time]", "[method]\ncfl = 0.8\n[time]", "positivity with limiter 'mc' needs at most 0.5"),
+        ("[time]", "[method]\nstepper = 'ssprk3'\ncfl = 0.8\n[time]", "positivity with 'ssprk3' and 'mc' needs at most 0.5"),
         ("[time]", '[initial]\nkind = "caps"\nradius = 1.0\n[time]', "initial.centers: is missing"),
         ("[time]", '[initial]\nkind = "uniform"\nradius = 1.0\n[time]', "initial.radius: unknown key"),
         ("[time]", '[initial]\nkind = "caps"\nradius = 0.01\ncenters = [[1.0, 0.0]]\n[time]', "holds none of the 24 points"),

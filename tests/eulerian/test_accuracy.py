@@ -3,11 +3,11 @@
 from dataclasses import replace
 from functools import cache
 
+import hkflow
 import numpy as np
 import pytest
 from conftest import exact_errors, moment_problem, order
-
-import hkflow
+from hkflow.eulerian import hancock
 from hkflow.eulerian.finite_volume import FiniteVolume
 from hkflow.time_loop import integrate
 
@@ -76,7 +76,8 @@ def test_first_order_is_first_order():
 def scaled(**factors):
     def change(method):
         arrays = {name: factor * getattr(method.stencil, name) for name, factor in factors.items()}
-        method.stencil = replace(method.stencil, **arrays)
+        for holder in (method, method.frozen, method.frozen.transport):
+            holder.stencil = replace(holder.stencil, **arrays)
         method.load(method.state())
 
     return change
@@ -94,7 +95,7 @@ def test_sibling_faces_taken_at_the_wrong_place_lose_the_maximum_norm_order():
 
 def test_sibling_reaction_two_for_four_misses_the_stated_error():
     def swap(method):
-        method.flow = hkflow.Flow(1.0, 2.0)
+        method.flow = method.frozen.flow = hkflow.Flow(1.0, 2.0)
         method.load(method.state())
 
     assert errors([sphere(4)], swap, reaction=4.0)[0, 0] > 10 * LIMITS[4.0][0]
@@ -110,11 +111,46 @@ def test_sibling_downwind_flux_is_stopped():
 
 # --- time
 
+ORDERS = [("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("strang", 2)]
 
-@pytest.mark.parametrize("stepper, wanted", [("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("strang", 2)])
-@pytest.mark.parametrize("transport", [1.0, 0.0])
+
+def at_full_steps(stepper="hancock", reaction=4.0):
+    """Orders in L1 of steps that shrink with the mesh, by the Courant number or by 1/n, whatever their budgets."""
+    options = {"reaction": reaction, "stepper": stepper, "tolerance": 1e9}
+    return order([errors([hkflow.circle_mesh(n)], max_step=1.0 / n, **options)[0, 0] for n in (64, 128, 256)])
+
+
+@pytest.mark.parametrize("reaction", [0.0, 4.0])
+def test_full_steps_are_of_second_order_in_space_and_time(reaction):
+    assert np.all((1.75 < at_full_steps(reaction=reaction)) & (at_full_steps(reaction=reaction) < 2.4))
+
+
+def test_sibling_residuals_of_the_past_lose_the_order(monkeypatch):
+    monkeypatch.setattr("hkflow.eulerian.finite_volume.GAUSS", np.zeros(1))
+    assert at_full_steps()[-1] < 1.5
+
+
+def test_sibling_fluxes_of_the_past_lose_the_order(monkeypatch):
+    """Face values at the beginning of the step, in place of those at its middle: plain Euler steps of the semi-discrete flow."""
+    outgoing, tiny = hancock.outgoing, 1e-6
+
+    def begin(dt, *arguments):
+        *_, volumes, density = arguments[:6]
+        leaving, kept = arguments[-2:]
+        outgoing(tiny * dt, *arguments)
+        leaving /= tiny
+        np.subtract(density * volumes, leaving.sum(axis=2), out=kept)
+
+    monkeypatch.setattr(hancock, "outgoing", begin)
+    assert at_full_steps(reaction=0.0)[-1] < 1.5
+
+
+STAGED = [(stepper, wanted, rate) for stepper, wanted in ORDERS for rate in (1.0, 0.0)]
+
+
+@pytest.mark.parametrize("stepper, wanted, transport", [*STAGED, ("hancock", 3, 0.0)])
 def test_steppers_have_their_order_in_time(stepper, wanted, transport):
-    """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels."""
+    """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels. Hancock's depends on the step."""
 
     problem = moment_problem(hkflow.circle_mesh(16), transport, 4.0)
 

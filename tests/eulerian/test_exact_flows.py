@@ -30,7 +30,7 @@ def solved(mesh, flow, **options):
     """The moment problem of a flow, and its solution at t = 2."""
     exact = hkflow.MomentFlow(np.array(OFF_AXIS[: mesh.dim + 1]), 0.8, flow)
     problem = hkflow.Problem(mesh, exact.objective(), flow, exact=exact)
-    s = hkflow.solve(problem, TIME, **{"tolerance": 1e-7} | options)
+    s = hkflow.solve(problem, TIME, **{"tolerance": 1e-9 if flow.noise and not flow.transport else 1e-7} | options)
     assert s.finished, s.status
     return problem, s
 
@@ -169,7 +169,7 @@ def test_a_normalised_hellinger_flow_solves_its_equation(flow):
         assert s.finished, s.status
         return np.abs(s.density[-1] * np.exp(s.log_scale[-1] - s.records["log_mass"][-1]) - law).max() / law.max(), s
 
-    e, s = error(tolerance=1e-8)
+    e, s = error(tolerance=1e-8, max_step=1 / 512)
     assert e < 1e-7 and s.records["log_mass"][-1] == pytest.approx(log_mass, rel=0, abs=1e-7)
     assert flow.drive == QUIET or abs(log_mass - s.records["log_mass"][0]) > 0.1
     for stepper, rate in (("ssprk1", 1), ("ssprk3", 3)):
@@ -194,7 +194,8 @@ def test_the_grid_s_normalised_form_is_the_same_flow(rates, noise):
         return np.append(s.density[-1] * np.exp(s.log_scale[-1] - s.records["log_mass"][-1]), s.records["log_mass"][-1])
 
     grown = np.log(10.0 * (margin_problem(hkflow.Flow(), mesh).initial @ mesh.volumes).sum())
-    for bound, options in ((1e-11, {"max_step": 1 / 256, "tolerance": 1e9}), (1e-6, {"tolerance": 1e-6})):
+    own = {"tolerance": 1e-6, "stepper": "ssprk3"}  # whose error in space does not depend on the step
+    for bound, options in ((1e-11, {"max_step": 1 / 256, "tolerance": 1e9}), (1e-6, own)):
         plain, apart, kept = (shape(drive, **options) for drive in (None, "measure", QUIET))
         assert np.abs(plain - apart).max() < bound * plain[:-1].max()
         assert noise or plain[-1] > grown

@@ -3,7 +3,8 @@ import pytest
 import reference
 
 from hkflow.blocks import n_blocks
-from hkflow.eulerian import kernels
+from hkflow.eulerian import hancock, kernels
+from hkflow.eulerian.frozen import Transport
 from hkflow.eulerian.limiters import LIMITERS, limited, limiter_code
 from hkflow.eulerian.stencil import stencil_of
 from hkflow.meshes import circle_mesh, geodesic_mesh
@@ -47,6 +48,65 @@ def test_transport_agrees_with_its_twin(mesh, limiter, rng):
     assert np.abs(out - wanted).max() < 1e-13 * np.abs(wanted).max()
     assert outflow.max() == pytest.approx(rates.max(), rel=1e-13)
     assert abs((out * st.volumes).sum()) < 1e-13 * (np.abs(out) * st.volumes).sum()
+
+
+def random_field(mesh, rng, code, n_signs=2):
+    """A Transport along the descent of a random potential, with its flows scaled to a largest outflow of one."""
+    moved = Transport(stencil_of(mesh), code, n_signs)
+    potential = rng.normal(size=(n_signs, mesh.n_cells))
+    moved.follow(potential, 0.7)
+    return moved, potential
+
+
+def test_face_flows_agree_with_their_twin(mesh, rng):
+    moved, potential = random_field(mesh, rng, 2)
+    wanted = reference.face_flows(moved.stencil, potential, 0.7)
+    for got, want in zip((moved.flows, moved.velocity, moved.divergence, moved.decline), wanted[:4], strict=True):
+        assert np.abs(got - want).max() < 1e-13 * np.abs(want).max()
+    assert moved.outflow == pytest.approx(wanted[4].max(), rel=1e-13)
+
+
+@pytest.mark.parametrize("limiter", LIMITERS)
+@pytest.mark.parametrize("courant", [0.3, 1.0])
+def test_crossings_agree_with_their_twin(mesh, limiter, courant, rng):
+    moved, _ = random_field(mesh, rng, limiter_code(limiter))
+    nu, _ = fields(mesh, rng)
+    nu[0, ::3] = 0.0
+    out, dt = np.empty_like(nu), courant / moved.outflow
+    moved.move(dt, nu, out)
+    leaving, wanted = reference.crossings(moved.stencil, dt, nu, moved.flows, moved.velocity, moved.divergence, limiter)
+    assert np.abs(moved.leaving - leaving).max() < 1e-13 * leaving.max()
+    assert np.abs(out - wanted).max() < 1e-13 * wanted.max()
+    assert out.min() >= 0.0
+    assert (out @ mesh.volumes).sum() == pytest.approx((nu @ mesh.volumes).sum(), rel=1e-13)
+
+
+def test_each_half_of_a_face_knows_the_other(mesh):
+    st, own = stencil_of(mesh), np.arange(mesh.n_cells)[:, None]
+    there = st.conductances > 0.0
+    assert np.array_equal(st.neighbors[st.neighbors, st.back][there], np.broadcast_to(own, there.shape)[there])
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
+@pytest.mark.parametrize("dt", [0.2, 1e-4])
+def test_the_reaction_agrees_with_its_twin(sigma, dt, rng):
+    J, decline, start, volumes = rng.normal(size=(2, 600)), rng.random((2, 600)), rng.random((2, 600)), rng.random(600)
+    arguments = (dt, 4.0, sigma, 0.7 * (sigma > 0.0), 0.05, 0.01, volumes, J, decline, start)
+    wanted, sums = reference.react(*arguments)
+    out, got = np.empty_like(start), np.empty((n_blocks(600), 5))
+    hancock.react(*arguments, out, got)
+    assert out == pytest.approx(wanted, rel=1e-13, abs=1e-13)
+    size = reference.react(*arguments[:7], np.abs(J), decline, start)[1]
+    assert np.all(np.abs(got.sum(axis=0) - sums) <= 1e-13 * (np.abs(size) + volumes @ start.sum(axis=0)))
+    hancock.react(*arguments, start, got)
+    assert np.array_equal(start, out)
+
+
+def test_the_exchange_agrees_with_its_twin(rng):
+    J, start, density, volumes = *rng.normal(size=(3, 2, 600)), rng.random(600)
+    out = np.empty((n_blocks(600), 2))
+    hancock.exchange(volumes, J, start, density, out)
+    assert out.sum(axis=0) == pytest.approx(reference.exchange(volumes, J, start, density), rel=1e-12, abs=1e-12)
 
 
 def test_integrals_agree_with_their_twin(mesh, rng):

@@ -329,11 +329,18 @@ def test_a_crash_during_resume_is_no_worse(case, tmp_path):
         assert content(folder) == wanted
 
 
-def test_sibling_a_forgotten_piece_of_state_is_noticed(case, tmp_path, monkeypatch):
-    """If the step-size limit were not stored, resuming would give other bits; the comparison above sees it."""
+@pytest.mark.parametrize("piece", ["limit", "history"])
+def test_sibling_a_forgotten_piece_of_state_is_noticed(case, tmp_path, monkeypatch, piece):
+    """If the step-size limit, or the past that steps are extrapolated from, were not stored, resuming would give other bits."""
     hkflow.run(case, output=tmp_path / "whole")
     crashed_run(case, tmp_path / "cut", 20)
-    resume_with(lambda state, clock: (state, replace(clock, limit=0.7 * clock.limit)), tmp_path / "cut", monkeypatch)
+
+    def forget(state, clock):
+        if piece == "limit":
+            return state, replace(clock, limit=0.1 * clock.limit)
+        return state | {"ages": np.zeros_like(state["ages"])}, clock
+
+    resume_with(forget, tmp_path / "cut", monkeypatch)
     assert content(tmp_path / "cut") != content(tmp_path / "whole")
 
 

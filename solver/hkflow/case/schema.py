@@ -145,9 +145,10 @@ class ObjectiveTable(Table):
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
-    transform: Literal["auto", "dense", "sorted", "tree"] = Field(
+    transform: Literal["auto", "dense", "sorted", "tree", "dense-single"] = Field(
         "auto",
-        description="how sums over data are made, all exact to rounding: over all pairs, by sorting (circle), by a tree of caps",
+        description="how sums over data are made, exact to rounding: over all pairs, by sorting (circle), by a tree of caps; "
+        "dense-single: over all pairs in float32, to about 1e-6",
     )
 
 
@@ -288,20 +289,23 @@ class GridMethod(Table):
 
     kind: Literal["grid"] = "grid"
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
-    stepper: Literal["ssprk1", "ssprk2", "ssprk3", "strang", "euler"] = Field(
-        "ssprk3", description="euler: plain explicit steps of max_step (Wei et al., sec. E.3)"
+    stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] = Field(
+        "hancock",
+        description="hancock: one potential and one transport per step; euler: plain explicit steps of max_step (Wei et al., E.3)",
     )
     coupling: Literal["auto", "explicit", "implicit"] = Field(
         "auto", description="through the data, stiff where the mass is large; auto goes implicit where explicit is unstable"
     )
-    cfl: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
+    cfl: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="step in units of the time in which a cell would be emptied; 0.9 with hancock, else 0.4, if not given"
+    )
     tolerance: Positive = Field(1e-4, description="largest relative error of a step in the energy and mass budgets")
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @model_validator(mode="after")
     def _positive(self):
-        if self.limiter != "first-order" and self.cfl > 0.5:
-            raise ValueError(f"'cfl' is {self.cfl}; positivity with limiter '{self.limiter}' needs at most 0.5")
+        if self.limiter != "first-order" and self.stepper != "hancock" and (self.cfl or 0.0) > 0.5:
+            raise ValueError(f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs at most 0.5")
         if self.stepper == "euler" and self.max_step is None:
             raise ValueError("'euler' takes plain steps of 'max_step': give it")
         return self

@@ -6,18 +6,24 @@ import numpy as np
 
 from ..blocks import n_blocks
 from ..errors import unknown_name
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
-from ..stepping.splitting import STEPPERS, Part
+from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..stepping.implicit import (
+    COUPLINGS,
+    SUBSTEPS,
+    implicit_step,
+    is_stiff,
+    needs_known_curvature,
+)
+from ..stepping.splitting import STEPPERS
 from ..stepping.step import BUDGET, Step, budget_error
-from ..stepping.tableaus import SSPRK2
 from . import kernels
 from .coupling import CellCoupling
+from .frozen import FrozenFlow
 from .gap import bounds_gap, gap_bound
 from .limiters import limiter_code
 from .stencil import stencil_of
 
 RESCALE = 2.0**64  # a mass beyond this factor moves into log_scale
-FROZEN = Part(SSPRK2)  # how a flow with given residuals is integrated
 
 
 class Evaluation:
@@ -44,10 +50,12 @@ class FiniteVolume:
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
-    stepper : ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3)
+    stepper : hancock, one transport and one potential per step, that of its middle, extrapolated; ssprk1, ssprk2, ssprk3 or
+        strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3)
     coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for the others; or auto, which
         takes implicit steps where an explicit one would be unstable
-    cfl : step in units of the time in which a cell would be emptied; positivity needs at most ½ (1 at first order)
+    cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at most 1 with hancock or at
+        first order, else ½
     tolerance : largest error of one step in the energy and mass budgets, relative to what the step exchanged
     max_step : no step is longer
     Raises ValueError for an unknown name or a Courant number beyond the bound.
@@ -57,7 +65,9 @@ class FiniteVolume:
     mass_slack = 0.05
     keeps_budgets = True
 
-    def __init__(self, problem, limiter="mc", stepper="ssprk3", coupling="auto", cfl=0.4, tolerance=1e-4, max_step=float("inf")):
+    def __init__(
+        self, problem, limiter="mc", stepper="hancock", coupling="auto", cfl=None, tolerance=1e-4, max_step=float("inf")
+    ):
         for what, name, choices in (("stepper", stepper, STEPPERS), ("coupling", coupling, COUPLINGS)):
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
@@ -72,9 +82,12 @@ class FiniteVolume:
             raise ValueError("The stepper 'euler' takes steps of max_step: give it.")
         if self.prescribed and self.flow.depth != 2.0:
             raise ValueError("The stepper 'euler' is for the mobility ν, depth 2.")
-        self.largest_cfl = 1.0 if self.limiter < 0 else 0.5
+        self.largest_cfl = 1.0 if self.limiter < 0 else self.stepper.largest_cfl
+        cfl = self.stepper.cfl if cfl is None else cfl
         if not 0.0 < cfl <= self.largest_cfl:
-            raise ValueError(f"cfl must lie in (0, {self.largest_cfl}] with limiter '{limiter}', got {cfl}.")
+            raise ValueError(
+                f"cfl must lie in (0, {self.largest_cfl}] with stepper '{stepper}' and limiter '{limiter}', got {cfl}."
+            )
         self.cfl, self.tolerance, self.max_step, self.order = cfl, tolerance, max_step, self.stepper.order
         self.coupling = "explicit" if self.prescribed else coupling
         needs_known_curvature(coupling, problem.objective)
@@ -87,9 +100,13 @@ class FiniteVolume:
         self.outflow = np.zeros(n_blocks(mesh.n_cells))
         self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
         self.cells, self.bounds_gap = CellCoupling(problem, self.objective), bounds_gap(problem)
-        self.slots = [self._new_evaluation() for _ in range(min(3, 1 + len(self.stepper.parts)))]
+        self.slots = [self._new_evaluation() for _ in range(min(3, 1 + max(1, len(self.stepper.parts))))]
         self.log_scale = 0.0
         self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
+        self.frozen = FrozenFlow(problem, self.stencil, self.limiter, self.mass_at_start)
+        reading = _reading(self.current)
+        self.history, self.ages, self.within = np.zeros((HISTORY - 1, *reading.shape)), np.zeros(HISTORY - 1), reading.copy()
+        self.own = np.zeros_like(self.current.residuals)
         self.load({"density": problem.initial, "log_scale": 0.0})
 
     def _new_evaluation(self):
@@ -103,13 +120,18 @@ class FiniteVolume:
         return self.slots[0]
 
     def state(self):
-        """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale · density."""
+        """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale · density.
+
+        residuals : that drove the last step;  history, ages : earlier values of `_reading` and the times since then, 0 if unknown
+        """
         now = self.current
-        return {"density": now.density, "log_scale": self.log_scale, "residuals": now.residuals, "defect": now.defect}
+        state = {"density": now.density, "log_scale": self.log_scale, "residuals": now.residuals, "defect": now.defect}
+        return state if self.stepper.parts else state | {"history": self.history, "ages": self.ages}
 
     def load(self, state):
         """Continue from a state made by `state`; without residuals they are those of the density."""
         self.log_scale = float(state["log_scale"])
+        self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
         self.current.density[:] = state["density"]
         self._evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
 
@@ -171,8 +193,8 @@ class FiniteVolume:
     def _rates(self, e):
         """Transport, integrals and budgets at the density and the potential of e."""
         st, flow = self.stencil, self.flow
-        e.outflow = 0.0
-        if flow.transport > 0.0:
+        e.outflow = 0.0 if self.stepper.parts else self.frozen.follow(e.potential)
+        if flow.transport > 0.0 and self.stepper.parts:
             if self.limiter >= 0:
                 kernels.gradients(st.neighbors, st.gradient_weights, e.density, st.axes, self.gradient)
             kernels.transport(
@@ -180,6 +202,11 @@ class FiniteVolume:
                 flow.transport, self.limiter, st.axes, e.divergence, self.outflow,
             )  # fmt: skip
             e.outflow = float(self.outflow.max())
+        self._integrate(e)
+
+    def _integrate(self, e):
+        """Integrals and budgets at the density, the potential and the divergence of e."""
+        st, flow = self.stencil, self.flow
         if flow.depth != 2.0:
             kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
@@ -218,7 +245,10 @@ class FiniteVolume:
     def advance(self, dt):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
         coupling = self._implicit_coupling(dt)
-        step = self._explicit(dt) if coupling is None else self._implicit(dt, coupling)
+        if coupling is not None:
+            step = self._implicit(dt, coupling)
+        else:
+            step = self._explicit(dt) if self.stepper.parts else self._standing(dt)
         if not self.prescribed:
             step.error = budget_error(self.current, self.trial, step)
         return step
@@ -235,8 +265,8 @@ class FiniteVolume:
         self.trial = base
         return step
 
-    def _substep(self, part, dt, base, out, step, frozen=False):
-        """One part of a step, from evaluation `base` into evaluation `out`; frozen: all of it with the residuals of `base`."""
+    def _substep(self, part, dt, base, out, step):
+        """One part of a step, from evaluation `base` into evaluation `out`."""
         flow = self.flow
         beta, sigma = flow.reaction * part.reaction, flow.noise * part.reaction
         moves = part.transport and flow.transport > 0.0
@@ -265,25 +295,114 @@ class FiniteVolume:
                 )
             if flow.keeps_mass:
                 out.density *= self.mass_at_start / np.einsum("sc,c->", out.density, self.stencil.volumes)
-            if frozen:
-                out.residuals[:], out.potential[:] = base.residuals, base.potential
-                self._rates(out)
-            else:
-                self._evaluate(out)
+            self._evaluate(out)
             at = out
 
     def accept(self, step):
         """Make the trial state the accepted one; a very large or small mass, or a normalised flow's, moves into log_scale."""
         at = next(i for i, slot in enumerate(self.slots) if slot is self.trial)
+        self._remember(step.dt)
         self.slots[0], self.slots[at] = self.slots[at], self.slots[0]
         mass, normalised = self.current.mass, self.flow.drive == "measure"
         if normalised or 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
-            factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
-            now, log_scale = self.current, self.log_scale + np.log(factor)
-            self.load({
-                "density": now.density / factor, "log_scale": log_scale, "residuals": now.residuals.copy(),
-                "defect": now.defect / factor,
-            })  # fmt: skip
+            self._rescale(mass if normalised else 2.0 ** np.round(np.log2(mass)))
+
+    def _remember(self, dt):
+        """The accepted state becomes the last one of the history."""
+        self.history[1:], self.ages[1:] = self.history[:-1], np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0)
+        self.history[0], self.ages[0] = _reading(self.current), dt
+
+    def _rescale(self, factor):
+        """Go over to units that are larger by a factor."""
+        now, self.log_scale = self.current, self.log_scale + np.log(factor)
+        now.density /= factor
+        now.defect /= factor
+        self._predict(now)
+        if len(now.predictions):
+            self.history /= factor
+        else:
+            self._drive(now)
+        self._rates(now)
+
+    # --- one step with a potential that stands still
+
+    def _standing(self, dt):
+        """The flow of the mean potential of the step, which is extrapolated; at a start, half a step leads to its middle."""
+        step, self.trial = Step(dt), self.slots[1]
+        now, trial = self.current, self.trial
+        self._foresee(dt, trial)
+        self._flow(now, trial, dt, step)
+        if not len(now.predictions):  # without data, the potential of a measure comes with its objective
+            self._drive(trial)
+            trial.outflow = self.frozen.follow(trial.potential)
+        if self.ages[0] > 0.0:
+            self._bend(step)
+        trial.defect = 0.0
+        self._integrate(trial)
+        return step
+
+    def _bend(self, step):
+        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which a step with fixed residuals r̄ misses, shared among its work."""
+        now, trial, work = self.current, self.trial, np.abs(step.budget[:4])
+        if len(self.own):
+            self._residuals(now.predictions, self.own)
+            turn = self.objective.residuals - self.own
+            later, earlier = turn @ (trial.predictions - now.predictions), turn @ (now.predictions - self.history[0])
+        else:  # the same with potentials for predictions and densities for residuals: J is linear and symmetric in ν
+            np.subtract(trial.density, now.density, out=self.masses)
+            self.masses *= self.stencil.volumes
+            later, earlier = (
+                np.einsum("sc,sc->", self.masses, np.subtract(one, other, out=self.within))
+                for one, other in ((self.objective.potential, now.potential), (now.potential, self.history[0]))
+            )
+        change = step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
+        step.budget[:4] += change * work / max(work.sum(), np.finfo(float).tiny)
+
+    def _foresee(self, dt, e):
+        """Give e the mean potential of the step that follows, and its residuals."""
+        now, known = self.current, usable(self.ages, dt)
+        e.residuals[:], e.potential[:] = 0.0, 0.0
+        if known == 0:
+            half = self._between[0]
+            self._residuals(now.predictions, self.own)
+            self._frozen(now, half, self.own, 0.5 * dt, Step(dt))
+            self.within[:] = half.predictions if len(self.own) else self.objective.potential
+            readings = [self.within]
+        else:
+            readings = (self._extrapolated(known, time) for time in GAUSS * dt)
+        for count, reading in enumerate(readings, 1):
+            if len(self.own):
+                self._residuals(reading, self.own)
+                e.residuals += (self.own - e.residuals) / count
+            else:
+                e.potential += (reading - e.potential) / count
+        if len(self.own):
+            self._drive(e)
+
+    def _extrapolated(self, known, time):
+        """What `_reading` will be after a time, from its last values."""
+        weights = extrapolation(self.ages[:known], time)
+        np.multiply(_reading(self.current), weights[0], out=self.within)
+        self.within += np.tensordot(weights[1:], self.history[:known], 1)
+        return self.within
+
+    def _residuals(self, predictions, out):
+        """∂R/∂h at predictions in units of e^log_scale, if there are data."""
+        if len(out):
+            self.problem.objective.evaluate_risk(predictions, self.log_scale, out)
+
+    def _frozen(self, begin, after, residuals, tau, step):
+        """The flow over a time tau with given residuals, from `begin` into `after`; returns the predictions there."""
+        after.residuals[:] = residuals
+        self._drive(after)
+        self._flow(begin, after, tau, step)
+        return after.predictions
+
+    def _flow(self, begin, after, tau, step):
+        """The same with the potential of `after`; adds to the step's budget, or rejects it."""
+        after.outflow = self.frozen.follow(after.potential)
+        self.frozen.advance(tau, self._source(), after.potential, begin.density, after.density, step)
+        self._predict(after)
 
     # --- implicit in the coupling
 
@@ -297,7 +416,7 @@ class FiniteVolume:
 
     @cached_property
     def _between(self):
-        """Where the substeps of an implicit step begin."""
+        """Where the substeps of a step begin."""
         return [self._new_evaluation() for _ in range(2)]
 
     def _implicit(self, dt, coupling):
@@ -307,14 +426,10 @@ class FiniteVolume:
         states[0].density[:], states[0].residuals[:] = self.current.density, self.current.residuals
         step = implicit_step(coupling, dt, substeps, states, self._frozen, self.tolerance)
         self.trial.defect = step.defect
-        self._round(self.trial)
+        self._rates(self.trial)
         return step
 
-    def _frozen(self, begin, after, residuals, tau, step):
-        """The flow over a time tau with given residuals, from `begin` into `after`; returns the predictions there."""
-        begin.residuals[:] = residuals
-        self._drive(begin)
-        self._rates(begin)
-        self._substep(FROZEN, tau, begin, after, step, frozen=True)
-        self._predict(after)
-        return after.predictions
+
+def _reading(e):
+    """What the potential of an evaluation follows from: the predictions, or without data the potential itself."""
+    return e.predictions if len(e.predictions) else e.potential

@@ -12,7 +12,7 @@ from ..sphere import normalize
 class Stencil:
     """Neighbour tables; a cell with fewer neighbours than slots lists itself, with weight zero.
 
-    neighbors : (n_cells, n_slots) int
+    neighbors, back : (n_cells, n_slots) int; back_ck is the slot of c among the neighbours of its neighbour k
     conductances : (n_cells, n_slots) face area / length of the chord between the centres
     gradient_weights : (n_cells, n_slots, d+1), ∇ν_c = Σ_k gradient_weights_ck (ν_k − ν_c)
     offsets : (n_cells, n_slots, d+1) from the middle of the two centres to the middle of the face
@@ -20,6 +20,7 @@ class Stencil:
     """
 
     neighbors: np.ndarray
+    back: np.ndarray
     conductances: np.ndarray
     gradient_weights: np.ndarray
     offsets: np.ndarray
@@ -47,6 +48,9 @@ def stencil_of(mesh):
     offsets = np.zeros((n, slots, mesh.dim + 1))
     middles = normalize(x[mesh.faces[:, 0]] + x[mesh.faces[:, 1]])
     neighbors[cell, slot] = neighbor
+    back = np.tile(np.arange(slots, dtype=np.int32), (n, 1))
+    sides = np.argsort(face, kind="stable").reshape(-1, 2)  # the two halves of each face
+    back[cell[sides], slot[sides]] = slot[sides[:, ::-1]]
     conductances[cell, slot] = face_conductances(mesh)[face]
     offsets[cell, slot] = (mesh.face_midpoints - middles)[face]
     steps = x[neighbors] - x[:, None]
@@ -58,6 +62,7 @@ def stencil_of(mesh):
     weights = moments if mesh.is_discrete else np.linalg.solve(moment, moments)
     return Stencil(
         neighbors=neighbors,
+        back=back,
         conductances=conductances,
         gradient_weights=np.ascontiguousarray(np.swapaxes(weights, 1, 2)),
         offsets=offsets,

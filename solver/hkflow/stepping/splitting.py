@@ -19,12 +19,16 @@ class Part:
 class Stepper:
     """A sequence of substeps that makes one step of the given order.
 
+    parts : the substeps; none if the step is the flow of the potential at its middle, held fixed
+    cfl, largest_cfl : Courant numbers, by default and at most, with limited linear reconstruction
     exponential : whether the reaction is integrated as a factor e^Λ; if not, every stage is a plain Euler step
     """
 
     name: str
     order: int
     parts: tuple
+    cfl: float = 0.4
+    largest_cfl: float = 0.5
     exponential: bool = True
 
 
@@ -37,6 +41,7 @@ _HALF_REACTION = Part(SSPRK2, fraction=0.5, transport=False)
 STEPPERS = {
     stepper.name: stepper
     for stepper in (
+        Stepper("hancock", 3, (), cfl=0.9, largest_cfl=1.0),
         Stepper("euler", 1, (Part(SSPRK1),), exponential=False),
         _unsplit(SSPRK1),
         _unsplit(SSPRK2),
