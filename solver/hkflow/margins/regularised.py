@@ -191,12 +191,12 @@ class _Dual:
         """
         points, column_signs = columns
         Z = self.flip[:, None] * self.objective.feature.matrix(points, self.objective.inputs) * column_signs
-        u = 0.9 * u
+        u, least = 0.9 * u, RESOLVED * u.max() if self.objective.risk.classifies else -np.inf  # rounding may drive all of u to 0
         t = 1.0 - u @ Z
         slope = self.c.slope(self._resolved(u) / self.scale, self.y)
         w = max(np.abs(slope).max(), 1e-12) / (max(np.abs(Z).max(), 1e-12) * len(t) * t)
         for _ in range(MOST_STEPS):
-            u = self._resolved(u)
+            u = np.maximum(self._resolved(u), least)
             upper, lower = self.primal(self.flip * (Z @ w), w.sum()), self.value(u / max(1.0, np.max(u @ Z)))
             if upper - lower <= tolerance * upper:
                 break
