@@ -44,6 +44,16 @@ def test_the_bound_is_the_maximum_from_above(p, feature, kind, rng):
         assert -1e-15 < gap(feature, x, coefficients(kind, n, rng), signs) < 2e-9
 
 
+def test_joint_units_on_the_circle_have_two_directions(rng):
+    """θ = (a, b): the highest of ±b Σ c_i (a x_i)₊ is half that of a = ±1."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 8001)
+    points = np.column_stack([np.cos(angles), np.sin(angles)])
+    for n in (1, 2, 9):
+        x, c, feature = np.append(rng.normal(size=(n, 1)), [[0.0]], axis=0), rng.normal(size=n + 1), hkflow.FEATURES["joint-relu"]
+        highest, bound = (c @ feature.matrix(points, x)).max(), room.ceiling(feature, x, c)
+        assert highest <= bound <= highest + 1e-6 * np.abs(c).sum()
+
+
 DEGENERATE = {
     "corners": np.array(list(product((-1.0, 1.0), repeat=3))),
     "lattice": np.array([(a, b, 1.0) for a in range(-3, 4) for b in range(-3, 4)]),

@@ -42,6 +42,9 @@ def _highest(kernel, inputs, c, signs):
     p, squared = inputs.shape[1], kernel == SQUARED_RELU
     if kernel == LINEAR:
         return float(np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1)))
+    if p == 1:  # two directions
+        positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (2 if squared else 1)
+        return float(np.multiply.outer(signs, positive @ c).max() + _slack(c) * (np.abs(c) @ positive.sum(axis=0)))
     u, line, along = _lines(_Same(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
     scale, behind = float(np.abs(sizes).sum()), sizes * (along < 0.0)
