@@ -5,7 +5,7 @@ from hkflow.sphere import distance, normalize, surface_area, triangle_area
 
 
 def test_surface_areas():
-    assert surface_area(np.array([1, 2, 3])) == pytest.approx([2 * np.pi, 4 * np.pi, 2 * np.pi**2], rel=1e-14)
+    assert [surface_area(d) for d in (1, 2, 3)] == pytest.approx([2 * np.pi, 4 * np.pi, 2 * np.pi**2], rel=1e-14)
 
 
 def test_distance_is_accurate_near_zero_and_near_antipodes():
