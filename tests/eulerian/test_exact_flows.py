@@ -217,7 +217,7 @@ def test_the_particles_normalised_form_is_the_same_flow(rates):
         found = s.atoms_at(-1)
         return found.positions, found.weights / found.mass, s.records["log_mass"][-1]
 
-    for tolerance, bound in ((1e-6, 1e-4), (1e-10, 1e-7)):
+    for tolerance, bound in ((1e-6, 1e-4), (1e-12, 1e-7)):
         plain, apart, kept = (last(drive, tolerance) for drive in (None, "measure", QUIET))
         for one, other in zip(plain, apart, strict=True):
             assert np.abs(one - other).max() < bound
