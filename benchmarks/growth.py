@@ -77,7 +77,7 @@ def memory(cells, n):
 
 
 def memory_row(cells, n):
-    """How far memory is from a N + b n √N + c, fitted to relative errors; each size in a process that gives back what it frees."""
+    """How far memory is from a N + b n √N + c, fitted to relative errors; each size in its own process."""
     variables = environment(1, keep=False) | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     sizes, found = [(count, n) for count in cells] + [(cells[-2], n // 4), (cells[-2], 4 * n)], []
     for count, n_data in sizes:

@@ -1,4 +1,4 @@
-"""The right-hand side of the grid, from a density to its rate of change, against streaming its arrays once, on the same threads."""
+"""The right-hand side of the grid, from a density to its rate of change, against streaming its arrays once."""
 
 from functools import partial
 
@@ -44,7 +44,8 @@ def against_stream(name, work, arrays, cells, repeats, goal=None):
     times = alternate([work, stream(arrays)], repeats, warm=3)
     size = sum(array.nbytes for array in arrays)
     median = np.median(times[:, 0])
-    note = f"time / time to stream its {size / 1e6:.0f} MB once, {size / cells:.0f} bytes per cell; {1e-6 * cells / median:.3g} M cells/s"
+    note = f"time / time to stream its {size / 1e6:.0f} MB once, {size / cells:.0f} bytes per cell; "
+    note += f"{1e-6 * cells / median:.3g} M cells/s"
     return Row(f"{name}, {cells:,} cells", 1e3 * median, "ms", **ratio(times[:, 0], times[:, 1]), goal=goal, note=note)
 
 

@@ -66,7 +66,8 @@ def test_a_run_on_a_cached_mesh_draws_nothing_and_loads_no_optimiser():
 
 def test_nothing_is_compiled_twice(tmp_path):
     """A second process finds every kernel of the quickstart in Numba's cache."""
-    code = f"import hkflow\nhkflow.run({str(IRIS)!r}, output=sys.argv[1], **{{'domain.cells': 162, 'time.end': 0.5, 'time.saves': 2}})"
+    keys = {"domain.cells": 162, "time.end": 0.5, "time.saves": 2}
+    code = f"import hkflow\nhkflow.run({str(IRIS)!r}, output=sys.argv[1], **{keys!r})"
 
     def saved(folder):
         environment = os.environ | {"NUMBA_DEBUG_CACHE": "1"}

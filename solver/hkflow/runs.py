@@ -27,7 +27,8 @@ PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 def run(case, output=None, force=False, quiet=True, **overrides):
     """Run a case file and return its Run.
 
-    case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>;  force : move a used folder aside
+    case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
+    force : move a used folder aside
     quiet : no progress bar;  overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
     """

@@ -239,7 +239,7 @@ def test_no_point_is_higher_than_the_bound(seed, n, axes, squared, grid):
 
 
 def nearly_coinciding(rng):
-    """Two to five data around one or two lines, up to scale and sign, at distances of 1e-16 … 1e-2, and coefficients that cancel."""
+    """Two to five data around one or two lines, up to scale and sign, 1e-16 … 1e-2 apart, and coefficients that cancel."""
     distance, n = 10.0 ** rng.uniform(-16.0, -2.0), int(rng.integers(2, 5))
     lines = rng.normal(size=(int(rng.integers(1, 3)), 3))
     x = lines[rng.integers(0, len(lines), size=n)] * rng.choice([1.0, 1.0, -1.0, 3.0, -1.0 / 3.0], size=(n, 1))

@@ -349,7 +349,7 @@ def estimated_memory(case, n_data, axes):
     method, signs, libraries = case.method, len(signs_of(case)), 2e8
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
-        states = 8 * cells * signs * (3 * slots + 3 + 3)
+        states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)
         partial_sums = 8 * n_data * (cells // 512 + 8)
         return int(libraries + 1500 * cells + states + partial_sums)
     mesh = case.domain.cells if method.points == "mesh" else 0

@@ -291,7 +291,7 @@ class GridMethod(Table):
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
     stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] = Field(
         "hancock",
-        description="hancock: one potential and one transport per step; euler: plain explicit steps of max_step (Wei et al., E.3)",
+        description="hancock: one potential and one transport per step; euler: explicit steps of max_step (Wei et al., E.3)",
     )
     coupling: Literal["auto", "explicit", "implicit"] = Field(
         "auto", description="through the data, stiff where the mass is large; auto goes implicit where explicit is unstable"

@@ -342,7 +342,7 @@ class FiniteVolume:
         return step
 
     def _bend(self, step):
-        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which a step with fixed residuals r̄ misses, shared among its work."""
+        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared among its work."""
         now, trial, work = self.current, self.trial, np.abs(step.budget[:4])
         if len(self.own):
             self._residuals(now.predictions, self.own)

@@ -104,11 +104,12 @@ class FrozenFlow:
             self._normalise(potential, density, step)
 
     def _react(self, dt, lead, source, shift, potential, start, density, step):
-        """Half of the reaction before transport and half of it after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀ − J̇₁) along a path."""
+        """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀ − J̇₁) along a path."""
         flow, volumes = self.flow, self.stencil.volumes
         decline = potential if self.transport is None else self.transport.decline
         hancock.react(
-            dt, flow.reaction, flow.noise, source * self.uniform, shift, lead, volumes, potential, decline, start, density, self.sums
+            dt, flow.reaction, flow.noise, source * self.uniform, shift, lead, volumes, potential, decline, start, density,
+            self.sums,
         )  # fmt: skip
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)
         gain = dt * source

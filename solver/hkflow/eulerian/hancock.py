@@ -4,8 +4,8 @@ Index conventions and parallel blocks as in kernels.py. Each face is computed on
 
     leaving_ck = mass that crosses the face within the step;   ν_c ← (kept_c + Σ_k arriving) / volume_c
 
-What crosses a face lies before it, within a distance ξ: the volume swept is dt · flow · (1 − D dt/2 + (D dt)²/6), D the divergence
-of the velocity, and its middle lies ξ/2 before the face and ½ dt times the velocity along the face to its side.
+What crosses a face lies before it, within a distance ξ: the volume swept is dt · flow · (1 − D dt/2 + (D dt)²/6), D the
+divergence of the velocity, and its middle lies ξ/2 before the face and ½ dt times the velocity along the face to its side.
 """
 
 import numpy as np

@@ -90,7 +90,9 @@ class Objective:
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
     def rounding(self, value, residuals, mass, log_scale=0.0):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums; ε is 16 roundings, or 2 single ones.
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums.
+
+        ε is 16 roundings, or 2 of single precision.
 
         Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are not linear in the scale.
         """

@@ -3,7 +3,8 @@
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
 RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
-RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run cuts it back to the length that its snapshot knows
+RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run
+                        cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 """

@@ -6,7 +6,8 @@ Costs of one sum in units of a pair of the dense transform, about 0.12 ns, for n
     sorted    50 N + 100 n + 10⁴; 150 N where points move                       p = 2
     tree      2.5 f n N + 30 N + 10⁵,  f = 2 (LEAF / N)^(1/(p − 1)) the share of pairs that lie in cut leaves, N ≥ n
 
-"dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The tree is taken where it is half as dear, since it must be built and kept: it holds f n N / LEAF indices and more.
+"dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The tree is taken where
+it is half as dear, since it must be built and kept: it holds f n N / LEAF indices and more.
 """
 
 from ..errors import unknown_name

@@ -22,7 +22,7 @@ LINEAR, RELU, SQUARED_RELU = 0, 1, 2
 #           ⋮                          ⋮                                ⋮
 #     columns[o, a, DATA - 1]    s[DATA - 1, 0]                   s[DATA - 1, 1]
 #
-# AVX-512 has 32 registers of eight numbers; other processors hold at least 16 registers of four. Twice as many in single precision.
+# AVX-512 has 32 registers of eight numbers; other processors hold at least 16 registers of four; twice as many if single.
 LANES = DATA = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
 TILE = 2 * LANES
 GROUPS = 64  # groups of blocks of points, at most: a group is summed in order by one thread
