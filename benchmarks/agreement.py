@@ -45,13 +45,13 @@ def particle_problem(obj, flow, n):
     return hkflow.Problem(None, obj, flow, (1, -1), atoms)
 
 
-def errors(objectives, flow, cells, particles, time=TIME, **options):
-    """Root mean square difference of the predictions of grid and particles, for each number of cells."""
+def errors(objectives, flow, cells, particles, time=TIME, stepper="hancock", **options):
+    """Root mean square difference of the predictions of grid, by this stepper, and particles, for each number of cells."""
     squares = np.zeros(len(cells))
     for obj in objectives:
         wanted = hkflow.solve(particle_problem(obj, flow, particles), time, kind="particles", **options).predictions[-1]
         for k, count in enumerate(cells):
-            got = hkflow.solve(grid_problem(obj, flow, count), time, tolerance=1e-7).predictions[-1]
+            got = hkflow.solve(grid_problem(obj, flow, count), time, tolerance=1e-7, stepper=stepper).predictions[-1]
             squares[k] += np.mean((got - wanted) ** 2)
     return np.sqrt(squares / len(objectives))
 

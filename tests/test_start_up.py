@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 
-import hkflow
 import pytest
 from conftest import ROOT
+
+import hkflow
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SOLVER = {"numpy", "numba", "scipy", "matplotlib", "h5py"}

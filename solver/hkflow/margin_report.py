@@ -37,11 +37,6 @@ class MarginReport:
     enclosed: tuple | None
 
     @property
-    def signs(self):
-        """The output signs of the units: both where densities are signed."""
-        return signs_of(self.problem)
-
-    @property
     def separable(self):
         """Whether the F₁ max-margin is positive beyond doubt."""
         return self.f1.lower > 0.0 and self.f1.relative_gap < 1.0
@@ -55,8 +50,8 @@ class MarginReport:
     @property
     def of_network(self):
         """γ_ℓ1/2, which a network b(a·x) or b(a·x)₊ has per squared norm of all weights; None for other units, and for atoms."""
-        feature, atoms = self.problem.objective.feature, is_discrete(self.problem)
-        if feature.joint or feature.degree == 1 and len(self.signs) == 2 and not atoms:
+        feature, problem = self.problem.objective.feature, self.problem
+        if feature.joint or feature.degree == 1 and len(problem.output_signs) == 2 and not problem.is_discrete:
             return tuple(0.5 * end for end in self.gamma)
         return None
 
@@ -129,16 +124,6 @@ class MarginReport:
         return folder / "margin.json"
 
 
-def is_discrete(problem):
-    """Whether the units are atoms, not a sphere."""
-    return problem.mesh is not None and problem.mesh.is_discrete
-
-
-def signs_of(problem):
-    """The output signs that the problem's measures can have."""
-    return (1, -1) if problem.flow.signed else problem.signs
-
-
 def _interval(ends):
     return f"[{ends[0]:.8g}, {ends[1]:.8g}]"
 
@@ -179,15 +164,15 @@ def run_peaks(run):
     objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], residuals)
     if not residuals.any() or run.is_discrete:
         return Atoms(atoms.positions[heaviest], atoms.signs[heaviest])
-    high = peaks(objective.feature, objective.inputs, -residuals, signs_of(run.problem), 0.9)
+    high = peaks(objective.feature, objective.inputs, -residuals, run.problem.output_signs, 0.9)
     positions, signs = (atoms.positions[heaviest], high.points), (atoms.signs[heaviest], high.signs)
     return Atoms(np.concatenate(positions), np.concatenate(signs))
 
 
 def _f1(problem, tolerance, start):
-    if is_discrete(problem):
-        return max_margin_of_atoms(problem.objective, problem.mesh.centers, signs_of(problem))
-    return max_margin(problem.objective, signs_of(problem), tolerance, start)
+    if problem.is_discrete:
+        return max_margin_of_atoms(problem.objective, problem.mesh.centers, problem.output_signs)
+    return max_margin(problem.objective, problem.output_signs, tolerance, start)
 
 
 def _f2(objective):

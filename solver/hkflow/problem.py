@@ -47,7 +47,7 @@ class Problem:
             self._check_density()
 
     def _check_flow(self):
-        flow, discrete = self.flow, self.mesh is not None and self.mesh.is_discrete
+        flow, discrete = self.flow, self.is_discrete
         if discrete and flow.transport > 0.0:
             raise ValueError(
                 f"Atoms have no neighbours, so nothing is transported: transport must be 0, got {flow.transport:g}. "
@@ -96,6 +96,16 @@ class Problem:
         return self.objective.axes - 1
 
     @property
+    def is_discrete(self):
+        """Whether the domain is atoms, not a sphere."""
+        return self.mesh is not None and self.mesh.is_discrete
+
+    @property
+    def output_signs(self):
+        """The output signs that its measures can have: both where densities are signed."""
+        return (1, -1) if self.flow.signed else self.signs
+
+    @property
     def uniform(self):
         """Density of U, the uniform probability on the domain: one over its area."""
         area = surface_area(self.dim) if self.mesh is None else self.mesh.volumes.sum()
@@ -104,7 +114,7 @@ class Problem:
     @property
     def reference(self):
         """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2 is meant."""
-        return 1.0 if self.mesh is not None and self.mesh.is_discrete else self.uniform
+        return 1.0 if self.is_discrete else self.uniform
 
     def atoms(self):
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from functools import cache
 
-import hkflow
 import numpy as np
 import pytest
 from conftest import exact_errors, moment_problem, order
+
+import hkflow
 from hkflow.eulerian import hancock
 from hkflow.eulerian.finite_volume import FiniteVolume
 from hkflow.time_loop import integrate

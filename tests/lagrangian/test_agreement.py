@@ -29,12 +29,22 @@ def test_squared_relu_agrees_at_second_order(dim, rates, sigma):
 @pytest.mark.parametrize("dim", [1, 2])
 def test_relu_agrees_at_first_order(dim, rates, sigma):
     """The gradient jumps where a datum's half-space ends. On the circle the jumps are resolved, there are few of them."""
-    circle = (512, 1024, 2048, 4096) if rates[0] > 0.0 else (256, 512, 1024, 2048)
-    cells, n, particles = {1: (circle, 6, 4000), 2: ((162, 642, 2562, 10242), 20, 5000)}[dim]
+    cells, n, particles = {1: ((256, 512, 1024, 2048), 6, 4000), 2: ((162, 642, 2562, 10242), 20, 5000)}[dim]
     objectives = [objective(dim, "relu", n, seed) for seed in range(8)]
     noise = COARSE_NOISE[dim] if rates[0] > 0.0 else NOISE[dim]  # without transport the errors are a hundred times smaller
-    found = errors(objectives, hkflow.Flow(*rates, sigma), cells, particles, tolerance=1e-5, **noise)
+    stepper = "ssprk3" if dim == 1 and rates[0] > 0.0 else "hancock"  # whose order settles later there: see the next test
+    found = errors(objectives, hkflow.Flow(*rates, sigma), cells, particles, stepper=stepper, tolerance=1e-5, **noise)
     assert slope(cells, found, dim) > 0.9, (found, slope(cells, found, dim))
+
+
+@pytest.mark.parametrize("rates", FLOWS[:2], ids=["hellinger-kantorovich", "wasserstein"])
+def test_one_transport_per_step_agrees_at_first_order_and_errs_little_more_than_three(rates):
+    """On the circle the kinks of ReLU cost the default stepper up to an eighth; its order is 0.89 at 256 … 2048 cells."""
+    objectives, cells = [objective(1, "relu", 6, seed) for seed in range(8)], (512, 1024, 2048, 4096)
+    found = errors(objectives, hkflow.Flow(*rates), cells, 4000, tolerance=1e-5)
+    (three,) = errors(objectives, hkflow.Flow(*rates), cells[2:3], 4000, stepper="ssprk3", tolerance=1e-5)
+    print(f"α, β = {rates}: errors {found}, order {slope(cells, found, 1):.3f}; ssprk3 at {cells[2]} cells {three:.2e}")
+    assert slope(cells, found, 1) > 0.9 and found[2] < 1.125 * three
 
 
 def test_sibling_the_wrong_flow_is_seen():

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 from hkflow import FEATURES, RISKS, Objective, random_uniform
-from hkflow.margins.fixed_points import l1_margin
 from hkflow.margins.column_generation import max_margin, signed_features
+from hkflow.margins.fixed_points import l1_margin
 from hkflow.objectives.data import cluster_grid, with_bias, xor
 
 SIGNS = (1, -1)

@@ -41,4 +41,4 @@ def gap_bound(problem, e, log_scale, lowest_objective):
 def searches(problem):
     """Whether min J is one of the whole sphere."""
     objective = problem.objective
-    return len(objective.targets) > 0 and not problem.mesh.is_discrete and is_searchable(objective.feature, objective.axes)
+    return len(objective.targets) > 0 and not problem.is_discrete and is_searchable(objective.feature, objective.axes)

@@ -14,7 +14,7 @@ class Diagonal:
     """
 
     def __init__(self, problem, layers="diagonal"):
-        if problem.mesh is None or not problem.mesh.is_discrete or len(problem.signs) == 1:
+        if not problem.is_discrete or len(problem.signs) == 1:
             raise ValueError("A diagonal network has a parameter for each atom and sign: the domain 'atoms' with signs=(1, -1).")
         self.problem, self.depth = problem, problem.flow.depth
         self.shape = (len(problem.signs), problem.mesh.n_cells)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from ..transforms.dense import LINEAR, SQUARED_RELU
-from .search import _Same
+from .search import ByIdentity
 
 SLACK, SLACK_PER_DATUM = 1e-12, 1e-15  # of Σ |c_i| |x_i|^degree: what rounding may hide
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
@@ -45,7 +45,7 @@ def _highest(kernel, inputs, c, signs):
     if p == 1:  # two directions
         positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (2 if squared else 1)
         return float(np.multiply.outer(signs, positive @ c).max() + _slack(c) * (np.abs(c) @ positive.sum(axis=0)))
-    u, line, along = _lines(_Same(inputs))
+    u, line, along = _lines(ByIdentity(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
     scale, behind = float(np.abs(sizes).sum()), sizes * (along < 0.0)
     # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the whole sphere

@@ -14,7 +14,7 @@ from .search import is_searchable
 def certifies_margin(problem):
     """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can be searched with certainty."""
     objective = problem.objective
-    searched = _is_discrete(problem) or is_searchable(objective.feature, objective.axes)
+    searched = problem.is_discrete or is_searchable(objective.feature, objective.axes)
     return objective.risk.classifies and objective.weight_decay == 0.0 and len(objective.targets) > 0 and searched
 
 
@@ -48,12 +48,7 @@ def slackness(margins, dual, upper):
 def dual_value(problem, p):
     """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex."""
     objective, coefficients = problem.objective, p * problem.objective.targets
-    signs = (1, -1) if problem.flow.signed else problem.signs
-    if _is_discrete(problem):
+    if problem.is_discrete:
         values = coefficients @ objective.feature.matrix(problem.mesh.centers, objective.inputs)
-        return float(np.multiply.outer(signs, values).max())
-    return ceiling(objective.feature, objective.inputs, coefficients, signs)
-
-
-def _is_discrete(problem):
-    return problem.mesh is not None and problem.mesh.is_discrete
+        return float(np.multiply.outer(problem.output_signs, values).max())
+    return ceiling(objective.feature, objective.inputs, coefficients, problem.output_signs)

@@ -98,7 +98,7 @@ def _maxima(feature, inputs, c, share, starts):
     if feature.kernel == LINEAR or not alive.any():
         points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
     elif is_searchable(feature, inputs.shape[1]):
-        points = _exact(_arrangement(_Same(inputs)), c, feature.kernel == SQUARED_RELU, share)
+        points = _exact(_arrangement(ByIdentity(inputs)), c, feature.kernel == SQUARED_RELU, share)
     else:
         points = _climb(feature, inputs, c, starts)
     points = normalize(points)
@@ -110,8 +110,8 @@ def _maxima(feature, inputs, c, share, starts):
     return points[distinct], values[distinct]
 
 
-class _Same:
-    """An array as a key of a cache: the same object, not an equal one."""
+class ByIdentity:
+    """An array as a key of a cache: the same object, not an equal one; kept alive, so that its identity is not another's."""
 
     def __init__(self, array):
         self.array = array

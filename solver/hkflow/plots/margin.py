@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..margin_report import is_discrete
 from ..margins.column_generation import signed_features
 from ..objectives.data import with_bias
 from . import circle, sphere
@@ -16,7 +15,7 @@ def draw_margins(figure, report):
     """Decision functions, each divided by its margin, and, on circle and S², the optimal measure."""
     figure.suptitle(f"max-margins of {report.name}", fontsize=9)
     dim = report.problem.dim if not report.problem.objective.feature.joint else 0
-    if dim not in (1, 2) or is_discrete(report.problem):
+    if dim not in (1, 2) or report.problem.is_discrete:
         _draw_decisions(figure.subplots(), report)
         return
     left, right = figure.subfigures(1, 2)
@@ -24,7 +23,7 @@ def draw_margins(figure, report):
     if dim == 1:
         _draw_proof(right.subplots(), report)
         return
-    signs = report.signs
+    signs = report.problem.output_signs
     labels = ["optimal measure"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
     axes = np.atleast_1d(right.subplots(len(signs), 1))
     sphere.draw_atoms(axes, report.f1.atoms, signs, labels, ("θ₁", "θ₂", "θ₃"))
@@ -78,7 +77,7 @@ def _draw_proof(ax, report):
     objective, f1 = report.problem.objective, report.f1
     angle = np.linspace(-np.pi, np.pi, ANGLES)
     points = np.column_stack([np.cos(angle), np.sin(angle)])
-    for k, sign in enumerate(report.signs):
+    for k, sign in enumerate(report.problem.output_signs):
         values = f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
         ax.plot(angle, values, color=f"C{k}", label=f"ε = {sign:+d}")
         positions, weights = f1.atoms.sheet(sign)
