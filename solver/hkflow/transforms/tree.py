@@ -30,21 +30,18 @@ class TreeTransform:
         self.flipped = len(inputs) > len(points)
         many, few = (inputs, points) if self.flipped else (points, inputs)
         self.kernel = (0,) * kernel
-        self.order, self.few_order = bisected(directions(many), LEAF), bisected(directions(few), DATA)
+        self.order, self.few_order = (bisected(directions(x), size).astype(np.uint32) for x, size in ((many, LEAF), (few, DATA)))
         many, few = many[self.order], few[self.few_order]
         self.leaves = blocked(many, LEAF)
         self.columns = np.ascontiguousarray(self.leaves.reshape(*self.leaves.shape[:2], -1, DATA).swapaxes(1, 2))
         self.tree = tree_of(len(self.leaves))
         self.lists = lists_of(self.tree, self.leaves, many, few, kernel == LINEAR)
-        omega, self.moments = moments(many, kernel, 2.0), moments(few, kernel, 1.0)
-        self.omega = self.leaves if kernel != SQUARED_RELU else blocked(omega, LEAF)
-        B, M = self.omega.shape[:2]
+        self.moments = moments(few, kernel, 2.0)
         p, levels, roots = few.shape[1], self.tree[2].max() + 2, len(self.tree[3]) - 1
         longest = np.diff(self.lists[2]).max()
         self.few = np.concatenate([few, np.zeros((1, p))]).T.copy()  # (p, n_few + 1): lists are padded with the last
-        self.rows = np.zeros((len(few), M))
-        self.values, self.given = np.zeros(len(few) + 1), np.zeros((B, LEAF))
-        self.sums = np.zeros((roots, levels, self.rows.shape[1]))
+        self.rows, self.values = np.zeros_like(self.moments), np.zeros(len(few) + 1)
+        self.sums, self.given = np.zeros((roots, levels, self.moments.shape[1])), np.zeros((roots, LEAF // DATA, DATA))
         self.points, self.data = np.zeros((roots, p, longest)), np.zeros((roots, longest // DATA, p, DATA))
         self.residuals, self.answers = np.zeros((roots, longest // DATA, DATA)), np.zeros((roots, max(LEAF, longest)))
         self.partial = np.zeros((roots, len(few) + 1))
@@ -62,33 +59,66 @@ class TreeTransform:
         np.take(values, self.few_order, out=self.values[:-1])
         np.multiply(self.moments, self.values[:-1, None], out=self.rows)
         down(
-            self.kernel, *self.tree, *self.lists, self.leaves, self.omega, self.few, self.values, self.rows,
+            self.kernel, *self.tree, *self.lists, self.leaves, self.few, self.values, self.rows,
             self.sums, self.data, self.residuals, self.answers, self.order, out,
         )  # fmt: skip
 
     def _up(self, values, out):
         """From the many to the few: their moments go from the leaves to the roots."""
-        np.take(values, self.order, out=self.given.reshape(-1)[: len(values)])
         up(
-            self.kernel, *self.tree, *self.lists, self.columns, self.omega, self.few, self.moments, self.given,
+            self.kernel, *self.tree, *self.lists, self.columns, self.few, self.moments, values, self.order, self.given,
             self.sums, self.points, self.answers, self.partial, self.few_order, out,
         )  # fmt: skip
 
 
-def moments(points, kernel, mixed):
-    """ω, or μ, of points (n, p): themselves, or for squared ReLU their products x_a x_b, a ≤ b, (n, p(p+1)/2).
+def moments(inputs, kernel, mixed):
+    """μ of inputs (n, p): themselves, or for squared ReLU their products x_a x_b, a ≤ b, (n, p(p+1)/2).
 
     mixed : factor of the products with a < b, 2 on one side of ω·μ and 1 on the other
     """
     if kernel != SQUARED_RELU:
-        return points
-    a, b = np.triu_indices(points.shape[1])
-    return points[:, a] * points[:, b] * np.where(a < b, mixed, 1.0)
+        return inputs
+    a, b = np.triu_indices(inputs.shape[1])
+    return inputs[:, a] * inputs[:, b] * np.where(a < b, mixed, 1.0)
+
+
+@njit(cache=True)
+def evaluate(kernel, total, leaf, answer):
+    """answer_c = total·ω(θ_c), ω with mixed = 1, θ the points (p, LEAF) of a leaf."""
+    k, p = 0, leaf.shape[0]
+    for c in range(LEAF):
+        answer[c] = 0.0
+    for a in range(p):
+        if len(kernel) == SQUARED_RELU:
+            for b in range(a, p):
+                for c in range(LEAF):
+                    answer[c] += total[k] * leaf[a, c] * leaf[b, c]
+                k += 1
+        else:
+            for c in range(LEAF):
+                answer[c] += total[a] * leaf[a, c]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def sum_moments(kernel, given, columns, total):
+    """total = Σ_c given_c ω(θ_c), ω with mixed = 1, θ the points (LEAF / DATA, p, DATA) of a leaf."""
+    k, p = 0, columns.shape[1]
+    for a in range(p):
+        for b in range(a, p if len(kernel) == SQUARED_RELU else a + 1):
+            moment = 0.0
+            for o in range(LEAF // DATA):
+                for lane in range(DATA):
+                    if len(kernel) == SQUARED_RELU:
+                        moment += given[o, lane] * columns[o, a, lane] * columns[o, b, lane]
+                    else:
+                        moment += given[o, lane] * columns[o, a, lane]
+            total[k] = moment
+            k += 1
 
 
 @njit(cache=True)
 def down_root(
-    r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows, sums, columns,
+    r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values, rows, sums, columns,
     given, answer, order, out,
 ):  # fmt: skip
     """The potential of the points below root r; the arrays of `down`."""
@@ -106,11 +136,7 @@ def down_root(
         if last[k] - first[k] > 1:
             continue
         leaf = first[k]
-        for c in range(LEAF):
-            answer[c] = 0.0
-        for a in range(sums.shape[1]):
-            for c in range(LEAF):
-                answer[c] += total[a] * omega[leaf, a, c]
+        evaluate(kernel, total, leaves[leaf], answer)
         blocks = (near_start[leaf + 1] - near_start[leaf]) // DATA
         for o in range(blocks):
             data = near[near_start[leaf] + o * DATA :]
@@ -127,7 +153,7 @@ def down_root(
 
 @njit(parallel=True, cache=True)
 def down(
-    kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows, sums, columns,
+    kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values, rows, sums, columns,
     given, answers, order, out,
 ):  # fmt: skip
     """out_c = Σ_i values_i a(θ_c·x_i), θ the points of the leaves, x the few.
@@ -138,20 +164,20 @@ def down(
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
             down_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows,
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values, rows,
                 sums[r], columns[r], given[r], answers[r], order, out,
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
             down_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, omega, few, values, rows,
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values, rows,
                 sums[r], columns[r], given[r], answers[r], order, out,
             )  # fmt: skip
 
 
 @njit(cache=True)
 def up_root(
-    r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given, sums,
+    r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments, values, order, given, sums,
     points, answer, partial,
 ):  # fmt: skip
     """partial = Σ over the points below root r; the arrays of `up`."""
@@ -164,20 +190,18 @@ def up_root(
     for k in range(roots[r + 1] - 1, roots[r] - 1, -1):
         total, leaf = sums[level[k] + 1], first[k]
         if last[k] - leaf == 1:
-            for a in range(sums.shape[1]):
-                moment = 0.0
-                for c in range(LEAF):
-                    moment += given[leaf, c] * omega[leaf, a, c]
-                total[a] = moment
+            whole = min(LEAF, len(order) - leaf * LEAF)
+            for c in range(LEAF):
+                given[c // DATA, c % DATA] = values[order[leaf * LEAF + c]] if c < whole else 0.0
+            sum_moments(kernel, given, columns[leaf], total)
             data = near[near_start[leaf] : near_start[leaf + 1]]
             for a in range(few.shape[0]):
                 for e in range(len(data)):
                     points[a, e] = few[a, data[e]]
             for e in range(len(data)):
                 answer[e] = 0.0
-            weights = given[leaf].reshape(-1, DATA)
             for e in range(0, len(data), TILE):
-                gradient_tile(kernel, points[:, e:], columns[leaf], weights, answer[e:], nothing)
+                gradient_tile(kernel, points[:, e:], columns[leaf], given, answer[e:], nothing)
             for e in range(len(data)):
                 partial[data[e]] += answer[e]
         for e in range(far_start[k], far_start[k + 1]):
@@ -192,25 +216,25 @@ def up_root(
 
 @njit(parallel=True, cache=True)
 def up(
-    kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given, sums, points,
+    kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments, values, order, given, sums, points,
     answers, partial, few_order, out,
 ):  # fmt: skip
-    """out_i = Σ_c given_c a(θ_c·x_i), summed below each root, then over the roots in order.
+    """out_i = Σ_c values_c a(θ_c·x_i), summed below each root, then over the roots in order.
 
-    given (n_leaves, LEAF), zero on padding;  sums (n_roots, n_levels, M), points (n_roots, p, .), answers (n_roots, .),
+    given (n_roots, LEAF / DATA, DATA), sums (n_roots, n_levels, M), points (n_roots, p, .), answers (n_roots, .),
     partial (n_roots, n_few): scratch
     """
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
             up_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given,
-                sums[r], points[r], answers[r], partial[r],
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments, values,
+                order, given[r], sums[r], points[r], answers[r], partial[r],
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
             up_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, omega, few, moments, given,
-                sums[r], points[r], answers[r], partial[r],
+                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments, values,
+                order, given[r], sums[r], points[r], answers[r], partial[r],
             )  # fmt: skip
     for i in range(len(out)):
         total = 0.0
