@@ -15,7 +15,7 @@ from .stepping.stepsize import StepSize
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
-CERTIFIED_STEPS = 16  # between two certificates, which are taken at saves besides
+CERTIFIED_STEPS = 16  # between two certificates: one costs as much as ten other records; the end has one besides
 ENERGIES = tuple(f"energy_{name}" for name in BUDGET[:4])
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 METHODS = {
@@ -189,9 +189,10 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         return until_margin is not None and true_smooth_margin(method) >= until_margin
 
     def tell(save):
-        if clock.time >= clock.next_record or clock.time == times[-1] or reached():
+        last = clock.time == times[-1] or reached()
+        if clock.time >= clock.next_record or last:
             clock.next_record = clock.time + record_interval
-            certified = save or reached() or clock.step >= clock.next_certificate
+            certified = last or clock.step >= clock.next_certificate
             if certified:
                 clock.next_certificate = clock.step + CERTIFIED_STEPS
             record = take_record(method, clock, certified)
