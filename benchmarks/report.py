@@ -59,7 +59,7 @@ def draw(rows, file):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    goals = [row for row in rows if row.get("goal") and (row.get("ratio") or row.get("value"))]
+    goals = [row for row in rows if row.get("goal") and row["goal"][1] and (row.get("ratio") or row.get("value"))]
     figure, axes = plt.subplots(
         1, 3, figsize=(18, max(5.0, 0.24 * len(goals))), width_ratios=(1.0, 1.1, 1.1), layout="constrained"
     )

@@ -10,7 +10,8 @@ import hkflow
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
-CASES = sorted((ROOT / "cases").rglob("*.toml"))
+STUDIES = sorted((ROOT / "cases" / "studies").glob("*.toml"))
+CASES = sorted(set((ROOT / "cases").rglob("*.toml")) - set(STUDIES))
 OFF_AXIS = (0.3, -0.5, 0.8)
 
 
@@ -42,5 +43,4 @@ def exact_errors(problem, density, time):
 
 def order(errors, ratio=2.0):
     """Observed orders between neighbours of a sequence whose mesh widths shrink by `ratio`."""
-    errors = np.asarray(errors)
-    return np.log(errors[:-1] / errors[1:]) / np.log(ratio)
+    return hkflow.convergence_table(float(ratio) ** -np.arange(len(errors)), errors).orders

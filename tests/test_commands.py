@@ -11,6 +11,7 @@ import pytest
 from conftest import CASES, ROOT
 
 import hkflow
+from hkflow.studies.file import load_study
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]
@@ -134,22 +135,24 @@ def test_readme_python_blocks_run(block, tmp_path, monkeypatch):
     exec(compile(code, "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize("block", readme_blocks("toml"))
-def test_readme_case_files_are_valid(block, tmp_path):
+def test_readme_files_are_valid(tmp_path):
     rng = np.random.default_rng(0)
     rows = "".join(f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}\n" for a, b in rng.normal(size=(20, 2)))
     (tmp_path / "measurements.csv").write_text("width,height,outcome\n" + rows)
-    (tmp_path / "case.toml").write_text(block)
-    hkflow.check(tmp_path / "case.toml")
+    case, study = readme_blocks("toml")
+    (tmp_path / "my.toml").write_text(case)
+    (tmp_path / "study.toml").write_text(study)
+    hkflow.check(tmp_path / "my.toml")
+    assert len(load_study(tmp_path / "study.toml").members) == 2 * (4 + 1) * 30
 
 
 def test_the_architecture_has_no_upward_imports():
     floors = [
         ("sphere", "errors", "blocks"),
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
-        ("eulerian", "lagrangian", "stepping", "margins", "metrics"),
+        ("eulerian", "lagrangian", "stepping", "margins", "metrics", "convergence"),
         ("problem", "time_loop", "observers"),
-        ("case", "store", "runs", "comparison", "progress", "margin_report"),
+        ("case", "store", "runs", "comparison", "progress", "margin_report", "studies"),
         ("cli", "plots"),
     ]
     level = {room: k for k, rooms in enumerate(floors) for room in rooms}

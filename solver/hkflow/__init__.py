@@ -17,6 +17,8 @@ _HOMES = {
     "load": "store.run",
     "pack": "store.results",
     "compare": "comparison",
+    "study": "studies.study",
+    "convergence_table": "convergence",
     "solve": "time_loop",
     "Solution": "time_loop",
     "Problem": "problem",

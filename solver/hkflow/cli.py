@@ -163,6 +163,33 @@ def margin(
 
 
 @app.command()
+def study(
+    file: Annotated[Path, typer.Argument(help="study file (TOML)", metavar="STUDY")],
+    output: Annotated[Path | None, typer.Option(help="folder of the study; studies/<name of the file> if not given")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="runs at a time; as many as cores / threads if not given")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="threads of each run")] = 1,
+    scheduler: Annotated[str | None, typer.Option(help="address of a Dask scheduler whose workers do the runs")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no tables")] = False,
+):
+    """Run all that a study file asks for, or what is missing of it; write tables, a figure and study.h5."""
+    from .plots.convergence import save_study
+    from .progress import StudyProgress
+    from .studies.report import markdown
+    from .studies.study import study as run_study
+
+    with StudyProgress(quiet) as watch:
+        result = run_study(file, output, workers, threads, scheduler, watch)
+    picture = save_study(result)
+    if not quiet:
+        typer.echo(markdown(result))
+        typer.echo(f"tables:           {result.folder / 'table.md'}, .tex, .csv\npicture:          {picture}")
+    if result.signal:
+        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        sys.exit(128 + result.signal)
+    sys.exit(0 if result.complete and result.as_expected else 1)
+
+
+@app.command()
 def pack(folder: RunPath):
     """Write results.h5 from the snapshots of a run folder, finished or not."""
     from .store.results import pack as pack_folder

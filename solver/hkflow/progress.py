@@ -21,6 +21,43 @@ def preparing(quiet):
         yield
 
 
+class StudyProgress:
+    """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of every run that fails."""
+
+    def __init__(self, quiet):
+        self.quiet, self.bar = quiet, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, count, done, outcome):
+        """After `done` of `count` runs, the last of which ended with this outcome."""
+        if self.quiet or not count:
+            return
+        failed = outcome is not None and not outcome[0]
+        if outcome is None:
+            self.started = time.monotonic()
+            if sys.stderr.isatty():
+                from rich.console import Console
+                from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+                columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+                self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+                self.task = self.bar.add_task("", total=count)
+                self.bar.start()
+        elif self.bar:
+            self.bar.update(self.task, completed=done)
+            if failed:
+                self.bar.console.print(outcome[1], markup=False)
+        else:
+            eta = (time.monotonic() - self.started) * (count - done) / done
+            print(f"run {done} of {count}  ETA {eta:.0f} s{'  ' + outcome[1] if failed else ''}", file=sys.stderr, flush=True)
+
+
 class ProgressBar(Observer):
     """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session only."""
 

@@ -24,12 +24,13 @@ from .time_loop import integrate, make_method, save_times
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, **overrides):
+def run(case, output=None, force=False, quiet=True, observers=(), **overrides):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
     force : move a used folder aside
-    quiet : no progress bar;  overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
+    quiet : no progress bar;  observers : more of them (see observers.Observer)
+    overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
     """
     file = _read(case, overrides)
@@ -43,20 +44,20 @@ def run(case, output=None, force=False, quiet=True, **overrides):
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         write_problem(folder, problem, inputs, _header(file, resolved))
-        return _integrate(folder, method, resolved, RunWriter(folder), None, quiet)
+        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet)
 
 
-def resume(folder, quiet=True):
+def resume(folder, quiet=True, observers=()):
     """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run."""
     folder = Path(folder)
     read_header(folder)
     with lock(folder):
-        state, clock, checkpoint = prepare_resume(folder)
+        state, clock, checkpoint, seconds = prepare_resume(folder)
         stored = load(folder)
         with preparing(quiet):
             method = _method(stored.problem, stored.case)
         method.load(state)
-        return _integrate(folder, method, stored.case, RunWriter(folder, checkpoint=checkpoint), clock, quiet)
+        return _integrate(folder, method, stored.case, RunWriter(folder, checkpoint, seconds), observers, clock, quiet)
 
 
 def check(case, **overrides):
@@ -88,15 +89,16 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(folder, method, case, writer, clock, quiet):
+def _integrate(folder, method, case, writer, observers, clock, quiet):
     signals = Signals()
-    observers = [writer, signals] + ([] if quiet else [ProgressBar()])
+    observers = [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
     times = save_times(case.time.end, case.time.saves)
     with signals:
-        _, status, finished = integrate(
+        clock, status, finished = integrate(
             method, times, observers, clock=clock, record_interval=case.time.records, until_margin=case.time.until_margin
         )
-    write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received})
+    work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
+    write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received, **work})
     pack(folder)
     return load(folder)
 

@@ -36,6 +36,7 @@ class Clock:
     lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs disregarded
     log_scale : L, objectives, masses and budgets are in units of e^L
     margin_lower, margin_upper : the max-margin of the data as enclosed so far by the records
+    evaluations : of the potential, those of rejected steps included
     """
 
     objective_at_start: float
@@ -55,6 +56,7 @@ class Clock:
     log_scale: float = 0.0
     margin_lower: float = -np.inf
     margin_upper: float = np.inf
+    evaluations: int = 0
 
     def rescale(self, log_scale):
         """Go over to units of e^log_scale."""
@@ -181,6 +183,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         start = method.current
         limit, log_scale = method.first_limit(), method.log_scale
         clock = Clock(start.objective, start.mass, limit, lowest_objective=start.objective, log_scale=log_scale)
+    evaluations = method.evaluations - clock.evaluations
     stepsize = StepSize(method.order, method.tolerance, method.max_step, clock.limit)
     for observer in observers:
         observer.start(method, clock, times)
@@ -225,6 +228,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
         clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
         clock.lowest_objective = lowest
+        clock.evaluations = method.evaluations - evaluations
         clock.rescale(method.log_scale)
         tell(save=hit or reached())
         if clock.next_save < len(times):

@@ -198,8 +198,8 @@ def resume_with(change, folder, monkeypatch):
     honest = run_folder.prepare_resume
 
     def forgetful(folder):
-        state, clock, checkpoint = honest(folder)
-        return *change(state, clock), checkpoint
+        state, clock, *others = honest(folder)
+        return *change(state, clock), *others
 
     monkeypatch.setattr("hkflow.runs.prepare_resume", forgetful)
     hkflow.resume(folder)

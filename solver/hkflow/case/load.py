@@ -54,8 +54,7 @@ def parse_case(text, folder, name, overrides=None, source="case"):
     try:
         return CaseFile(Case.model_validate(tables), text, Path(folder), name, source)
     except ValidationError as error:
-        faults = [_sentence(fault) for fault in error.errors()]
-        raise CaseError("\n".join(f"{source}: {fault}" for fault in faults)) from None
+        raise CaseError("\n".join(f"{source}: {fault}" for fault in sentences(error, Case))) from None
 
 
 def parse_override(text):
@@ -72,14 +71,14 @@ def parse_override(text):
 def _chooses_kind(key, value):
     """Whether an override chooses the kind of a table; such overrides come first."""
     table, _, field = key.partition(".")
-    return table in _UNIONS and (field == _UNIONS[table] or isinstance(value, dict) and _UNIONS[table] in value)
+    return table in UNIONS and (field == UNIONS[table] or isinstance(value, dict) and UNIONS[table] in value)
 
 
 def _override(tables, keys, value):
     """Set one key, or a table of keys, in place. A table that becomes of another kind starts afresh."""
     if isinstance(value, dict) and len(keys) == 1 and _chooses_kind(keys[0], value):
-        value = {_UNIONS[keys[0]]: value[_UNIONS[keys[0]]]} | value
-    if len(keys) == 2 and _UNIONS.get(keys[0]) == keys[1]:
+        value = {UNIONS[keys[0]]: value[UNIONS[keys[0]]]} | value
+    if len(keys) == 2 and UNIONS.get(keys[0]) == keys[1]:
         table = tables.get(keys[0])
         if isinstance(table, dict) and table.get(keys[1], DEFAULT_KINDS.get(keys[0])) != value:
             tables[keys[0]] = {}
@@ -97,13 +96,18 @@ def _override(tables, keys, value):
             tables.pop(_RIVALS[path], None)
 
 
-def _sentence(fault):
+def sentences(error, model):
+    """The faults that pydantic found in the tables of a model, a sentence each."""
+    return [_sentence(fault, model) for fault in error.errors()]
+
+
+def _sentence(fault, model):
     """One fault of pydantic's list as a sentence that names the key, what was got and what is allowed."""
     location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
     key = ".".join(map(str, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
-        choices = _keys_at(fault["loc"][:-1])
+        choices = _keys_at(fault["loc"][:-1], model)
         near = get_close_matches(str(location[-1]), choices, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         return f"{key}: unknown key.{hint} Allowed: {', '.join(choices)}."
@@ -130,36 +134,35 @@ def _sentence(fault):
 
 
 _RIVALS = {"time.end": "steps", "time.steps": "end"}  # of which one given in an override takes the other's place
-_UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
+UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 
 def _models(table):
     """The models that may stand at a table with a discriminator, by its value."""
     annotation = Case.model_fields[table].annotation
-    field = _UNIONS[table]
+    field = UNIONS[table]
     return {model.model_fields[field].annotation.__args__[0]: model for model in annotation.__args__}
 
 
 def _tags(location):
-    return ", ".join(_models(location[0])) if location and location[0] in _UNIONS else ""
+    return ", ".join(_models(location[0])) if location and location[0] in UNIONS else ""
 
 
 def _is_tag(part, location):
     """Whether a part of pydantic's path is the value of a discriminator or the type of a union, not a key."""
     if not isinstance(part, str) or part == location[0]:
         return False
-    if location[0] in _UNIONS and len(location) > 1 and part == location[1]:
+    if location[0] in UNIONS and len(location) > 1 and part == location[1]:
         return part in _models(location[0])
     return part in ("int", "str") or part.startswith(("list[", "constrained-"))
 
 
-def _keys_at(location):
+def _keys_at(location, model):
     """The keys allowed in the table at a pydantic path."""
-    model = Case
     if location:
         annotation = Case.model_fields[location[0]].annotation
         model = next(iter(getattr(annotation, "__args__", ())), annotation)  # the first of a table that may be absent
-        if location[0] in _UNIONS:
+        if location[0] in UNIONS:
             model = _models(location[0]).get(location[1] if len(location) > 1 else None, Case)
     return list(model.model_fields)
 

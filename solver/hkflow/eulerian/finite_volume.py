@@ -61,6 +61,7 @@ class FiniteVolume:
     Raises ValueError for an unknown name or a Courant number beyond the bound.
     """
 
+    evaluations = 0  # of the potential, so far
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     mass_slack = 0.05
     keeps_budgets = True
@@ -187,6 +188,7 @@ class FiniteVolume:
 
     def _drive(self, e):
         """The potential that the residuals of e make."""
+        self.evaluations += 1
         self.objective.drive(e.residuals)
         e.potential[:] = self.objective.potential
 

@@ -148,6 +148,7 @@ class Network(OdeMethod):
     def evaluate(self, e):
         """Gradient, integrals and budgets at the state e.y, on all data."""
         objective = self.parameters.objective
+        self.evaluations += 1
         self.parameters.fill(e, objective)
         e.predictions[:], e.residuals[:] = objective.predictions, objective.residuals
         e.log_mass = float(np.log(e.mass)) if e.mass > 0.0 else -np.inf
@@ -209,6 +210,7 @@ class Network(OdeMethod):
             size = size if self.proposition else min(size, left)
             if self.training == "sgd":
                 self._draw()
+                self.evaluations += 1
                 self.parameters.fill(self.trial, self.sample)
             else:
                 step.budget += size * self.trial.rates

@@ -39,6 +39,7 @@ class OdeMethod:
     log_scale = 0.0
     prescribed = False  # whether steps are prescribed, as those of Euler and gradient descent, and not controlled
     keeps_budgets = True
+    evaluations = 0  # of the potential, so far
 
     def __init__(self, problem, stepper, tolerance, max_step):
         if stepper not in PAIRS:

@@ -137,6 +137,7 @@ class Particles(OdeMethod):
     def _drive(self, e, sigma):
         """Velocities, growth rates, integrals and budgets that the residuals of e make, at points and weights just set."""
         flow, growth = self.flow, self._log_weights(e.rate)
+        self.evaluations += 1
         self.objective.drive(e.residuals)
         kernels.particle_rates(
             self._positions(e.y), self.weights, self.signs, self.objective.slopes, self.objective.gradient, flow.transport,

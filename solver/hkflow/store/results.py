@@ -40,7 +40,7 @@ def pack(folder):
     Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the states: of a grid density
     (time, sign, cell), log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights, log_scale; of
     a network hidden (time, unit, axis) and output; where numbers of particles differ, `count` says how many of each save are
-    there. With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, versions, seed, ….
+    there. With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, seconds, ….
     """
     run = load(folder)
     path = Path(folder) / "results.h5"
@@ -51,7 +51,7 @@ def pack(folder):
 def _write(path, run):
     # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
     with h5py.File(path, "w", libver=("v108", "v110")) as file:
-        for name, value in {"format": FORMAT, **run.header, "status": run.status, "finished": run.finished}.items():
+        for name, value in {"format": FORMAT, **run.header, **run.end}.items():
             file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
         file.attrs["header"] = json.dumps(run.header)
         arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}

@@ -33,6 +33,7 @@ STATE_ARRAYS = {
     "output": ("unit",),
     "inner": ("unit",),
 }
+WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
@@ -314,9 +315,9 @@ def _load_results(path):
         series["log_scale"] = file["log_scale"][()] if "log_scale" in file else np.zeros(len(series["time"]))
         series["states"] = [lambda k=k: _read_state(path, k) for k in range(len(series["time"]))]
         records, static = read_arrays(file["records"]), _read_static(file)
-        return Run(
-            path, header, static, series, records, {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
-        )
+        end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
+        end |= {name: file.attrs[name].item() for name in WORK if name in file.attrs}
+        return Run(path, header, static, series, records, end)
 
 
 def _read_state(path, save):

@@ -89,10 +89,16 @@ class RunWriter(Observer):
     """Writes snapshots, checkpoints and records of a run into its folder.
 
     checkpoint : path of the checkpoint that a resumed run started from, removed once a newer snapshot is there
+    seconds : of processor time, all threads together, that the run has taken so far
     """
 
-    def __init__(self, folder, checkpoint=None):
-        self.folder, self.checkpoint = Path(folder), checkpoint
+    def __init__(self, folder, checkpoint=None, seconds=0.0):
+        self.folder, self.checkpoint, self.began = Path(folder), checkpoint, time.process_time() - seconds
+
+    @property
+    def seconds(self):
+        """Of processor time, all threads together, earlier sessions included up to what they saved."""
+        return time.process_time() - self.began
 
     def start(self, method, clock, save_times):
         self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -143,6 +149,7 @@ class RunWriter(Observer):
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
         numbers = {name: value for name, value in state.items() if name not in arrays}
         meta = {"clock": clock.as_dict(), "save": save, "records_length": self.written, "state": numbers}
+        meta["seconds"] = self.seconds
         text = json.dumps(meta)  # numbers are written with all their digits
         arrays["predictions"] = method.current.predictions
 
@@ -178,7 +185,8 @@ def read_snapshot(path):
 def prepare_resume(folder):
     """Bring a folder back to its newest intact snapshot: remove what came after it, cut the records.
 
-    Returns the state for the method, the clock, and the path of the snapshot if it is a checkpoint (else None).
+    Returns the state for the method, the clock, the path of the snapshot if it is a checkpoint (else None), and the seconds
+    that the run had taken.
     Raises RunFolderError if there is no intact snapshot or the records are shorter than it says.
     """
     folder = Path(folder)
@@ -199,5 +207,5 @@ def prepare_resume(folder):
             found = read_snapshot(older)
             if found is not None and found[2]["save"] < 0:
                 older.unlink()
-        return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None
+        return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None, meta.get("seconds", 0.0)
     raise RunFolderError(f"{folder}: holds no intact snapshot to resume from; run the case again.")

@@ -1,0 +1,47 @@
+"""Run every study in cases/studies, or what is missing of it, and write their tables and figures into docs/verification.md.
+
+python postprocess/verification.py [--studies FOLDER] [STUDY …]
+
+About half an hour on two cores at the first time; runs that lie in the folder from earlier are used again.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import hkflow
+from hkflow.plots.convergence import save_study
+from hkflow.progress import StudyProgress
+from hkflow.studies.report import markdown
+
+ROOT = Path(__file__).parent.parent
+FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise")  # shown besides the tables
+HEAD = """# Verification
+
+Tables of the studies in `cases/studies`, made by `python postprocess/verification.py`; each alone by `hkflow study FILE`.
+Orders stand between neighbours, with a least-squares fit and its 95 % confidence interval at the end. Seconds are of one core.
+"""
+
+
+def main():
+    """Run, gather, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("studies", nargs="*", type=Path, help="study files; all of cases/studies if none is given")
+    parser.add_argument("--folder", type=Path, default=Path("studies"), help="where the studies are kept")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "verification.md", help="the page")
+    options = parser.parse_args()
+    parts = [HEAD]
+    for path in options.studies or sorted((ROOT / "cases" / "studies").glob("*.toml")):
+        print(path)
+        with StudyProgress(quiet=False) as watch:
+            result = hkflow.study(path, options.folder / path.stem, watch=watch)
+        parts.append(markdown(result) + f"\n`hkflow study cases/studies/{path.name}`\n")
+        if path.stem in FIGURES:
+            picture = f"study-{path.stem}.png"
+            shutil.copy(save_study(result), options.output.parent / picture)
+            parts.append(f"![{result.study.table.title}]({picture})\n")
+    options.output.write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Studies: errors against resolution with slope triangles, errors against work, and values against what is swept."""
+
+import numpy as np
+
+from ..studies.file import COUNTED, described
+from ..studies.report import TITLES
+from .overview import write_figure
+
+MARKERS = "os^Dv<>pX*"
+PANELS = 3  # errors that are drawn, at most
+
+
+def save_study(result):
+    """Write figure.png and figure.pdf into the folder of a study and return the path of the former."""
+    size = 1.1 + 2.5 * len(_panels(result)), 2.9 if len(result.study.groups) < 5 else 3.5
+    paths = [result.folder / f"figure.{suffix}" for suffix in ("png", "pdf")]
+    return [write_figure(lambda figure: draw_study(figure, result), path, size) for path in paths][0]
+
+
+def _panels(result):
+    """What the panels show: errors and "seconds", or values."""
+    if not result.study.levels:
+        return result.study.table.values[: PANELS + 1]
+    return [*result.names[:PANELS], "seconds"] if result.names else ["seconds"]
+
+
+def draw_study(figure, result):
+    """One panel for each error against h and one of the first error against seconds; or values against what is swept."""
+    figure.suptitle(result.study.table.title or result.study.name, fontsize=9)
+    panels = _panels(result)
+    axes = np.atleast_1d(figure.subplots(1, len(panels)))
+    for ax, what in zip(axes, panels, strict=True):
+        if not result.study.levels:
+            _draw_values(ax, result, what)
+        elif what == "seconds":
+            _draw_work(ax, result, result.names[0] if result.names else None)
+        else:
+            _draw_errors(ax, result, what)
+    groups = result.study.groups
+    if result.study.levels and any(groups):
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(groups)))
+
+
+def _draw_errors(ax, result, name):
+    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of the fitted order."""
+    positions = result.h if result.h is not None else np.arange(len(result.study.levels), 0, -1.0)
+    fits = []
+    for group, color in _groups(result):
+        errors, table = result.errors(group, name), result.convergence(group, name)
+        size = np.sqrt(np.nanmean(errors**2, axis=1)) if np.isfinite(errors).any() else np.full(len(errors), np.nan)
+        x = positions[: len(size)]
+        ax.plot(
+            x, size, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3, label=described(result.study.groups[group])
+        )
+        if table is not None and np.isfinite(table.bars).all():
+            ax.fill_between(x, size * np.exp(-2 * table.bars), size * np.exp(2 * table.bars), color=color, alpha=0.2, linewidth=0)
+        if table is not None and np.isfinite(table.fit.order):
+            fits.append((size, table.fit.order))
+    if np.isfinite([line.get_ydata() for line in ax.lines]).any():
+        ax.set_yscale("log")
+    if result.h is not None:
+        ax.set_xscale("log")
+        if fits:
+            _draw_triangle(ax, positions, *min(fits, key=lambda fit: np.nanmin(fit[0])))
+    else:
+        values = [str(next(iter(level.values()))) for level in result.study.levels]
+        ax.set_xticks(positions, values)
+    ax.set_xlabel(_resolution_name(result))
+    ax.set_ylabel(f"error: {TITLES[name]}")
+
+
+def _draw_triangle(ax, h, errors, order):
+    """A slope triangle under a line, with the nearest half-integer order beside it."""
+    slope = round(2.0 * order) / 2.0
+    known = np.flatnonzero(errors > 0.0)
+    if slope <= 0.0 or len(known) < 2:
+        return
+    low, high = np.log(np.sort(h[known[-2:]]))
+    base, x = 0.45 * errors[known[-1]], np.exp([low + 0.2 * (high - low), high])
+    y = base * (x / x[0]) ** slope
+    ax.plot([x[0], x[1], x[1], x[0]], [y[0], y[0], y[1], y[0]], color="0.4", linewidth=0.7)
+    ax.annotate(f"{slope:g}", (x[1], np.sqrt(y[0] * y[1])), (3, 0), "data", "offset points", fontsize=7, color="0.3", va="center")
+
+
+def _draw_work(ax, result, name):
+    """An error against the seconds of processor time that it took, or the seconds alone against resolution."""
+    for group, color in _groups(result):
+        seconds = [np.mean([outcome.work["seconds"] for outcome in result.of(group, level)]) for level in result.levels()]
+        errors = np.sqrt(np.mean(result.errors(group, name) ** 2, axis=1)) if name else np.arange(len(seconds))
+        ax.loglog(seconds, errors, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3) if name else ax.plot(
+            errors, seconds
+        )
+    ax.set_xlabel("processor time (s)" if name else "level")
+    ax.set_ylabel(f"error: {TITLES[name]}" if name else "processor time (s)")
+
+
+def _draw_values(ax, result, name):
+    """Means of a value over the repeats with their standard errors, one line for each value of the other swept keys."""
+    groups = result.study.groups
+    key, *others = groups[0] or {"": 0}
+    numbers = all(isinstance(group.get(key), int | float) for group in groups)
+    for place, chosen in enumerate(dict.fromkeys(_rest(group, others) for group in groups)):
+        mine = [g for g, group in enumerate(groups) if _rest(group, others) == chosen]
+        x = [groups[g][key] for g in mine] if numbers else np.arange(len(mine))
+        values = np.array([[o.values.get(name, np.nan) for o in result.of(g, 0)] for g in mine])
+        bars = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1]) if values.shape[1] > 1 else None
+        ax.errorbar(
+            x, values.mean(axis=1), bars, marker=MARKERS[place % len(MARKERS)], markersize=3, capsize=2, label=", ".join(chosen)
+        )
+        if not numbers:
+            ax.set_xticks(x, [described({key: groups[g].get(key)}).partition(" = ")[2] for g in mine], rotation=30, ha="right")
+    if numbers and min(group[key] for group in groups) > 0 and max(g[key] for g in groups) > 8 * min(g[key] for g in groups):
+        ax.set_xscale("log")
+    elif numbers:
+        ax.set_xscale("symlog", linthresh=min([abs(g[key]) for g in groups if g[key]], default=1.0))
+    if others:
+        ax.legend()
+    ax.set_xlabel(key)
+    ax.set_ylabel(TITLES.get(name, name))
+
+
+def _rest(group, others):
+    return tuple(described({key: group[key]}) for key in others)
+
+
+def _groups(result):
+    """Every group and its colour."""
+    return [(group, f"C{group % 7}") for group in range(len(result.study.groups))]
+
+
+def _resolution_name(result):
+    """What h is, in words."""
+    key = next(iter(result.study.levels[0]))
+    last = key.rsplit(".", 1)[-1]
+    if result.h is None:
+        return key
+    if last == "cells":
+        return "cells$^{-1/d}$ (mesh width)"
+    return f"1 / {last}" if last in COUNTED else key

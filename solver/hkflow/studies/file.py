@@ -1,0 +1,206 @@
+"""The study file: which case, what is refined, what is swept, what is measured. From TOML to a list of members."""
+
+import tomllib
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from ..case.load import UNIONS, CaseFile, load_case, sentences
+from ..case.schema import Count, Table
+from ..errors import CaseError
+
+Values = dict[str, Any]
+COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")  # keys whose numbers grow with resolution
+ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
+VALUES = {
+    "objective": "F at the end", "mass": "|ν| at the end", "margin": "smallest margin / mass", "training_error": "error on the data",
+    "gap_bound": "bound of F − F*", "minimum_potential": "min J", "energy_residual": "of the energy budget", "margin_lower":
+    "certified", "margin_upper": "certified",
+}  # fmt: skip
+
+
+class StudyTable(Table):
+    """A study file.
+
+    Every key of a case can be set, refined or swept by its dotted name. Keys that are refined go together, entry by entry; so do
+    those of one [[sweep]] table. Several [[sweep]] tables, a plain [sweep] with its keys one by one, and several cases multiply.
+    """
+
+    title: str = ""
+    case: str | Annotated[list[str], Field(min_length=1)] = Field(description="case file, or several, relative to the study file")
+    repeats: Count = Field(1, description="runs with the seeds seed, seed + 1, …, whose errors are taken together")
+    set: Values = Field({}, description="overrides that all members share")
+    refine: Values = Field({}, description="lists of equal length, from coarse to fine: what orders are measured in")
+    sweep: Values | list[Values] = Field({}, description="lists of values: every combination, or entry by entry in [[sweep]]")
+    reference: Values = Field({}, description="overrides of the run that errors are measured against")
+    against: Literal["exact", "reference", "finest"] | None = Field(
+        None,
+        description="what errors are measured against; the reference if there is one, else the exact solution, else the finest",
+    )
+    errors: list[Literal[ERRORS]] | None = Field(None, description="of a refinement; all that can be measured if absent")
+    values: list[Literal[tuple(VALUES)]] = Field(["objective", "mass"], description="last records, shown of a sweep")
+    expected: dict[Literal[ERRORS], Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        {}, description="lowest and highest order that the fit of an error should have"
+    )
+
+    @model_validator(mode="after")
+    def _lists(self):
+        for name, axes in (("refine", [_flat(self.refine)]), ("sweep", _axes(self.sweep))):
+            for key, values in (item for axis in axes for item in axis.items()):
+                if not isinstance(values, list) or not values:
+                    raise ValueError(f"{name}.{key}: wanted a list of values, got {values!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _makes_sense(self):
+        lengths = {key: len(values) for key, values in _flat(self.refine).items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"keys of [refine] go together, so their lists must be equally long, got {_counts(lengths)}")
+        if lengths and min(lengths.values()) < 2:
+            raise ValueError("[refine] needs two values or more")
+        if self.reference and not self.refine:
+            raise ValueError("[reference] is for a study with [refine]")
+        if self.against == "reference" and not self.reference:
+            raise ValueError("against = 'reference' needs a table [reference]")
+        if self.reference and self.against in ("exact", "finest"):
+            raise ValueError(f"[reference] is not used with against = '{self.against}'; leave one out")
+        if not self.refine and (self.errors or self.expected or self.against):
+            raise ValueError("errors, expected and against are for a study with [refine]")
+        for axis in _axes(self.sweep):
+            lengths = {key: len(values) for key, values in axis.items()}
+            if len(set(lengths.values())) > 1:
+                raise ValueError(
+                    f"keys of one [[sweep]] go together, so their lists must be equally long, got {_counts(lengths)}"
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a study.
+
+    group, level, repeat : its place; level is the index in [refine], −1 for the reference;  file : its case
+    changes : {dotted key: value}, what makes it differ from others of the study
+    """
+
+    group: int
+    level: int
+    repeat: int
+    file: CaseFile
+    changes: dict
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: its table, name and text;  groups : {key: value} of what is swept;  levels : the same of what is refined,
+    none without [refine];  members : all runs, those of the references included."""
+
+    table: StudyTable
+    name: str
+    text: str
+    groups: list
+    levels: list
+    members: list
+
+
+def load_study(path):
+    """Read a study file and every case in it. Raises CaseError with all faults of the study, or of its first wrong member."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CaseError(f"{path}: not valid TOML: {error}.") from error
+    try:
+        table = StudyTable.model_validate(tables)
+    except ValidationError as error:
+        raise CaseError("\n".join(f"{path}: {fault}" for fault in sentences(error, StudyTable))) from None
+    cases = [table.case] if isinstance(table.case, str) else table.case
+    axes = [[{"case": case} for case in cases]] + [_entries(axis) for axis in _axes(table.sweep)]
+    groups = [{key: value for part in parts for key, value in part.items()} for parts in product(*axes)]
+    levels = _entries(_flat(table.refine))
+    members = []
+    for g, group in enumerate(groups):
+        swept = {key: value for key, value in group.items() if key != "case"}
+        common = _merged(_flat(table.set), swept)
+        ends = [(-1, _flat(table.reference))] if table.reference else []
+        for level, changes in (*enumerate(levels), *ends):
+            merged = _merged(common, changes)
+            members += [_member(path, g, level, k, group["case"], merged, table.repeats) for k in range(table.repeats)]
+    if len(cases) == 1:
+        groups = [{key: value for key, value in group.items() if key != "case"} for group in groups]
+    return Study(table, path.stem, text, groups, levels if table.refine else [], members)
+
+
+def _member(path, group, level, repeat, case, changes, repeats):
+    """The checked member; its case is told apart from the study in messages."""
+    place = path.parent / case
+    if repeats > 1 and "seed" not in changes:
+        changes = changes | {"seed": load_case(place, changes).case.seed + repeat}
+    try:
+        return Member(group, level, repeat, load_case(place, changes), changes)
+    except CaseError as error:
+        raise CaseError(f"{path}, with {described(changes)}: {error}") from None
+
+
+def described(changes):
+    """Overrides in words: noise = 0.1, kind = wasserstein."""
+    return ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
+
+
+def shown(value):
+    """A value of a case as a reader wants to see it."""
+    if isinstance(value, dict):
+        return value.get("kind") or ", ".join(f"{key} {shown(inner)}" for key, inner in value.items())
+    return f"{value:g}" if isinstance(value, float) else Path(value).stem if str(value).endswith(".toml") else str(value)
+
+
+def resolution(study, dim):
+    """h of each level, from the first key of [refine]; None if its values are no numbers.
+
+    number^(−1/d) for cells, one over the number for what is counted, else the value itself.
+    """
+    key, *_ = study.levels[0]
+    values, last = [level[key] for level in study.levels], key.rsplit(".", 1)[-1]
+    if not all(isinstance(value, int | float) and value > 0 for value in values):
+        return None
+    power = (-1.0 / dim if last == "cells" else -1.0) if last in COUNTED else 1.0
+    return np.array(values, dtype=float) ** power
+
+
+def _flat(tables, prefix=""):
+    """{"domain": {"cells": […]}} as {"domain.cells": […]}."""
+    flat = {}
+    for key, value in tables.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def _merged(earlier, later):
+    """Overrides of which the later count; where they choose the kind of a table, it starts afresh."""
+    chosen = {table for table, field in UNIONS.items() if f"{table}.{field}" in later or field in (later.get(table) or ())}
+    return {key: value for key, value in earlier.items() if key.partition(".")[0] not in chosen} | later
+
+
+def _axes(sweep):
+    """The tables {key: list} whose entries multiply."""
+    if isinstance(sweep, list):
+        return [_flat(axis) for axis in sweep]
+    return [{key: values} for key, values in _flat(sweep).items()]
+
+
+def _entries(axis):
+    """A table of equally long lists as a list of {key: value}; one entry without keys for an empty table."""
+    if not axis:
+        return [{}]
+    return [dict(zip(axis, entry, strict=True)) for entry in zip(*axis.values(), strict=True)]
+
+
+def _counts(lengths):
+    return ", ".join(f"{count} for '{key}'" for key, count in lengths.items())

@@ -1,0 +1,191 @@
+"""Runs of a study: each in a folder named by what it computes, in processes of this machine or of a Dask cluster."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+import traceback
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    ProcessPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from importlib.metadata import version
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ..case.load import toml_of
+from ..errors import CaseError, HkflowError
+from ..observers.observer import Observer
+
+PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
+EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # their sentences explain themselves
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+stopping, computing = threading.Event(), threading.Lock()  # of this process, if it is a worker
+
+
+def key_of(file):
+    """A name for what a case computes: of the resolved case, the files that it reads, and the version of hkflow."""
+    from ..case.build import resolve
+
+    digest = hashlib.sha256(f"{version('hkflow')}\n{toml_of(resolve(file.case))}".encode())
+    for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
+        if name is not None and (file.folder / name).is_file():
+            digest.update((file.folder / name).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def is_finished(folder):
+    """Whether a complete run lies in a folder."""
+    try:
+        end = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return end["finished"] and (folder / "results.h5").exists()
+
+
+def compute(folder, file, threads):
+    """Make a run in its folder, or finish it; returns whether it finished, and the sentence how. Nothing is raised."""
+    import numba
+
+    from ..runs import resume, run
+
+    folder = Path(folder)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with computing, FileLock(f"{folder}.lock", timeout=PATIENCE):
+            if any((folder / "snap").glob("*.h5")):
+                made = resume(folder, observers=(Stopping(),))
+            else:
+                shutil.rmtree(folder, ignore_errors=True)  # a process was killed here before it saved anything
+                made = run(file, output=folder, observers=(Stopping(),))
+        return made.finished, made.status
+    except Timeout:
+        return False, "Failed: another process is computing it."
+    except EXPECTED as error:
+        return False, f"Failed: {str(error) or type(error).__name__}"
+    except Exception as error:  # one wrong run must not end the others
+        traceback.print_exc()
+        return False, f"Failed unexpectedly: {type(error).__name__}: {error}"
+
+
+class Stopping(Observer):
+    """Ends a run when its process is told to stop, or the study that asked for it is gone."""
+
+    def stop(self):
+        return "Interrupted with its study" if stopping.is_set() else None
+
+
+def compute_all(tasks, workers, threads, scheduler, tell):
+    """Compute {folder: CaseFile}, at most `workers` at a time with so many threads each.
+
+    scheduler : address of a Dask scheduler whose workers do it instead;  tell(folder, outcome) : called as each ends
+    Returns {folder: (finished, sentence)} and the signal that interrupted it, or None: then runs that were on their way have
+    saved. A process that dies takes those beside it down: what was running is tried again, one by one.
+    Raises CaseError if the scheduler cannot be reached.
+    """
+    outcomes, lost = {}, None
+
+    def done(folder, outcome):
+        outcomes[folder] = outcome
+        tell(folder, outcome)
+
+    with _Interrupt() as interrupt:
+        while not interrupt.received and (waiting := {folder: file for folder, file in tasks.items() if folder not in outcomes}):
+            alone = lost is not None
+            with _executor(scheduler, 1 if alone else workers, threads) as (executor, room):
+                lost = _drain(executor, room, waiting, threads, interrupt, done)
+            for folder in lost if alone and not interrupt.received else ():
+                done(folder, (False, "Failed: its process was killed, perhaps for want of memory."))
+            lost = lost or None
+    return outcomes, interrupt.received
+
+
+def _drain(executor, room, tasks, threads, interrupt, done):
+    """Compute tasks, as many at a time as there is room; returns those that ran when a process died."""
+    waiting, running = list(tasks.items()), {}
+    try:
+        while running or waiting and not interrupt.received:
+            while waiting and len(running) < room and not interrupt.received:
+                folder, file = waiting.pop(0)
+                running[executor.submit(compute, str(folder), file, threads)] = folder
+            ended, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            for future in ended:
+                done(running[future], future.result())
+                del running[future]
+    except BrokenExecutor:
+        return list(running.values())
+    return []
+
+
+@contextmanager
+def _executor(scheduler, workers, threads):
+    """An executor, and how many calls it takes at a time."""
+    if scheduler is None:
+        before = {name: os.environ.get(name) for name in BLAS_THREADS}
+        os.environ |= dict.fromkeys(BLAS_THREADS, str(threads))  # for the processes, which are begun when they are wanted
+        try:
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
+                yield pool, workers
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise CaseError("--scheduler wants Dask: pip install 'hkflow[dask]'.") from error
+    try:
+        client = Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise CaseError(f"--scheduler {scheduler}: no Dask scheduler answers there ({error}).") from error
+    with client:
+        count = len(client.scheduler_info(n_workers=-1)["workers"])
+        if not count:
+            raise CaseError(f"--scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler} --nthreads 1'.")
+        yield client.get_executor(pure=False), count
+
+
+def _begin_worker():
+    """A process of a study ends its run, not itself, when it is told to stop; and both when the study is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+
+
+def _watch(parent):
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    stopping.set()
+    with computing:
+        os._exit(1)
+
+
+class _Interrupt:
+    """Passes the first SIGINT or SIGTERM on to the processes that compute; a second one kills them."""
+
+    def __init__(self):
+        self.received, self.previous = None, {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            self.previous = {s: signal.signal(s, self._receive) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number, _frame):
+        for child in active_children():
+            os.kill(child.pid, number if self.received is None else signal.SIGKILL)
+        self.received = self.received or int(number)

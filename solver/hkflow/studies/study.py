@@ -1,0 +1,174 @@
+"""A study from its file to its tables: what is missing is computed, then all of it is measured."""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..convergence import convergence_table
+from ..errors import CaseError, RunFolderError
+from ..store.run import WORK, load
+from .file import ERRORS, Study, load_study, resolution
+from .measures import errors_of, values_of
+from .members import compute_all, is_finished, key_of
+from .report import write_report
+
+ROUNDING = 1e-13  # errors below it are rounding, without an order
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a member: its run's folder, whether it finished, the sentence how, errors, values and work by name.
+
+    problem : the sentence why its errors could not be measured, or ""
+    """
+
+    member: object
+    folder: Path
+    finished: bool
+    status: str
+    errors: dict
+    values: dict
+    work: dict
+    problem: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class StudyResult:
+    """A study that was run.
+
+    study, folder;  outcomes : one for each member that is not a reference, in the order of the study
+    against : one of exact, reference, finest, or "" without [refine];  names : of the errors measured
+    h : (n_levels,) resolutions, None if the levels are no numbers;  signal : that interrupted it, or None
+    """
+
+    study: Study
+    folder: Path
+    outcomes: list
+    against: str
+    names: list
+    h: np.ndarray | None
+    signal: int | None = None
+
+    @property
+    def complete(self):
+        """Whether every member finished and could be measured."""
+        return all(outcome.finished and not outcome.problem for outcome in self.outcomes)
+
+    def of(self, group, level):
+        """The outcomes of all repeats at one place."""
+        return [o for o in self.outcomes if (o.member.group, o.member.level) == (group, level)]
+
+    def levels(self):
+        """The levels that have errors: all, less the finest if the others are measured against it."""
+        count = len(self.study.levels)
+        return range(count - 1 if self.against == "finest" else count)
+
+    def errors(self, group, name):
+        """(n_levels, repeats) errors of a group, nan where there is none."""
+        return np.array([[o.errors.get(name, np.nan) for o in self.of(group, level)] for level in self.levels()])
+
+    def convergence(self, group, name):
+        """The ConvergenceTable of an error of a group; None if its levels are no numbers or there is only one."""
+        errors = self.errors(group, name)
+        if self.h is None or len(errors) < 2:
+            return None
+        return convergence_table(self.h[: len(errors)], np.where(errors < ROUNDING, np.nan, errors))
+
+    def verdicts(self):
+        """For each group and expected order: (group, name, fit, low, high, whether it holds)."""
+        for name, (low, high) in self.study.table.expected.items():
+            for group in range(len(self.study.groups)):
+                table = self.convergence(group, name)
+                fit = table.fit if table else None
+                yield group, name, fit, low, high, fit is not None and low <= fit.order <= high
+
+    @property
+    def as_expected(self):
+        """Whether every expected order holds."""
+        return all(verdict[-1] for verdict in self.verdicts())
+
+
+def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None):
+    """Run what is missing of a study file and return its StudyResult; tables and study.h5 lie in its folder then.
+
+    output : folder, by default studies/<name of the file>;  workers : runs at a time, as many as cores / threads if None
+    threads : of each run;  scheduler : address of a Dask scheduler, which must see the same folder
+    watch : called with (number of runs, done, the outcome of the last or None) as they end
+    Finished runs in the folder are used again: they are known by their resolved case, data files and version of hkflow.
+    Raises CaseError if the study or one of its cases is wrong, before anything is computed.
+    """
+    what = load_study(path)
+    folder = Path(output or Path("studies") / what.name).resolve()
+    folders = [folder / "runs" / key_of(member.file) for member in what.members]
+    tasks = {place: member.file for place, member in zip(folders, what.members, strict=True)}
+    tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}  # the finest take longest
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{folder}: cannot make the folder of the study ({error.strerror}).") from error
+    watch = watch or (lambda count, done, outcome: None)
+    watch(len(tasks), 0, None)
+    ended = []
+
+    def tell(place, outcome):
+        ended.append(place)
+        watch(len(tasks), len(ended), outcome)
+
+    workers = workers or max(1, (os.cpu_count() or 1) // threads)
+    outcomes, received = compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
+    result = _measured(what, folder, folders, outcomes, received)
+    write_report(result)
+    return result
+
+
+def _measured(what, folder, folders, outcomes, received):
+    """The StudyResult of what lies in the folders."""
+    read = lru_cache(maxsize=4)(lambda place: load(place / "results.h5") if is_finished(place) else None)
+    places = dict(zip(((m.group, m.level, m.repeat) for m in what.members), folders, strict=True))
+    against, dim, found = _against(what), 1, []
+    for member, place in zip(what.members, folders, strict=True):
+        if member.level < 0:
+            continue
+        run, errors, problem, values, work = read(place), {}, "", {}, dict.fromkeys(WORK, np.nan)
+        finished, status = outcomes.get(place, (False, "Not computed yet.")) if run is None else (True, run.status)
+        if run is not None:
+            dim, values, work = run.dim, values_of(run, what.table.values), work | {name: run.end[name] for name in WORK}
+            if what.levels and not (against == "finest" and member.level == len(what.levels) - 1):
+                errors, problem = _errors(run, against, read, _reference(what, places, member, against))
+        found.append(Outcome(member, place, finished, status, errors, values, work, problem))
+    measured = {name for outcome in found for name in outcome.errors}
+    names = [name for name in what.table.errors or ERRORS if name in measured]
+    return StudyResult(what, folder, found, against, names, resolution(what, dim) if what.levels else None, received)
+
+
+def _against(what):
+    """What errors are measured against."""
+    if not what.levels:
+        return ""
+    if what.table.against or what.table.reference:
+        return what.table.against or "reference"
+    return "exact" if all(member.file.case.data.source == "moment" for member in what.members) else "finest"
+
+
+def _reference(what, places, member, against):
+    """The folder of the run that a member is measured against; None for the exact solution."""
+    if against == "exact":
+        return None
+    return places[(member.group, -1 if against == "reference" else len(what.levels) - 1, member.repeat)]
+
+
+def _errors(run, against, read, place):
+    """The errors of a run, and "" or the sentence why there are none."""
+    reference = read(place) if place else None
+    if reference is None:
+        if against != "exact":
+            return {}, "its reference did not finish"
+        if run.problem.exact is None:
+            return {}, "it has no exact solution"
+    try:
+        return errors_of(run, reference), ""
+    except (ValueError, CaseError) as error:
+        return {}, str(error)

@@ -1,0 +1,240 @@
+"""Studies from file to tables: right errors, the same whoever computes them, and nothing lost when they are broken off."""
+
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import active_children
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import hkflow
+from hkflow.case.load import load_case
+from hkflow.plots.convergence import save_study
+from hkflow.studies.members import compute_all, is_finished, key_of
+from hkflow.studies.report import latex, markdown
+from hkflow.studies.study import study
+
+CASE = ROOT / "cases" / "verification" / "circle-hellinger-kantorovich.toml"
+HEAD = f'case = "{CASE}"\n[set]\ntime = {{end = 1.0, saves = 2}}\n'
+REFINED = HEAD + "[refine]\ndomain.cells = [16, 32, 64]\n[expected]\nL1 = [1.7, 2.4]\n"
+TIMED = ("seconds", "run", "status")  # columns that may differ between two computations of one study
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that writes a study file and returns its path."""
+
+    def write(text, name="study"):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def table_of(folder):
+    """table.csv as a dictionary of columns."""
+    with open(folder / "table.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def same(a, b):
+    """Whether two tables agree in every digit, but for what is timed."""
+    return a.keys() == b.keys() and all(a[name] == b[name] for name in a if name not in TIMED)
+
+
+@pytest.fixture(scope="module")
+def refined(tmp_path_factory):
+    """A small study that was run by two processes."""
+    place = tmp_path_factory.mktemp("refined")
+    (place / "study.toml").write_text(REFINED)
+    return study(place / "study.toml", place / "out", workers=2)
+
+
+def test_errors_are_those_of_the_runs(refined):
+    assert refined.complete and refined.as_expected and refined.against == "exact"
+    for outcome, cells in zip(refined.outcomes, (16, 32, 64), strict=True):
+        _, problem = hkflow.check(CASE, **{"domain.cells": cells})
+        run = hkflow.solve(problem, 1.0)
+        wanted = problem.exact.density(problem.mesh.centers, 1.0)
+        difference = np.abs(run.density[-1, 0] - wanted) @ problem.mesh.volumes / (wanted @ problem.mesh.volumes)
+        assert outcome.errors["L1"] == pytest.approx(difference, rel=1e-12)
+        _, moment = problem.exact.mass_and_moment(1.0)
+        h = moment * problem.exact.direction
+        assert outcome.errors["predictions"] == pytest.approx(np.linalg.norm(run.predictions[-1] - h) / abs(moment), rel=1e-9)
+        assert outcome.work["evaluations"] >= outcome.work["steps"] == run.records["step"][-1] and outcome.work["seconds"] > 0.0
+        assert 0.0 < outcome.errors["W1"] < 0.1 and outcome.errors["mass"] < 0.1
+    fit = refined.convergence(0, "L1").fit
+    assert fit.low < fit.order < fit.high
+
+
+def test_the_folder_holds_tables_and_a_figure(refined):
+    text = (refined.folder / "table.md").read_text()
+    assert "Holds: order of L¹" in text and "least squares" in text and text == markdown(refined)
+    tex = (refined.folder / "table.tex").read_text()
+    assert tex == latex(refined) and tex.count("\\toprule") == 1 and tex.isascii() and "\\cdot10^{-" in tex
+    for line in tex.splitlines():
+        assert not line.endswith("\\\\") or line.count("&") == 2 + 2 * len(refined.names) + 1
+    table = table_of(refined.folder)
+    assert [float(error) for error in table["error L1"]] == [outcome.errors["L1"] for outcome in refined.outcomes]
+    assert save_study(refined).stat().st_size > 10_000 and (refined.folder / "figure.pdf").exists()
+    with h5py.File(refined.folder / "study.h5") as file:
+        assert file["error L1"][()].tolist() == [outcome.errors["L1"] for outcome in refined.outcomes]
+        assert "cells = 32" in file["resolved_case"].asstr()[1] and file["finished"][()].all()
+        assert file.attrs["study"] == REFINED
+    for outcome in refined.outcomes:
+        assert hkflow.load(outcome.folder).finished
+
+
+def test_finished_runs_are_used_again_and_one_process_gives_the_same(refined, tmp_path, write):
+    before = {outcome.folder: (outcome.folder / "results.h5").stat().st_mtime_ns for outcome in refined.outcomes}
+    again = study(write(REFINED), refined.folder)
+    assert {place: (place / "results.h5").stat().st_mtime_ns for place in before} == before
+    alone = study(write(REFINED), tmp_path / "alone", workers=1)
+    assert same(table_of(refined.folder), table_of(alone.folder)) and again.complete
+    longer = study(write(REFINED.replace("64]", "64, 128]")), refined.folder)
+    assert len(list((refined.folder / "runs").glob("*/"))) == 4 and longer.complete
+    assert {place: (place / "results.h5").stat().st_mtime_ns for place in before} == before
+
+
+def test_a_key_follows_from_what_is_computed(tmp_path):
+    def key(**changes):
+        return key_of(load_case(CASE, changes))
+
+    assert key() == key() and key() != key(**{"domain.cells": 64}) and key() != key(seed=1)
+    assert key(**{"method.limiter": "mc"}) == key()  # the default, written out
+    iris = ROOT / "cases" / "quickstart"
+    for name in ("iris.toml", "iris.csv"):
+        shutil.copy(iris / name, tmp_path / name)
+    before = key_of(load_case(tmp_path / "iris.toml"))
+    (tmp_path / "iris.csv").write_text((tmp_path / "iris.csv").read_text().replace("1.4", "1.5"))
+    assert key_of(load_case(tmp_path / "iris.toml")) != before
+
+
+def test_a_wrong_order_is_seen(write, tmp_path):
+    """The sibling: at first order the same study fails."""
+    result = study(write(REFINED + '[[sweep]]\nmethod.limiter = ["first-order"]'), tmp_path / "out", workers=1)
+    assert result.complete and not result.as_expected and "FAILS: order of L¹" in markdown(result)
+
+
+def test_the_finest_and_a_reference_of_another_method(write, tmp_path):
+    teacher = ROOT / "cases" / "verification" / "teacher-circle.toml"
+    text = f'case = "{teacher}"\n[set]\ntime.end = 0.3\n[refine]\ndomain.cells = [32, 64, 128]\n'
+    result = study(write(text), tmp_path / "out")
+    assert result.complete and result.against == "finest" and {"L1", "max", "W1", "predictions", "objective"} <= set(result.names)
+    assert [len(o.errors) > 0 for o in result.outcomes] == [True, True, False]
+    fine, coarse = (hkflow.load(result.outcomes[k].folder) for k in (2, 0))
+    averages = fine.density[-1].reshape(2, 32, 4).mean(axis=2)
+    wanted = np.abs(coarse.density[-1] - averages).sum() / averages.sum()
+    assert result.outcomes[0].errors["L1"] == pytest.approx(wanted, rel=1e-12)
+    other = text + '[reference]\nmethod = {kind = "particles", particles = 400, tolerance = 1e-8}'
+    against = study(write(other), tmp_path / "out")
+    assert (
+        against.complete and against.against == "reference" and set(against.names) == {"W1", "predictions", "objective", "mass"}
+    )
+    assert all(1.5 < order < 2.5 for order in against.convergence(0, "predictions").orders)
+
+
+def test_repeats_are_taken_together(write, tmp_path):
+    text = HEAD + 'method = {kind = "particles", points = "random", tolerance = 1e-5}\n[refine]\nmethod.particles = [50, 450]\n'
+    result = study(write("repeats = 12\n" + text), tmp_path / "out")
+    assert result.complete and result.errors(0, "predictions").shape == (2, 12)
+    assert len({o.errors["predictions"] for o in result.outcomes}) == 24
+    table = result.convergence(0, "predictions")
+    assert table.fit.low < 0.5 < table.fit.high and (table.bars > 0.05).all() and "±" in markdown(result)
+
+
+def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(write, tmp_path):
+    text = HEAD.replace("[set]\n", 'values = ["objective", "mass"]\n[set]\n') + "[[sweep]]\n"
+    text += 'initial = [{kind = "uniform"}, {kind = "points", file = "absent.csv"}, {kind = "uniform", mass = 2.0}]\n'
+    result = study(write(text), tmp_path / "out")
+    assert [o.finished for o in result.outcomes] == [True, False, True] and not result.complete
+    assert "absent.csv" in result.outcomes[1].status and "absent.csv" in markdown(result)
+    run = hkflow.load(result.outcomes[2].folder)
+    assert result.outcomes[2].values == {name: run.records[name][-1] for name in ("objective", "mass")}
+    assert save_study(result).exists()
+
+
+SLOW = f'case = "{CASE}"\n[set]\ntime = {{end = 2.0, saves = 5}}\nmethod.max_step = 0.002\n[refine]\ndomain.cells = [16, 32, 64, 128]\n'
+
+
+def command(path, folder, *options):
+    return [sys.executable, "-c", "from hkflow.cli import main; main()", "study", str(path), "--output", str(folder), *options]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The table of a study that nothing disturbs."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    (place / "study.toml").write_text(SLOW)
+    study(place / "study.toml", place / "out", workers=2)
+    return table_of(place / "out")
+
+
+@pytest.mark.parametrize("attack", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_study_that_is_broken_off_goes_on_to_the_same_table(attack, write, tmp_path, undisturbed, rng):
+    path, folder, codes = write(SLOW), tmp_path / "out", []
+    for delay in rng.uniform(1.0, 6.0, 3):
+        process = subprocess.Popen(command(path, folder, "--quiet"), start_new_session=True)
+        time.sleep(delay)
+        process.send_signal(attack)
+        codes.append(process.wait(timeout=60))
+    assert set(codes) <= {0, -attack, 128 + attack}
+    result = study(path, folder, workers=2)
+    assert result.complete and same(table_of(folder), undisturbed)
+
+
+def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):
+    tasks = {}
+    for cells in (16, 32, 64, 128):
+        changes = {"domain.cells": cells, "time": {"end": 2.0, "saves": 5}, "method.max_step": 0.002}
+        tasks[tmp_path / str(cells)] = load_case(CASE, changes)
+
+    def kill():
+        while not (children := active_children()) or not any(tmp_path.glob("*/snap/*.h5")):
+            time.sleep(0.05)
+        os.kill(children[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcomes, received = compute_all(tasks, 2, 1, None, lambda folder, outcome: None)
+    killer.join()
+    assert received is None and all(finished for finished, _ in outcomes.values()) and all(map(is_finished, tasks))
+    found = [hkflow.load(folder).exact_errors()[0][-1] for folder in tasks]
+    assert [float(error) for error in undisturbed["error L1"]] == found
+
+
+@pytest.mark.filterwarnings("ignore")  # those of Dask are its own
+def test_a_dask_cluster_gives_the_same(write, tmp_path, refined):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        result = study(write(REFINED), tmp_path / "out", scheduler=cluster.scheduler_address)
+    assert result.complete
+    errors = {o.member.file.case.domain.cells: o.errors for o in refined.outcomes}
+    assert all(o.errors == errors[o.member.file.case.domain.cells] for o in result.outcomes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_is_not_there_is_told(write, tmp_path):
+    pytest.importorskip("distributed")
+    with pytest.raises(hkflow.CaseError, match="no Dask scheduler answers"):
+        study(write(REFINED), tmp_path / "out", scheduler="tcp://127.0.0.1:9")
+
+
+def test_the_command_says_how_it_went(write, tmp_path):
+    path = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n")
+    done = subprocess.run(command(path, tmp_path / "out"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr, done.stderr
+    wrong = write(HEAD + "[refine]\ndomain.cells = [16, 1]\n", "wrong")
+    refused = subprocess.run(command(wrong, tmp_path / "wrong"), capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "domain.cells" in refused.stderr and "Traceback" not in refused.stderr
+    assert not (tmp_path / "wrong").exists()

@@ -1,0 +1,101 @@
+"""Study files: what they make, and what they refuse."""
+
+import pytest
+from conftest import STUDIES
+
+from hkflow import CaseError
+from hkflow.studies.file import load_study, resolution
+
+CASE = """
+[data]
+source = "moment"
+direction = [0.6, 0.8]
+target = 0.5
+[objective]
+activation = "linear"
+loss = "square"
+[domain]
+kind = "sphere"
+cells = 32
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 0.2
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A function that writes a study beside a case and loads it."""
+    (tmp_path / "case.toml").write_text(CASE)
+    (tmp_path / "other.toml").write_text(CASE)
+
+    def load(text):
+        path = tmp_path / "study.toml"
+        path.write_text('case = "case.toml"\n' + text if "case =" not in text else text)
+        return load_study(path)
+
+    return load
+
+
+def members(study):
+    return [(m.group, m.level, m.repeat, m.changes) for m in study.members]
+
+
+def test_refined_keys_go_together(make):
+    study = make('[refine]\ndomain.cells = [16, 32]\nmethod.max_step = [0.2, 0.1]\n[set]\n"time.end" = 0.4')
+    first, second = ({"time.end": 0.4, "domain.cells": n, "method.max_step": s} for n, s in ((16, 0.2), (32, 0.1)))
+    assert members(study) == [(0, 0, 0, first), (0, 1, 0, second)]
+    assert study.members[1].file.case.domain.cells == 32 and study.members[1].file.case.time.end == 0.4
+    assert resolution(study, 1) == pytest.approx([1 / 16, 1 / 32])
+
+
+def test_sweeps_multiply_and_tables_of_them_go_together(make):
+    study = make("[sweep]\nflow.noise = [0.0, 0.1]\ntime.end = [1.0, 2.0, 3.0]")
+    assert len(study.groups) == 6 and study.groups[1] == {"flow.noise": 0.0, "time.end": 2.0}
+    together = make("[[sweep]]\nflow.noise = [0.0, 0.1]\ntime.end = [1.0, 2.0]\n[[sweep]]\ndomain.cells = [16, 32, 64]")
+    assert len(together.groups) == 6 and together.groups[3] == {"flow.noise": 0.1, "time.end": 2.0, "domain.cells": 16}
+
+
+def test_cases_repeats_and_references_are_members(make):
+    study = make(
+        'case = ["case.toml", "other.toml"]\nrepeats = 3\n[refine]\ndomain.cells = [16, 32]\n[reference]\ndomain.cells = 64'
+    )
+    assert [group["case"] for group in study.groups] == ["case.toml", "other.toml"]
+    assert len(study.members) == 2 * (2 + 1) * 3
+    assert [m.file.case.seed for m in study.members if m.level == 1] == [0, 1, 2, 0, 1, 2]
+    assert [m.file.case.domain.cells for m in study.members if m.level == -1] == [64] * 6
+
+
+def test_methods_can_be_refined_as_whole_tables(make):
+    study = make('[refine]\nmethod = [{kind = "particles", particles = 10}, {kind = "particles", particles = 20}]')
+    assert [m.file.case.method.particles for m in study.members] == [10, 20]
+    assert resolution(study, 1) is None
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[refin]\ndomain.cells = [1, 2]", "unknown key. Did you mean 'refine'"),
+        ("[refine]\ndomain.cells = 32", "refine.domain.cells: wanted a list"),
+        ("[refine]\ndomain.cells = [32]", "two values or more"),
+        ("[refine]\ndomain.cells = [32, 64]\ntime.end = [1.0]", "equally long, got 2 for 'domain.cells', 1 for 'time.end'"),
+        ("[[sweep]]\ndomain.cells = [32, 64]\ntime.end = [1.0]", "equally long"),
+        ("[refine]\ndomain.cell = [32, 64]", "domain.cell = 32.*cell: unknown key. Did you mean 'cells'"),
+        ("[refine]\ndomain.cells = [32, 2]", "domain.cells = 2.*greater than or equal to 3, got 2"),
+        ('case = "absent.toml"\n[sweep]\ntime.end = [1.0]', "absent.toml: cannot be read"),
+        ('errors = ["L2"]\n[refine]\ndomain.cells = [32, 64]', "errors.*'L2'.*Choose from: L1"),
+        ('against = "reference"\n[refine]\ndomain.cells = [32, 64]', "needs a table \\[reference\\]"),
+        ("[reference]\ndomain.cells = 64", "for a study with \\[refine\\]"),
+        ("repeats = 0", "repeats: must be greater than or equal to 1"),
+        ("[refine\n", "not valid TOML"),
+    ],
+)
+def test_faults_are_told_with_their_key(make, text, message):
+    with pytest.raises(CaseError, match=f"(?s)study.toml.*{message}"):
+        make(text)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_of_the_project_are_right(path):
+    assert load_study(path).members
