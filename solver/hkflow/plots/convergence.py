@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..studies.file import COUNTED, described
+from ..studies.file import described, shown
 from ..studies.report import TITLES
 from .overview import write_figure
 
@@ -60,12 +60,12 @@ def _draw_errors(ax, result, name):
         ax.set_yscale("log")
     if result.h is not None:
         ax.set_xscale("log")
+        ax.minorticks_off()
         if fits:
             _draw_triangle(ax, positions, *min(fits, key=lambda fit: np.nanmin(fit[0])))
-    else:
-        values = [str(next(iter(level.values()))) for level in result.study.levels]
-        ax.set_xticks(positions, values)
-    ax.set_xlabel(_resolution_name(result))
+    key = next(iter(result.study.levels[0]))
+    ax.set_xticks(positions[: len(result.levels())], [shown(result.study.levels[k][key]) for k in result.levels()])
+    ax.set_xlabel(key)
     ax.set_ylabel(f"error: {TITLES[name]}")
 
 
@@ -90,6 +90,12 @@ def _draw_work(ax, result, name):
         ax.loglog(seconds, errors, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3) if name else ax.plot(
             errors, seconds
         )
+    if name:
+        low, high = ax.get_xlim()
+        ticks = [m * 10.0**k for k in range(-6, 9) for m in (1, 2, 5) if low <= m * 10.0**k <= high]
+        ticks = ticks[:: 1 + len(ticks) // 6]
+        ax.minorticks_off()
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.set_xlabel("processor time (s)" if name else "level")
     ax.set_ylabel(f"error: {TITLES[name]}" if name else "processor time (s)")
 
@@ -126,14 +132,3 @@ def _rest(group, others):
 def _groups(result):
     """Every group and its colour."""
     return [(group, f"C{group % 7}") for group in range(len(result.study.groups))]
-
-
-def _resolution_name(result):
-    """What h is, in words."""
-    key = next(iter(result.study.levels[0]))
-    last = key.rsplit(".", 1)[-1]
-    if result.h is None:
-        return key
-    if last == "cells":
-        return "cells$^{-1/d}$ (mesh width)"
-    return f"1 / {last}" if last in COUNTED else key
