@@ -18,6 +18,7 @@ from conftest import ROOT
 import hkflow
 from hkflow.case.load import load_case
 from hkflow.plots.convergence import save_study
+from hkflow.store.run_folder import lock
 from hkflow.studies.members import compute_all, is_finished, key_of
 from hkflow.studies.report import latex, markdown
 from hkflow.studies.study import study
@@ -228,6 +229,11 @@ def test_a_scheduler_that_is_not_there_is_told(write, tmp_path):
     pytest.importorskip("distributed")
     with pytest.raises(hkflow.CaseError, match="no Dask scheduler answers"):
         study(write(REFINED), tmp_path / "out", scheduler="tcp://127.0.0.1:9")
+
+
+def test_two_studies_in_one_folder_are_refused(write, tmp_path, refined):
+    with lock(refined.folder), pytest.raises(hkflow.RunFolderError, match="another process"):
+        study(write(REFINED), refined.folder)
 
 
 def test_the_command_says_how_it_went(write, tmp_path):

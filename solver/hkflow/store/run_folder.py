@@ -61,7 +61,7 @@ def lock(folder):
     try:
         held.acquire(timeout=0)
     except Timeout:
-        raise RunFolderError(f"{folder}: another process is writing this run; wait for it or stop it first.") from None
+        raise RunFolderError(f"{folder}: another process is writing here; wait for it or stop it first.") from None
     return held
 
 

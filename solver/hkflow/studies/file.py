@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from ..case.build import resolve
 from ..case.load import UNIONS, CaseFile, load_case, sentences
 from ..case.schema import Count, Table
 from ..errors import CaseError
@@ -139,12 +140,14 @@ def load_study(path):
 
 
 def _member(path, group, level, repeat, case, changes, repeats):
-    """The checked member; its case is told apart from the study in messages."""
+    """The checked member; messages say which one is wrong."""
     place = path.parent / case
     if repeats > 1 and "seed" not in changes:
         changes = changes | {"seed": load_case(place, changes).case.seed + repeat}
     try:
-        return Member(group, level, repeat, load_case(place, changes), changes)
+        file = load_case(place, changes)
+        resolve(file.case)
+        return Member(group, level, repeat, file, changes)
     except CaseError as error:
         raise CaseError(f"{path}, with {described(changes)}: {error}") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..convergence import convergence_table
 from ..errors import CaseError, RunFolderError
 from ..store.run import WORK, load
+from ..store.run_folder import lock
 from .file import ERRORS, Study, load_study, resolution
 from .measures import errors_of, values_of
 from .members import compute_all, is_finished, key_of
@@ -98,7 +99,8 @@ def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None
     threads : of each run;  scheduler : address of a Dask scheduler, which must see the same folder
     watch : called with (number of runs, done, the outcome of the last or None) as they end
     Finished runs in the folder are used again: they are known by their resolved case, data files and version of hkflow.
-    Raises CaseError if the study or one of its cases is wrong, before anything is computed.
+    Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder cannot be used, before anything
+    is computed.
     """
     what = load_study(path)
     folder = Path(output or Path("studies") / what.name).resolve()
@@ -118,9 +120,10 @@ def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None
         watch(len(tasks), len(ended), outcome)
 
     workers = workers or max(1, (os.cpu_count() or 1) // threads)
-    outcomes, received = compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
-    result = _measured(what, folder, folders, outcomes, received)
-    write_report(result)
+    with lock(folder):
+        outcomes, received = compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
+        result = _measured(what, folder, folders, outcomes, received)
+        write_report(result)
     return result
 
 
