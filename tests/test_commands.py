@@ -152,8 +152,8 @@ def test_the_architecture_has_no_upward_imports():
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
         ("eulerian", "lagrangian", "stepping", "margins", "metrics", "convergence"),
         ("problem", "time_loop", "observers"),
-        ("case", "store", "runs", "comparison", "progress", "margin_report", "studies"),
-        ("cli", "plots"),
+        ("case", "store", "runs", "comparison", "progress", "margin_report", "studies", "summary"),
+        ("cli", "plots", "report"),
     ]
     level = {room: k for k, rooms in enumerate(floors) for room in rooms}
     package = ROOT / "solver" / "hkflow"

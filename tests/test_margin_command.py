@@ -88,7 +88,7 @@ def test_a_run_is_polished_into_the_same_interval(tmp_path):
     assert low <= polished.f1.upper and high >= polished.f1.lower and (high - low) < 1.5 * polished.f1.lower
     assert independent_margin(polished) == pytest.approx(polished.f1.lower, rel=1e-12)
     assert "the run proved" in str(polished)
-    assert "F₁ max-margin in [" in CliRunner().invoke(app, ["info", str(run.path)]).stdout
+    assert "F₁ max-margin:    in [" in CliRunner().invoke(app, ["info", str(run.path)]).stdout
 
 
 def test_a_network_has_a_tangent_kernel_and_atoms_a_programme_of_their_own(tmp_path):

@@ -99,17 +99,12 @@ def schema():
 @app.command()
 def info(path: RunPath):
     """Say what a run folder or results.h5 holds and how the run ended."""
-    from .comparison import described
     from .store.run import load
+    from .summary import in_columns, provenance, summary
 
     one = load(path)
-    typer.echo(_summary(one))
-    typer.echo(f"case:             {one.header['title'] or '(no title)'}")
-    typer.echo(f"saves:            {len(one.time)}, of a {described(one)}; {len(one.targets)} data")
-    typer.echo(f"records:          {', '.join(one.records) or 'none yet'}")
-    typer.echo(f"seed, threads:    {one.header['seed']}, {one.header['threads']}")
-    typer.echo(f"versions:         {', '.join(f'{name} {number}' for name, number in one.header['versions'].items())}")
-    typer.echo(f"commit:           {one.header['commit'] or 'unknown'}")
+    typer.echo(in_columns(summary(one) + provenance(one)))
+    typer.echo(f"{'records:':18}{', '.join(one.records) or 'none yet'}")
 
 
 @app.command()
@@ -122,6 +117,18 @@ def plot(
     from .store.run import load
 
     typer.echo(f"picture:          {save_overview(load(path), output)}")
+
+
+@app.command()
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
+    output: Annotated[Path | None, typer.Option(help="page to write; RUN/report.html, or report.html of several runs")] = None,
+):
+    """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case, versions."""
+    from .report import write_report
+
+    folder = paths[0] if paths[0].is_dir() else paths[0].parent
+    typer.echo(f"report:           {write_report(paths, output or (folder if len(paths) == 1 else Path()) / 'report.html')}")
 
 
 @app.command()
@@ -213,10 +220,11 @@ def _parsed(overrides):
 def _finish(one, quiet):
     """Draw, summarise, and turn the way the run ended into an exit code."""
     from .plots.overview import save_overview
+    from .summary import in_columns, summary
 
     picture = save_overview(one)
     if not quiet:
-        typer.echo(_summary(one))
+        typer.echo(in_columns(summary(one)))
         typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
     if not one.finished:
         if quiet:
@@ -224,35 +232,3 @@ def _finish(one, quiet):
         if one.signal:
             typer.echo(f"Continue with: hkflow resume {one.path}", err=True)
         sys.exit(128 + one.signal if one.signal else 1)
-
-
-def _summary(one):
-    """The status and the last record, a line each."""
-    lines = [one.status]
-    if one.records:
-        last = {name: values[-1] for name, values in one.records.items()}
-        error = "training error" if "margin" in last else "training RMSE"
-        if last.get("log_scale", 0.0):
-            lines.append(f"objective/mass:   {last['objective'] / last['mass']:.8g}")
-            lines.append(f"log mass:         {last['log_mass']:.8g}")
-        else:
-            lines.append(f"objective:        {last['objective']:.8g}")
-            lines.append(f"total mass:       {last['mass']:.8g}")
-        lines += [f"margin/mass:      {last['margin']:.6g}"] if "margin" in last else []
-        if "margin_upper" in last:
-            lines.append(f"F₁ max-margin in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)")
-        lines += [f"gap to minimum:   at most {last['gap_bound']:.4g} (E.13)"] if "gap_bound" in last else []
-        lines += [f"{error + ':':18}{last['training_error']:.4g}"] if last["training_error"] == last["training_error"] else []
-        exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
-        if exchanged == exchanged:  # stochastic gradients leave it unknown
-            share = last["energy_residual"] / exchanged if exchanged else 0.0
-            lines.append(f"mass residual:    {last['mass_residual'] / (last['mass'] or 1.0):.2e} of the mass")
-            lines.append(f"energy residual:  {share:.2e} of the energy exchanged")
-    errors = one.exact_errors() if len(one.time) else None
-    if errors is not None:
-        names = (
-            ("relative L1 error", "maximum error") if one.method == "grid" else ("relative error of the mass", "of the moment")
-        )
-        text = ", ".join(f"{name} {error[-1]:.3e}" for name, error in zip(names, errors, strict=True))
-        lines.append(f"exact solution:   {text} at t = {one.time[-1]:g}")
-    return "\n".join(lines)
