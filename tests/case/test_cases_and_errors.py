@@ -98,7 +98,7 @@ def test_the_minimal_case_is_fine(case):
         ("targets = [1.0, -1.0]", "targets = [1.0, 1.0]", "only the class +1 occurs"),
         ("targets = [1.0, -1.0]", "targets = [1.0, 3.0]", "needs targets +1 and -1, got 3"),
         ("bias = true", "", "directions lie on S^0"),
-        ("cells = 24", "cells = 2000000000", "GB"),
+        ("cells = 24", "cells = 1000000000", "GB"),
         ("[[0.5], [-1.0]]", "[[0.5, 1.0], [-1.0, 2.0]]", "10·4^k + 2 cells, got 24. Nearest: 12 or 42"),
         ("[time]", "[time", "not valid TOML"),
     ],

@@ -12,7 +12,7 @@ from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
 from ..objectives.features import FEATURES
 from ..objectives.objective import Objective
-from ..objectives.risks import RISKS
+from ..objectives.risks import LARGEST_LOG, RISKS
 from ..point_sets import quasi_uniform, random_uniform
 from ..problem import Problem
 from ..store.mesh_cache import cached_geodesic_mesh
@@ -80,7 +80,7 @@ def _resolved_time(case):
         return time
     from ..lagrangian.network import SCHEDULES
 
-    sizes = (1.0 if counted else method.step) * np.array([SCHEDULES[method.schedule](k) for k in range(time.steps)])
+    sizes = (1.0 if counted else method.step) * SCHEDULES[method.schedule](np.arange(time.steps))
     times = np.concatenate([[0.0], np.cumsum(sizes)])
     chosen = np.unique(np.rint(np.linspace(0, time.steps, time.saves)).astype(int))
     return time.model_copy(update={"end": float(times[-1]), "steps": None, "saves": times[chosen].tolist()})
@@ -140,6 +140,7 @@ def _population_risk(case):
         raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
     from ..objectives.population import PopulationRisk
 
+    _check_room(case.data)
     units, weights = generators.teacher_units(random_numbers(case.seed, DATA), case.data.dim, case.data.units)
     try:
         return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)
@@ -150,6 +151,7 @@ def _population_risk(case):
 def read_data(case, folder):
     """Inputs (n, dim), targets (n,) and weights (n,) or None, as the [data] table asks."""
     data, weights = case.data, None
+    _check_room(data)
     rng = random_numbers(case.seed, DATA)
     if data.source in ("csv", "scikit-learn"):
         if data.source == "csv":
@@ -169,6 +171,15 @@ def read_data(case, folder):
     if len(inputs) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
     return _prepared(data, inputs, names), targets, weights
+
+
+def _check_room(data):
+    """Raise CaseError if generated data, or what generates them, are beyond the machine's memory."""
+    rows = {key: getattr(data, key, 1) for key in ("n", "units", "clusters")} | {"clusters": getattr(data, "clusters", 1) ** 2}
+    key = max(rows, key=rows.get)
+    needed, there = 8 * rows[key] * getattr(data, "dim", 1), psutil.virtual_memory().total
+    if needed > 0.25 * there:  # they are copied while they are made
+        raise CaseError(f"data.{key}: the data need {needed / 1e9:.3g} GB several times, and this machine has {there / 1e9:.1f} GB.")
 
 
 def _distribution(case, rng):
@@ -266,10 +277,18 @@ def initial_density(case, folder, mesh, signs):
     if table.kind == "balanced":
         return atoms_on_mesh(mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass))
     if table.kind in ("zero", "scaled"):
-        weight = 0.0 if table.kind == "zero" else table.scale**case.flow.depth
+        weight = 0.0 if table.kind == "zero" else _weight(table.scale, case.flow.depth)
         return np.full((len(signs), mesh.n_cells), weight)
     mask = np.isin(signs, _carriers(table, signs))[:, None]
     return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
+
+
+def _weight(scale, depth):
+    """scale^depth. Raises CaseError if that is beyond numbers."""
+    log_weight = depth * np.log(scale)
+    if abs(log_weight) > LARGEST_LOG:
+        raise CaseError(f"initial.scale: weights of {scale:g}^{depth:g} are beyond what numbers hold.")
+    return scale**depth
 
 
 def initial_points(case, folder, axes, signs):

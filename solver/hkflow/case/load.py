@@ -119,7 +119,7 @@ def _sentence(fault, model):
         near = get_close_matches(str(context["tag"]), _tags(fault["loc"]).split(", "), n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         field = context["discriminator"].strip("'")
-        return f"{key}.{field}: unknown value '{context['tag']}'.{hint} Choose from: {_tags(fault['loc'])}."
+        return f"{key}.{field}: unknown value {_short(context['tag'])}.{hint} Choose from: {_tags(fault['loc'])}."
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         near = get_close_matches(str(fault["input"]), choices, n=1)

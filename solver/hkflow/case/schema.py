@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Count = Annotated[int, Field(ge=1)]
+LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Label = str | int
@@ -70,7 +71,7 @@ class ClusterGridData(Prepared):
 
     source: Literal["cluster-grid"]
     n: Count
-    dim: Annotated[int, Field(ge=2)] = 2
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
     clusters: Count = 3
 
 
@@ -79,7 +80,7 @@ class XorData(Prepared):
 
     source: Literal["xor"]
     n: Count
-    dim: Annotated[int, Field(ge=2)] = 2
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
 
 
 class ParityData(Prepared):
@@ -112,7 +113,7 @@ class PopulationData(Table):
     """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a random network; square loss, no bias."""
 
     source: Literal["population"]
-    dim: Annotated[int, Field(ge=2)] = 2
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
     units: Count = 3
 
 
@@ -158,7 +159,7 @@ class DomainTable(Table):
     kind: Literal["sphere", "signed-sphere", "atoms"] = Field(
         description="atoms: the unit vector of every input and its negative, without transport: diagonal linear networks"
     )
-    cells: Annotated[int, Field(ge=3)] | None = Field(None, description="of the grid, or of the mesh of method.points = 'mesh'")
+    cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(None, description="of the grid, or of the mesh of method.points = 'mesh'")
 
 
 class Initial(Table):
@@ -341,7 +342,7 @@ class ParticlesMethod(FromPoints):
     noise: Literal["deterministic", "random"] = Field(
         "deterministic", description="inject new particles on a fixed set, or let particles die and be born again uniform"
     )
-    noise_points: Annotated[int, Field(ge=2)] = Field(1000, description="deterministic noise: particles injected each time")
+    noise_points: Annotated[int, Field(ge=2, le=LARGEST)] = Field(1000, description="deterministic noise: particles injected each time")
     noise_interval: Positive = Field(0.05, description="longest time between two injections or renewals")
 
     @property
@@ -407,8 +408,10 @@ class TimeTable(Table):
     """Simulated time."""
 
     end: Positive | None = None
-    steps: Count | None = Field(None, description="instead of end: number of steps of a network's descent")
-    saves: Annotated[int, Field(ge=2)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
+    steps: Annotated[int, Field(ge=1, le=10**7)] | None = Field(
+        None, description="instead of end: number of steps of a network's descent"
+    )
+    saves: Annotated[int, Field(ge=2, le=10**6)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
         2, description="number of equally spaced saves, or a list of times; the end is always saved"
     )
     until_margin: Positive | None = Field(None, description="end as soon as the smooth margin γ̃ = -log loss reaches this")

@@ -17,7 +17,11 @@ from .propositions import Progress, Proposition
 LAYERS = {"both": MovingUnits, "output": MovingUnits, "normalized": MovingUnits, "radii": Radii, "diagonal": Diagonal}
 TRAININGS = ("gradient-flow", "gradient-descent", "sgd")
 PROPOSITION = "proposition"
-SCHEDULES = {"constant": lambda k: 1.0, "inverse-sqrt": lambda k: 1.0 / np.sqrt(k + 1.0), PROPOSITION: lambda k: 1.0}
+SCHEDULES = {  # the step at step k, a number or an array of them, in units of the first
+    "constant": lambda k: 1.0 + 0.0 * k,
+    "inverse-sqrt": lambda k: 1.0 / np.sqrt(k + 1.0),
+    PROPOSITION: lambda k: 1.0 + 0.0 * k,
+}
 STEP = 0.01
 BUNCH = 50  # steps of descent between two looks of the time loop
 

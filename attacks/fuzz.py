@@ -1,0 +1,189 @@
+"""Case files made wrong in random ways: each must be one that can run, or be refused with a message that names what is wrong."""
+
+import copy
+import json
+import random
+import re
+import shutil
+import signal
+import tempfile
+import tomllib
+from pathlib import Path
+
+import tomlkit
+
+import hkflow
+
+ROOT = Path(__file__).parent.parent
+CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
+SECONDS = 20  # that a check may take
+NUMBERS = (
+    0, 1, -1, 2, 3, 7, 12, 42, 2**31, 2**63 - 1, 2**63, 10**30, -(10**9), 0.0, -0.0, 0.5, 1.0, 1e-300, 5e-324, 1e-12, 1e12, 1e150,
+    1e308, float("nan"), float("inf"), float("-inf"),
+)  # fmt: skip
+TEXTS = ("", " ", "grid", "uniform", "ünïcödé ☃", "a" * 5000, "../../etc/passwd", "/dev/zero", "/", ".", "\\", "\t\n", "0", "nan", "None", "__import__('os')")
+WORDS = ("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth", "positions", "weights", "targets", "inputs")  # fmt: skip
+
+
+class Hang(Exception):
+    """A check took too long."""
+
+
+def value(rng, depth=0):
+    """Something that a key may be given."""
+    choice = rng.random()
+    if choice < 0.45:
+        return rng.choice(NUMBERS)
+    if choice < 0.65:
+        return rng.choice(TEXTS)
+    if choice < 0.72:
+        return rng.random() < 0.5
+    if choice < 0.9 or depth > 2:
+        return [value(rng, depth + 1) for _ in range(rng.choice((0, 1, 2, 3, 5)))] if depth <= 2 else []
+    return {rng.choice(WORDS): value(rng, depth + 1) for _ in range(rng.choice((0, 1, 2)))}
+
+
+def keys_of(tables, prefix=()):
+    """Paths of all keys, those of tables included."""
+    for key, inner in tables.items():
+        yield (*prefix, key)
+        if isinstance(inner, dict):
+            yield from keys_of(inner, (*prefix, key))
+
+
+def mutate(rng, tables, models):
+    """One to four changes of a case's tables, in place: keys removed, renamed, given other values; tables of another case."""
+    for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
+        paths = list(keys_of(tables))
+        if not paths:
+            return
+        *above, key = rng.choice(paths)
+        place = tables
+        for name in above:
+            place = place[name]
+        what = rng.random()
+        if what < 0.55:
+            place[key] = nearby(rng, place[key]) if rng.random() < 0.4 else value(rng)
+        elif what < 0.7:
+            del place[key]
+        elif what < 0.8:
+            name = rng.choice(WORDS) if rng.random() < 0.5 else key[: rng.randrange(len(key) + 1)] + rng.choice("xyzé_-")
+            place[name] = place.pop(key)
+        elif what < 0.9:
+            other = tomllib.loads(rng.choice(models))
+            name = rng.choice(list(other))
+            tables[name] = other[name]
+        else:
+            place[rng.choice(WORDS)] = value(rng)
+
+
+def nearby(rng, old):
+    """A value of the same type."""
+    if isinstance(old, bool):
+        return not old
+    if isinstance(old, int | float):
+        return type(old)(rng.choice((old * 2, -old, old + 1, old * 1000, old // 2, 0)))
+    if isinstance(old, str):
+        return rng.choice((old.upper(), old[:-1], old + "s", old * 2))
+    if isinstance(old, list):
+        return rng.choice((old[:1], old + old, [*old, value(rng)], [old]))
+    return value(rng)
+
+
+def damage(rng, text):
+    """Bytes that are nearly a TOML text."""
+    data = bytearray(text.encode())
+    for _ in range(rng.choice((1, 2, 5, 20))):
+        at = rng.randrange(len(data) + 1)
+        what = rng.random()
+        if what < 0.3:
+            del data[at : at + rng.choice((1, 2, 10, 100))]
+        elif what < 0.6:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 8))))
+        elif what < 0.8:
+            data[at:at] = rng.choice(("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r")).encode()
+        else:
+            data[at:at] = data[max(0, at - rng.randrange(1, 60)) : at]
+    return bytes(data)
+
+
+def one(seed, folder):
+    """Make a case file in a folder and check it. Returns None if that went well, else what went wrong.
+
+    The folder must hold the data files that cases name; nothing may be left in it.
+    """
+    rng = random.Random(seed)
+    models = [path.read_text(encoding="utf-8") for path in CASES]
+    path = folder / "case.toml"
+    if rng.random() < 0.25:
+        path.write_bytes(damage(rng, rng.choice(models)))
+    else:
+        tables = copy.deepcopy(tomllib.loads(rng.choice(models)))
+        mutate(rng, tables, models)
+        try:
+            path.write_text(tomlkit.dumps(tables), encoding="utf-8")
+        except (ValueError, TypeError, UnicodeError):
+            return None  # not TOML at all
+    before = sorted(folder.iterdir())
+    try:
+        with time_limit():
+            hkflow.check(path)
+    except hkflow.CaseError as error:
+        fault = unhelpful(str(error), path)
+    except Hang:
+        fault = f"no answer within {SECONDS} s"
+    except BaseException as error:
+        fault = f"{type(error).__name__}: {error}"
+    else:
+        fault = None
+    if fault is None and sorted(folder.iterdir()) != before:
+        fault = "it left something behind"
+    return fault
+
+
+def unhelpful(message, path):
+    """What is wrong with a message: every line must name the file and a key or a place in the file."""
+    for line in message.splitlines():
+        if not line.startswith(str(path)) and not line.startswith("  "):
+            return f"a message that does not name the file: {line!r}"
+        rest = line.removeprefix(f"{path}: ")
+        named = re.match(r"[^\s:]+|not valid TOML: .*|is not UTF-8|cannot be read|the (case|problem)", rest)
+        if not named or not rest.rstrip().endswith((".", ")", "]", "'", "…")) and not rest.endswith(":"):
+            return f"a message without key or end: {line!r}"
+    return None
+
+
+class time_limit:  # noqa: N801
+    """Raises Hang in the main thread when SECONDS are over."""
+
+    def __enter__(self):
+        signal.signal(signal.SIGALRM, self.ring)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+
+    def __exit__(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    @staticmethod
+    def ring(*_):
+        raise Hang
+
+
+def fuzz(tries, first=0, told=lambda done: None):
+    """Check so many case files, from a seed on; returns {seed: fault}."""
+    faults = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for file in (ROOT / "cases").rglob("*.csv"):
+            shutil.copy(file, folder)
+        for seed in range(first, first + tries):
+            if fault := one(seed, folder):
+                faults[seed] = fault
+            told(seed - first + 1)
+    return faults
+
+
+if __name__ == "__main__":
+    import sys
+
+    found = fuzz(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    print(json.dumps(found, indent=1, ensure_ascii=False))
