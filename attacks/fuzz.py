@@ -21,7 +21,24 @@ NUMBERS = (
     0, 1, -1, 2, 3, 7, 12, 42, 2**31, 2**63 - 1, 2**63, 10**30, -(10**9), 0.0, -0.0, 0.5, 1.0, 1e-300, 5e-324, 1e-12, 1e12, 1e150,
     1e308, float("nan"), float("inf"), float("-inf"),
 )  # fmt: skip
-TEXTS = ("", " ", "grid", "uniform", "ünïcödé ☃", "a" * 5000, "../../etc/passwd", "/dev/zero", "/", ".", "\\", "\t\n", "0", "nan", "None", "__import__('os')")
+TEXTS = (
+    "",
+    " ",
+    "grid",
+    "uniform",
+    "ünïcödé ☃",
+    "a" * 5000,
+    "../../etc/passwd",
+    "/dev/zero",
+    "/",
+    ".",
+    "\\",
+    "\t\n",
+    "0",
+    "nan",
+    "None",
+    "__import__('os')",
+)
 WORDS = ("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth", "positions", "weights", "targets", "inputs")  # fmt: skip
 
 
@@ -101,7 +118,9 @@ def damage(rng, text):
         elif what < 0.6:
             data[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 8))))
         elif what < 0.8:
-            data[at:at] = rng.choice(("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r")).encode()
+            data[at:at] = rng.choice(
+                ("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r")
+            ).encode()
         else:
             data[at:at] = data[max(0, at - rng.randrange(1, 60)) : at]
     return bytes(data)

@@ -42,9 +42,14 @@ def _last_records(run):
 def provenance(run):
     """Rows (name, text) on what a run was made from and with."""
     header, work = run.header, run.end
-    rows = [("case", header["title"] or "(no title)"), ("saves", f"{len(run.time)}, of a {described(run)}; {len(run.targets)} data")]
+    rows = [
+        ("case", header["title"] or "(no title)"),
+        ("saves", f"{len(run.time)}, of a {described(run)}; {len(run.targets)} data"),
+    ]
     if "seconds" in work:
-        rows.append(("work", f"{work['steps']} steps, {work['evaluations']} evaluations, {work['seconds']:.3g} s of processor time"))
+        rows.append(
+            ("work", f"{work['steps']} steps, {work['evaluations']} evaluations, {work['seconds']:.3g} s of processor time")
+        )
     rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))
     rows.append(("versions", ", ".join(f"{name} {number}" for name, number in header["versions"].items())))
     return [*rows, ("commit", header["commit"] or "unknown")]

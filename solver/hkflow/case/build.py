@@ -179,7 +179,9 @@ def _check_room(data):
     key = max(rows, key=rows.get)
     needed, there = 8 * rows[key] * getattr(data, "dim", 1), psutil.virtual_memory().total
     if needed > 0.25 * there:  # they are copied while they are made
-        raise CaseError(f"data.{key}: the data need {needed / 1e9:.3g} GB several times, and this machine has {there / 1e9:.1f} GB.")
+        raise CaseError(
+            f"data.{key}: the data need {needed / 1e9:.3g} GB several times, and this machine has {there / 1e9:.1f} GB."
+        )
 
 
 def _distribution(case, rng):

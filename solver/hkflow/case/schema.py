@@ -159,7 +159,9 @@ class DomainTable(Table):
     kind: Literal["sphere", "signed-sphere", "atoms"] = Field(
         description="atoms: the unit vector of every input and its negative, without transport: diagonal linear networks"
     )
-    cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(None, description="of the grid, or of the mesh of method.points = 'mesh'")
+    cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(
+        None, description="of the grid, or of the mesh of method.points = 'mesh'"
+    )
 
 
 class Initial(Table):
@@ -342,7 +344,9 @@ class ParticlesMethod(FromPoints):
     noise: Literal["deterministic", "random"] = Field(
         "deterministic", description="inject new particles on a fixed set, or let particles die and be born again uniform"
     )
-    noise_points: Annotated[int, Field(ge=2, le=LARGEST)] = Field(1000, description="deterministic noise: particles injected each time")
+    noise_points: Annotated[int, Field(ge=2, le=LARGEST)] = Field(
+        1000, description="deterministic noise: particles injected each time"
+    )
     noise_interval: Positive = Field(0.05, description="longest time between two injections or renewals")
 
     @property

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -131,14 +132,11 @@ def _drain(executor, room, tasks, threads, interrupt, done):
 def _executor(scheduler, workers, threads):
     """An executor, and how many calls it takes at a time."""
     if scheduler is None:
-        before = {name: os.environ.get(name) for name in BLAS_THREADS}
-        os.environ |= dict.fromkeys(BLAS_THREADS, str(threads))  # for the processes, which are begun when they are wanted
-        try:
-            with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
-                yield pool, workers
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+        with (
+            _surroundings(threads),
+            ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool,
+        ):
+            yield pool, workers
         return
     try:
         from distributed import Client
@@ -153,6 +151,21 @@ def _executor(scheduler, workers, threads):
         if not count:
             raise CaseError(f"--scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler} --nthreads 1'.")
         yield client.get_executor(pure=False), count
+
+
+@contextmanager
+def _surroundings(threads):
+    """What new processes find: so many threads for BLAS, and no main module, or each would run the user's script once more."""
+    main, before = sys.modules["__main__"], {name: os.environ.get(name) for name in BLAS_THREADS}
+    hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
+    main.__spec__ = None
+    os.environ |= dict.fromkeys(BLAS_THREADS, str(threads))
+    try:
+        yield
+    finally:
+        vars(main).update(hidden)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
 def _begin_worker():

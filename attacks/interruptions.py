@@ -1,0 +1,233 @@
+"""Runs and studies that are killed, starved or robbed: nothing saved is lost, every file opens, and they end as if nothing had been."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import hkflow
+from hkflow.store.run_folder import read_snapshot
+
+CASE = """
+title = "A run to be broken off"
+[data]
+source = "cluster-grid"
+n = 20
+[objective]
+activation = "relu"
+bias = true
+loss = "logistic"
+[domain]
+kind = "signed-sphere"
+cells = 162
+[flow]
+kind = "hellinger-kantorovich"
+[method]
+max_step = 0.004
+[time]
+end = 4.0
+saves = 21
+"""
+STUDY = 'case = "case.toml"\n[refine]\nmethod.max_step = [0.016, 0.008, 0.004]\n[set]\ntime.end = 2.0\n'
+PATIENCE = 120.0  # seconds for a process that was told to stop
+
+
+def hkflow_process(*words, **options):
+    """A process of the command line."""
+    command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finished(process):
+    """Exit code and messages of a process."""
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out + err
+
+
+def arrays_of(path):
+    """All arrays of a results.h5, and its status."""
+    found = {}
+    with h5py.File(path, "r") as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        return found, file.attrs["status"]
+
+
+def same(a, b):
+    """Whether two runs have the same bits."""
+    (first, how), (second, why) = arrays_of(a / "results.h5"), arrays_of(b / "results.h5")
+    return (
+        how == why and first.keys() == second.keys() and all(np.array_equal(first[k], second[k], equal_nan=True) for k in first)
+    )
+
+
+def prepare(place):
+    """A folder with the case and an undisturbed run of it."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "case.toml").write_text(CASE)
+    (place / "study.toml").write_text(STUDY)
+    if not (place / "whole" / "results.h5").exists():
+        hkflow.run(place / "case.toml", output=place / "whole", force=True)
+    return place
+
+
+def intact(folder):
+    """What is wrong with the files of a run folder that was left by force; snapshots are whole or are not there."""
+    for path in (folder / "snap").glob("*.h5"):
+        if not path.name.startswith(".") and read_snapshot(path) is None:
+            return f"{path.name} is damaged"
+    return None
+
+
+def broken_off(place, seed, number):
+    """Start a run, send it a signal at a random moment, go on in the same way until it is done; None, or what went wrong."""
+    rng, folder = random.Random(seed), place / f"run-{seed}"
+    codes = {0, -number} if number == signal.SIGKILL else {0, 128 + number, -number, 1}
+    for attempt in range(20):
+        words = (
+            ("resume", folder) if any(folder.glob("snap/*.h5")) else ("run", place / "case.toml", "--output", folder, "--force")
+        )
+        process = hkflow_process(*words, "--quiet")
+        try:
+            process.wait(timeout=rng.uniform(0.3, 3.5) if attempt < 6 else PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+        code, words = finished(process)
+        if code not in codes or "Traceback" in words and number != signal.SIGINT:
+            return f"exit code {code}: {words[-300:]}"
+        if fault := intact(folder):
+            return fault
+        if code == 0:
+            break
+    fault = None if same(folder, place / "whole") else "the result differs from that of the undisturbed run"
+    shutil.rmtree(folder) if fault is None else None
+    for leftover in place.glob(f"run-{seed}.*"):
+        shutil.rmtree(leftover)
+    return fault
+
+
+def study_broken_off(place, seed):
+    """The same with a study; its table is that of an undisturbed one."""
+    rng, folder = random.Random(seed), place / f"study-{seed}"
+    if not (place / "study-whole" / "table.csv").exists():
+        hkflow.study(place / "study.toml", place / "study-whole")
+    for attempt in range(20):
+        process = hkflow_process("study", place / "study.toml", "--output", folder, "--quiet", start_new_session=True)
+        try:
+            process.wait(timeout=rng.uniform(0.5, 6.0) if attempt < 3 else PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        code, words = finished(process)
+        if code not in (0, -signal.SIGKILL):
+            return f"exit code {code}: {words[-300:]}"
+        if code == 0:
+            break
+    tables = [errors_in(path / "table.csv") for path in (folder, place / "study-whole")]
+    fault = None if tables[0] == tables[1] else f"its table differs: {tables}"
+    shutil.rmtree(folder) if fault is None else None
+    return fault
+
+
+def errors_in(path):
+    """The errors in a table.csv, as text."""
+    header, *rows = (line.split(",") for line in path.read_text().splitlines())
+    return [[text for name, text in zip(header, row, strict=False) if name.startswith("error")] for row in rows]
+
+
+def no_room(place, seed):
+    """A disk, here a limit on the size of files, that is full: a sentence, what was saved is whole, and with room it goes on."""
+    rng, folder = random.Random(seed), place / f"full-{seed}"
+    limit = rng.choice((1_000, 20_000, 45_000, 60_000, 100_000, 200_000))
+
+    def starve():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    environment = os.environ | {"NUMBA_CACHE_DIR": "", "HKFLOW_CACHE": str(place / "cache")}
+    environment.pop("NUMBA_CACHE_DIR")
+    code, words = finished(
+        hkflow_process("run", place / "case.toml", "--output", folder, "--quiet", preexec_fn=starve, env=environment)
+    )
+    if code == 0:
+        fault = None
+    elif "Traceback" in words or code not in (1, 2):
+        fault = f"exit code {code}: {words[-400:]}"
+    elif any(folder.glob("snap/*.h5")):
+        code, words = finished(hkflow_process("resume", folder, "--quiet"))
+        fault = None if code == 0 and same(folder, place / "whole") else f"cannot go on: {words[-300:]}"
+    else:
+        fault = None
+    shutil.rmtree(folder, ignore_errors=True)
+    return fault
+
+
+def removed(place, seed):
+    """The output folder is taken away while the run goes on: a sentence."""
+    rng, folder = random.Random(seed), place / f"removed-{seed}"
+    process = hkflow_process("run", place / "case.toml", "--output", folder, "--quiet")
+    began = time.monotonic()
+    while not any(folder.glob("snap/*.h5")) and process.poll() is None and time.monotonic() - began < PATIENCE:
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0.0, 0.5))
+    shutil.rmtree(folder, ignore_errors=True)
+    code, words = finished(process)
+    shutil.rmtree(folder, ignore_errors=True)
+    return None if code in (0, 1, 2) and "Traceback" not in words else f"exit code {code}: {words[-400:]}"
+
+
+def forbidden(place, seed):
+    """An output folder that may not be written: a sentence, before anything is computed."""
+    target = ("/proc/hkflow", place / "case.toml" / "run", Path("/dev/null/run"))[seed % 3]
+    code, words = finished(hkflow_process("run", place / "case.toml", "--output", target, "--quiet"))
+    return None if code == 2 and "Traceback" not in words and str(target) in words else f"exit code {code}: {words[-300:]}"
+
+
+def two_writers(place, seed):
+    """Two processes with one output: one of them is refused, the other's run is whole."""
+    folder = place / f"two-{seed}"
+    processes = [hkflow_process("run", place / "case.toml", "--output", folder, "--quiet") for _ in range(2)]
+    ends = [finished(process) for process in processes]
+    codes = sorted(code for code, _ in ends)
+    fault = (
+        None if codes == [0, 2] and same(folder, place / "whole") and not any("Traceback" in w for _, w in ends) else str(ends)
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    return fault
+
+
+def two_caches(place, seed):
+    """Two processes that fill one mesh cache: both run, and what they leave can be read."""
+    cache = place / f"cache-{seed}"
+    environment = os.environ | {"HKFLOW_CACHE": str(cache)}
+    words = ("--quiet", "--set", "time.end=0.02", "--set", "domain.cells=2562")
+    processes = [
+        hkflow_process("run", place / "case.toml", "--output", place / f"cache-run-{seed}-{k}", *words, env=environment)
+        for k in range(2)
+    ]
+    ends = [finished(process) for process in processes]
+    fault = None if [code for code, _ in ends] == [0, 0] and len(list(cache.glob("*.h5"))) == 1 else str(ends)
+    if fault is None and not same(*(place / f"cache-run-{seed}-{k}" for k in range(2))):
+        fault = "the two runs differ"
+    for path in (cache, *(place / f"cache-run-{seed}-{k}" for k in range(2))):
+        shutil.rmtree(path, ignore_errors=True)
+    return fault
+
+
+ATTACKS = {
+    "kill -9 during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGKILL),
+    "SIGTERM during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGTERM),
+    "SIGINT during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGINT),
+    "kill -9 during a study": study_broken_off,
+    "no room on the disk": no_room,
+    "output folder removed": removed,
+    "output folder that may not be written": forbidden,
+    "two processes with one output": two_writers,
+    "two processes fill the mesh cache": two_caches,
+}
