@@ -4,9 +4,9 @@ import numpy as np
 
 from ..measures import Atoms
 from ..metrics import systematic_draw
+from ..store.shown import density_of
 from . import circle, records, sphere
 from .overview import save_figure
-from .shown import density_of
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run

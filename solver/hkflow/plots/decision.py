@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
 from ..comparison import POPULATION_FRAME
-from .shown import is_normalised
+from ..store.shown import is_normalised
 
 FRESH = 400  # inputs drawn from a population to be shown
 

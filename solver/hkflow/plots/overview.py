@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import RunFolderError
+from ..store.shown import density_of, is_normalised, name_of
 from . import atoms, circle, coordinates, records, sphere
 from .decision import draw_predictions
-from .shown import density_of, is_normalised, name_of
 
 FORMATS = (".pdf", ".png", ".svg")
 

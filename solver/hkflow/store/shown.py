@@ -1,18 +1,18 @@
-"""What is drawn of a measure: ν, or ν/|ν| where its mass is beyond what numbers can hold."""
+"""What is shown of a measure in pictures and other programs: ν, or ν/|ν| where its mass is beyond what numbers can hold."""
 
 import numpy as np
 
-from ..store.run import LARGEST_LOG
+from .run import LARGEST_LOG
 
 
 def is_normalised(*saves):
-    """Whether ν/|ν| is drawn at some saves, pairs (run, save): if the mass of one of them is beyond numbers."""
+    """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond numbers."""
     logs = np.array([run.log_mass_at(save) for run, save in saves])
     return bool((np.abs(logs[np.isfinite(logs)]) > LARGEST_LOG).any())
 
 
 def name_of(normalised):
-    """How labels call what is drawn."""
+    """How labels call what is shown."""
     return "ν/|ν|" if normalised else "ν"
 
 
