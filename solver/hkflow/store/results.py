@@ -13,6 +13,7 @@ from .run_folder import FORMAT
 # The dimensions of every dataset; those named here alone are the coordinates.
 DIMENSIONS = {
     "time": ("time",),
+    "sign": ("sign",),
     **{name: ("time", *dimensions) for name, dimensions in STATE_ARRAYS.items()},
     "count": ("time",),
     "predictions": ("time", "datum"),
@@ -54,16 +55,9 @@ def _write(path, run):
         for name, value in {"format": FORMAT, **run.header, **run.end}.items():
             file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
         file.attrs["header"] = json.dumps(run.header)
-        arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
-        arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
         if run.mesh is not None:
             file.attrs["mesh"] = run.mesh.name
-            arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
-        errors = run.exact_errors() if len(run.time) else None
-        if errors is not None:
-            names = ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
-            arrays |= dict(zip(names, errors, strict=True))
-        for name, array in arrays.items():
+        for name, array in plain_arrays(run).items():
             file.create_dataset(name, data=array, dtype=array.dtype)
         _write_states(file, run)
         records = file.create_group("records")
@@ -72,21 +66,45 @@ def _write(path, run):
         _attach_scales(file)
 
 
-def _write_states(file, run):
-    """One dataset per array of the states, as wide as the widest save, the rest nan."""
+def plain_arrays(run):
+    """All arrays of a run but its states and records, by the names in DIMENSIONS."""
+    arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
+    arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
+    if run.mesh is not None:
+        arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
+    errors = run.exact_errors() if len(run.time) else None
+    if errors is not None:
+        names = ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
+        arrays |= dict(zip(names, errors, strict=True))
+    return arrays
+
+
+def state_shapes(run):
+    """The widest shape of each array of the states, and how many particles or units each save has, if it has any."""
     saves = len(run.time)
     shapes = [{name: np.shape(value) for name, value in run.state_at(k).items() if name in STATE_ARRAYS} for k in range(saves)]
-    for name in shapes[0] if saves else ():
-        widest = tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int))
-        packing = {"chunks": (1, *widest), "compression": "gzip", "compression_opts": 1} if np.prod(widest) > 1 else {}
-        file.create_dataset(name, (saves, *widest), dtype="f8", fillvalue=np.nan, **packing)
-    for k in range(saves):
-        state = run.state_at(k)
-        for name in shapes[k]:
-            value = state[name]
-            file[name][(k, *(slice(n) for n in np.shape(value)))] = value
-    if saves and "density" not in file:
-        file["count"] = [next(iter(shape.values()))[0] for shape in shapes]
+    widest = {name: tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int)) for name in (shapes[0] if saves else ())}
+    counts = [next(iter(shape.values()))[0] for shape in shapes] if saves and "density" not in widest else []
+    return widest, counts
+
+
+def fill_states(arrays, run):
+    """Copy the states into arrays (time, …) by name, made as wide as the widest save."""
+    for k in range(len(run.time)):
+        for name, value in run.state_at(k).items():
+            if name in STATE_ARRAYS:
+                arrays[name][(k, *map(slice, np.shape(value)))] = value
+
+
+def _write_states(file, run):
+    """One dataset per array of the states, as wide as the widest save, the rest nan."""
+    widest, counts = state_shapes(run)
+    for name, shape in widest.items():
+        packing = {"chunks": (1, *shape), "compression": "gzip", "compression_opts": 1} if np.prod(shape) > 1 else {}
+        file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
+    fill_states(file, run)
+    if counts:
+        file["count"] = counts
 
 
 def _attach_scales(file):
