@@ -1,0 +1,101 @@
+"""A run as one xarray.Dataset, and so as a netCDF-4 file that says what its variables are."""
+
+import json
+from importlib.util import find_spec
+
+import numpy as np
+
+from ..errors import CaseError
+from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
+from .run import STATE_ARRAYS
+
+LONG_NAMES = {
+    "sign": "output sign of hidden units",
+    "density": "density: mass per unit area, in units of exp(log_scale)",
+    "log_scale": "log of the unit of density, predictions and extensive records",
+    "log_mass": "log of the total mass",
+    "residuals": "derivative of the risk by the predictions, as it drives the flow",
+    "positions": "directions of particles",
+    "signs": "output signs of particles",
+    "log_weights": "log of the weights of particles",
+    "hidden": "input weights of units",
+    "output": "output weights of units",
+    "inner": "inner weights of units",
+    "count": "number of particles or units",
+    "predictions": "predictions on the data, in units of exp(log_scale)",
+    "error_l1": "relative L1 error",
+    "error_max": "maximum error over the maximum",
+    "error_mass": "relative error of the mass",
+    "error_moment": "relative error of the first moment",
+    "inputs": "inputs, without bias",
+    "centers": "centres of cells, unit vectors",
+    "volumes": "areas of cells",
+    "angle": "angle of centres of cells",
+    "longitude": "longitude of centres of cells",
+    "latitude": "latitude of centres of cells",
+    "vertices": "corners of cells, unit vectors",
+    "face_vertices": "corners of faces, as indices",
+}
+UNITS = {"angle": "radian", "longitude": "degrees_east", "latitude": "degrees_north"}
+PACKED = {"zlib": True, "complevel": 1, "shuffle": True}
+
+
+def check_xarray(_=None):
+    """Raise CaseError if the packages are missing."""
+    if not (find_spec("xarray") and find_spec("h5netcdf")):
+        raise CaseError("Data sets and netCDF need the packages xarray and h5netcdf: pip install 'hkflow[xarray]'.")
+
+
+def to_xarray(run):
+    """All of a run as an xarray.Dataset, every variable with long_name and units, header and ending as attributes.
+
+    The variables are those of results.h5; data/… and mesh/… without the folder, records/… as record_… along record_time,
+    log_mass (time), and the cells' angle on the circle, longitude and latitude on S².
+    Raises CaseError if xarray or h5netcdf is missing.
+    """
+    check_xarray()
+    import xarray
+
+    widest, counts = state_shapes(run)
+    states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
+    fill_states(states, run)
+    arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
+    variables = {name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()}
+    variables["log_mass"] = ("time", run.log_mass)
+    variables |= {f"record_{name}": ("record_time", values) for name, values in run.records.items()}
+    variables |= {name: ("cell", values) for name, values in _angles(run).items()}
+    shown = {name: (*value, _attributes(name, run)) for name, value in variables.items()}
+    data = xarray.Dataset(shown, attrs=_header(run))
+    return data.set_coords([name.partition("/")[2] for name in arrays if name.startswith("mesh/")] + list(_angles(run)))
+
+
+def write_netcdf(path, run):
+    """Write to_xarray(run) as netCDF-4."""
+    data = to_xarray(run)
+    for name, variable in data.variables.items():
+        variable.encoding = PACKED if name in STATE_ARRAYS and variable.ndim > 1 else {"_FillValue": None}
+    data.to_netcdf(path, engine="h5netcdf")
+
+
+def _angles(run):
+    """Where the centres of cells are, by angles."""
+    if run.method != "grid" or run.is_discrete or run.dim > 2:
+        return {}
+    x = run.mesh.centers
+    longitude = np.arctan2(x[:, 1], x[:, 0])
+    if run.dim == 1:
+        return {"angle": longitude % (2.0 * np.pi)}
+    return {"longitude": np.degrees(longitude), "latitude": np.degrees(np.arcsin(np.clip(x[:, 2], -1.0, 1.0)))}
+
+
+def _attributes(name, run):
+    time = "time" if run.case.flow.clock == "time" else "smooth margin, which is the clock"
+    clocks = {"time": time, "record_time": f"{time}, of the records"}
+    return {"long_name": (clocks | LONG_NAMES).get(name, name.replace("_", " ")), "units": UNITS.get(name, "1")}
+
+
+def _header(run):
+    """Header and ending as netCDF attributes: numbers and texts."""
+    values = {"source": f"hkflow {run.header['versions']['hkflow']}", **run.header, **run.end}
+    plain = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in values.items() if value is not None}
+    return {name: int(value) if isinstance(value, bool) else value for name, value in plain.items()}
