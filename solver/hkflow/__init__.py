@@ -16,6 +16,8 @@ _HOMES = {
     "check": "runs",
     "load": "store.run",
     "pack": "store.results",
+    "export": "store.export",
+    "to_xarray": "store.dataset",
     "compare": "comparison",
     "study": "studies.study",
     "convergence_table": "convergence",

@@ -204,6 +204,26 @@ def pack(folder: RunPath):
     typer.echo(f"results:          {pack_folder(folder)}")
 
 
+@app.command()
+def export(
+    path: RunPath,
+    vtk: Annotated[
+        bool, typer.Option("--vtk", help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²")
+    ] = False,
+    netcdf: Annotated[bool, typer.Option("--netcdf", help="NAME.nc, the whole run as netCDF-4 with names and units")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="NAME-records.csv, -predictions.csv, -density.csv or -particles.csv")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="folder to write to; RUN if not given")] = None,
+):
+    """Write a run for other programs; several formats at once if wanted."""
+    from .store.export import export as write
+
+    formats = [name for name, wanted in (("vtk", vtk), ("netcdf", netcdf), ("csv", csv)) if wanted]
+    for written in write(path, *formats, output=output):
+        typer.echo(f"export:           {written}")
+
+
 def _read(case, overrides):
     """The checked CaseFile of a path and --set options."""
     from .case.load import load_case
