@@ -75,8 +75,7 @@ class Ranks(Alone):
         return made
 
     def alike(self, what, value):
-        differ = [other != value for other in self.comm.allgather(value)]
-        if any(self.comm.allgather(any(differ))):
+        if any(other != value for other in self.comm.allgather(value)):
             self._raise([HkflowError(f"mpiexec computes one run on all its ranks, but their {what} differ.")])
 
     def largest(self, number, witnesses):
