@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 _HOMES = {
     "run": "runs",
     "resume": "runs",
+    "ranks": "parallel",
     "check": "runs",
     "load": "store.run",
     "pack": "store.results",

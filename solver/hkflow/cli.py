@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .errors import HkflowError
+from .parallel import launched, one_voice, ranks
 
 app = typer.Typer(
     help="Gradient flows of measures on spheres, and infinitely wide two-layer networks, computed as PDEs.",
@@ -25,11 +26,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and 
 
 
 def main():
-    """Entry point: errors made on purpose become a message and exit code 2."""
+    """Entry point: errors made on purpose become a message, of the first rank if there are several, and exit code 2."""
     try:
-        app()
+        with one_voice():
+            app()
     except HkflowError as error:
-        typer.echo(str(error), err=True)
+        if launched()[0] == 0:
+            typer.echo(str(error), err=True)
         sys.exit(2)
 
 
@@ -56,11 +59,12 @@ def run(
     force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
     quiet: Quiet = False,
 ):
-    """Compute a case; write a run folder with results.h5 and a picture in it."""
-    file = _read(case, overrides)
+    """Compute a case; write a run folder with results.h5 and a picture in it. Under mpiexec, by all its processes together."""
+    together = ranks()
+    file = together.all(lambda: _read(case, overrides))
     from . import runs
 
-    _finish(runs.run(file, output=output, force=force, quiet=quiet), quiet)
+    _finish(runs.run(file, output=output, force=force, quiet=quiet, ranks=together), quiet, together)
 
 
 @app.command()
@@ -68,7 +72,7 @@ def resume(folder: RunPath, quiet: Quiet = False):
     """Continue an interrupted run; the result is the same, bit for bit, as without the interruption."""
     from . import runs
 
-    _finish(runs.resume(folder, quiet=quiet), quiet)
+    _finish(runs.resume(folder, quiet=quiet, ranks=ranks()), quiet, ranks())
 
 
 @app.command()
@@ -237,8 +241,14 @@ def _parsed(overrides):
     return dict(parse_override(text) for text in overrides or [])
 
 
-def _finish(one, quiet):
-    """Draw, summarise, and turn the way the run ended into an exit code."""
+def _finish(one, quiet, together):
+    """Draw and summarise on the first rank; exit on all with the code that says how the run ended."""
+    if code := together.told(lambda: _shown(one, quiet)):
+        sys.exit(code)
+
+
+def _shown(one, quiet):
+    """Draw and summarise a run; returns its exit code."""
     from .plots.overview import save_overview
     from .summary import in_columns, summary
 
@@ -251,4 +261,4 @@ def _finish(one, quiet):
             typer.echo(one.status, err=True)
         if one.signal:
             typer.echo(f"Continue with: hkflow resume {one.path}", err=True)
-        sys.exit(128 + one.signal if one.signal else 1)
+    return 0 if one.finished else 128 + one.signal if one.signal else 1

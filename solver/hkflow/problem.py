@@ -1,6 +1,7 @@
 """A problem: which measure flows, on what, driven by what."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +90,13 @@ class Problem:
             columns, feature = self.objective.inputs.shape[1], self.objective.feature
             joint = f", and '{feature.name}' has an output weight besides" if feature.joint else ""
             raise ValueError(f"Inputs have {columns} columns (bias included){joint}, but the sphere lies in R^{axes}.")
+
+    def between(self, ranks):
+        """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all of which must solve it."""
+        problem, objective = copy(self), copy(self.objective)
+        object.__setattr__(objective, "ranks", ranks)
+        object.__setattr__(problem, "objective", objective)
+        return problem
 
     @property
     def dim(self):

@@ -1,9 +1,11 @@
 """The main job: a case in, a run folder out."""
 
+import os
 import platform
 import signal
 import subprocess
 import threading
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,8 +14,9 @@ import numpy as np
 
 from .case.build import DYNAMICS, build_problem, resolve
 from .case.load import CaseFile, load_case, toml_of
-from .errors import CaseError
+from .errors import CaseError, RunFolderError
 from .observers.observer import Observer
+from .parallel import ALONE
 from .progress import ProgressBar, preparing
 from .store.files import write_json
 from .store.results import pack
@@ -24,40 +27,60 @@ from .time_loop import integrate, make_method, save_times
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), **overrides):
+def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
     force : move a used folder aside
     quiet : no progress bar;  observers : more of them (see observers.Observer)
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
-    Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands.
+    ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone touches the folder and returns
+        the Run, the others None
+    Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands; and RunFolderError if
+    the folder can no longer be written.
     """
-    file = _read(case, overrides)
+    file = ranks.all(lambda: _read(case, overrides))
     folder = Path(output or Path("runs") / file.name)
-    refuse_used(folder, force)
-    resolved, problem = _build(file)
+    ranks.alike("cases or options", (file.case, str(folder), force))
+    ranks.told(lambda: refuse_used(folder, force))
+    resolved, problem = ranks.all(lambda: _build(file))
     with preparing(quiet):
-        method = _method(problem, resolved, f"{file.source}: ")
-    claim_folder(folder, force)
-    with lock(folder):
+        method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
+
+    def begin():
+        claim_folder(folder, force)
+        held.enter_context(lock(folder))
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
-        write_problem(folder, problem, inputs, _header(file, resolved))
-        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet)
+        with _writing(folder):
+            write_problem(folder, problem, inputs, _header(file, resolved, ranks))
+
+    with ExitStack() as held:
+        ranks.told(begin)
+        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
 
 
-def resume(folder, quiet=True, observers=()):
-    """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run."""
+def resume(folder, quiet=True, observers=(), ranks=ALONE):
+    """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run.
+
+    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    """
     folder = Path(folder)
-    read_header(folder)
-    with lock(folder):
-        state, clock, checkpoint, seconds = prepare_resume(folder)
-        stored = load(folder)
+
+    def repair():
+        read_header(folder)
+        held.enter_context(lock(folder))
+        with _writing(folder):
+            return prepare_resume(folder)
+
+    with ExitStack() as held:
+        state, clock, checkpoint, seconds = ranks.told(repair)
+        stored = ranks.all(lambda: load(folder))
         with preparing(quiet):
-            method = _method(stored.problem, stored.case)
+            method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
         method.load(state)
-        return _integrate(folder, method, stored.case, RunWriter(folder, checkpoint, seconds), observers, clock, quiet)
+        writer = RunWriter(folder, checkpoint, seconds)
+        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
 
 
 def check(case, **overrides):
@@ -89,21 +112,38 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(folder, method, case, writer, observers, clock, quiet):
-    signals = Signals()
-    observers = [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
+def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
+    signals = Signals(ranks)
+    observers = [*observers, signals] if ranks.rank else [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
     times = save_times(case.time.end, case.time.saves)
-    with signals:
+    with signals, _writing(folder):
         clock, status, finished = integrate(
             method, times, observers, clock=clock, record_interval=case.time.records, until_margin=case.time.until_margin
         )
-    work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
-    write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received, **work})
-    pack(folder)
-    return load(folder)
+
+    def end():
+        work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
+        with _writing(folder):
+            write_json(folder / "status.json", {"status": status, "finished": finished, "signal": signals.received, **work})
+            pack(folder)
+
+    ranks.told(end)
+    return None if ranks.rank else load(folder)
 
 
-def _header(file, case):
+@contextmanager
+def _writing(folder):
+    """Turn what a full disk or a folder that is gone says into a RunFolderError."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: cannot be written ({os.strerror(error.errno) if error.errno else error}). What was saved before is whole: "
+            f"make room, then continue with 'hkflow resume {folder}'."
+        ) from error
+
+
+def _header(file, case, ranks):
     """What run.json holds besides the format."""
     return {
         "case": file.text,
@@ -111,6 +151,7 @@ def _header(file, case):
         "title": case.title,
         "seed": case.seed,
         "threads": numba.get_num_threads(),
+        "ranks": ranks.size,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         "commit": git_commit(),
     }
@@ -131,10 +172,10 @@ def git_commit():
 
 
 class Signals(Observer):
-    """Ends a run after the current step on SIGINT or SIGTERM; a second signal ends it at once."""
+    """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal ends it at once."""
 
-    def __init__(self):
-        self.received, self.previous = None, {}
+    def __init__(self, ranks=ALONE):
+        self.ranks, self.seen, self.received, self.previous, self.witnesses = ranks, 0, None, {}, ()
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():
@@ -146,8 +187,12 @@ class Signals(Observer):
             signal.signal(number, handler)
 
     def _receive(self, number, _frame):
-        self.received = int(number)
+        self.seen = int(number)
         self.__exit__()
 
+    def step(self, method, clock):
+        self.witnesses = clock.time, method.current.mass, clock.gross[0]
+
     def stop(self):
+        self.received = self.ranks.largest(self.seen, self.witnesses) or None
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None

@@ -114,7 +114,8 @@ class Network(OdeMethod):
             whole = self.problem.objective
             weights = np.full(self.batch, (whole.weights.sum() or 1.0) / self.batch)  # a population has no weights of its own
             data = np.zeros((self.batch, whole.inputs.shape[1])), np.ones(self.batch), weights
-            self.sample = self.parameters.on(Objective(whole.feature, whole.risk, *data, whole.weight_decay, transform="dense"))
+            batch = Objective(whole.feature, whole.risk, *data, whole.weight_decay, transform="dense", ranks=whole.ranks)
+            self.sample = self.parameters.on(batch)
 
     def _proposition(self, start):
         """The schedule that goes with a theorem."""

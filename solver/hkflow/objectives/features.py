@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from ..parallel import ALONE
 from ..transforms.choice import make_transform
 from ..transforms.dense import LINEAR, RELU, SQUARED_RELU
 from ..transforms.joint import JointTransform, joint_matrix
 from ..transforms.matrix import FunctionTransform, MatrixTransform
+from ..transforms.shared import shared
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,18 @@ class Feature:
     pullback: Callable | None = None
     joint: bool = False
 
-    def transform(self, points, inputs, name="auto", moving=False):
-        """The sums over this feature for fixed points and inputs; name : see transforms.choice, for features of one factor."""
+    def transform(self, points, inputs, name="auto", moving=False, ranks=ALONE):
+        """The sums over this feature for fixed points and inputs; name : see transforms.choice, for features of one factor.
+
+        ranks : between which they are shared out, see transforms.shared
+        """
         if self.kernel is not None and not self.joint:
-            return make_transform(name, points, inputs, self.kernel, moving)
+            return make_transform(name, points, inputs, self.kernel, moving, ranks)
         if name not in ("auto", "dense"):
             raise ValueError(f"The feature '{self.name}' has no transform '{name}'. Leave 'transform' out.")
-        return JointTransform(points, inputs, self.kernel) if self.joint else MatrixTransform(self.matrix(points, inputs))
+        if self.joint:
+            return shared(ranks, partial(JointTransform, kernel=self.kernel), points, inputs)
+        return shared(ranks, lambda points, inputs: MatrixTransform(self.matrix(points, inputs)), points, inputs)
 
     def slopes(self, points, inputs):
         """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ along b if it is joint.
@@ -50,13 +58,14 @@ class Feature:
         slope = derivative[self.kernel](s)
         return slope * points[:, -1] if self.joint else slope
 
-    def moving_transform(self, points, inputs, name="auto"):
+    def moving_transform(self, points, inputs, name="auto", ranks=ALONE):
         """The sums over this feature and its gradient for points that move. Raises ValueError if no gradient is known."""
         if self.kernel is not None:
-            return self.transform(points, inputs, name, moving=True)
+            return self.transform(points, inputs, name, True, ranks)
         if self.pullback is None:
             raise ValueError(f"Particles need the gradient of the feature '{self.name}': give Feature(…, pullback=…).")
-        return FunctionTransform(points, inputs, self.matrix, self.pullback)
+        make = partial(FunctionTransform, matrix=self.matrix, pullback=self.pullback)
+        return shared(ranks, make, points, inputs)
 
 
 def _relu(points, inputs):

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..parallel import ALONE, Alone
 from ..transforms.choice import SINGLE
 from .features import Feature
 from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
@@ -18,6 +19,7 @@ class Objective:
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i, 1/n each if not given
     weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see transforms.choice)
+    ranks : between which they are shared out; if these are several, all must do the same (see hkflow.parallel)
     """
 
     feature: Feature
@@ -27,6 +29,7 @@ class Objective:
     weights: np.ndarray | None = None
     weight_decay: float = 0.0
     transform: str = "auto"
+    ranks: Alone = ALONE
 
     def __post_init__(self):
         inputs = np.ascontiguousarray(np.atleast_2d(self.inputs), dtype=float)
@@ -115,7 +118,7 @@ class ObjectiveOnPoints:
         n_data, n_points = len(objective.inputs), len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.transform = objective.feature.transform(points, objective.inputs, objective.transform)
+        self.transform = objective.feature.transform(points, objective.inputs, objective.transform, ranks=objective.ranks)
         self.signed = np.zeros(n_points)
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
@@ -157,7 +160,7 @@ class ObjectiveOnMovingPoints:
 
     def __init__(self, objective, points):
         self.objective = objective
-        self.transform = objective.feature.moving_transform(points, objective.inputs, objective.transform)
+        self.transform = objective.feature.moving_transform(points, objective.inputs, objective.transform, objective.ranks)
         self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 

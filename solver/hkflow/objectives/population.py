@@ -20,6 +20,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 
 from ..blocks import kernel
 from ..errors import unknown_name
+from ..parallel import ALONE, Alone
 from ..sphere import normalize
 from ..transforms.dense import blocked
 from .features import FEATURES, Feature
@@ -225,7 +226,7 @@ class PopulationRisk:
     feature : φ, FEATURES["relu"] or FEATURES["squared-relu"]
     teacher : (m*, p) the teacher's units, of any length; made unit vectors here
     teacher_weights : (m*,) their signed weights, multiplied here by |unit|^degree
-    weight_decay : λ ≥ 0
+    weight_decay : λ ≥ 0;  ranks : between which sums over fresh batches are shared out; its own sums each rank makes by itself
     Raises ValueError for another feature, shapes that do not fit, units that are zero or numbers that are not finite.
     Source: Bach & Chizat 2022, sec. 4.4 (without the ½); the kernels are those of Cho & Saul 2009.
     """
@@ -234,6 +235,7 @@ class PopulationRisk:
     teacher: np.ndarray
     teacher_weights: np.ndarray
     weight_decay: float = 0.0
+    ranks: Alone = ALONE
     risk: Risk = field(init=False, default=RISKS["square"])
     inputs: np.ndarray = field(init=False)
     targets: np.ndarray = field(init=False)

@@ -69,6 +69,13 @@ def tree_of(n_leaves):
     return np.array(first), np.array(last), np.array(level), np.array(roots)
 
 
+def above(tree, leaves):
+    """The part of a tree that is above some of its leaves, a slice."""
+    first, last, level, roots = tree
+    kept = np.flatnonzero((first < leaves.stop) & (last > leaves.start))
+    return first[kept], last[kept], level[kept], np.unique(np.searchsorted(kept, roots))
+
+
 def lists_of(tree, leaves, many, few, linear):
     """Which of the few meet which nodes of a tree: far_start (n_nodes + 1,), far, near_start (n_leaves + 1,), near.
 

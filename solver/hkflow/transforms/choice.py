@@ -10,20 +10,25 @@ Costs of one sum in units of a pair of the dense transform, about 0.12 ns, for n
 it is half as dear, since it must be built and kept: it holds f n N / LEAF indices and more.
 """
 
+from functools import partial
+
 from ..errors import unknown_name
+from ..parallel import ALONE
 from .caps import LEAF
 from .dense import LINEAR, DenseTransform
+from .shared import shared, shared_tree
 from .sorted import SortedTransform
-from .tree import TreeTransform
 
 SINGLE = "dense-single"
 TRANSFORMS = ("auto", "dense", "sorted", "tree", SINGLE)
 
 
-def make_transform(name, points, inputs, kernel, moving=False):
+def make_transform(name, points, inputs, kernel, moving=False, ranks=ALONE):
     """The transform of a name for points (n_points, p) and inputs (n_data, p), or the cheapest one for "auto".
 
     moving : whether the points will be overwritten in place, which the tree cannot follow
+    ranks : between which sums are shared out (see transforms.shared), but for sorted ones: they cost no more than what every
+        rank does anyway
     Raises ValueError for an unknown name, or a transform that cannot make these sums.
     """
     if name not in TRANSFORMS:
@@ -34,7 +39,9 @@ def make_transform(name, points, inputs, kernel, moving=False):
         raise ValueError(f"'{name}' is for points that stay where they are: a grid's, or fixed units. Take 'dense' or 'sorted'.")
     if name == "sorted":
         return SortedTransform(points, inputs, kernel, moving)
-    return TreeTransform(points, inputs, kernel) if name == "tree" else DenseTransform(points, inputs, kernel, name == SINGLE)
+    if name == "tree":
+        return shared_tree(ranks, points, inputs, kernel)
+    return shared(ranks, partial(DenseTransform, kernel=kernel, single=name == SINGLE), points, inputs)
 
 
 def cheapest(n_points, n_data, axes, kernel, moving):

@@ -25,11 +25,11 @@ class MatrixTransform:
 class FunctionTransform:
     """The sums for any feature and points that move, from functions that know its values and its gradient.
 
-    points : (n_blocks, p, width) as in DenseTransform;  matrix, pullback : see Feature
+    points : (n_points, p), or blocked as in DenseTransform: then kept as `points`;  matrix, pullback : see Feature
     """
 
     def __init__(self, points, inputs, matrix, pullback):
-        self.points, self.n = blocked(points), len(points)
+        self.points = points if points.ndim == 3 else blocked(points)
         self.inputs, self.matrix, self.pullback = np.array(inputs), matrix, pullback
 
     def set_inputs(self, inputs):
@@ -38,11 +38,11 @@ class FunctionTransform:
 
     def forward(self, weights, out):
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
-        out[:] = self.matrix(unblocked(self.points, self.n), self.inputs) @ weights
+        out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
 
     def gradient(self, residuals, potential, gradient):
         """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), blocked like the points."""
-        points = unblocked(self.points, self.n)
+        points = unblocked(self.points, len(potential))
         potential[:] = residuals @ self.matrix(points, self.inputs)
         gradient[:] = blocked(self.pullback(points, self.inputs, residuals), gradient.shape[2])
 

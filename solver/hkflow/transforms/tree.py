@@ -15,7 +15,7 @@ Cost: n √N + N for n data and N points on S², n N^(1 − 1/d) + N on S^d. The
 import numpy as np
 from numba import njit, prange
 
-from .caps import LEAF, bisected, directions, lists_of, tree_of
+from .caps import LEAF, above, bisected, directions, lists_of, tree_of
 from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
 
 
@@ -23,21 +23,23 @@ class TreeTransform:
     """All sums for φ = a(θ·x) with a built-in activation a and points that stay where they are.
 
     points : (n_points, p);  inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
-    The tree is made of whichever are more, points or data, and the lists of the others.
+    flipped : whether the tree is made of data and the lists of points; by default of whichever are more
+    leaves : slice of the only leaves at which sums are wanted: they are made there alone, and left in the order of the tree
     """
 
-    def __init__(self, points, inputs, kernel):
-        self.flipped = len(inputs) > len(points)
+    def __init__(self, points, inputs, kernel, flipped=None, leaves=None):
+        self.flipped = len(inputs) > len(points) if flipped is None else flipped
         many, few = (inputs, points) if self.flipped else (points, inputs)
         self.kernel = (0,) * kernel
         self.order, self.few_order = (bisected(directions(x), size).astype(np.uint32) for x, size in ((many, LEAF), (few, DATA)))
         many, few = many[self.order], few[self.few_order]
         self.leaves = blocked(many, LEAF)
         self.columns = np.ascontiguousarray(self.leaves.reshape(*self.leaves.shape[:2], -1, DATA).swapaxes(1, 2))
-        self.tree = tree_of(len(self.leaves))
+        self.tree = tree_of(len(self.leaves)) if leaves is None else above(tree_of(len(self.leaves)), leaves)
+        self.place = self.order if leaves is None else np.arange(len(many), dtype=np.uint32)
         self.lists = lists_of(self.tree, self.leaves, many, few, kernel == LINEAR)
         self.moments = moments(few, kernel, 2.0)
-        p, levels, roots = few.shape[1], self.tree[2].max() + 2, len(self.tree[3]) - 1
+        p, levels, roots = few.shape[1], self.tree[2].max(initial=0) + 2, len(self.tree[3]) - 1
         longest = np.diff(self.lists[2]).max()
         self.few = np.concatenate([few, np.zeros((1, p))]).T.copy()  # (p, n_few + 1): lists are padded with the last
         self.rows, self.values = np.zeros_like(self.moments), np.zeros(len(few) + 1)
@@ -60,7 +62,7 @@ class TreeTransform:
         np.multiply(self.moments, self.values[:-1, None], out=self.rows)
         down(
             self.kernel, *self.tree, *self.lists, self.leaves, self.few, self.values, self.rows,
-            self.sums, self.data, self.residuals, self.answers, self.order, out,
+            self.sums, self.data, self.residuals, self.answers, self.place, out,
         )  # fmt: skip
 
     def _up(self, values, out):
