@@ -14,10 +14,26 @@ def write_whole(path, write):
     A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer overwrites or removes.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    write(temporary)
-    _sync(temporary)
-    os.replace(temporary, path)
+    try:
+        write(temporary)
+        _sync(temporary)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
+
+
+def write_hdf5(path, fill, **options):
+    """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a process whose disk was full.
+
+    options : of h5py.File;  memory : twice the size of the file
+    """
+    with h5py.File("in memory", "w", driver="core", backing_store=False, **options) as file:
+        fill(file)
+        file.flush()
+        image = file.id.get_file_image()
+    write_whole(path, lambda temporary: temporary.write_bytes(image))
 
 
 def write_json(path, content):

@@ -12,7 +12,7 @@ from platformdirs import user_cache_path
 from ..meshes import geodesic_mesh
 from ..meshes.geodesic import LLOYD_ITERATIONS
 from ..meshes.mesh import Mesh
-from .files import checksum, read_arrays, write_arrays, write_whole
+from .files import checksum, read_arrays, write_arrays, write_hdf5
 
 FORMAT = 1  # of the cached files; to be raised when the construction of the mesh changes
 
@@ -30,16 +30,15 @@ def cached_geodesic_mesh(level):
         mesh = geodesic_mesh(level)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, lambda temporary: _write(temporary, mesh))
+            write_hdf5(path, lambda file: _fill(file, mesh))
         except OSError:
             pass  # no room or no right to write: the cache only saves time
     return mesh
 
 
-def _write(path, mesh):
-    with h5py.File(path, "w") as file:
-        write_arrays(file, mesh.arrays())
-        file.attrs["sha256"] = checksum(mesh.arrays())
+def _fill(file, mesh):
+    write_arrays(file, mesh.arrays())
+    file.attrs["sha256"] = checksum(mesh.arrays())
 
 
 def _read(path):

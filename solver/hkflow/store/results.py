@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 
-from .files import write_whole
+from .files import write_hdf5
 from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT
 
@@ -45,25 +44,24 @@ def pack(folder):
     """
     run = load(folder)
     path = Path(folder) / "results.h5"
-    write_whole(path, lambda temporary: _write(temporary, run))
+    # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
+    write_hdf5(path, lambda file: _fill(file, run), libver=("v108", "v110"))
     return path
 
 
-def _write(path, run):
-    # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
-    with h5py.File(path, "w", libver=("v108", "v110")) as file:
-        for name, value in {"format": FORMAT, **run.header, **run.end}.items():
-            file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
-        file.attrs["header"] = json.dumps(run.header)
-        if run.mesh is not None:
-            file.attrs["mesh"] = run.mesh.name
-        for name, array in plain_arrays(run).items():
-            file.create_dataset(name, data=array, dtype=array.dtype)
-        _write_states(file, run)
-        records = file.create_group("records")
-        for name, array in run.records.items():
-            records.create_dataset(name, data=array, dtype=array.dtype)
-        _attach_scales(file)
+def _fill(file, run):
+    for name, value in {"format": FORMAT, **run.header, **run.end}.items():
+        file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
+    file.attrs["header"] = json.dumps(run.header)
+    if run.mesh is not None:
+        file.attrs["mesh"] = run.mesh.name
+    for name, array in plain_arrays(run).items():
+        file.create_dataset(name, data=array, dtype=array.dtype)
+    _write_states(file, run)
+    records = file.create_group("records")
+    for name, array in run.records.items():
+        records.create_dataset(name, data=array, dtype=array.dtype)
+    _attach_scales(file)
 
 
 def plain_arrays(run):

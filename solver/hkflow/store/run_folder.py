@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
-from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_json, write_whole
+from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
 
 FORMAT = 3
 CHECKPOINT_SECONDS = 60.0
@@ -73,15 +73,14 @@ def write_problem(folder, problem, inputs, header):
     objective = problem.objective
     data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
 
-    def write(path):
-        with h5py.File(path, "w") as file:
-            if problem.mesh is not None:
-                write_arrays(file.create_group("mesh"), problem.mesh.arrays())
-                file.attrs["mesh"] = problem.mesh.name
-            write_arrays(file.create_group("data"), data)
-            file["sign"] = list(problem.signs)
+    def fill(file):
+        if problem.mesh is not None:
+            write_arrays(file.create_group("mesh"), problem.mesh.arrays())
+            file.attrs["mesh"] = problem.mesh.name
+        write_arrays(file.create_group("data"), data)
+        file["sign"] = list(problem.signs)
 
-    write_whole(folder / "problem.h5", write)
+    write_hdf5(folder / "problem.h5", fill)
     write_json(folder / "run.json", {"format": FORMAT, **header})
 
 
@@ -116,8 +115,9 @@ class RunWriter(Observer):
         """Write the records that are waiting."""
         if self.lines:
             lines = "\n".join([*self.lines, ""]).encode()
-            os.write(self.log, lines)
-            self.written += len(lines)
+            while lines:  # a disk that fills up takes a part, and refuses the rest at the next time
+                taken = os.write(self.log, lines)
+                self.written, lines = self.written + taken, lines[taken:]
         self.lines, self.last_flush = [], time.monotonic()
 
     def save(self, method, clock):
@@ -153,13 +153,12 @@ class RunWriter(Observer):
         text = json.dumps(meta)  # numbers are written with all their digits
         arrays["predictions"] = method.current.predictions
 
-        def write(temporary):
-            with h5py.File(temporary, "w") as file:
-                write_arrays(file, arrays)
-                file.attrs["meta"] = text
-                file.attrs["sha256"] = checksum(arrays, text)
+        def fill(file):
+            write_arrays(file, arrays)
+            file.attrs["meta"] = text
+            file.attrs["sha256"] = checksum(arrays, text)
 
-        write_whole(path, write)
+        write_hdf5(path, fill)
         self.last_step, self.last_time = clock.step, time.monotonic()
         return path
 

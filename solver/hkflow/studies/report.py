@@ -10,7 +10,7 @@ import numpy as np
 
 from ..case.build import resolve
 from ..case.load import toml_of
-from ..store.files import write_whole
+from ..store.files import write_hdf5, write_whole
 from .file import described, shown
 
 TITLES = {
@@ -31,7 +31,7 @@ def write_report(result):
     texts = {"table.md": markdown(result), "table.tex": latex(result), "table.csv": comma_separated(result)}
     for name, text in texts.items():
         write_whole(result.folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
-    write_whole(result.folder / "study.h5", lambda path: _write_hdf5(path, result))
+    write_hdf5(result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110"))
 
 
 def markdown(result):
@@ -144,16 +144,15 @@ def _columns(result):
     return columns | {"status": [o.status for o in outcomes], "run": [f"runs/{o.folder.name}" for o in outcomes]}
 
 
-def _write_hdf5(path, result):
+def _fill(file, result):
     """study.h5: a dataset per column of the long table, the resolved case of every run, and the study's own text."""
-    with h5py.File(path, "w", libver=("v108", "v110")) as file:
-        file.attrs["study"], file.attrs["against"] = result.study.text, result.against
-        file.attrs["groups"], file.attrs["levels"] = (json.dumps(part) for part in (result.study.groups, result.study.levels))
-        for name, values in _columns(result).items():
-            text = isinstance(values[0], str)
-            file.create_dataset(name.replace("/", "_"), data=values, dtype=h5py.string_dtype() if text else None)
-        cases = [toml_of(resolve(outcome.member.file.case)) for outcome in result.outcomes]
-        file.create_dataset("resolved_case", data=cases, dtype=h5py.string_dtype())
+    file.attrs["study"], file.attrs["against"] = result.study.text, result.against
+    file.attrs["groups"], file.attrs["levels"] = (json.dumps(part) for part in (result.study.groups, result.study.levels))
+    for name, values in _columns(result).items():
+        text = isinstance(values[0], str)
+        file.create_dataset(name.replace("/", "_"), data=values, dtype=h5py.string_dtype() if text else None)
+    cases = [toml_of(resolve(outcome.member.file.case)) for outcome in result.outcomes]
+    file.create_dataset("resolved_case", data=cases, dtype=h5py.string_dtype())
 
 
 def _name(key):

@@ -1,0 +1,134 @@
+"""Problems that are hostile to numbers: every one runs to its end, or is refused or stopped with a sentence that is right."""
+
+import numpy as np
+
+import hkflow
+
+KINDS = ("grid", "particles")
+FINE = ("Completed",)
+
+
+def data_of(rng, axes, classifies):
+    """Inputs (n, axes) and targets (n,) with one or more hostile features, and what they are called."""
+    n = int(rng.choice((1, 2, 3, 10, 40)))
+    inputs = rng.standard_normal((n, axes))
+    targets = np.where(rng.random(n) < 0.5, -1.0, 1.0) if classifies else rng.standard_normal(n)
+    words = [f"n = {n}"]
+    for what in rng.choice(("plain", "duplicated", "zero vectors", "tiny", "huge", "mixed sizes", "opposite labels", "one line", "fitted"), 2):
+        words.append(what)
+        if what == "duplicated":
+            inputs, targets = np.repeat(inputs, 3, axis=0), np.repeat(targets, 3)
+        elif what == "zero vectors":
+            inputs[rng.random(len(inputs)) < 0.5] = 0.0
+        elif what == "tiny":
+            inputs *= 10.0 ** rng.choice((-150.0, -20.0, -8.0))
+        elif what == "huge":
+            inputs *= 10.0 ** rng.choice((150.0, 20.0, 4.0))
+        elif what == "mixed sizes":
+            inputs *= 10.0 ** rng.uniform(-8.0, 2.0, (len(inputs), 1))
+        elif what == "opposite labels":
+            inputs, targets = np.concatenate([inputs, inputs]), np.concatenate([targets, -targets])
+        elif what == "one line":
+            inputs = np.outer(rng.standard_normal(len(inputs)), inputs[0])
+        elif what == "fitted" and not classifies:
+            targets = np.zeros(len(inputs))
+    return inputs, targets, words
+
+
+def start_of(rng, mesh, n_signs):
+    """An initial density (n_signs, n_cells), and what it is called."""
+    what = rng.choice(("uniform", "one cell", "1e-300 … 1e300", "tiny mass", "large mass", "holes"))
+    density = np.full((n_signs, mesh.n_cells), 1.0 / mesh.volumes.sum())
+    if what == "one cell":
+        density[:] = 0.0
+        density[0, rng.integers(mesh.n_cells)] = 1.0 / mesh.volumes[0]
+    elif what == "1e-300 … 1e300":
+        density = 10.0 ** rng.uniform(-300.0, 0.0, density.shape)
+        density *= 10.0 ** rng.choice((0.0, 20.0))
+    elif what == "tiny mass":
+        density *= 1e-30
+    elif what == "large mass":
+        density *= 1e6
+    elif what == "holes":
+        density[rng.random(density.shape) < 0.7] = 0.0
+    return density, str(what)
+
+
+def one(seed):
+    """Solve a hostile problem. Returns how it ended, "completed", "refused" or "stopped", its name, and what is wrong or None."""
+    rng = np.random.default_rng(seed)
+    axes = int(rng.choice((2, 3)))
+    risk = str(rng.choice(("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")))
+    feature = str(rng.choice(("relu", "squared-relu", "linear")))
+    inputs, targets, words = data_of(rng, axes, risk != "square")
+    mesh = hkflow.circle_mesh(int(rng.choice((8, 64)))) if axes == 2 else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
+    signs = (1, -1) if rng.random() < 0.7 else (1,)
+    density, start = start_of(rng, mesh, len(signs))
+    rates = [(1.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0), (1.0, 1.0, 0.1), (0.0, 0.0, 1.0)][rng.integers(6)]
+    kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
+    name = ", ".join([f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, start, f"α, β, σ = {rates}", kind, f"t = {end:g}"])
+    decay = float(rng.choice((0.0, 0.0, 0.01)))
+    try:
+        with np.errstate(all="ignore"):
+            objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[risk], inputs, targets, weight_decay=decay)
+            problem = hkflow.Problem(mesh, objective, hkflow.Flow(*rates), signs, density)
+            solution = hkflow.solve(problem, end, kind=kind, observers=(Few(),))
+    except (ValueError, hkflow.HkflowError) as error:
+        return "refused", name, None if str(error).rstrip().endswith(".") else f"a message without an end: {error}"
+    return ("completed", name, faults(solution)) if solution.finished else ("stopped", name, stopped(solution))
+
+
+class Few:
+    """Ends a run after some steps: stiff ones need many, each of which is guarded like the first."""
+
+    STEPS = 400
+
+    def __init__(self):
+        self.steps = 0
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+    def step(self, *_):
+        self.steps += 1
+
+    def stop(self):
+        return "Enough steps" if self.steps >= self.STEPS else None
+
+
+def faults(solution):
+    """What is wrong with a run that ended, or None."""
+    records = solution.records
+    for name in ("objective", "mass", "log_mass"):
+        if np.isnan(records[name]).any():
+            return f"{name} is nan"
+    if not np.isfinite(solution.predictions).all():
+        return "predictions are not finite"
+    rising = np.diff(records["objective"] * np.exp(np.minimum(records["log_scale"], 600.0)))
+    scale = 1e-9 * np.abs(records["objective"]).max() + 1e-300
+    if solution.problem.flow.noise == 0.0 and (records["log_scale"] == 0.0).all() and (rising > 1e3 * scale).any():
+        return f"the objective rose by {rising.max():.3g}"
+    return None
+
+
+def stopped(solution):
+    """What is wrong with the way a run stopped, or None: numbers that ran out are no fault of the run."""
+    if solution.status.startswith("Enough steps"):
+        return faults(solution)
+    reasons = ("not finite", "beyond", "is inf", "is nan", "overflow", "too large", "rounding", "loses")
+    return None if any(reason in solution.status for reason in reasons) else f"stopped: {solution.status}"
+
+
+def campaign(tries, first=0, told=lambda done: None):
+    """Solve so many problems; returns how many ended in which way, and {name: fault}."""
+    ends, wrong = {}, {}
+    for seed in range(first, first + tries):
+        try:
+            how, name, fault = one(seed)
+        except Exception as error:
+            how, name, fault = "broken", f"seed {seed}", f"{type(error).__name__}: {error}"
+        ends[how] = ends.get(how, 0) + 1
+        if fault:
+            wrong[name] = fault
+        told(seed - first + 1)
+    return ends, wrong
