@@ -47,7 +47,11 @@ def _highest(kernel, inputs, c, signs):
         return float(np.multiply.outer(signs, positive @ c).max() + _slack(c) * (np.abs(c) @ positive.sum(axis=0)))
     u, line, along = _lines(ByIdentity(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
-    scale, behind = float(np.abs(sizes).sum()), sizes * (along < 0.0)
+    scale = float(np.abs(sizes).sum())
+    if not np.isfinite(scale) or scale == 0.0:
+        return scale if scale == 0.0 else np.inf  # beyond numbers: no bound is known
+    sizes /= scale
+    behind = sizes * (along < 0.0)
     # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the whole sphere
     merged = np.bincount(line, sizes - 2.0 * behind if squared else sizes, len(u))
     opposite, whole = np.bincount(line, behind, len(u)), np.zeros((3, 3))
@@ -58,8 +62,8 @@ def _highest(kernel, inputs, c, signs):
     value = bound = -np.inf
     for sign in signs:
         geometry = u, sign * merged, sign * whole, squared, PIECES[p]
-        value, bound = _branch_and_bound(*geometry, TOLERANCE * scale, value, bound)
-    return bound + _slack(c) * scale
+        value, bound = _branch_and_bound(*geometry, TOLERANCE, value, bound)
+    return scale * (bound + _slack(c))
 
 
 def _slack(c):
@@ -74,8 +78,11 @@ def _lines(same):
     """
     x = np.zeros((len(same.array), 3))
     x[:, : same.array.shape[1]] = same.array
-    sizes = np.linalg.norm(x, axis=1)
-    unit = x / np.maximum(sizes, np.finfo(float).tiny)[:, None]
+    largest = np.abs(x).max(axis=1)
+    unit = x / np.maximum(largest, np.finfo(float).tiny)[:, None]  # squares of what is left neither overflow nor vanish
+    lengths = np.linalg.norm(unit, axis=1)
+    unit /= np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    sizes = largest * lengths
     rounded = np.round(unit / SAME_LINE).astype(np.int64)
     turned = np.sign(np.take_along_axis(rounded, (rounded != 0).argmax(axis=1)[:, None], axis=1)[:, 0])
     _, first, line = np.unique(rounded * turned[:, None], axis=0, return_index=True, return_inverse=True)
