@@ -56,6 +56,7 @@ PARTICLES = '[method]\nkind = "particles"\nparticles = 500\n'
 CASES = {
     "tree": case(FLOW, transform="tree", cells=642),
     "dense": case(NOISE, transform="dense", cells=642),
+    "many": case(FLOW, n=8000, transform="tree", cells=162, end=0.05),  # more data than cells
     "circle": case(FLOW, n=400, dim=2, transform="sorted", cells=500),
     "injected": case(NOISE + PARTICLES + "noise_points = 100\n", n=200),
     "renewed": case(NOISE + PARTICLES + 'noise = "random"\npoints = "random"\n', n=200, dim=4),

@@ -111,6 +111,7 @@ def ranks():
     size = launched()[1]
     if size == 1:
         return ALONE
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is loaded; its threads would spin on other ranks' cores
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
