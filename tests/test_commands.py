@@ -145,7 +145,7 @@ def test_readme_case_files_are_valid(block, tmp_path):
 
 def test_the_architecture_has_no_upward_imports():
     floors = [
-        ("sphere", "errors", "blocks"),
+        ("sphere", "errors", "blocks", "parallel"),
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
         ("eulerian", "lagrangian", "stepping", "margins", "metrics"),
         ("problem", "time_loop", "observers"),
