@@ -260,6 +260,6 @@ def test_a_process_alone_does_not_load_mpi4py():
 
 
 def test_cores_are_shared_between_the_ranks_of_a_machine():
-    code = "from hkflow.parallel import ranks\nranks()\nimport numba; print(numba.get_num_threads())"
+    code = "from hkflow.parallel import ranks\nranks()\nimport numba; print(end=f' {numba.get_num_threads()} ')"
     out, err = mpiexec(2, "-c", code).communicate(timeout=60)
     assert sum(map(int, out.split())) == max(2, len(os.sched_getaffinity(0))), err
