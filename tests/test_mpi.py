@@ -56,6 +56,7 @@ PARTICLES = '[method]\nkind = "particles"\nparticles = 500\n'
 CASES = {
     "tree": case(FLOW, transform="tree", cells=642),
     "dense": case(NOISE, transform="dense", cells=642),
+    "many": case(FLOW, n=8000, transform="tree", cells=162, end=0.05),  # more data than cells
     "circle": case(FLOW, n=400, dim=2, transform="sorted", cells=500),
     "injected": case(NOISE + PARTICLES + "noise_points = 100\n", n=200),
     "renewed": case(NOISE + PARTICLES + 'noise = "random"\npoints = "random"\n', n=200, dim=4),
@@ -259,6 +260,6 @@ def test_a_process_alone_does_not_load_mpi4py():
 
 
 def test_cores_are_shared_between_the_ranks_of_a_machine():
-    code = "from hkflow.parallel import ranks\nranks()\nimport numba; print(numba.get_num_threads())"
+    code = "from hkflow.parallel import ranks\nranks()\nimport numba; print(end=f' {numba.get_num_threads()} ')"
     out, err = mpiexec(2, "-c", code).communicate(timeout=60)
     assert sum(map(int, out.split())) == max(2, len(os.sched_getaffinity(0))), err

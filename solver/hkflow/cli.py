@@ -4,14 +4,17 @@ Solver modules are imported inside the commands, once a case is known to be righ
 """
 
 import json
+import os
 import sys
+import traceback
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .errors import HkflowError
-from .parallel import launched, one_voice, ranks
+from .parallel import ALONE, launched, ranks
 
 app = typer.Typer(
     help="Gradient flows of measures on spheres, and infinitely wide two-layer networks, computed as PDEs.",
@@ -28,12 +31,35 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and 
 def main():
     """Entry point: errors made on purpose become a message, of the first rank if there are several, and exit code 2."""
     try:
-        with one_voice():
+        with _one_voice():
             app()
     except HkflowError as error:
         if launched()[0] == 0:
             typer.echo(str(error), err=True)
         sys.exit(2)
+
+
+@contextmanager
+def _one_voice():
+    """Around a command: only the first rank prints, and an error that not all ranks have agreed on ends all of them."""
+    rank, size = launched()
+    if size == 1:
+        yield
+        return
+    try:
+        with (
+            open(os.devnull, "w", encoding="utf-8") as nothing,
+            redirect_stdout(nothing if rank else sys.stdout),
+            redirect_stderr(nothing if rank else sys.stderr),
+        ):
+            yield
+    except Exception as error:
+        together = ranks() if ranks.cache_info().currsize else ALONE
+        if together.size > 1 and error is not together.agreed:
+            typer.echo(str(error), err=True) if isinstance(error, HkflowError) else traceback.print_exc()
+            sys.stderr.flush()
+            together.comm.Abort(1)
+        raise
 
 
 def _print_version(wanted: bool):

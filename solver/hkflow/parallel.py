@@ -5,10 +5,7 @@ say to each other: how the run is prepared and ends, and, once a step, whether a
 """
 
 import os
-import sys
-import traceback
 from collections import Counter
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache, partial
 
 from .errors import HkflowError
@@ -111,6 +108,7 @@ def ranks():
     size = launched()[1]
     if size == 1:
         return ALONE
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is loaded; its threads would spin on other ranks' cores
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -138,26 +136,3 @@ def _share_cores(node):
     users = Counter(core for cores in node.allgather(own) for core in cores)
     share = sum(1.0 / users[core] for core in own)
     numba.set_num_threads(max(1, min(int(share + 1e-9), numba.config.NUMBA_NUM_THREADS)))
-
-
-@contextmanager
-def one_voice():
-    """Around a command: only the first rank prints, and an error that not all ranks have agreed on ends all of them."""
-    rank, size = launched()
-    if size == 1:
-        yield
-        return
-    try:
-        with (
-            open(os.devnull, "w", encoding="utf-8") as nothing,
-            redirect_stdout(nothing if rank else sys.stdout),
-            redirect_stderr(nothing if rank else sys.stderr),
-        ):
-            yield
-    except Exception as error:
-        together = ranks() if ranks.cache_info().currsize else ALONE
-        if together.size > 1 and error is not together.agreed:
-            print(error, file=sys.stderr) if isinstance(error, HkflowError) else traceback.print_exc()
-            sys.stderr.flush()
-            together.comm.Abort(1)
-        raise

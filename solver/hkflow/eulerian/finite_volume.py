@@ -349,7 +349,8 @@ class FiniteVolume:
         if len(self.own):
             self._residuals(now.predictions, self.own)
             turn = self.objective.residuals - self.own
-            later, earlier = turn @ (trial.predictions - now.predictions), turn @ (now.predictions - self.history[0])
+            changes = trial.predictions - now.predictions, now.predictions - self.history[0]
+            later, earlier = (np.einsum("i,i->", turn, change) for change in changes)  # not BLAS: its threads would spin on
         else:  # the same with potentials for predictions and densities for residuals: J is linear and symmetric in ν
             np.subtract(trial.density, now.density, out=self.masses)
             self.masses *= self.stencil.volumes
