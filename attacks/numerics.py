@@ -5,7 +5,7 @@ import numpy as np
 import hkflow
 
 KINDS = ("grid", "particles")
-FINE = ("Completed",)
+HOPELESS = 1e12  # of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
 
 
 def data_of(rng, axes, classifies):
@@ -14,7 +14,9 @@ def data_of(rng, axes, classifies):
     inputs = rng.standard_normal((n, axes))
     targets = np.where(rng.random(n) < 0.5, -1.0, 1.0) if classifies else rng.standard_normal(n)
     words = [f"n = {n}"]
-    for what in rng.choice(("plain", "duplicated", "zero vectors", "tiny", "huge", "mixed sizes", "opposite labels", "one line", "fitted"), 2):
+    for what in rng.choice(
+        ("plain", "duplicated", "zero vectors", "tiny", "huge", "mixed sizes", "opposite labels", "one line", "fitted"), 2
+    ):
         words.append(what)
         if what == "duplicated":
             inputs, targets = np.repeat(inputs, 3, axis=0), np.repeat(targets, 3)
@@ -64,7 +66,9 @@ def one(seed):
     mesh = hkflow.circle_mesh(int(rng.choice((8, 64)))) if axes == 2 else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
     signs = (1, -1) if rng.random() < 0.7 else (1,)
     density, start = start_of(rng, mesh, len(signs))
-    rates = [(1.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0), (1.0, 1.0, 0.1), (0.0, 0.0, 1.0)][rng.integers(6)]
+    rates = [(1.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0), (1.0, 1.0, 0.1), (0.0, 0.0, 1.0)][
+        rng.integers(6)
+    ]
     kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
     name = ", ".join([f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, start, f"α, β, σ = {rates}", kind, f"t = {end:g}"])
     decay = float(rng.choice((0.0, 0.0, 0.01)))
@@ -105,8 +109,13 @@ def faults(solution):
     if not np.isfinite(solution.predictions).all():
         return "predictions are not finite"
     rising = np.diff(records["objective"] * np.exp(np.minimum(records["log_scale"], 600.0)))
-    scale = 1e-9 * np.abs(records["objective"]).max() + 1e-300
-    if solution.problem.flow.noise == 0.0 and (records["log_scale"] == 0.0).all() and (rising > 1e3 * scale).any():
+    objective, mass = solution.problem.objective, records["mass"].max()
+    size = mass * objective.largest_feature
+    slope = 1.0 if objective.risk.classifies else size + np.abs(objective.targets).max()
+    allowed = 1e-6 * np.abs(records["objective"]).max() + 1e-12 * (size + objective.weight_decay * mass) * slope
+    if solution.method.__name__ == "Particles":  # which may give back a share of what they exchanged
+        allowed += 2e-4 * sum(np.abs(records[name]).max() for name in ("energy_transport", "energy_reaction"))
+    if solution.problem.flow.noise == 0.0 and (records["log_scale"] == 0.0).all() and (rising > allowed).any():
         return f"the objective rose by {rising.max():.3g}"
     return None
 
@@ -115,8 +124,22 @@ def stopped(solution):
     """What is wrong with the way a run stopped, or None: numbers that ran out are no fault of the run."""
     if solution.status.startswith("Enough steps"):
         return faults(solution)
-    reasons = ("not finite", "beyond", "is inf", "is nan", "overflow", "too large", "rounding", "loses")
-    return None if any(reason in solution.status for reason in reasons) else f"stopped: {solution.status}"
+    reasons = (
+        "not finite",
+        "beyond",
+        "is inf",
+        "is nan",
+        "overflow",
+        "too large",
+        "rounding",
+        "loses",
+        "coupling through the data",
+    )
+    if any(reason in solution.status for reason in reasons):
+        return None
+    objective = solution.problem.objective
+    hopeless = objective.largest_feature * (1.0 + solution.records["mass"][0]) > HOPELESS
+    return None if hopeless else f"stopped: {solution.status}"
 
 
 def campaign(tries, first=0, told=lambda done: None):

@@ -163,6 +163,7 @@ def accepted_step(method, clock, stepsize, target, smallest, guards):
             clock.tiny_steps = clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
             if clock.tiny_steps <= MAX_TINY_STEPS:
                 return step
+            clock.last_rejection = clock.last_rejection or f"{MAX_TINY_STEPS} steps in a row were tiny"
             break
         else:
             reason = f"the step's error is {step.error:.2g}, beyond the tolerance {stepsize.tolerance:g}"

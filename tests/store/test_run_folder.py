@@ -141,7 +141,7 @@ def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, what):
             file["a"] = 1
             if what == "newer":
                 file.attrs["format"] = 99
-    message = {"nothing": "no run here", "text": "cannot be read as HDF5", "foreign": "not a results file", "newer": "format 99"}
+    message = {"nothing": "no run here", "text": "x.h5: damaged", "foreign": "not a results file", "newer": "format 99"}
     with pytest.raises(hkflow.RunFolderError, match=message[what]):
         hkflow.load(path)
 

@@ -253,6 +253,7 @@ class Particles(OdeMethod):
     def accept(self, step):
         """Make the trial state the accepted one, and let noise act if its time has come."""
         super().accept(step)
+        units = self.log_scale  # of the step's budget
         if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
             defect = self.current.defect * np.exp(self.log_scale - self.current.log_mass)
             self.log_scale = self.current.log_mass
@@ -268,9 +269,11 @@ class Particles(OdeMethod):
         before, mass = self.current.objective, self.current.mass
         self._inject() if self.noise == "deterministic" else self._renew()
         self.evaluate(self.current)
-        step.budget[3] += self.current.objective - before
-        step.budget[6] += self.current.mass - mass
-        step.gross += abs(self.current.objective - before), abs(self.current.mass - mass)
+        factor = np.exp(self.log_scale - units)
+        gained, born = factor * (self.current.objective - before), factor * (self.current.mass - mass)
+        step.budget[3] += gained
+        step.budget[6] += born
+        step.gross += abs(gained), abs(born)
         self.wait, self.renewed = 0.5 * self.interval, True
 
     def _inject(self):

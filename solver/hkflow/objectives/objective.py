@@ -11,6 +11,9 @@ from .features import Feature
 from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 
+LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
+
+
 @dataclass(frozen=True, eq=False)
 class Objective:
     """F(ν) = R(h) + λ|ν|, h_i = ∫ φ(θ, x_i) dν(θ).
@@ -40,6 +43,9 @@ class Objective:
             raise ValueError(f"{n} inputs need {n} targets and weights, got {targets.shape} and {weights.shape}.")
         if not all(np.isfinite(a).all() for a in (inputs, targets, weights)):
             raise ValueError("Inputs, targets and weights must be finite.")
+        largest, degree = np.abs(inputs).max(initial=0.0), self.feature.degree or 1
+        if degree * np.log10(max(largest, 1.0)) > LARGEST_FEATURE:
+            raise ValueError(f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide the inputs.")
         if self.risk.classifies and not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"The {self.risk.name} risk needs targets +1 or -1.")
         if not self.weight_decay >= 0.0:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .files import write_hdf5
+from .files import checksum, write_hdf5
 from .run import STATE_ARRAYS, load
-from .run_folder import FORMAT
+from .run_folder import FORMAT, static_arrays
 
 # The dimensions of every dataset; those named here alone are the coordinates.
 DIMENSIONS = {
@@ -57,6 +57,8 @@ def _fill(file, run):
         file.attrs["mesh"] = run.mesh.name
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
+    data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
+    file.attrs["sha256"] = checksum(static_arrays(run.mesh and run.mesh.arrays(), data, run.signs))
     _write_states(file, run)
     records = file.create_group("records")
     for name, array in run.records.items():
@@ -98,7 +100,8 @@ def _write_states(file, run):
     """One dataset per array of the states, as wide as the widest save, the rest nan."""
     widest, counts = state_shapes(run)
     for name, shape in widest.items():
-        packing = {"chunks": (1, *shape), "compression": "gzip", "compression_opts": 1} if np.prod(shape) > 1 else {}
+        packing = {"chunks": (1, *shape), "compression": "gzip", "compression_opts": 1, "fletcher32": True}
+        packing = packing if np.prod(shape) > 1 else {}
         file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
     fill_states(file, run)
     if counts:

@@ -1,6 +1,7 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
 import json
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
 from ..time_loop import method_class
-from .files import read_arrays
-from .run_folder import FORMAT, read_snapshot
+from .files import checksum, read_arrays
+from .run_folder import FORMAT, read_snapshot, static_arrays
 
+HEADER = ("case", "resolved_case", "title", "seed", "threads", "versions", "commit")  # of run.json
+DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, EOFError)
 LARGEST_LOG = 600.0  # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
 
 # What makes the measure in a state, with the dimensions of each array at one save.
@@ -245,14 +248,12 @@ def load(path):
 def read_header(folder):
     """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer format."""
     path = Path(folder) / "run.json"
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(
-            f"{folder}: not a run folder, or one killed before its first save ({path.name}: {error})."
-        ) from error
-    _check_format(header.get("format"), path)
-    return header
+    if not path.exists():
+        raise RunFolderError(f"{folder}: not a run folder, or one killed before its first save: there is no {path.name}.")
+    with _reading(path):
+        header = _read_json(path)
+        _check_format(header.get("format"), path)
+        return header | {name: header[name] for name in HEADER}
 
 
 def _check_format(number, path):
@@ -262,11 +263,8 @@ def _check_format(number, path):
 
 def _load_folder(folder):
     header = read_header(folder)
-    try:
-        with h5py.File(folder / "problem.h5", "r") as file:
-            static = _read_static(file)
-    except (OSError, KeyError) as error:
-        raise RunFolderError(f"{folder / 'problem.h5'}: damaged ({error}).") from error
+    with _reading(folder / "problem.h5"), h5py.File(folder / "problem.h5", "r") as file:
+        static = _read_static(file)
     paths, times, scales, predictions, checkpoints = [], [], [], [], []
     for path in sorted((folder / "snap").glob("*.h5")):
         snapshot = read_snapshot(path)
@@ -288,31 +286,29 @@ def _load_folder(folder):
     }
     end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
-        end = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+        with _reading(folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"):
+            end = _read_json(folder / "status.json")
+            end |= {"status": str(end["status"]), "finished": bool(end["finished"])}
     return Run(folder, header, static, series, read_records(folder / "records.jsonl"), end)
 
 
 def read_records(path):
     """Records by name, each an array; a last line that a crash cut short is left out."""
-    rows = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-            rows.append(json.loads(line))
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+    if not path.exists():
+        return {}
+    with _reading(path):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+        return {name: np.array([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
 
 
 def _load_results(path):
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read as HDF5 ({error}).") from error
-    with file:
+    with _reading(path), h5py.File(path, "r") as file:
         if "format" not in file.attrs:
             raise RunFolderError(f"{path}: an HDF5 file, but not a results file of hkflow.")
         _check_format(int(file.attrs["format"]), path)
         header = json.loads(file.attrs["header"])
-        series = {name: file[name][()] for name in ("time", "predictions")}
-        series["log_scale"] = file["log_scale"][()] if "log_scale" in file else np.zeros(len(series["time"]))
+        series = {name: file[name][()].astype(float) for name in ("time", "predictions")}
+        series["log_scale"] = file["log_scale"][()].astype(float) if "log_scale" in file else np.zeros(len(series["time"]))
         series["states"] = [lambda k=k: _read_state(path, k) for k in range(len(series["time"]))]
         records, static = read_arrays(file["records"]), _read_static(file)
         end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
@@ -322,12 +318,34 @@ def _load_results(path):
 
 def _read_state(path, save):
     """What a results file keeps of a state: all that makes the measure, not what only resuming needs."""
-    with h5py.File(path, "r") as file:
-        state = {name: file[name][save] for name in STATE_ARRAYS if name in file}
+    with _reading(path), h5py.File(path, "r") as file:
+        state = {name: np.asarray(file[name][save], dtype=float) for name in STATE_ARRAYS if name in file}
         count = int(file["count"][save]) if "count" in file else 0
+        for name, array in state.items():
+            if array.ndim != len(STATE_ARRAYS[name]):
+                raise ValueError(f"{name} has the wrong shape")
     return {name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array for name, array in state.items()}
 
 
 def _read_static(file):
-    mesh = Mesh(file.attrs["mesh"], **read_arrays(file["mesh"])) if "mesh" in file else None
-    return {"mesh": mesh, "data": read_arrays(file["data"]), "sign": file["sign"][()]}
+    mesh, data, sign = (read_arrays(file["mesh"]) if "mesh" in file else None), read_arrays(file["data"]), file["sign"][()]
+    if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
+        raise ValueError("mesh or data are not those that were written")
+    return {"mesh": mesh and Mesh(file.attrs["mesh"], **mesh), "data": data, "sign": sign}
+
+
+def _read_json(path):
+    """A table of a JSON file. Raises ValueError if it holds something else."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError("not a table")
+    return content
+
+
+@contextmanager
+def _reading(path, remedy=""):
+    """Turn whatever a damaged file makes libraries say into a RunFolderError that names it."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise RunFolderError(f"{path}: damaged ({str(error).strip() or type(error).__name__}){remedy}.") from error

@@ -23,7 +23,7 @@ from ..observers.observer import Observer
 from ..time_loop import Clock
 from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
 
-FORMAT = 3
+FORMAT = 4
 CHECKPOINT_SECONDS = 60.0
 FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
 
@@ -78,10 +78,17 @@ def write_problem(folder, problem, inputs, header):
             write_arrays(file.create_group("mesh"), problem.mesh.arrays())
             file.attrs["mesh"] = problem.mesh.name
         write_arrays(file.create_group("data"), data)
-        file["sign"] = list(problem.signs)
+        file["sign"] = signs = np.array(problem.signs)
+        file.attrs["sha256"] = checksum(static_arrays(problem.mesh and problem.mesh.arrays(), data, signs))
 
     write_hdf5(folder / "problem.h5", fill)
     write_json(folder / "run.json", {"format": FORMAT, **header})
+
+
+def static_arrays(mesh, data, sign):
+    """What does not change during a run, by name, for its checksum; mesh: its arrays, or None."""
+    named = {"mesh": mesh or {}, "data": data, "sign": {"": sign}}
+    return {f"{group}/{name}": array for group, arrays in named.items() for name, array in arrays.items()}
 
 
 class RunWriter(Observer):
@@ -173,7 +180,7 @@ def read_snapshot(path):
     try:
         with h5py.File(path, "r") as file:
             arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError):
         return None
     if checksum(arrays, text) != wanted:
         return None

@@ -1,0 +1,118 @@
+"""python -m attacks [PART …] [--tries N] [--output FILE]: try to break hkflow; prints a table and leaves it in docs/reliability.md."""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.progress import Progress
+
+from . import endurance, files, fuzz, interruptions, numerics
+
+ROOT = Path(__file__).parent.parent
+HEAD = """# Reliability
+
+What was tried to break hkflow, by `python -m attacks` (`tests/test_attacks.py` runs a small part). A loss is anything saved that is
+gone or damaged, a result that differs from that of an undisturbed run, a traceback, a hang, a crash, or a message that does not say
+what is wrong.
+
+| attack | tries | losses | command |
+| --- | ---: | ---: | --- |
+"""
+
+
+def interrupt(name):
+    """An attack of interruptions.py as a part: {seed: fault} of so many tries."""
+
+    def part(tries, told):
+        faults = {}
+        with tempfile.TemporaryDirectory() as place:
+            prepared = interruptions.prepare(Path(place))
+            for seed in range(tries):
+                if fault := interruptions.ATTACKS[name](prepared, seed):
+                    faults[seed] = fault
+                told(seed + 1)
+        return faults
+
+    return part
+
+
+def damaged(kind):
+    """Wrong data files, or run folders, as a part."""
+
+    def part(tries, told):
+        with tempfile.TemporaryDirectory() as place:
+            return files.campaign(kind, place, tries, told=told)
+
+    return part
+
+
+def hostile(tries, told):
+    """Problems that are hostile to numbers."""
+    ends, wrong = numerics.campaign(tries, told=told)
+    print("  " + ", ".join(f"{count} {how}" for how, count in sorted(ends.items())))
+    return wrong
+
+
+def long_run(tries, told):
+    """One flow of so many steps."""
+    growth, dearer, log_mass, fault = endurance.endure(tries)
+    print(f"  memory {growth:+.1f} bytes a step, cost of a step × {dearer:.2f}, log mass {log_mass:.4g}")
+    told(tries)
+    return {0: fault} if fault else {}
+
+
+# name: (what it is called, tries, the function (tries, told) -> {seed: fault})
+PARTS = {
+    "fuzz": ("case files made wrong at random", 20_000, lambda tries, told: fuzz.fuzz(tries, told=told)),
+    "csv": ("data files made wrong at random", 5_000, damaged("csv")),
+    "folders": ("run folders and results files damaged or tampered with", 2_000, damaged("run")),
+    "numerics": ("hostile data, starts and rates", 1_000, hostile),
+    "long": ("steps of a smooth-margin flow, memory and cost watched", 100_000, long_run),
+    **{
+        key: (name, tries, interrupt(name))
+        for key, name, tries in (
+            ("kill", "kill -9 during a run and its resumes", 50),
+            ("term", "SIGTERM during a run and its resumes", 20),
+            ("int", "SIGINT during a run and its resumes", 20),
+            ("study", "kill -9 during a study", 20),
+            ("disk", "no room on the disk", 30),
+            ("removed", "output folder removed", 20),
+            ("forbidden", "output folder that may not be written", 6),
+            ("writers", "two processes with one output", 10),
+            ("caches", "two processes fill the mesh cache", 10),
+        )
+    },
+}
+
+
+def main():
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m attacks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"all if none is named: {', '.join(PARTS)}")
+    parser.add_argument("--tries", type=int, help="of each part, instead of its own number")
+    parser.add_argument("--output", type=Path, help="docs/reliability.md if all parts run, else nothing is written")
+    options = parser.parse_args()
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"unknown part '{unknown[0]}'; choose from: {', '.join(PARTS)}")
+    rows, losses = [], 0
+    for key in options.parts or PARTS:
+        name, tries, attack = PARTS[key]
+        tries, began = options.tries or tries, time.monotonic()
+        with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+            task = progress.add_task(name, total=tries)
+            faults = attack(tries, lambda done, task=task, progress=progress: progress.update(task, completed=done))
+        losses += len(faults)
+        print(f"{name}: {tries} tries, {len(faults)} losses, {time.monotonic() - began:.0f} s", flush=True)
+        for seed, fault in list(faults.items())[:5]:
+            print(f"  {seed}: {fault}", flush=True)
+        rows.append(f"| {name} | {tries:,} | {len(faults)} | `python -m attacks {key}` |")
+    output = options.output or (None if options.parts else ROOT / "docs" / "reliability.md")
+    if output:
+        output.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    sys.exit(1 if losses else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A small part of every attack, and siblings: what is broken on purpose is seen."""
+
+import signal
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import hkflow
+
+sys.path.insert(0, str(ROOT))
+from attacks import endurance, files, fuzz, interruptions, numerics  # noqa: E402
+
+
+def test_wrong_case_files_are_refused():
+    assert fuzz.fuzz(400, first=10**6) == {}
+
+
+def test_sibling_a_traceback_and_a_mute_message_are_seen(monkeypatch):
+    def broken(path):
+        raise KeyError("cells")
+
+    monkeypatch.setattr(hkflow, "check", broken)
+    assert all(fault.startswith("KeyError") for fault in fuzz.fuzz(20).values())
+
+    def mute(path):
+        raise hkflow.CaseError("something is wrong.")
+
+    monkeypatch.setattr(hkflow, "check", mute)
+    assert len(fuzz.fuzz(20)) > 15
+
+
+@pytest.mark.parametrize("kind, tries", [("csv", 200), ("run", 60)])
+def test_wrong_files_are_refused(kind, tries, tmp_path):
+    assert files.campaign(kind, tmp_path, tries, first=10**6) == {}
+
+
+@pytest.mark.filterwarnings("ignore")  # numbers run out there, as they are meant to
+def test_hostile_numbers():
+    ends, wrong = numerics.campaign(60, first=10**6)
+    assert wrong == {} and ends["completed"] > 30
+
+
+def test_sibling_a_rising_objective_is_seen():
+    solution = numerics.hkflow.solve(
+        hkflow.Problem(
+            hkflow.circle_mesh(8),
+            hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)),
+            hkflow.Flow(1.0, 1.0),
+        ),
+        0.1,
+    )
+    assert numerics.faults(solution) is None
+    solution.records["objective"][-1] *= 2.0
+    assert "rose" in numerics.faults(solution)
+
+
+def test_a_long_run_keeps_its_size():
+    *_, fault = endurance.endure(2000)
+    assert fault is None
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return interruptions.prepare(tmp_path_factory.mktemp("attacks"))
+
+
+@pytest.mark.parametrize("name", [n for n in interruptions.ATTACKS if "SIGINT" not in n and "study" not in n])
+def test_interruptions(name, place):
+    assert interruptions.ATTACKS[name](place, 3) is None
+
+
+def test_sibling_a_run_that_differs_is_seen(place, tmp_path):
+    changed = interruptions.CASE.replace("end = 4.0", "end = 3.9")
+    (tmp_path / "case.toml").write_text(changed)
+    (tmp_path / "whole").symlink_to(place / "whole")
+    assert "differs" in interruptions.broken_off(tmp_path, 0, signal.SIGKILL)
