@@ -6,7 +6,14 @@ import psutil
 from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
-from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
+from ..initial import (
+    Caps,
+    Uniform,
+    VonMisesFisher,
+    atoms_on_mesh,
+    balanced_atoms,
+    with_mass,
+)
 from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
@@ -140,11 +147,22 @@ def _population_risk(case):
         raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
     from ..objectives.population import PopulationRisk
 
-    units, weights = generators.teacher_units(random_numbers(case.seed, DATA), case.data.dim, case.data.units)
+    units, weights = teacher_of(case)
     try:
         return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
+
+
+def teacher_of(case):
+    """Directions (units, columns) and output weights ±1 (units,) of the network that labels a case's data; None without one.
+
+    Data that were standardized or projected have none: the network lives in other coordinates.
+    """
+    data = case.data
+    if data.source not in ("teacher", "population") or data.source == "teacher" and (data.standardize or data.components):
+        return None
+    return generators.teacher_units(random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units)
 
 
 def read_data(case, folder):

@@ -5,21 +5,20 @@ import numpy as np
 from ..measures import Atoms
 from ..metrics import systematic_draw
 from . import circle, records, sphere
-from .overview import save_figure
-from .shown import density_of
+from .shown import density_of, sign_name
+from .style import PAGE, write_figure
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
 DECADES = 5  # of differences shown
 ROOM = 0.35  # above the curves, for the legend, as a share of their extent
-LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
 def save_comparison(comparison, path=None):
     """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default A/compare-<name of B>.png."""
     default = _folder(comparison.a) / f"compare-{_folder(comparison.b).name}.png"
-    return save_figure(draw_comparison, comparison, path or default, (7.1, 6.4))
+    return write_figure(lambda figure: draw_comparison(figure, comparison), path or default, (PAGE, 6.4))
 
 
 def _folder(run):
@@ -97,7 +96,7 @@ def _draw_on_sphere(figure, c):
     """The density of a grid and the atoms of the other run as dots on it, or two sets of dots; one projection per sign."""
     signs = c.a.signs
     axes = np.atleast_1d(figure.subplots(len(signs), 1))
-    labels = ["measures"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
+    labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
     dots, ground = _last(c) if c.a.method != "grid" or c.b.method != "grid" else reversed(_last(c))
     (letter, run, save), (other, below, below_save) = dots, ground
     atoms = _fewer(run.atoms_at(save))
@@ -115,8 +114,6 @@ def _draw_on_sphere(figure, c):
             positions, weights = one.sheet(sign)
             area = DOT_SIZE * sphere.dot_areas(weights, one.weights)
             ax.scatter(*sphere.hammer(positions), s=area, color=color, alpha=0.6, linewidths=0, rasterized=True)
-    for ax, label in zip(axes, labels, strict=True):
-        ax.set_title(label, pad=14)
     figure.suptitle(f"measures at t = {c.time[-1]:g};  {looks}", fontsize=8)
 
 
@@ -192,7 +189,7 @@ def _draw_records(ax, c, of):
         drawn.append(found[seen])
         ax.plot(run.records["time"][seen], drawn[-1], style, color="C0" if letter == "A" else "C1", label=letter)
     values = np.concatenate(drawn)
-    if values.min() > 0.0 and values.max() > LOG_FROM * values.min():
+    if values.min() > 0.0 and values.max() > records.LOG_FROM * values.min():
         ax.set_yscale("log")
     ax.set_xlabel("time t")
     ax.set_ylabel(label)
