@@ -28,11 +28,10 @@ def drawn_texts():
 
 def legible(figure):
     """Draw a figure and assert that no text is cut off at its edge and no two overlap; returns the texts as strings."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # places everything
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()  # places everything
     with drawn_texts() as texts:
-        canvas.draw()
-    renderer = canvas.get_renderer()
+        figure.draw_without_rendering()
     touch = TOUCH * figure.dpi / 100.0
     boxes = [(text.get_text(), text.get_window_extent(renderer).padded(-touch)) for text in dict.fromkeys(texts)]
     assert boxes, "nothing is written"

@@ -187,7 +187,7 @@ def margin(
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
     from .margin_report import margin_report
     from .plots.margin import draw_margins
-    from .plots.style import write_figure
+    from .plots.figures import write_figure
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     typer.echo(str(report))  # what took the time is not lost with a folder or a picture that cannot be written

@@ -3,8 +3,8 @@
 from ..lazy import public
 
 _HOMES = {
-    "KINDS": "kinds", "draw": "kinds", "write": "kinds", "fitting": "kinds", "animate": "animation", "style": "style",
-    "COLUMN": "style", "PAGE": "style",
+    "KINDS": "kinds", "draw": "kinds", "write": "kinds", "fitting": "kinds", "animate": "animation", "style": "figures",
+    "COLUMN": "figures", "PAGE": "figures",
 }  # fmt: skip
 
 __getattr__, __dir__, __all__ = public(__name__, _HOMES)

@@ -10,8 +10,8 @@ from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
+from .figures import style
 from .kinds import draw, folder_of, kind_of, opened, size_of
-from .style import style
 
 SECONDS = 8.0  # that a film takes if its speed is not given
 SLOWEST, FASTEST = 2.0, 20.0  # pictures a second, if not given
@@ -23,7 +23,7 @@ def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
     """Write a film of a picture, see `plots.draw`, over all saves of a run and return its path.
 
     path : .mp4, which needs ffmpeg (or pip install 'hkflow[movie]'), or .gif; by default RUN/<name>.mp4, or .gif without ffmpeg
-    fps : pictures a second, by default so many that it takes 8 seconds, 2 to 20;  watch : called with (pictures done, of how many)
+    fps : pictures a second, by default so many that it takes 8 seconds, 2 to 20;  watch : called with (done, of how many)
     The file is written whole or not at all. Raises CaseError for a picture that is unknown, does not fit the run or does not
     change, RunFolderError for another format and for a file that cannot be written.
     """

@@ -5,8 +5,8 @@ import numpy as np
 from ..measures import Atoms
 from ..metrics import systematic_draw
 from . import circle, records, sphere
+from .figures import PAGE, write_figure
 from .shown import density_of, sign_name
-from .style import PAGE, write_figure
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run

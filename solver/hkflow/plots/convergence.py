@@ -4,7 +4,7 @@ import numpy as np
 
 from ..studies.file import described, shown
 from ..studies.report import TITLES
-from .style import COLUMN, PAGE, write_figure
+from .figures import COLUMN, PAGE, write_figure
 
 MARKERS = "os^Dv<>pX*"
 PANELS = 3  # errors that are drawn, at most
@@ -58,7 +58,7 @@ def draw_study(figure, result, save=-1, shared=None):
 
 
 def _draw_errors(ax, result, name):
-    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of the fitted order."""
+    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of its order."""
     positions = result.h if result.h is not None else np.arange(len(result.study.levels), 0, -1.0)
     fits = []
     for group, color in _groups(result):

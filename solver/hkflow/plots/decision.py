@@ -35,10 +35,7 @@ def draw_predictions(ax, run, save=-1, shared=()):
     values, grid = _on_grid(run, _prediction(run, save, normalised))
     low, high = _range(run, saves, normalised) if saves else (values.min(), values.max())
     if run.inputs.shape[1] == 1:
-        _draw_curve(ax, run, grid, values, h, scaled=normalised)
-        if saves:
-            inside = np.concatenate([[low, high], [] if normalised else run.targets])
-            ax.set_ylim(frame(inside))
+        _draw_curve(ax, run, grid, values, h, normalised, (low, high))
         return
     targets = [] if normalised or run.classifies else run.targets
     image = _draw_map(ax, run, grid, values, np.max(np.abs([low, high, *targets])))
@@ -69,7 +66,7 @@ def draw_decision(figure, run, save=-1, shared=None):
         values, grid = _on_grid(run, function)
         values = values / (np.abs(values).max() or 1.0)
         if run.inputs.shape[1] == 1:
-            _draw_curve(ax, run, grid, values, "h", scaled=True)
+            _draw_curve(ax, run, grid, values, "h", scaled=True, ends=(-1.0, 1.0))
         else:
             image = _draw_map(ax, run, grid, values)
             _draw_data(ax, run, None)
@@ -136,29 +133,24 @@ def _on_grid(run, function, pixels=PIXELS):
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
 
-def _draw_curve(ax, run, grid, values, h, scaled):
-    """The curve and the data: as dots, or if the curve is in other units than the targets, as lines of their classes' colours."""
+def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
+    """The curve and the data: as dots, or if the curve is in other units than the targets, as marks of their classes.
+
+    ends : (low, high) of the curves that the axis has room for, by default of this one
+    """
     ax.plot(grid[0], values, color="C0", label=f"prediction {h}")
+    low, high = frame(np.array(ends or [values.min(), values.max()]))
     if scaled:
         ax.axhline(0.0, color="0.5", linewidth=0.6)
-        low, high = ax.get_ylim()
-        room = 0.06 * (high - low)
-        for sign, marker in ((1.0, "o"), (-1.0, "s")):
+        for sign, marker, level in ((1.0, "o", high), (-1.0, "s", low)):
             x = run.inputs[run.targets * sign > 0.0, 0]
-            ax.scatter(
-                x,
-                np.full(len(x), high + room if sign > 0 else low - room),
-                s=9,
-                marker=marker,
-                color=COLORS[sign],
-                edgecolors="black",
-                linewidths=0.4,
-            )
-            ax.plot(
-                [], [], marker, markersize=3, color=COLORS[sign], markeredgecolor="black", markeredgewidth=0.4, label=_class(sign)
-            )
+            look = {"markersize": 3, "color": COLORS[sign], "markeredgecolor": "black", "markeredgewidth": 0.4}
+            ax.plot(x, np.full(len(x), level), marker, label=_class(sign), clip_on=False, **look)
+        ax.set_ylim(low, high)
     else:
         ax.plot(run.inputs[:, 0], run.targets, "o", markersize=3, color="C1", label="data")
+        ax.set_ylim(frame(np.array([low, high, *run.targets]), 0.03))
+    ax.set_xlim(grid[0][0], grid[0][-1])
     ax.set_xlabel(run.input_names[0])
     ax.set_ylabel(f"{h}(x)" if h == "h" else "h(x)/|ν|")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)

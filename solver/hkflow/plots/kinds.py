@@ -11,7 +11,7 @@ from ..errors import CaseError, RunFolderError, unknown_name
 from ..store.run import Run, load
 from ..studies.study import StudyResult, read_study
 from . import convergence, decision, density, overview, records, spacetime, tracks
-from .style import COLUMN, PAGE, style, write_figure
+from .figures import COLUMN, PAGE, style, write_figure
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,7 @@ from matplotlib.collections import LineCollection
 
 from . import circle
 from .records import scale_time
-from .shown import (
-    are_beyond,
-    clipped,
-    clock_of,
-    colors_of,
-    density_of,
-    name_of,
-    sign_name,
-)
+from .shown import are_beyond, clipped, clock_of, colors_of, density_of, draw_scale, name_of, sign_name
 from .tracks import EDGE, Tracks, dot_sizes
 
 UNEVEN = 20.0  # longest over shortest time between saves from which time is shown on a logarithmic scale

@@ -19,6 +19,7 @@ from .shown import clipped, colors_of, draw_scale
 FEW = 3000  # cells that are drawn as polygons
 PIXELS = 1600  # of the width of a map otherwise
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
+ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
 EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
@@ -51,10 +52,10 @@ def cell_polygons(mesh):
     polygons, owners = [], []
     table, counts = corner_table(mesh)
     for cell, (row, count) in enumerate(zip(table, counts, strict=True)):
-        outline = _bent(mesh.vertices[row[:count]])
-        parts = [outline]
-        if outline[:, 1].min() < 0.0 < outline[:, 1].max() and outline[:, 0].min() < 0.0:  # where the map is cut open
-            parts = [_half(outline, side) for side in (1.0, -1.0)]
+        outline = mesh.vertices[row[:count]]
+        parts = [_bent(outline)]
+        if outline[:, 0].min() < 0.0:  # perhaps where the map is cut open
+            parts = [_half(parts[0], side) for side in (1.0, -1.0) if (side * outline[:, 1]).max() > ON_CUT]
         polygons += [np.column_stack(hammer(part)) for part in parts]
         owners += [cell] * len(parts)
     return polygons, np.array(owners)
@@ -69,29 +70,34 @@ def cell_pixels(mesh):
 
 def _bent(corners):
     """The corners of a spherical polygon and points between them, so that no piece of an edge is longer than BEND."""
-    following = np.roll(corners, -1, axis=0)
-    pieces = np.ceil(np.linalg.norm(following - corners, axis=1).max() / BEND)
+    return np.concatenate([_arc(a, b) for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True)])
+
+
+def _arc(a, b):
+    """Points from a to b on a great circle, without b: BEND apart at most, and closer at a pole, where the map turns lines."""
+    from_pole = 0.5 * np.hypot(*(a + b)[:2]) + ON_CUT
+    pieces = np.clip(np.ceil(np.linalg.norm(b - a) / min(BEND, 0.2 * from_pole)), 1.0, 40.0)
     share = np.arange(pieces)[:, None] / pieces
-    points = [(1.0 - share) * a + share * b for a, b in zip(corners, following, strict=True)]
-    return normalize(np.concatenate(points))
+    return normalize((1.0 - share) * a + share * b)
 
 
 def _half(outline, side):
-    """The part of a polygon with side·y ≥ 0, its points on the cut on that side of the map; a pole between them is a point."""
+    """The part of a polygon with side·y ≥ 0, its points on the cut on that side of the map, by way of a pole inside it."""
+    outline = np.where(np.abs(outline) < ON_CUT, 0.0, outline)
     points = []
     for a, b in zip(outline, np.roll(outline, -1, axis=0), strict=True):
         if side * a[1] >= 0.0:
             points.append(a)
         if a[1] * b[1] < 0.0:
-            points.append((a[1] * b - b[1] * a) / (a[1] - b[1]))
-    points = normalize(np.array(points))
-    on_cut = np.abs(points[:, 1]) < 1e-12
-    points[:, 1] = np.copysign(np.where(on_cut, 0.0, points[:, 1]), side)
-    for k in range(len(points)):
-        after = (k + 1) % len(points)
-        if on_cut[k] and on_cut[after] and points[k, 0] * points[after, 0] < 0.0:
-            return np.insert(points, k + 1, [0.0, np.copysign(0.0, side), np.sign(points[k, 2])], axis=0)
-    return points
+            points.append((a[1] * b - b[1] * a) / (a[1] - b[1]) * (1.0, 0.0, 1.0))
+    closed, whole = normalize(np.array([*points, points[0]])), []
+    for a, b in zip(closed[:-1], closed[1:], strict=True):
+        through_pole = a[1] == b[1] == 0.0 and a[0] * b[0] < 0.0
+        stops = [a, np.array([0.0, 0.0, np.sign(a[2] + b[2])]), b] if through_pole else [a, b]
+        whole += [_arc(*pair) for pair in zip(stops[:-1], stops[1:], strict=True)]
+    whole = np.concatenate(whole)
+    whole[:, 1] = np.copysign(whole[:, 1], side)
+    return whole
 
 
 def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"), nu="ν", colors=None):
