@@ -9,15 +9,16 @@ GAP = 0.08  # between the circle and what stands on it
 FINE = 720  # points at least of a circle whose cells are arcs
 
 
-def draw_density(ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.0), shared=()):
+def draw_density(ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.0), shared=(), linear=False):
     """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted, by their logarithm if peaked.
 
     nu : what they are;  start : name and value of the initial time;  shared : all the densities that the axis has room for
+    linear : never by their logarithm
     """
     angle = angles(mesh.centers)
     order = np.argsort(angle)
     everything = np.concatenate([density.ravel(), *map(np.ravel, shared), *([] if initial is None else [initial.ravel()])])
-    logarithmic = _logarithmic_axis(ax, everything)
+    logarithmic = not linear and _logarithmic_axis(ax, everything)
     lowest = ax.get_ylim()[0] if logarithmic else -np.inf
     for s, sign in enumerate(signs):
         label = f"density {nu}" if len(signs) == 1 else sign_name(sign)

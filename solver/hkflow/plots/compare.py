@@ -64,7 +64,7 @@ def _draw_on_circle(figure, c):
     ax, looks = figure.subplots(), {}
     for letter, run, save in _last(c):
         if run.method == "grid":
-            circle.draw_density(ax, run.mesh, density_of(run, save), run.signs)
+            circle.draw_density(ax, run.mesh, density_of(run, save), run.signs, linear=True)
             looks[letter] = "lines" if "lines" not in looks.values() else "dashed"
             if looks[letter] == "dashed":
                 for line in ax.lines[-len(run.signs) :]:
@@ -103,7 +103,7 @@ def _draw_on_sphere(figure, c):
     if below.method == "grid":
         sphere.draw_density(axes, below.mesh, density_of(below, below_save), labels, c.a.axis_names)
         looks = f"colours: {other}, dots: {letter}"
-        layers = [(atoms, "C1")]
+        layers = [(atoms, "white")]
     else:
         for ax, label in zip(axes, labels, strict=True):
             sphere.draw_frame(ax, label, c.a.axis_names, "0.3")
