@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .figures import legend_below
 from .shown import DECADES, PEAKED, clipped, sign_name
 
 HEIGHT = 0.75  # of the largest density over a circle of radius 1
@@ -100,8 +101,7 @@ def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
     label_directions(ax, 1.0 + GAP + HEIGHT, names)
     text = f"height: {'log ' if logarithmic else ''}density {nu}, {high:.3g} at the dashed line"
     text += f", {low:.1g} at the circle" if logarithmic else ""
-    handles, words = ax.get_legend_handles_labels()
-    ax.figure.legend(handles, words, loc="outside lower center", ncols=2, title=text)
+    legend_below(ax.figure, ax, text)
 
 
 def label_directions(ax, radius, names):

@@ -10,6 +10,7 @@ from ..comparison import POPULATION_FRAME
 from ..errors import HkflowError
 from ..margins.kernel_machine import KERNELS, f2_max_margin
 from ..objectives.data import with_bias
+from .figures import legend_below
 from .shown import is_normalised, some, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
@@ -79,7 +80,7 @@ def draw_decision(figure, run, save=-1, shared=None):
     else:
         bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, ticks=(-1.0, 0.0, 1.0))
         bar.set_label("h / max |h|")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, axes[0])
 
 
 @lru_cache(maxsize=2)

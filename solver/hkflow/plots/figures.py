@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from ..errors import RunFolderError
 
 COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: a column of a journal, and its page
+ENTRY = 1.05  # inches of an entry of a legend
 FORMATS = (".pdf", ".png", ".svg")
 
 
@@ -36,3 +37,10 @@ def write_figure(draw, path, size):
         except OSError as error:
             raise RunFolderError(f"{path}: the picture cannot be written ({error.strerror}).") from error
     return path
+
+
+def legend_below(figure, ax, title=None):
+    """One legend for all axes of a figure, from the labels of one of them, in as many columns as its width has room for."""
+    handles, words = ax.get_legend_handles_labels()
+    columns = max(1, int(figure.bbox.width / figure.dpi / ENTRY))
+    figure.legend(handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title)

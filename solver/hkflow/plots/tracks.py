@@ -8,6 +8,7 @@ from matplotlib.collections import LineCollection
 from ..case.build import teacher_of
 from . import circle, sphere
 from .density import sheets
+from .figures import legend_below
 from .shown import (
     are_beyond,
     colors_of,
@@ -134,7 +135,7 @@ def draw_paths(figure, run, save=-1, shared=None):
     if teacher_of(run.case) is not None:
         axes[0].plot([], [], color="0.3", linestyle=(0, (4, 2)), linewidth=0.8, label="teacher")
     text = f"radius: tanh(m · weight{' in ν/|ν|' if normalised else ''})"
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, title=text)
+    legend_below(figure, axes[0], text)
 
 
 def _draw_disc(ax, names):
