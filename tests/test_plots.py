@@ -203,6 +203,7 @@ def test_signed_densities_are_drawn(other_run, dim, cells):
         image = next(one for ax in figure.axes for one in ax.collections if isinstance(one, PolyCollection))
         assert image.norm.vmin == -np.abs(density).max() == -image.norm.vmax
         assert np.nanmin(image.get_array()) == pytest.approx(density.min())
+        legible(plots.draw("density", run))
 
 
 def test_residuals_are_relative_in_whatever_units(rng):
@@ -254,6 +255,7 @@ SMALL = {
     "heavy": (classes(2, "signed-sphere", 24), {}),
     "particles on the circle": (teacher(2, "false", "signed-sphere", 24), POINTS | {"time.end": 5.0, "time.saves": 40}),
     "particles on S²": (teacher(2, "true", "signed-sphere", 42), POINTS | {"time.end": 5.0, "time.saves": 5}),
+    "one sign carries mass": (classes(2, "signed-sphere", 24), POINTS | {"initial.signs": [1]}),
     "network": (
         teacher(2, "false", "signed-sphere", 24).replace('[flow]\nkind = "wasserstein"\n', ""),
         {"method.kind": "network", "method.units": 6, "time.saves": 2},

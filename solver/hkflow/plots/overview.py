@@ -18,7 +18,7 @@ def save_overview(run, path=None):
 def draw_overview(figure, run, save=-1, shared=None):
     """Four or five panels and a title on an empty figure."""
     title = run.header["title"] or "hkflow"
-    figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9)
+    figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":

@@ -91,6 +91,10 @@ def draw_scale(figure, image, axes, label, extend):
     bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, extend=extend)
     bar.set_label(label)
     norm = image.norm
+    if isinstance(norm, SymLogNorm):
+        decade = 10.0 ** np.floor(np.log10(norm.vmax))
+        bar.set_ticks([-decade, -0.1 * decade, 0.0, 0.1 * decade, decade])
+        bar.ax.yaxis.set_minor_locator(NullLocator())
     if isinstance(norm, LogNorm) and norm.vmax < 10.0**FEW_DECADES * norm.vmin:
         decades = 10.0 ** np.arange(np.floor(np.log10(norm.vmin)), np.ceil(np.log10(norm.vmax)) + 1)
         ticks = np.outer(decades, (1.0, 2.0, 5.0)).ravel()

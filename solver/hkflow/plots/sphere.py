@@ -140,7 +140,7 @@ def draw_atoms(axes, atoms, signs, labels, names=("θ₁", "θ₂", "θ₃")):
 
 def dot_areas(weights, all_weights):
     """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth of it."""
-    return np.minimum(4000.0 * weights / all_weights.sum(), 40.0)
+    return np.minimum(4000.0 * weights / (all_weights.sum() or 1.0), 40.0)
 
 
 def draw_frame(ax, label, names, color):

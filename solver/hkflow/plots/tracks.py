@@ -45,7 +45,7 @@ class Tracks:
     def chosen(self, sign):
         """Numbers of at most LINES particles of a sign."""
         mine = np.flatnonzero(self.signs == sign)
-        return mine[:: 1 + (len(mine) - 1) // LINES]
+        return mine[:: 1 + max(0, len(mine) - 1) // LINES]
 
 
 @lru_cache(maxsize=2)
