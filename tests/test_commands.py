@@ -70,7 +70,9 @@ def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
     _, err = hk("plot", tmp_path / "run", "--output", tmp_path / "a.gif", code=2)
     assert "unknown picture format '.gif'" in err
     _, err = hk("plot", tmp_path / "run", "paths", code=2)
-    assert "this run is a grid, without particles or units. Choose from: decision, density, overview, predictions, records." in err
+    assert (
+        "this run is a grid, without particles or units. Choose from: decision, density, overview, predictions, records." in err
+    )
     hk("run", IRIS, "--output", tmp_path / "run", *SMALL, code=2)
 
 

@@ -186,8 +186,8 @@ def margin(
 ):
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
     from .margin_report import margin_report
-    from .plots.margin import draw_margins
     from .plots.figures import write_figure
+    from .plots.margin import draw_margins
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     typer.echo(str(report))  # what took the time is not lost with a folder or a picture that cannot be written

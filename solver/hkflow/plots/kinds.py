@@ -70,7 +70,7 @@ def _map_height(run, wide):
         return _plain(run, wide)
     bar = 0.0 if run.method == "grid" else 0.3  # what a scale of colours takes of the width
     count = len(run.signs)
-    return (3.3 + bar if count == 1 else 1.9 + 0.3 * bar) if wide else (1.35 + bar) * count + 0.35
+    return (3.3 + bar if count == 1 else 1.9 + 0.3 * bar) if wide else (1.5 + 0.5 * bar) * count + 0.35
 
 
 def _plain(run, wide):
