@@ -7,19 +7,18 @@ the limit is a max-margin with a certificate of its own: the 1000 directions of 
 """
 
 import argparse
-from importlib.resources import as_file, files
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.margins.kernel_machine import f2_max_margin
 from hkflow.margins.column_generation import max_margin
+from hkflow.margins.kernel_machine import f2_max_margin
 from hkflow.margins.regularised import regularisation_path
 from hkflow.objectives.features import FEATURES
 from hkflow.objectives.objective import Objective
 from hkflow.objectives.risks import RISKS
+from hkflow.plots import style
 
 SIGNS = (1, -1)
 DECAYS = np.logspace(0.0, -14.0, 57)
@@ -83,7 +82,7 @@ def main():
     for m in path[8::8]:
         scaled = (1.0 - m.margin / best.upper) * np.log(1.0 / m.weight_decay)
         print(f"λ = {m.weight_decay:.0e}: margin {m.margin:.6f}, (1 − margin/γ) log 1/λ = {scaled:.3f}, {len(m.atoms)} atoms")
-    with as_file(files("hkflow.plots") / "hkflow.mplstyle") as style, matplotlib.rc_context(fname=style):
+    with style():
         figure = Figure(figsize=(7.1, 2.7), layout="constrained")
         left, right = figure.subplots(1, 2)
         draw_margins(left, path, best.lower)

@@ -6,15 +6,14 @@ Runs that lie in the folder from earlier are used again if their case is the sam
 """
 
 import argparse
-from importlib.resources import as_file, files
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
 import hkflow
+from hkflow.plots import style
 
 ROOT = Path(__file__).parent.parent
 NOISES = (0.0, 1e-3, 1e-2, 1e-1)
@@ -102,7 +101,7 @@ def main():
     for noise, run in runs.items():
         gap, bound = run.records["objective"][-1] - lowest, run.records["gap_bound"][-1]
         print(f"noise {noise:<6g} gap {gap:.3e}, bound {bound:.3e} at t = {run.time[-1]:g}")
-    with as_file(files("hkflow.plots") / "hkflow.mplstyle") as style, matplotlib.rc_context(fname=style):
+    with style():
         figure = Figure(figsize=(7.1, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1.45, 1.0))
         draw_gaps(left, runs, lowest, convex)

@@ -47,6 +47,12 @@ def test_run_info_plot_pack_resume(tmp_path):
     )
     hk("plot", tmp_path / "run", "--output", tmp_path / "picture.pdf")
     assert (tmp_path / "picture.pdf").read_bytes().startswith(b"%PDF")
+    assert "density-1.png" in hk("plot", tmp_path / "run", "density", "--save", 1, "--wide")[0]
+    assert (tmp_path / "run" / "density-1.png").stat().st_size > 20_000
+    out, _ = hk("plot", tmp_path / "run", "help")
+    assert [line.split()[0] for line in out.splitlines()] == ["overview", "density", "decision", "predictions", "records"]
+    out, err = hk("animate", tmp_path / "run", "predictions", "--output", tmp_path / "film.gif")
+    assert "film.gif" in out and err == "" and (tmp_path / "film.gif").read_bytes().startswith(b"GIF89a")
     (tmp_path / "run" / "results.h5").unlink()
     hk("pack", tmp_path / "run")
     assert hkflow.load(tmp_path / "run" / "results.h5").finished
@@ -63,6 +69,10 @@ def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
     hk("run", IRIS, "--output", tmp_path / "run", *SMALL, "--quiet")
     _, err = hk("plot", tmp_path / "run", "--output", tmp_path / "a.gif", code=2)
     assert "unknown picture format '.gif'" in err
+    _, err = hk("plot", tmp_path / "run", "paths", code=2)
+    assert (
+        "this run is a grid, without particles or units. Choose from: decision, density, overview, predictions, records." in err
+    )
     hk("run", IRIS, "--output", tmp_path / "run", *SMALL, code=2)
 
 

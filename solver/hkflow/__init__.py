@@ -51,4 +51,4 @@ _HOMES = {
     "HkflowError": "errors",
 }
 
-__getattr__, __dir__, __all__ = public(__name__, _HOMES, rooms=("margins",))
+__getattr__, __dir__, __all__ = public(__name__, _HOMES, rooms=("margins", "plots"))

@@ -140,16 +140,51 @@ def info(path: RunPath):
     typer.echo(f"{'records:':18}{', '.join(one.records) or 'none yet'}")
 
 
+Picture = Annotated[
+    str | None, typer.Argument(help="which picture; `hkflow plot RUN help` lists those that fit", metavar="[NAME]")
+]
+Wide = Annotated[bool, typer.Option("--wide", help="as wide as a page, 175 mm, instead of a column, 85 mm")]
+Under = Annotated[Path | None, typer.Option("--under", help="a grid run whose density lies under the particles")]
+
+
 @app.command()
 def plot(
-    path: RunPath,
-    output: Annotated[Path | None, typer.Option(help="picture to write, .png or .pdf; RUN/overview.png if not given")] = None,
+    path: Annotated[Path, typer.Argument(help="run folder, or the folder of a study", metavar="RUN")],
+    name: Picture = None,
+    save: Annotated[int | None, typer.Option(help="which save, from 0; the last if not given")] = None,
+    output: Annotated[Path | None, typer.Option(help="picture to write: .png, .pdf or .svg; RUN/<name>.png if not given")] = None,
+    wide: Wide = False,
+    under: Under = None,
 ):
-    """Draw the overview of a run: predictions, density, records."""
-    from .plots.overview import save_overview
-    from .store.run import load
+    """Draw a picture of a run by name; without one its overview: predictions, density, records."""
+    from .plots.kinds import KINDS, fitting, opened, write
 
-    typer.echo(f"picture:          {save_overview(load(path), output)}")
+    one = opened(path)
+    if name == "help":
+        typer.echo("\n".join(f"{name:12}  {KINDS[name].shows}" for name in fitting(one)))
+        return
+    typer.echo(f"picture:          {write(name or fitting(one)[0], one, output, save, under, wide)}")
+
+
+@app.command()
+def animate(
+    path: RunPath,
+    name: Picture = "density",
+    output: Annotated[
+        Path | None, typer.Option(help="film to write: .mp4 (needs ffmpeg) or .gif; RUN/<name>.* if not given")
+    ] = None,
+    fps: Annotated[float | None, typer.Option(min=0.1, help="pictures a second; as many as make 8 seconds if not given")] = None,
+    wide: Wide = False,
+    under: Under = None,
+):
+    """Make a film of a picture over all saves of a run."""
+    from .plots.animation import animate as animate_run
+    from .plots.kinds import opened
+    from .progress import counted
+
+    with counted() as watch:
+        film = animate_run(name, opened(path), output, fps, wide, under, watch)
+    typer.echo(f"film:             {film}")
 
 
 @app.command()
@@ -191,14 +226,14 @@ def margin(
 ):
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
     from .margin_report import margin_report
+    from .plots.figures import write_figure
     from .plots.margin import draw_margins
-    from .plots.overview import write_figure
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     typer.echo(str(report))  # what took the time is not lost with a folder or a picture that cannot be written
     folder = output or Path("margins") / report.name
     typer.echo(f"values:           {report.write(folder)}")
-    picture = write_figure(lambda figure: draw_margins(figure, report), folder / "margin.png", (7.1, 3.4))
+    picture = write_figure(lambda figure: draw_margins(figure, report), folder / "margin.png", (6.9, 3.4))
     typer.echo(f"picture:          {picture}")
 
 

@@ -21,6 +21,26 @@ def preparing(quiet):
         yield
 
 
+@contextmanager
+def counted():
+    """A function watch(done, count) that shows a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TimeRemainingColumn,
+    )
+
+    columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, count: bar.update(task, completed=done, total=count)
+
+
 class StudyProgress:
     """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of every run that fails."""
 
@@ -43,7 +63,12 @@ class StudyProgress:
             self.started = time.monotonic()
             if sys.stderr.isatty():
                 from rich.console import Console
-                from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+                from rich.progress import (
+                    BarColumn,
+                    MofNCompleteColumn,
+                    Progress,
+                    TimeRemainingColumn,
+                )
 
                 columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
                 self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -66,7 +91,12 @@ class ProgressBar(Observer):
         self.due = self.started[0] + LINE_SECONDS
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
 
             columns = [BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
             self.bar, self.due = Progress(*columns, console=Console(stderr=True), transient=True), 0.0

@@ -21,7 +21,14 @@ from .progress import ProgressBar, preparing
 from .store.files import write_json
 from .store.results import pack
 from .store.run import load, read_header
-from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
+from .store.run_folder import (
+    RunWriter,
+    claim_folder,
+    lock,
+    prepare_resume,
+    refuse_used,
+    write_problem,
+)
 from .time_loop import integrate, make_method, save_times
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")

@@ -14,14 +14,16 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROOT
+from legible import legible
 
 import hkflow
 from hkflow.case.load import load_case
+from hkflow.plots import draw
 from hkflow.plots.convergence import save_study
 from hkflow.store.run_folder import lock
 from hkflow.studies.members import compute_all, is_finished, key_of
 from hkflow.studies.report import latex, markdown
-from hkflow.studies.study import study
+from hkflow.studies.study import read_study, study
 
 CASE = ROOT / "cases" / "verification" / "circle-hellinger-kantorovich.toml"
 HEAD = f'case = "{CASE}"\n[set]\ntime = {{end = 1.0, saves = 2}}\n'
@@ -94,6 +96,21 @@ def test_the_folder_holds_tables_and_a_figure(refined):
         assert file.attrs["study"] == REFINED
     for outcome in refined.outcomes:
         assert hkflow.load(outcome.folder).finished
+
+
+def test_a_study_is_read_back_and_drawn_by_name(refined, tmp_path):
+    again = read_study(refined.folder)
+    assert (again.names, again.against, again.study.levels) == (refined.names, refined.against, refined.study.levels)
+    assert again.h == pytest.approx(refined.h, rel=1e-15) and again.complete
+    for name in refined.names:
+        assert again.errors(0, name).tolist() == refined.errors(0, name).tolist()
+    for wide in (False, True):
+        texts = legible(draw("convergence", refined.folder, wide=wide))
+        assert {"error: L¹", "domain.cells", "processor time (s)", "64"} <= set(texts)
+    with pytest.raises(hkflow.CaseError, match="'density' shows .* this is a study. Choose from: convergence"):
+        draw("density", refined.folder)
+    with pytest.raises(hkflow.RunFolderError, match="no study here"):
+        read_study(tmp_path)
 
 
 def test_finished_runs_are_used_again_and_one_process_gives_the_same(refined, tmp_path, write):

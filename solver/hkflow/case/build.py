@@ -148,11 +148,22 @@ def _population_risk(case):
     from ..objectives.population import PopulationRisk
 
     _check_room(case.data)
-    units, weights = generators.teacher_units(random_numbers(case.seed, DATA), case.data.dim, case.data.units)
+    units, weights = teacher_of(case)
     try:
         return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
+
+
+def teacher_of(case):
+    """Directions (units, columns) and output weights ±1 (units,) of the network that labels a case's data; None without one.
+
+    Data that were standardized or projected have none: the network lives in other coordinates.
+    """
+    data = case.data
+    if data.source not in ("teacher", "population") or data.source == "teacher" and (data.standardize or data.components):
+        return None
+    return generators.teacher_units(random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units)
 
 
 def read_data(case, folder):

@@ -10,7 +10,6 @@ from ..transforms.choice import SINGLE
 from .features import Feature
 from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
-
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .shown import sign_name
 from .sphere import dot_areas
 
 
@@ -11,7 +12,7 @@ def draw_atoms(ax, atoms, signs):
     share = values[::-1] / values.sum()
     for s, sign in enumerate(signs):
         positions, weights = atoms.sheet(sign)
-        label = "atoms" if len(signs) == 1 else f"output sign {'+' if sign > 0 else '−'}1"
+        label = "atoms" if len(signs) == 1 else sign_name(sign)
         area = dot_areas(weights, atoms.weights)
         ax.scatter(*(positions @ axes[:, :-3:-1]).T, s=area, color=f"C{s}", alpha=0.5, linewidths=0, label=label, rasterized=True)
     circle = np.linspace(0.0, 2.0 * np.pi, 200)

@@ -6,20 +6,20 @@ from ..measures import Atoms
 from ..metrics import systematic_draw
 from ..store.shown import density_of
 from . import circle, records, sphere
-from .overview import save_figure
+from .figures import PAGE, write_figure
+from .shown import sign_name
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
 DECADES = 5  # of differences shown
 ROOM = 0.35  # above the curves, for the legend, as a share of their extent
-LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
 def save_comparison(comparison, path=None):
     """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default A/compare-<name of B>.png."""
     default = _folder(comparison.a) / f"compare-{_folder(comparison.b).name}.png"
-    return save_figure(draw_comparison, comparison, path or default, (7.1, 6.4))
+    return write_figure(lambda figure: draw_comparison(figure, comparison), path or default, (PAGE, 6.4))
 
 
 def _folder(run):
@@ -65,7 +65,7 @@ def _draw_on_circle(figure, c):
     ax, looks = figure.subplots(), {}
     for letter, run, save in _last(c):
         if run.method == "grid":
-            circle.draw_density(ax, run.mesh, density_of(run, save), run.signs)
+            circle.draw_density(ax, run.mesh, density_of(run, save), run.signs, linear=True)
             looks[letter] = "lines" if "lines" not in looks.values() else "dashed"
             if looks[letter] == "dashed":
                 for line in ax.lines[-len(run.signs) :]:
@@ -97,14 +97,14 @@ def _draw_on_sphere(figure, c):
     """The density of a grid and the atoms of the other run as dots on it, or two sets of dots; one projection per sign."""
     signs = c.a.signs
     axes = np.atleast_1d(figure.subplots(len(signs), 1))
-    labels = ["measures"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
+    labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
     dots, ground = _last(c) if c.a.method != "grid" or c.b.method != "grid" else reversed(_last(c))
     (letter, run, save), (other, below, below_save) = dots, ground
     atoms = _fewer(run.atoms_at(save))
     if below.method == "grid":
         sphere.draw_density(axes, below.mesh, density_of(below, below_save), labels, c.a.axis_names)
         looks = f"colours: {other}, dots: {letter}"
-        layers = [(atoms, "C1")]
+        layers = [(atoms, "white")]
     else:
         for ax, label in zip(axes, labels, strict=True):
             sphere.draw_frame(ax, label, c.a.axis_names, "0.3")
@@ -115,8 +115,6 @@ def _draw_on_sphere(figure, c):
             positions, weights = one.sheet(sign)
             area = DOT_SIZE * sphere.dot_areas(weights, one.weights)
             ax.scatter(*sphere.hammer(positions), s=area, color=color, alpha=0.6, linewidths=0, rasterized=True)
-    for ax, label in zip(axes, labels, strict=True):
-        ax.set_title(label, pad=14)
     figure.suptitle(f"measures at t = {c.time[-1]:g};  {looks}", fontsize=8)
 
 
@@ -192,7 +190,7 @@ def _draw_records(ax, c, of):
         drawn.append(found[seen])
         ax.plot(run.records["time"][seen], drawn[-1], style, color="C0" if letter == "A" else "C1", label=letter)
     values = np.concatenate(drawn)
-    if values.min() > 0.0 and values.max() > LOG_FROM * values.min():
+    if values.min() > 0.0 and values.max() > records.LOG_FROM * values.min():
         ax.set_yscale("log")
     ax.set_xlabel("time t")
     ax.set_ylabel(label)

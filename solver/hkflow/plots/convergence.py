@@ -4,15 +4,15 @@ import numpy as np
 
 from ..studies.file import described, shown
 from ..studies.report import TITLES
-from .overview import write_figure
+from .figures import COLUMN, PAGE, write_figure
 
 MARKERS = "os^Dv<>pX*"
 PANELS = 3  # errors that are drawn, at most
 
 
 def save_study(result):
-    """Write figure.png and figure.pdf into the folder of a study and return the path of the former."""
-    size = 1.1 + 2.5 * len(_panels(result)), 2.9 if len(result.study.groups) < 5 else 3.5
+    """Write figure.png and figure.pdf into the folder of a study, as wide as a page, and return the path of the former."""
+    size = PAGE, height(result, True)
     paths = [result.folder / f"figure.{suffix}" for suffix in ("png", "pdf")]
     return [write_figure(lambda figure: draw_study(figure, result), path, size) for path in paths][0]
 
@@ -24,12 +24,28 @@ def _panels(result):
     return [*result.names[:PANELS], "seconds"] if result.names else ["seconds"]
 
 
-def draw_study(figure, result):
+def _rows(count, wide):
+    """Rows of panels: two or three side by side on a page, one on a column."""
+    return -(-count // (3 if count == 3 else 2)) if wide else count
+
+
+def height(result, wide):
+    """Inches of the figure: for its rows of panels, the title and the legend."""
+    groups = len(result.study.groups)
+    return (
+        0.4 + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0) + 0.16 * -(-groups // (3 if wide else 1)) * (groups > 1)
+    )
+
+
+def draw_study(figure, result, save=-1, shared=None):
     """One panel for each error against h and one of the first error against seconds; or values against what is swept."""
-    figure.suptitle(result.study.table.title or result.study.name, fontsize=9)
-    panels = _panels(result)
-    axes = np.atleast_1d(figure.subplots(1, len(panels)))
-    for ax, what in zip(axes, panels, strict=True):
+    figure.suptitle(result.study.table.title or result.study.name, wrap=True)
+    panels, wide = _panels(result), figure.bbox.width > 1.5 * COLUMN * figure.dpi
+    rows = _rows(len(panels), wide)
+    axes = np.ravel(figure.subplots(rows, -(-len(panels) // rows)))
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    for ax, what in zip(axes, panels, strict=False):
         if not result.study.levels:
             _draw_values(ax, result, what)
         elif what == "seconds":
@@ -38,11 +54,11 @@ def draw_study(figure, result):
             _draw_errors(ax, result, what)
     groups = result.study.groups
     if result.study.levels and any(groups):
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(groups)))
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(groups)) if wide else 1)
 
 
 def _draw_errors(ax, result, name):
-    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of the fitted order."""
+    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of its order."""
     positions = result.h if result.h is not None else np.arange(len(result.study.levels), 0, -1.0)
     fits = []
     for group, color in _groups(result):
@@ -60,7 +76,7 @@ def _draw_errors(ax, result, name):
         ax.set_yscale("log")
     if result.h is not None:
         ax.set_xscale("log")
-        ax.minorticks_off()
+        ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         if fits:
             _draw_triangle(ax, positions, *min(fits, key=lambda fit: np.nanmin(fit[0])))
     key = next(iter(result.study.levels[0]))
@@ -93,8 +109,8 @@ def _draw_work(ax, result, name):
     if name:
         low, high = ax.get_xlim()
         ticks = [m * 10.0**k for k in range(-6, 9) for m in (1, 2, 5) if low <= m * 10.0**k <= high]
-        ticks = ticks[:: 1 + len(ticks) // 6]
-        ax.minorticks_off()
+        ticks = ticks[:: 1 + len(ticks) // 6] if len(ticks) > 1 else [float(f"{end:.2g}") for end in ax.dataLim.intervalx]
+        ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.set_xlabel("processor time (s)" if name else "level")
     ax.set_ylabel(f"error: {TITLES[name]}" if name else "processor time (s)")

@@ -1,23 +1,104 @@
-"""What the measure predicts: against one or two inputs, or against the targets."""
+"""What the measure predicts: over one or two inputs, beside the max-margin classifier of its kernel, or against the targets."""
+
+from functools import lru_cache
 
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.ticker import MaxNLocator
 
 from ..comparison import POPULATION_FRAME
+from ..errors import HkflowError
+from ..margins.kernel_machine import KERNELS, f2_max_margin
+from ..objectives.data import with_bias
 from ..store.shown import is_normalised
+from .figures import legend_below
+from .shown import some, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
+PIXELS, COARSE = 200, 40  # of a map, along each input; of one that only finds its range
+COLORS = {1.0: "C1", -1.0: "C5"}  # of the classes
+ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
+MANY = 300  # data from which they are drawn smaller
 
 
-def draw_predictions(ax, run, pixels=160):
-    """Draw the prediction h at the last save: a curve for one input, a map for two; h/|ν| where the mass is beyond numbers.
+def draw_predictions(ax, run, save=-1, shared=()):
+    """Draw the prediction h at a save: a curve for one input, a map for two; h/|ν| where the mass is beyond numbers.
 
     With more inputs a histogram for each class, or the predictions against the targets of a regression. A population has no
     data: then the map shows the directions of the teacher's units, and the targets are those of fresh inputs.
+    shared : saves that have axes and colours in common with this one
     """
-    normalised = is_normalised((run, len(run.time) - 1))
-    draw = {1: _curve, 2: _map}.get(run.inputs.shape[1], _scatter)
-    draw(ax, run, pixels, normalised, "h/|ν|" if normalised else "h")
+    if run.inputs.shape[1] > 2:
+        draw_against_targets(ax, run, save, shared)
+        return
+    saves = tuple(some(shared, save)) if len(shared) else ()
+    normalised = is_normalised((run, save), *((run, k) for k in saves))
+    h = _name(normalised)
+    values, grid = _on_grid(run, _prediction(run, save, normalised))
+    low, high = _range(run, saves, normalised) if saves else (values.min(), values.max())
+    if run.inputs.shape[1] == 1:
+        _draw_curve(ax, run, grid, values, h, normalised, (low, high))
+        return
+    targets = [] if normalised or run.classifies else run.targets
+    image = _draw_map(ax, run, grid, values, np.max(np.abs([low, high, *targets])))
+    _draw_data(ax, run, None if normalised else image.norm)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, handletextpad=0.3, columnspacing=1.0)
+    ax.figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=25).set_label(f"prediction {h}")
+
+
+def draw_decision(figure, run, save=-1, shared=None):
+    """Draw the prediction over one or two inputs, its zero level and the data, beside the F₂ max-margin classifier.
+
+    The latter, of the kernel of random units, is there for classes that it separates (Chizat & Bach 2020, eq. 5). Beside it
+    predictions are shown relative to the largest on the map.
+    """
+    machine = kernel_classifier(run)
+    if machine is None:
+        figure.suptitle(time_of(run, save))
+        draw_predictions(figure.subplots(), run, save, shared or ())
+        return
+    normalised = is_normalised((run, save))
+    panels = {
+        f"this run, {time_of(run, save)}": _prediction(run, save, normalised),
+        "F₂ max-margin": lambda x: machine(with_bias(x) if run.case.objective.bias else x),
+    }
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    for ax, (title, function) in zip(axes, panels.items(), strict=True):
+        values, grid = _on_grid(run, function)
+        values = values / (np.abs(values).max() or 1.0)
+        if run.inputs.shape[1] == 1:
+            _draw_curve(ax, run, grid, values, "h", scaled=True, ends=(-1.0, 1.0))
+        else:
+            image = _draw_map(ax, run, grid, values)
+            _draw_data(ax, run, None)
+        ax.set_title(title)
+        ax.label_outer()
+        if ax.get_legend():
+            ax.get_legend().remove()
+    if run.inputs.shape[1] == 1:
+        axes[0].set_ylabel("h(x) / max |h|")
+    else:
+        bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, ticks=(-1.0, 0.0, 1.0))
+        bar.set_label("h / max |h|")
+    legend_below(figure, axes[0])
+
+
+@lru_cache(maxsize=2)
+def kernel_classifier(run):
+    """The F₂ max-margin classifier of a run's data; None for other targets, units without a kernel, and data that it fails on."""
+    objective = run.problem.objective
+    if not run.classifies or run.is_discrete or len(run.targets) == 0 or objective.feature.name not in KERNELS:
+        return None
+    try:
+        machine = f2_max_margin(objective)
+    except HkflowError:
+        return None
+    return machine if machine.machine.value > 0.0 else None
+
+
+def _name(normalised):
+    return "h/|ν|" if normalised else "h"
 
 
 def frame(values, share=0.08):
@@ -27,46 +108,88 @@ def frame(values, share=0.08):
     return low - edge, high + edge
 
 
-def _curve(ax, run, pixels, normalised, h):
-    x = np.linspace(*frame(run.inputs[:, 0]), 4 * pixels)
-    ax.plot(x, run.predict(x[:, None], -1, normalised), color="C0", label=f"prediction {h}")
-    if normalised:
+def _prediction(run, save, normalised):
+    """h as a function of inputs, or h/|ν|, without the rounding errors where its parts cancel."""
+    mass = 1.0 if normalised else np.exp(run.log_mass_at(save))
+
+    def predict(inputs):
+        values = run.predict(inputs, save, normalised)
+        return np.where(np.abs(values) > ROUNDING * mass * np.abs(inputs).max(), values, 0.0)
+
+    return predict
+
+
+@lru_cache(maxsize=2)
+def _range(run, saves, normalised):
+    """Least and largest prediction at some saves, on a coarse grid."""
+    found = [_on_grid(run, _prediction(run, k, normalised), COARSE)[0] for k in saves]
+    return np.min(found), np.max(found)
+
+
+def _on_grid(run, function, pixels=PIXELS):
+    """Values of a function of inputs on an even grid around the data, (n,) or (n, n), and the ticks of the grid."""
+    count, dim = len(run.inputs), run.inputs.shape[1]
+    frames = [frame(run.inputs[:, k]) if count else (-POPULATION_FRAME, POPULATION_FRAME) for k in range(dim)]
+    ticks = [np.linspace(*ends, pixels if dim == 2 else 4 * pixels) for ends in frames]
+    inputs = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, dim)
+    return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
+
+
+def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
+    """The curve and the data: as dots, or if the curve is in other units than the targets, as marks of their classes.
+
+    ends : (low, high) of the curves that the axis has room for, by default of this one
+    """
+    ax.plot(grid[0], values, color="C0", label=f"prediction {h}")
+    low, high = frame(np.array(ends or [values.min(), values.max()]))
+    if scaled:
         ax.axhline(0.0, color="0.5", linewidth=0.6)
-        for x, y in zip(run.inputs[:, 0], run.targets, strict=True):
-            ax.axvline(x, color="C1" if y > 0.0 else "C5", linewidth=0.6, alpha=0.5)
+        for sign, marker, level in ((1.0, "o", high), (-1.0, "s", low)):
+            x = run.inputs[run.targets * sign > 0.0, 0]
+            look = {"markersize": 3, "color": COLORS[sign], "markeredgecolor": "black", "markeredgewidth": 0.4}
+            ax.plot(x, np.full(len(x), level), marker, label=_class(sign), clip_on=False, **look)
+        ax.set_ylim(low, high)
     else:
         ax.plot(run.inputs[:, 0], run.targets, "o", markersize=3, color="C1", label="data")
+        ax.set_ylim(frame(np.array([low, high, *run.targets]), 0.03))
+    ax.set_xlim(grid[0][0], grid[0][-1])
     ax.set_xlabel(run.input_names[0])
     ax.set_ylabel(f"{h}(x)" if h == "h" else "h(x)/|ν|")
-    ax.legend()
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)
 
 
-def _map(ax, run, pixels, normalised, h):
-    frames = [frame(run.inputs[:, k]) if len(run.inputs) else (-POPULATION_FRAME, POPULATION_FRAME) for k in range(2)]
-    x, y = (np.linspace(*frame, pixels) for frame in frames)
-    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    values = run.predict(grid, -1, normalised).reshape(pixels, pixels)
-    largest = np.abs(values).max() or 1.0
-    image = ax.pcolormesh(
-        x, y, values, cmap="PuOr_r", norm=TwoSlopeNorm(0.0, -largest, largest), shading="nearest", rasterized=True
-    )
+def _class(sign):
+    return "+1" if sign > 0.0 else "−1"
+
+
+def _draw_map(ax, run, grid, values, largest=None):
+    """Colours of a function of two inputs, up to its largest size, and its zero level; returns the image."""
+    largest = largest or np.abs(values).max() or 1.0
+    norm = TwoSlopeNorm(0.0, -largest, largest)
+    image = ax.pcolormesh(*grid, values, cmap="PuOr_r", norm=norm, shading="nearest", rasterized=True)
     if values.min() < 0.0 < values.max():
-        ax.contour(x, y, values, levels=[0.0], colors="black", linewidths=1.0)
-    colors = {"edgecolors": "black", "linewidths": 0.4, "s": 12}
-    positive = run.targets > 0
+        ax.contour(*grid, values, levels=[0.0], colors="black", linewidths=1.0)
+        ax.plot([], [], color="black", linewidth=1.0, label="h = 0")
+    ax.set_xlabel(run.input_names[0])
+    ax.set_ylabel(run.input_names[1])
+    return image
+
+
+def _draw_data(ax, run, norm):
+    """The data of two inputs: by class, by the colour of their target if the map has that scale, or the teacher's units."""
+    many = len(run.inputs) > MANY
+    look = {"edgecolors": "black", "s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
     if len(run.inputs) == 0:
         _teacher_units(ax, run.problem.objective)
     elif run.classifies:
-        ax.scatter(*run.inputs[positive].T, marker="o", color="C1", label="+1", **colors)
-        ax.scatter(*run.inputs[~positive].T, marker="s", color="C5", label="−1", **colors)
-        ax.legend(loc="upper left", handletextpad=0.1, frameon=True, framealpha=0.8, borderpad=0.2)
+        for sign, marker in ((1.0, "o"), (-1.0, "s")):
+            chosen = run.inputs[run.targets * sign > 0.0]
+            ax.scatter(*chosen.T, marker=marker, color=COLORS[sign], label=_class(sign), **look)
     else:
-        values = {"color": "0.6"} if normalised else {"c": run.targets, "cmap": "PuOr_r", "norm": image.norm}
-        ax.scatter(*run.inputs.T, **values, **colors)
-    ax.set_xlabel(run.input_names[0])
-    ax.set_ylabel(run.input_names[1])
-    ax.set_title(f"prediction {h}; black line: h = 0")
-    ax.figure.colorbar(image, ax=ax, shrink=0.75, pad=0.02)
+        values = {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
+        ax.scatter(*run.inputs.T, **values, **look)
+    if len(run.inputs):
+        ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
 
 
 def _teacher_units(ax, objective):
@@ -76,27 +199,43 @@ def _teacher_units(ax, objective):
         ax.plot([0.0, end[0]], [0.0, end[1]], "-" if weight > 0.0 else "--", color="C2", linewidth=1.5)
     ax.plot([], [], "-", color="C2", label="teacher, weight > 0")
     ax.plot([], [], "--", color="C2", label="< 0")
-    ax.legend(loc="best", frameon=True, framealpha=0.8, borderpad=0.2)
 
 
-def _scatter(ax, run, pixels, normalised, h):
-    scale = run.log_scale[-1] - (run.log_mass_at(-1) if normalised else 0.0)
-    predictions, targets, whose = np.exp(scale) * run.scaled_predictions[-1], run.targets, ""
+def draw_targets(figure, run, save=-1, shared=None):
+    """Draw the predictions of the data against their targets, or their histogram for each class."""
+    figure.suptitle(time_of(run, save))
+    draw_against_targets(figure.subplots(), run, save, shared or ())
+
+
+def draw_against_targets(ax, run, save=-1, shared=()):
+    """The predictions of the data at a save against their targets, or their histogram for each class; h/|ν| of large masses."""
+    saves = some(shared, save) if len(shared) else [save]
+    normalised = is_normalised(*((run, k) for k in saves))
+    h = _name(normalised)
+
+    def predicted(k):
+        return np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0)) * run.scaled_predictions[k]
+
+    predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
         inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)
-        predictions, whose = run.predict(inputs, -1, normalised), f" of {FRESH} fresh inputs"
+        predictions, whose = run.predict(inputs, save, normalised), f" of {FRESH} fresh inputs"
     if run.classifies:
-        for sign, color, label in ((1.0, "C1", "+1"), (-1.0, "C5", "−1")):
-            edges = np.linspace(*frame(predictions), 40)
-            ax.hist(predictions[run.targets == sign], edges, color=color, alpha=0.6, label=f"class {label}")
+        edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)
+        for sign, look in ((1.0, {"alpha": 0.7}), (-1.0, {"alpha": 0.7})):
+            ax.hist(predictions[run.targets == sign], edges, color=COLORS[sign], label=f"class {_class(sign)}", **look)
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
         ax.set_ylabel("number of data")
-        ax.legend()
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         return
-    ax.plot(targets, predictions, "o", markersize=3, color="C0")
     if not normalised:
         ends = frame(targets)
-        ax.plot(ends, ends, color="0.5", linewidth=0.8)
+        ax.plot(ends, ends, color="0.5", linewidth=0.8, label="h = y")
+        ax.legend(loc="upper left")
+    ax.plot(targets, predictions, "o", markersize=3 if len(targets) <= MANY else 2, color="C0", markeredgewidth=0, alpha=0.7)
+    if len(shared) and len(run.targets):
+        ax.set_ylim(frame(np.concatenate([targets, *(predicted(k) for k in saves)])))
     ax.set_xlabel(f"target y{whose}")
     ax.set_ylabel(f"prediction {h}")

@@ -6,6 +6,7 @@ from ..margins.column_generation import signed_features
 from ..objectives.data import with_bias
 from . import circle, sphere
 from .decision import frame
+from .shown import sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
@@ -24,7 +25,7 @@ def draw_margins(figure, report):
         _draw_proof(right.subplots(), report)
         return
     signs = report.problem.output_signs
-    labels = ["optimal measure"] if len(signs) == 1 else [f"output sign {'+' if sign > 0 else '−'}1" for sign in signs]
+    labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
     axes = np.atleast_1d(right.subplots(len(signs), 1))
     sphere.draw_atoms(axes, report.f1.atoms, signs, labels, ("θ₁", "θ₂", "θ₃"))
 

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+LABELLED = 4  # decades of a time axis, at most
+LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
+
 
 def scaled(records):
     """Whether objectives and masses were ever recorded in units of e^log_scale instead of 1."""
@@ -24,9 +27,22 @@ def mass_of(records, logarithmic):
 def draw_time(ax, records, clock):
     """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
     ax.set_xlabel("time t" if clock == "time" else "smooth margin γ̃")
-    positive = records["time"][records["time"] > 0.0]
-    if clock == "margin" and len(positive):
-        ax.set_xscale("symlog", linthresh=max(positive[0], 1e-6 * positive[-1]))
+    if clock == "margin":
+        scale_time(ax, records["time"])
+
+
+def scale_time(ax, time):
+    """Make the time axis logarithmic beyond the first positive time, with at most LABELLED decades labelled, and 0."""
+    positive = time[time > 0.0]
+    if len(positive) == 0:
+        return
+    first = max(positive[0], 1e-6 * positive[-1])
+    ax.set_xscale("symlog", linthresh=first)
+    low, high = np.floor(np.log10([first, positive[-1]]))
+    step = -(-(high - low) // LABELLED) or 1.0
+    decades = np.arange(high, low + (step - 1.0 if high - low > LABELLED else 0.0), -step)
+    ax.set_xticks([0.0, *10.0 ** decades[::-1]] if time[0] == 0.0 else 10.0 ** decades[::-1])
+    ax.minorticks_off()
 
 
 def draw_energy(ax, records, clock="time"):
@@ -46,6 +62,56 @@ def draw_energy(ax, records, clock="time"):
         mass.set_ylim(0.0, 1.2 * values[0])
 
 
+def draw_records(figure, run, save=-1, shared=None):
+    """Everything that is recorded of a run in time: objective, mass, margin with its certified band, residuals of the budgets."""
+    records, clock = run.records, run.case.flow.clock
+    draws = (
+        [draw_objective, draw_mass, draw_margins, draw_residuals]
+        if has_margins(records)
+        else [draw_objective, draw_mass, draw_residuals]
+    )
+    wide = figure.bbox.width > figure.bbox.height
+    shape = (-(-len(draws) // 2), 2) if wide else (len(draws), 1)
+    axes = np.ravel(figure.subplots(*shape, sharex=True))
+    for ax, draw in zip(axes, draws, strict=False):
+        draw(ax, records, clock)
+    for ax in axes[len(draws) :]:
+        ax.remove()
+    for ax in axes[: len(draws) - shape[1]]:
+        ax.set_xlabel("")
+    for ax in axes[len(draws) - shape[1] : len(draws)]:
+        ax.tick_params(labelbottom=True)
+    figure.align_ylabels()
+
+
+def has_margins(records):
+    """Whether a run proved an interval of the max-margin, and not only that it is above something."""
+    return bool(np.isfinite(records.get("margin_upper", np.inf)).any())
+
+
+def draw_objective(ax, records, clock="time"):
+    """The objective against time, or the objective per mass; logarithmic if it is positive and falls by much."""
+    values, label = objective_of(records, scaled(records))
+    draw_time(ax, records, clock)
+    ax.plot(records["time"], values, color="C0")
+    known = values[np.isfinite(values)]
+    if len(known) and known.min() > 0.0 and known.max() > LOG_FROM * known.min():
+        ax.set_yscale("log")
+    ax.set_ylabel(label.replace("objective per", "objective\nper"))
+
+
+def draw_mass(ax, records, clock="time"):
+    """The total mass against time, or its logarithm."""
+    logarithmic = scaled(records)
+    values, label = mass_of(records, logarithmic)
+    draw_time(ax, records, clock)
+    ax.plot(records["time"], values, color="C0")
+    low, high = ax.get_ylim()
+    if not logarithmic and values[0] > 0.0 and high - low < 1e-6 * abs(high):
+        ax.set_ylim(0.0, 1.2 * values[0])
+    ax.set_ylabel(label.replace(" log |", "\nlog |"))
+
+
 def draw_residuals(ax, records, clock="time"):
     """Residuals of the energy identity and of the mass budget, relative to the largest objective and mass so far."""
     time = records["time"]
@@ -61,7 +127,7 @@ def draw_residuals(ax, records, clock="time"):
         relative = relative_to_largest(records[name], records[scale], records.get("log_scale", np.zeros(len(time))))
         ax.semilogy(time[1:], np.maximum(relative, 1e-17)[1:], color=color, label=label)
     ax.set_ylabel("relative residual")
-    ax.legend()
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.2)
 
 
 def draw_margins(ax, records, clock="time"):
@@ -69,13 +135,15 @@ def draw_margins(ax, records, clock="time"):
     draw_time(ax, records, clock)
     time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
     known = np.isfinite(records["dual_value"])
-    ax.plot(time[known], records["dual_value"][known], color="C1", linewidth=0.8, label="dual value")
-    ax.plot(time, records["margin"], color="C0", linewidth=0.8, label="margin/|ν|")
+    ax.plot(time[known], records["dual_value"][known], color="C1", linewidth=0.8, label="dual")
+    ax.plot(time, records["margin"], color="C0", linewidth=0.8, label="margin")
     ax.fill_between(time, low, high, where=np.isfinite(high), color="C2", alpha=0.3, linewidth=0.0, label=r"$\gamma_{\ell_1}$")
     best = high[-1]
     ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, 3.0 * best)
-    ax.set_title(rf"$\gamma_{{\ell_1}}$ in [{low[-1]:.4g}, {best:.4g}]", fontsize=8)
-    ax.legend()
+    proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
+    text = rf"$\gamma_{{\ell_1}}$ in [{proved:.4g}, {best:.4g}]"
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, title=text, columnspacing=1.0, handlelength=1.2)
+    ax.set_ylabel("margin/|ν|")
 
 
 def relative_to_largest(values, sizes, log_scale):

@@ -1,23 +1,37 @@
-"""Densities and atoms on S², on the plane by Hammer's equal-area projection."""
+"""Densities and atoms on S², on the plane by Hammer's equal-area projection.
+
+Cells are shown as they are, without interpolation: as polygons, which stay sharp at any size, where there are few, and pixel
+by pixel, each with the value of the cell that it lies in, where there are many.
+"""
+
+from functools import lru_cache
 
 import numpy as np
-from matplotlib.colors import LogNorm, SymLogNorm
+from matplotlib import patheffects
+from matplotlib.collections import PolyCollection
 from matplotlib.patches import Ellipse
 from scipy.spatial import cKDTree
 
-DECADES = 4  # shown below the largest density
-SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
+from ..meshes.overlap import corner_table
+from ..sphere import normalize
+from .shown import clipped, colors_of, draw_scale
+
+FEW = 3000  # cells that are drawn as polygons
+PIXELS = 1600  # of the width of a map otherwise
+BEND = 0.05  # radians of an edge of a cell that are drawn straight
+ON_CUT = 1e-12  # coordinates that count as 0
+ROOT = np.sqrt(2.0)
+EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
 
-def hammer_points(width=720):
+def hammer_points(width=PIXELS):
     """Pixels of the projection, x in [−2√2, 2√2], y in [−√2, √2], as points of S².
 
     Returns points (width/2, width, 3) and the mask of the pixels inside the ellipse.
     """
-    root = np.sqrt(2.0)
-    x = np.linspace(-2 * root, 2 * root, width)[None, :]
-    y = np.linspace(-root, root, width // 2)[:, None]
-    inside = (x / (2 * root)) ** 2 + (y / root) ** 2 < 1.0
+    x = np.linspace(*EXTENT[:2], width)[None, :]
+    y = np.linspace(*EXTENT[2:], width // 2)[:, None]
+    inside = (x / (2 * ROOT)) ** 2 + (y / ROOT) ** 2 < 1.0
     z = np.sqrt(np.maximum(1.0 - (x / 4) ** 2 - (y / 2) ** 2, 0.5))
     longitude = 2.0 * np.arctan2(z * x, 2.0 * (2.0 * z**2 - 1.0))
     latitude = np.arcsin(np.clip(z * y, -1.0, 1.0))
@@ -25,71 +39,128 @@ def hammer_points(width=720):
     return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1), inside
 
 
-def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"), nu="ν"):
-    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in both directions if signed.
-
-    Every pixel takes the value of the cell that it lies in: Voronoi cells are the sets nearest to their centres.
-    labels: a title each;  names: of the three coordinate axes;  nu: what the densities are of
-    """
-    points, inside = hammer_points()
-    _, cell = cKDTree(mesh.centers).query(points[inside])
-    signed = any(density.min() < 0.0 for density in densities)
-    largest = max(np.abs(density).max() for density in densities) or 1.0
-    if signed:
-        norm, lowest, colors = SymLogNorm(largest * 10.0**-SIGNED_DECADES, vmin=-largest, vmax=largest), -largest, "PuOr_r"
-    else:
-        norm, lowest, colors = LogNorm(largest * 10.0**-DECADES, largest), largest * 10.0**-DECADES, None
-    root = np.sqrt(2.0)
-    for ax, density, label in zip(axes, densities, labels, strict=True):
-        picture = np.full(inside.shape, np.nan)
-        picture[inside] = np.maximum(density[cell], lowest)
-        extent = (-2 * root, 2 * root, -root, root)
-        image = ax.imshow(picture, origin="lower", extent=extent, norm=norm, cmap=colors, interpolation="nearest")
-        draw_frame(ax, label, names, "0.3" if signed else "white")
-    extend = "neither" if signed else "min"
-    bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.75, pad=0.02, extend=extend)
-    bar.set_label(f"density {nu}")
-    return image
-
-
 def hammer(points):
     """Points (n, 3) of S² in the plane of the projection. Returns x, y."""
     longitude, latitude = np.arctan2(points[:, 1], points[:, 0]), np.arcsin(np.clip(points[:, 2], -1.0, 1.0))
     size = np.sqrt(1.0 + np.cos(latitude) * np.cos(longitude / 2))
-    return 2 * np.sqrt(2.0) * np.cos(latitude) * np.sin(longitude / 2) / size, np.sqrt(2.0) * np.sin(latitude) / size
+    return 2 * ROOT * np.cos(latitude) * np.sin(longitude / 2) / size, ROOT * np.sin(latitude) / size
+
+
+@lru_cache(maxsize=2)
+def cell_polygons(mesh):
+    """The cells in the plane of the projection: a list of polygons (k, 2), and the cell of each; cut cells have two."""
+    polygons, owners = [], []
+    table, counts = corner_table(mesh)
+    for cell, (row, count) in enumerate(zip(table, counts, strict=True)):
+        outline = mesh.vertices[row[:count]]
+        parts = [_bent(outline)]
+        if outline[:, 0].min() < 0.0:  # perhaps where the map is cut open
+            parts = [_half(parts[0], side) for side in (1.0, -1.0) if (side * outline[:, 1]).max() > ON_CUT]
+        polygons += [np.column_stack(hammer(part)) for part in parts]
+        owners += [cell] * len(parts)
+    return polygons, np.array(owners)
+
+
+@lru_cache(maxsize=2)
+def cell_pixels(mesh):
+    """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is nearest to its centre."""
+    points, inside = hammer_points()
+    return inside, cKDTree(mesh.centers).query(points[inside])[1]
+
+
+def _bent(corners):
+    """The corners of a spherical polygon and points between them, so that no piece of an edge is longer than BEND."""
+    return np.concatenate([_arc(a, b) for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True)])
+
+
+def _arc(a, b):
+    """Points from a to b on a great circle, without b: BEND apart at most, and closer at a pole, where the map turns lines."""
+    from_pole = 0.5 * np.hypot(*(a + b)[:2]) + ON_CUT
+    pieces = np.clip(np.ceil(np.linalg.norm(b - a) / min(BEND, 0.2 * from_pole)), 1.0, 40.0)
+    share = np.arange(pieces)[:, None] / pieces
+    return normalize((1.0 - share) * a + share * b)
+
+
+def _half(outline, side):
+    """The part of a polygon with side·y ≥ 0, its points on the cut on that side of the map, by way of a pole inside it."""
+    outline = np.where(np.abs(outline) < ON_CUT, 0.0, outline)
+    points = []
+    for a, b in zip(outline, np.roll(outline, -1, axis=0), strict=True):
+        if side * a[1] >= 0.0:
+            points.append(a)
+        if a[1] * b[1] < 0.0:
+            points.append((a[1] * b - b[1] * a) / (a[1] - b[1]) * (1.0, 0.0, 1.0))
+    closed, whole = normalize(np.array([*points, points[0]])), []
+    for a, b in zip(closed[:-1], closed[1:], strict=True):
+        through_pole = a[1] == b[1] == 0.0 and a[0] * b[0] < 0.0
+        stops = [a, np.array([0.0, 0.0, np.sign(a[2] + b[2])]), b] if through_pole else [a, b]
+        whole += [_arc(*pair) for pair in zip(stops[:-1], stops[1:], strict=True)]
+    whole = np.concatenate(whole)
+    whole[:, 1] = np.copysign(whole[:, 1], side)
+    return whole
+
+
+def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"), nu="ν", colors=None):
+    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in both directions if signed.
+
+    labels : a title each;  names : of the three coordinate axes;  nu : what the densities are of
+    colors : the Colors, by default those that suit these densities
+    """
+    norm, map_name, extend = colors or colors_of(densities)
+    signed = norm.vmin < 0.0
+    if mesh.n_cells <= FEW:
+        polygons, cell = cell_polygons(mesh)
+    else:
+        inside, cell = cell_pixels(mesh)
+    for ax, density, label in zip(axes, densities, labels, strict=True):
+        values = clipped(density, norm)[cell]
+        if mesh.n_cells <= FEW:
+            image = PolyCollection(polygons, array=values, norm=norm, cmap=map_name, edgecolors="face", linewidths=0.25)
+            ax.add_collection(image)
+        else:
+            picture = np.full(inside.shape, np.nan)
+            picture[inside] = values
+            image = ax.imshow(picture, origin="lower", extent=EXTENT, norm=norm, cmap=map_name, interpolation="nearest")
+        draw_frame(ax, label, names, "0.3" if signed else "white")
+    draw_scale(axes[0].figure, image, axes, f"density {nu}", extend)
+    return image
 
 
 def draw_atoms(axes, atoms, signs, labels, names=("θ₁", "θ₂", "θ₃")):
     """Draw the atoms of each sign as dots with areas in proportion to their weights, on one projection each.
 
-    labels: a title each;  names: of the three coordinate axes
+    labels : a title each;  names : of the three coordinate axes
     """
     for s, (ax, sign, label) in enumerate(zip(axes, signs, labels, strict=True)):
         positions, weights = atoms.sheet(sign)
         draw_frame(ax, label, names, "0.3")
-        ax.scatter(
-            *hammer(positions), s=dot_areas(weights, atoms.weights), color=f"C{s}", alpha=0.5, linewidths=0, rasterized=True
-        )
+        area = dot_areas(weights, atoms.weights)
+        ax.scatter(*hammer(positions), s=area, color=f"C{s}", alpha=0.5, linewidths=0, rasterized=len(weights) > FEW)
 
 
 def dot_areas(weights, all_weights):
     """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth of it."""
-    return np.minimum(4000.0 * weights / all_weights.sum(), 40.0)
+    return np.minimum(4000.0 * weights / (all_weights.sum() or 1.0), 40.0)
 
 
 def draw_frame(ax, label, names, color):
-    """The outline of the projection and the names of the axes, those inside in a colour that shows on what is drawn there."""
-    root = np.sqrt(2.0)
+    """The outline of the projection, a title in the corner that it leaves free, and the names of the axes.
+
+    color : of what is written inside, so that it shows on what is drawn there
+    """
     ax.set_aspect("equal")
-    ax.add_patch(Ellipse((0, 0), 4 * root, 2 * root, fill=False, linewidth=0.6, color="0.3"))
-    ax.set_title(label, pad=14)
+    ax.set_xlim(-1.01 * 2 * ROOT, 1.01 * 2 * ROOT)
+    ax.set_ylim(-1.01 * ROOT, 1.01 * ROOT)
+    ax.add_patch(Ellipse((0, 0), 4 * ROOT, 2 * ROOT, fill=False, linewidth=0.8, color="0.3", zorder=3))
+    ax.set_title(label, loc="left", fontsize=7, pad=2)
     ax.axis("off")
-    marks = [(0, 0, "+" + names[0]), (root * 1.0824, 0, "+" + names[1]), (-root * 1.0824, 0, "−" + names[1])]
-    marks += [(0, root, "+" + names[2]), (0, -root, "−" + names[2])]
+    marks = [(0, 0, "+" + names[0]), (ROOT * 1.0824, 0, "+" + names[1]), (-ROOT * 1.0824, 0, "−" + names[1])]
+    marks += [(0, ROOT, "+" + names[2]), (0, -ROOT, "−" + names[2])]
+    halo = [patheffects.withStroke(linewidth=1.5, foreground="white")] if color != "white" else None
     for x, y, text in marks:
         below = y < 0
         ax.annotate(
             text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6, ha="center",
-            va="top" if below else "bottom", color=color if y == 0 else "0.3",
+            va="top" if below else "bottom", color=color if y == 0 else "0.3", zorder=4, path_effects=halo,
         )  # fmt: skip
-        ax.plot(x, y, ".", markersize=2, color=color if y == 0 else "0.3")
+        ax.plot(x, y, ".", markersize=2, color=color if y == 0 else "0.3", zorder=4)

@@ -5,10 +5,14 @@ import numpy as np
 from .run import LARGEST_LOG
 
 
-def is_normalised(*saves):
-    """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond numbers."""
-    logs = np.array([run.log_mass_at(save) for run, save in saves])
-    return bool((np.abs(logs[np.isfinite(logs)]) > LARGEST_LOG).any())
+def is_normalised(*saves, largest=LARGEST_LOG):
+    """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond e^±largest."""
+    return are_beyond(np.array([run.log_mass_at(save) for run, save in saves]), largest)
+
+
+def are_beyond(logs, largest=LARGEST_LOG):
+    """Whether one of several log masses is beyond ±largest; no mass at all is not."""
+    return bool((np.abs(logs[np.isfinite(logs)]) > largest).any())
 
 
 def name_of(normalised):

@@ -1,17 +1,20 @@
 """A study from its file to its tables: what is missing is computed, then all of it is measured."""
 
+import json
 import os
+import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from ..convergence import convergence_table
 from ..errors import CaseError, RunFolderError
 from ..store.run import WORK, load
 from ..store.run_folder import lock
-from .file import ERRORS, Study, load_study, resolution
+from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .measures import errors_of, values_of
 from .members import compute_all, is_finished, key_of
 from .report import write_report
@@ -175,3 +178,34 @@ def _errors(run, against, read, place):
         return errors_of(run, reference), ""
     except (ValueError, CaseError) as error:
         return {}, str(error)
+
+
+def read_study(folder):
+    """The StudyResult that lies in the folder of a study, as its study.h5 has it: without the cases of its members.
+
+    Raises RunFolderError if there is none or it is damaged.
+    """
+    folder = Path(folder).resolve()
+    try:
+        with h5py.File(folder / "study.h5", "r") as file:
+            attrs = dict(file.attrs)
+            columns = {name: item.asstr()[()] if item.dtype.kind == "O" else item[()] for name, item in file.items()}
+        table = StudyTable.model_validate(tomllib.loads(attrs["study"]))
+        groups, levels = json.loads(attrs["groups"]), json.loads(attrs["levels"])
+    except (OSError, KeyError, ValueError) as error:
+        raise RunFolderError(f"{folder}: no study here, or a damaged one (study.h5: {error}).") from error
+    errors = [name for name in table.errors or ERRORS if f"error {name}" in columns]
+    count, found = len(columns["repeat"]) // (len(groups) * max(1, len(levels))), []
+    for k, place in enumerate(columns["run"]):
+        member = Member(k // (count * max(1, len(levels))), k // count % max(1, len(levels)), int(columns["repeat"][k]), None, {})
+        values = [
+            {name: columns[key][k] for name, key in names}
+            for names in (
+                [(name, f"error {name}") for name in errors],
+                [(name, name) for name in table.values],
+                [(name, name) for name in WORK],
+            )
+        ]
+        found.append(Outcome(member, folder / place, bool(columns["finished"][k]), columns["status"][k], *values))
+    study = Study(table, folder.name, attrs["study"], groups, levels, [outcome.member for outcome in found])
+    return StudyResult(study, folder, found, attrs["against"], errors, columns.get("h"))

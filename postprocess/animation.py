@@ -1,0 +1,12 @@
+"""Make a film of every picture of a run that moves: python postprocess/animation.py RUN FOLDER"""
+
+import sys
+from pathlib import Path
+
+from hkflow import load
+from hkflow.plots import animate, fitting
+
+run, folder = load(sys.argv[1]), Path(sys.argv[2])
+folder.mkdir(parents=True, exist_ok=True)
+for name in fitting(run, moving=True):
+    print(animate(name, run, folder / f"{name}.gif", fps=10, wide=True))

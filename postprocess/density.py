@@ -1,0 +1,16 @@
+"""Draw the measure of a run at its first, middle and last save: python postprocess/density.py RUN PICTURE.pdf"""
+
+import sys
+
+from matplotlib.figure import Figure
+
+from hkflow import load
+from hkflow.plots import PAGE, draw, style
+
+run, picture = load(sys.argv[1]), sys.argv[2]
+last = len(run.time) - 1
+with style():
+    figure = Figure(figsize=(PAGE, 6.3), layout="constrained")
+    for part, save in zip(figure.subfigures(3, 1), (0, last // 2, last), strict=True):
+        draw("density", run, part, save, shared=(0, last // 2, last))  # with the same axes and colours
+    figure.savefig(picture)

@@ -1,0 +1,78 @@
+"""How measures are drawn and called: colours, their scales, titles."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.colors import LogNorm, Normalize, SymLogNorm
+from matplotlib.ticker import NullLocator
+
+DECADES = 4  # shown below the largest density
+SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
+FEW_DECADES = 2.5  # of a scale, up to which numbers between powers of ten are written
+SEEN = 9  # saves at most that are read to find colours and axes for all of them
+PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
+
+
+def time_of(run, save):
+    """A title: when a save was made."""
+    return f"{clock_of(run)} = {run.time[save]:.4g}"
+
+
+def clock_of(run):
+    """What the run calls time: t, or the smooth margin γ̃."""
+    return "t" if run.case.flow.clock == "time" else "γ̃"
+
+
+def sign_name(sign):
+    """How labels call a sheet."""
+    return f"output sign {'+' if sign > 0 else '−'}1"
+
+
+class Colors(NamedTuple):
+    """A scale of colours: its norm, the name of its map, None for the style's own, and at which end there is more."""
+
+    norm: Normalize
+    map: str | None
+    extend: str
+
+
+def colors_of(densities):
+    """The Colors that show where densities of any shapes are concentrated.
+
+    Logarithmic over at most DECADES and at least one; where densities have both signs, from both ends towards 0.
+    """
+    largest = max(np.abs(density).max() for density in densities) or 1.0
+    smallest = min(density.min() for density in densities)
+    if smallest < 0.0:
+        return Colors(SymLogNorm(largest * 10.0**-SIGNED_DECADES, vmin=-largest, vmax=largest), "PuOr_r", "neither")
+    lowest = np.clip(smallest, largest * 10.0**-DECADES, 0.1 * largest)
+    return Colors(LogNorm(lowest, largest), None, "min" if smallest < lowest else "neither")
+
+
+def clipped(density, norm):
+    """A density, raised to the least that the colours or a logarithmic axis show: what is below belongs to the lowest colour."""
+    return np.maximum(density, norm.vmin)
+
+
+def some(saves, save):
+    """At most SEEN of the saves, evenly chosen, and the one that is shown."""
+    chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, SEEN)).astype(int))
+    return sorted({saves[k] for k in chosen} | {save})
+
+
+def draw_scale(figure, image, axes, label, extend):
+    """The scale of colours of some axes, beside them; a logarithmic one of few decades has marks at 1, 2 and 5 of each."""
+    bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, extend=extend)
+    bar.set_label(label)
+    norm = image.norm
+    if isinstance(norm, SymLogNorm):
+        decade = 10.0 ** np.floor(np.log10(norm.vmax))
+        bar.set_ticks([-decade, -0.1 * decade, 0.0, 0.1 * decade, decade])
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+    if isinstance(norm, LogNorm) and norm.vmax < 10.0**FEW_DECADES * norm.vmin:
+        decades = 10.0 ** np.arange(np.floor(np.log10(norm.vmin)), np.ceil(np.log10(norm.vmax)) + 1)
+        ticks = np.outer(decades, (1.0, 2.0, 5.0)).ravel()
+        ticks = ticks[(ticks >= norm.vmin) & (ticks <= norm.vmax)]
+        plain = 1e-3 <= norm.vmin and norm.vmax < 1e4
+        bar.set_ticks(ticks, labels=[f"{tick:g}" if plain else f"{tick:.0e}" for tick in ticks], minor=False)
+        bar.ax.yaxis.set_minor_locator(NullLocator())
