@@ -20,7 +20,7 @@ class Watch(Observer):
         self.process, self.began = psutil.Process(), None
 
     def step(self, method, clock):
-        self.count += 1
+        self.count, self.log_mass = self.count + 1, method.current.log_mass
         if self.count % max(1, self.steps // SAMPLES) == 0:
             now = time.process_time()
             self.memory.append(self.process.memory_info().rss)
@@ -50,4 +50,4 @@ def endure(steps):
         fault = f"it ended after {watch.count} steps: {solution.status}"
     elif growth > 100.0 or dearer > 1.5:
         fault = f"memory grew by {growth:.0f} bytes a step, the cost of a step by a factor of {dearer:.2f}"
-    return growth, dearer, float(solution.records["log_mass"][-1]), fault
+    return growth, dearer, watch.log_mass, fault

@@ -131,6 +131,7 @@ def stopped(solution):
         "is nan",
         "overflow",
         "too large",
+        "so large",
         "rounding",
         "loses",
         "coupling through the data",

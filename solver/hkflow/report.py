@@ -5,11 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .errors import RunFolderError
-from .plots.overview import save_overview
+from .plots.kinds import fitting, write
 from .store.files import write_whole
 from .store.run import Run, load
 from .summary import provenance, summary
 
+REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 COMPARED = ("objective", "log_mass", "margin", "training_error", "step")  # last records that the table of several runs shows
 
 
@@ -54,9 +55,11 @@ def _name(run):
 
 
 def _figures(run):
-    """The pictures of a run, by name, as bytes of PNG."""
+    """The pictures of a run, by name, as bytes of PNG: all that fit and say more than the overview."""
     with TemporaryDirectory() as folder:
-        yield "overview", save_overview(run, Path(folder) / "overview.png").read_bytes()
+        for name in fitting(run):
+            if name not in REPEATED:
+                yield name, write(name, run, Path(folder) / f"{name}.png", wide=True).read_bytes()
 
 
 def _inline(picture):

@@ -255,7 +255,7 @@ def _start_fault(method):
     """What is wrong with the initial state itself."""
     e = method.current
     if np.isfinite(e.objective) and np.isfinite(e.mass):
-        return None
+        return None if method.first_limit() > 0.0 else "the potential is so large that no step is short enough"
     return f"the initial objective is {e.objective} and the mass {e.mass}"
 
 

@@ -266,7 +266,9 @@ class FlowTable(Table):
     transport: NonNegative | None = Field(None, description="α")
     reaction: NonNegative | None = Field(None, description="β")
     noise: NonNegative = Field(0.0, description="σ")
-    depth: Annotated[float, Field(ge=1.0)] = Field(2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on atoms")
+    depth: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
+        2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on atoms"
+    )
     drive: Literal["measure", "probability"] | None = Field(
         None, description="normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart) or at ν̄, whose mass stays"
     )

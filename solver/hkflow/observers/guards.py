@@ -93,6 +93,7 @@ def margin_increase(method, step, clock):
         return None
     exchange = abs(later - psi) + psi * step.gross[1] / before.mass
     extent = objective.largest_feature * max(before.mass, after.mass)
+    extent += exp(-max(method.log_scale, -LARGEST_LOG))  # margins come from exponentials: ψ is known to rounding of one at best
     slack = min(MARGIN_SLACK * method.tolerance, method.mass_slack) * exchange + step.defect
     if later >= psi * sizes[1] / sizes[0] - slack - ROUNDINGS * np.finfo(float).eps * (psi + extent):
         return None

@@ -86,7 +86,10 @@ def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
         if before is not None:
             coupling = coupling.corrected(residuals - before[0], (before[1] - predictions) / tau)
         moved = tau * coupling.product(residuals)
-        wanted = coupling.solve(tau, predictions + moved, residuals)
+        try:
+            wanted = coupling.solve(tau, predictions + moved, residuals)
+        except np.linalg.LinAlgError:  # singular to rounding
+            wanted = None
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
             return residuals, step

@@ -45,6 +45,6 @@ def _read(path):
     try:
         with h5py.File(path, "r") as file:
             arrays, wanted = read_arrays(file), file.attrs["sha256"]
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError):  # damaged
         return None
     return Mesh("geodesic", **arrays) if checksum(arrays) == wanted else None

@@ -187,9 +187,10 @@ def read_snapshot(path):
     try:
         with h5py.File(path, "r") as file:
             arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
+        found = checksum(arrays, text)
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError):
         return None
-    if checksum(arrays, text) != wanted:
+    if found != wanted:
         return None
     meta, predictions = json.loads(text), arrays.pop("predictions")
     return arrays | meta.pop("state"), predictions, meta
