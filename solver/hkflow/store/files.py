@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from io import BytesIO
 
 import h5py
 import numpy as np
@@ -29,11 +30,10 @@ def write_hdf5(path, fill, **options):
 
     options : of h5py.File;  memory : twice the size of the file
     """
-    with h5py.File("in memory", "w", driver="core", backing_store=False, **options) as file:
+    image = BytesIO()
+    with h5py.File(image, "w", **options) as file:
         fill(file)
-        file.flush()
-        image = file.id.get_file_image()
-    write_whole(path, lambda temporary: temporary.write_bytes(image))
+    write_whole(path, lambda temporary: temporary.write_bytes(image.getbuffer()))
 
 
 def write_json(path, content):
