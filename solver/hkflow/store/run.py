@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import h5py
@@ -281,8 +281,8 @@ def _load_folder(folder):
         "time": np.array(times),
         "log_scale": np.array(scales, dtype=float),
         "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
-        "states": [lambda path=path: read_snapshot(path)[0] for path in paths],
-        "checkpoints": [lambda path=path: read_snapshot(path)[0] for path in checkpoints],
+        "states": [partial(_state_in, path) for path in paths],
+        "checkpoints": [partial(_state_in, path) for path in checkpoints],
     }
     end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
@@ -290,6 +290,14 @@ def _load_folder(folder):
             end = _read_json(folder / "status.json")
             end |= {"status": str(end["status"]), "finished": bool(end["finished"])}
     return Run(folder, header, static, series, read_records(folder / "records.jsonl"), end)
+
+
+def _state_in(path):
+    """The state in a snapshot. Raises RunFolderError if it is damaged, or gone since the folder was read."""
+    snapshot = read_snapshot(path)
+    if snapshot is None:
+        raise RunFolderError(f"{path}: damaged, or no longer there.")
+    return snapshot[0]
 
 
 def read_records(path):

@@ -134,7 +134,9 @@ def _executor(scheduler, workers, threads):
     if scheduler is None:
         with (
             _surroundings(threads),
-            ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool,
+            ProcessPoolExecutor(
+                workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
+            ) as pool,
         ):
             yield pool, workers
         return
@@ -168,15 +170,15 @@ def _surroundings(threads):
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
-def _begin_worker():
+def _begin_worker(study):
     """A process of a study ends its run, not itself, when it is told to stop; and both when the study is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_watch, args=(study,), daemon=True).start()
 
 
-def _watch(parent):
-    while os.getppid() == parent:
+def _watch(study):
+    while os.getppid() == study:
         time.sleep(0.5)
     stopping.set()
     with computing:
