@@ -27,18 +27,18 @@ def counted():
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TimeRemainingColumn,
-    )
-
-    columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task("", total=None)
         yield lambda done, count: bar.update(task, completed=done, total=count)
+
+
+def _bar(text=None):
+    """A bar with its ETA, and a text or what is done of how many between them, on the terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    middle = TextColumn(text) if text else MofNCompleteColumn()
+    return Progress(BarColumn(), middle, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
 
 
 class StudyProgress:
@@ -62,16 +62,7 @@ class StudyProgress:
         if outcome is None:
             self.started = time.monotonic()
             if sys.stderr.isatty():
-                from rich.console import Console
-                from rich.progress import (
-                    BarColumn,
-                    MofNCompleteColumn,
-                    Progress,
-                    TimeRemainingColumn,
-                )
-
-                columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-                self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+                self.bar = _bar()
                 self.task = self.bar.add_task("", total=count)
                 self.bar.start()
         elif self.bar:
@@ -90,16 +81,7 @@ class ProgressBar(Observer):
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
         self.due = self.started[0] + LINE_SECONDS
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-
-            columns = [BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()]
-            self.bar, self.due = Progress(*columns, console=Console(stderr=True), transient=True), 0.0
+            self.bar, self.due = _bar("{task.description}"), 0.0
             self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
             self.bar.start()
 

@@ -4,7 +4,6 @@ import os
 import platform
 import signal
 import subprocess
-import threading
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -15,20 +14,14 @@ import numpy as np
 from .case.build import DYNAMICS, build_problem, resolve
 from .case.load import CaseFile, load_case, toml_of
 from .errors import CaseError, RunFolderError
+from .observers.interrupts import Interrupts
 from .observers.observer import Observer
 from .parallel import ALONE
 from .progress import ProgressBar, preparing
 from .store.files import write_json
 from .store.results import pack
 from .store.run import load, read_header
-from .store.run_folder import (
-    RunWriter,
-    claim_folder,
-    lock,
-    prepare_resume,
-    refuse_used,
-    write_problem,
-)
+from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
 from .time_loop import integrate, make_method, save_times
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
@@ -178,20 +171,12 @@ def git_commit():
         return None
 
 
-class Signals(Observer):
+class Signals(Interrupts, Observer):
     """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal ends it at once."""
 
     def __init__(self, ranks=ALONE):
-        self.ranks, self.seen, self.received, self.previous, self.witnesses = ranks, 0, None, {}, ()
-
-    def __enter__(self):
-        if threading.current_thread() is threading.main_thread():
-            self.previous = {s: signal.signal(s, self._receive) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
+        super().__init__()
+        self.ranks, self.seen, self.received, self.witnesses = ranks, 0, None, ()
 
     def _receive(self, number, _frame):
         self.seen = int(number)

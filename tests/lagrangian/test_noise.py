@@ -84,3 +84,15 @@ def test_unknown_noise_is_refused(problem):
         hkflow.Particles(problem, noise="randm")
     with pytest.raises(ValueError, match="multiple of the 2 signs, got 7"):
         hkflow.Particles(problem, noise_points=7)
+
+
+def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():
+    """The first mass is so small that the units change in the very step in which noise acts."""
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2))
+    start = hkflow.Atoms(hkflow.quasi_uniform(8, 1), weights=np.full(8, 1e-30))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(0.0, 0.0, 0.5), (1,), start)
+    solution = hkflow.solve(problem, 2.0, kind="particles", noise_interval=0.01)
+    assert solution.finished, solution.status
+    mass = np.exp(solution.records["log_mass"][-1])
+    assert mass == pytest.approx(-np.expm1(-1.0), rel=1e-4)
+    assert abs(solution.records["mass_residual"][-1]) < 1e-9 * solution.records["mass"][-1]

@@ -6,14 +6,7 @@ import psutil
 from ..errors import CaseError
 from ..exact import MomentFlow
 from ..flows import Flow, named_flow
-from ..initial import (
-    Caps,
-    Uniform,
-    VonMisesFisher,
-    atoms_on_mesh,
-    balanced_atoms,
-    with_mass,
-)
+from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
 from ..measures import Atoms, Units, atoms_of_points
 from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators

@@ -7,13 +7,7 @@ import numpy as np
 from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import (
-    COUPLINGS,
-    SUBSTEPS,
-    implicit_step,
-    is_stiff,
-    needs_known_curvature,
-)
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
 from ..stepping.splitting import STEPPERS
 from ..stepping.step import BUDGET, Step, budget_error
 from . import kernels

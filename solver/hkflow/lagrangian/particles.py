@@ -6,13 +6,7 @@ from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
 from ..stepping.coupling import DENSE, Coupling
-from ..stepping.implicit import (
-    COUPLINGS,
-    SUBSTEPS,
-    implicit_step,
-    is_stiff,
-    needs_known_curvature,
-)
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
 from ..stepping.step import budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels

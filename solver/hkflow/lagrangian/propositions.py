@@ -4,12 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..margins.fixed_points import (
-    l1_margin,
-    l2_margin,
-    mirror_ascent_bound,
-    projected_ascent_bound,
-)
+from ..margins.fixed_points import l1_margin, l2_margin, mirror_ascent_bound, projected_ascent_bound
 
 
 @dataclass(frozen=True)

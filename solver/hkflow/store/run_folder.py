@@ -21,14 +21,7 @@ from filelock import FileLock, Timeout
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
-from .files import (
-    checksum,
-    read_arrays,
-    remove_temporaries,
-    write_arrays,
-    write_hdf5,
-    write_json,
-)
+from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
 
 FORMAT = 4
 CHECKPOINT_SECONDS = 60.0

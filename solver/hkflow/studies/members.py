@@ -9,12 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    ProcessPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from importlib.metadata import version
 from multiprocessing import active_children, get_context
@@ -24,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from ..case.load import toml_of
 from ..errors import CaseError, HkflowError
+from ..observers.interrupts import Interrupts
 from ..observers.observer import Observer
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
@@ -185,20 +181,12 @@ def _watch(study):
         os._exit(1)
 
 
-class _Interrupt:
+class _Interrupt(Interrupts):
     """Passes the first SIGINT or SIGTERM on to the processes that compute; a second one kills them."""
 
     def __init__(self):
-        self.received, self.previous = None, {}
-
-    def __enter__(self):
-        if threading.current_thread() is threading.main_thread():
-            self.previous = {s: signal.signal(s, self._receive) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
+        super().__init__()
+        self.received = None
 
     def _receive(self, number, _frame):
         for child in active_children():

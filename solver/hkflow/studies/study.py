@@ -134,20 +134,27 @@ def _measured(what, folder, folders, outcomes, received):
     """The StudyResult of what lies in the folders."""
     read = lru_cache(maxsize=4)(lambda place: load(place / "results.h5") if is_finished(place) else None)
     places = dict(zip(((m.group, m.level, m.repeat) for m in what.members), folders, strict=True))
-    against, dim, found = _against(what), 1, []
+    against, dims, found = _against(what), set(), []
     for member, place in zip(what.members, folders, strict=True):
         if member.level < 0:
             continue
         run, errors, problem, values, work = read(place), {}, "", {}, dict.fromkeys(WORK, np.nan)
         finished, status = outcomes.get(place, (False, "Not computed yet.")) if run is None else (True, run.status)
         if run is not None:
-            dim, values, work = run.dim, values_of(run, what.table.values), work | {name: run.end[name] for name in WORK}
+            dims.add(run.dim)
+            values, work = values_of(run, what.table.values), work | {name: run.end[name] for name in WORK}
             if what.levels and not (against == "finest" and member.level == len(what.levels) - 1):
                 errors, problem = _errors(run, against, read, _reference(what, places, member, against))
         found.append(Outcome(member, place, finished, status, errors, values, work, problem))
     measured = {name for outcome in found for name in outcome.errors}
     names = [name for name in what.table.errors or ERRORS if name in measured]
-    return StudyResult(what, folder, found, against, names, resolution(what, dim) if what.levels else None, received)
+    if what.levels and len(dims) > 1:
+        raise CaseError(
+            f"{what.name}: cases on spheres of different dimensions have no mesh width in common; make a study of each."
+        )
+    return StudyResult(
+        what, folder, found, against, names, resolution(what, max(dims, default=1)) if what.levels else None, received
+    )
 
 
 def _against(what):
