@@ -10,7 +10,7 @@ import hkflow
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
-STUDIES = sorted((ROOT / "cases" / "studies").glob("*.toml"))
+STUDIES = sorted((ROOT / "cases").rglob("studies/*.toml"))
 CASES = sorted(set((ROOT / "cases").rglob("*.toml")) - set(STUDIES))
 OFF_AXIS = (0.3, -0.5, 0.8)
 

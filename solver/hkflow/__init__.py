@@ -21,6 +21,7 @@ _HOMES = {
     "to_xarray": "store.dataset",
     "compare": "comparison",
     "study": "studies.study",
+    "reproduce": "reproduction",
     "convergence_table": "convergence",
     "solve": "time_loop",
     "Solution": "time_loop",

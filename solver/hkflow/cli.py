@@ -244,6 +244,7 @@ def study(
     workers: Annotated[int | None, typer.Option(min=1, help="runs at a time; as many as cores / threads if not given")] = None,
     threads: Annotated[int, typer.Option(min=1, help="threads of each run")] = 1,
     scheduler: Annotated[str | None, typer.Option(help="address of a Dask scheduler whose workers do the runs")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="the small version that the file's table [quick] makes of it")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no tables")] = False,
 ):
     """Run all that a study file asks for, or what is missing of it; write tables, a figure and study.h5."""
@@ -253,7 +254,7 @@ def study(
     from .studies.study import study as run_study
 
     with StudyProgress(quiet) as watch:
-        result = run_study(file, output, workers, threads, scheduler, watch)
+        result = run_study(file, output, workers, threads, scheduler, watch, quick)
     picture = save_study(result)
     if not quiet:
         typer.echo(markdown(result))
@@ -262,6 +263,48 @@ def study(
         typer.echo("Interrupted; the same command goes on from here.", err=True)
         sys.exit(128 + result.signal)
     sys.exit(0 if result.complete and result.as_expected else 1)
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="figures, or all; without one they are listed", metavar="[NAME]…")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="quick, or paper: the paper's own parameters")] = "quick",
+    output: Annotated[Path | None, typer.Option(help="folder of all; reproductions if not given")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="runs at a time; as many as cores if not given")] = None,
+    quiet: Quiet = False,
+):
+    """Compute figures of the papers again, draw them, and check what the papers say of them; without a name list them."""
+    from . import reproduction as papers
+    from .progress import StudyProgress
+
+    if not names:
+        for name, module in papers.figures().items():
+            also = "".join(f", {other}" for other in getattr(module, "ALSO", ()))
+            minutes = "   ".join(f"{scale} {module.MINUTES[scale]:g} min" for scale in papers.SCALES)
+            typer.echo(f"{name}{also}\n  {papers.title(module)}\n  on two cores: {minutes}")
+            for scale in papers.SCALES:
+                typer.echo("".join(f"    {scale}: {claim}\n" for claim in papers.checked(name, scale) or []), nl=False)
+        return
+    folder, holds = output or Path("reproductions"), True
+    chosen = list(papers.figures()) if names == [papers.ALL] else [papers.figure_of(name)[0] for name in names]
+    for name in chosen:
+        module, place = papers.figures()[name], folder / name / scale
+        if not quiet and scale in papers.SCALES:
+            share = papers.missing(module, scale, place)
+            typer.echo(f"{name}, {scale}: {papers.title(module)}")
+            typer.echo(f"  about {share * module.MINUTES[scale]:.2g} of {module.MINUTES[scale]:g} minutes are left on two cores")
+        try:
+            with StudyProgress(quiet) as watch:
+                made = papers.reproduce(name, scale, place, workers, watch)
+        except papers.Interrupted as interrupted:
+            typer.echo(str(interrupted), err=True)
+            sys.exit(128 + interrupted.signal)
+        holds &= made.holds
+        if not quiet:
+            typer.echo("".join(f"  {claim}\n" for claim in made.claims) + f"  picture: {made.folder / 'figure.png'}")
+    sys.exit(0 if holds else 1)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
 from ..case.build import resolve
@@ -47,6 +48,7 @@ class StudyTable(Table):
     expected: dict[Literal[ERRORS], Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
         {}, description="lowest and highest order that the fit of an error should have"
     )
+    quick: Values = Field({}, description="keys of this file as a small version of the study has them: hkflow study --quick")
 
     @model_validator(mode="after")
     def _lists(self):
@@ -108,12 +110,18 @@ class Study:
     members: list
 
 
-def load_study(path):
-    """Read a study file and every case in it. Raises CaseError with all faults of the study, or of its first wrong member."""
+def load_study(path, quick=False):
+    """Read a study file and every case in it, with the keys of its table [quick] if a small version is wanted.
+
+    Raises CaseError with all faults of the study, or of its first wrong member.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
         tables = tomllib.loads(text)
+        if quick:
+            tables = _changed(tables, tables.pop("quick", {}))
+            text = tomlkit.dumps(tables)
     except OSError as error:
         raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -175,6 +183,12 @@ def resolution(study, dim):
         return None
     power = (-1.0 / dim if last == "cells" else -1.0) if last in COUNTED else 1.0
     return np.array(values, dtype=float) ** power
+
+
+def _changed(tables, changes):
+    """Tables with some keys changed; lists are replaced as a whole, and so is a sweep."""
+    inner = [key for key, value in changes.items() if isinstance(value, dict) and isinstance(tables.get(key), dict)]
+    return tables | changes | {key: _changed(tables[key], changes[key]) for key in inner if key != "sweep"}
 
 
 def _flat(tables, prefix=""):

@@ -95,17 +95,18 @@ class StudyResult:
         return all(verdict[-1] for verdict in self.verdicts())
 
 
-def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None):
+def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None, quick=False):
     """Run what is missing of a study file and return its StudyResult; tables and study.h5 lie in its folder then.
 
     output : folder, by default studies/<name of the file>;  workers : runs at a time, as many as cores / threads if None
     threads : of each run;  scheduler : address of a Dask scheduler, which must see the same folder
     watch : called with (number of runs, done, the outcome of the last or None) as they end
+    quick : the small version that the file's table [quick] makes of it
     Finished runs in the folder are used again: they are known by their resolved case, data files and version of hkflow.
     Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder cannot be used, before anything
     is computed.
     """
-    what = load_study(path)
+    what = load_study(path, quick)
     folder = Path(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
     tasks = {place: member.file for place, member in zip(folders, what.members, strict=True)}
