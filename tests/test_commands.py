@@ -117,7 +117,7 @@ def test_every_case_runs_coarse_and_matches_its_pinned_numbers(path, tmp_path):
     run = hkflow.run(path, output=tmp_path / "run", **coarse(path))
     assert run.finished, run.status
     got = [run.records[name][-1] for name in ("objective", "mass")]
-    assert got == pytest.approx(PINNED[path.stem], rel=1e-6)
+    assert got == pytest.approx(PINNED[f"{path.parent.name}/{path.stem}"], rel=1e-6)
     if run.problem.exact is not None:
         assert run.exact_errors()[0][-1] < 5e-3
 

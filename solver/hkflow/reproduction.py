@@ -58,10 +58,11 @@ class Work:
     """What computing a figure may ask for; all of it is kept in a folder, so that a second call goes on where the first ended.
 
     scale : "quick" or "paper";  folder : of this figure at this scale;  workers : runs at a time;  watch : as for hkflow.study
+    seconds : that all of it took on one core, whenever it was computed
     """
 
     def __init__(self, scale, folder, workers=None, watch=None):
-        self.scale, self.folder, self.workers, self.watch = scale, Path(folder), workers, watch
+        self.scale, self.folder, self.workers, self.watch, self.seconds = scale, Path(folder), workers, watch, 0.0
 
     @property
     def quick(self):
@@ -82,6 +83,7 @@ class Work:
         failed = [outcome for outcome in result.outcomes if not outcome.finished]
         if failed:
             raise HkflowError(f"{name}: {len(failed)} of {len(result.outcomes)} runs did not finish. {failed[0].status}")
+        self.seconds += sum(outcome.work["seconds"] for outcome in result.outcomes)
         return ((outcome.member.changes, load(outcome.folder / "results.h5")) for outcome in result.outcomes)
 
     def once(self, function, **arguments):
@@ -90,19 +92,26 @@ class Work:
         digest = hashlib.sha256(f"{version('hkflow')}\n{inspect.getsource(function)}\n{text}".encode()).hexdigest()[:12]
         path = self.folder / "once" / f"{function.__name__}-{digest}.h5"
         if not path.exists():
+            started = time.monotonic()
             arrays = function(**arguments)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_hdf5(path, lambda file: write_arrays(file, arrays))
+            write_hdf5(path, lambda file: self._fill(file, arrays, time.monotonic() - started))
         with h5py.File(path, "r") as file:
+            self.seconds += float(file.attrs["seconds"])
             return read_arrays(file)
+
+    @staticmethod
+    def _fill(file, arrays, seconds):
+        write_arrays(file, arrays)
+        file.attrs["seconds"] = seconds
 
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
     """A figure that was computed again.
 
-    name, scale;  data : what it shows, by name;  claims : list of Claim;  seconds : that this call took;  folder : with
-    figure.png, figure.h5 and claims.json
+    name, scale;  data : what it shows, by name;  claims : list of Claim;  seconds : that its computations took on one core
+    folder : with figure.png, figure.h5 and claims.json
     """
 
     name: str
@@ -130,18 +139,18 @@ def reproduce(name, scale="quick", output=None, workers=None, watch=None):
     if scale not in SCALES:
         raise CaseError(unknown_name("scale", scale, SCALES))
     name, figure = figure_of(name)
-    folder, started = Path(output or Path("reproductions") / name / scale), time.monotonic()
+    folder = Path(output or Path("reproductions") / name / scale)
     folder.mkdir(parents=True, exist_ok=True)
-    data = figure.compute(Work(scale, folder, workers, watch))
+    work = Work(scale, folder, workers, watch)
+    data = figure.compute(work)
     data = {key: np.asarray(value) for key, value in data.items()}
     claims = figure.claims(data)
     with style():
         figure.draw(data).savefig(folder / "figure.png", dpi=150)
-    seconds = time.monotonic() - started
     write_hdf5(folder / "figure.h5", lambda file: write_arrays(file, data))
-    content = {"name": name, "scale": scale, "version": version("hkflow"), "claims": [asdict(claim) for claim in claims]}
-    write_json(folder / "claims.json", content)
-    return Reproduction(name, scale, data, claims, seconds, folder)
+    about = {"name": name, "scale": scale, "version": version("hkflow"), "seconds": round(work.seconds, 1)}
+    write_json(folder / "claims.json", about | {"claims": [asdict(claim) for claim in claims]})
+    return Reproduction(name, scale, data, claims, work.seconds, folder)
 
 
 def root():

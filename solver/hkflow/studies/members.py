@@ -26,7 +26,7 @@ PATIENCE = 60.0  # seconds in which a process of a study that was killed will ha
 EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # their sentences explain themselves
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-stopping, computing = threading.Event(), threading.Lock()  # of this process, if it is a worker
+stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()  # of this process, if it is a worker
 
 
 def key_of(file):
@@ -65,6 +65,8 @@ def compute(folder, file, threads):
             else:
                 shutil.rmtree(folder, ignore_errors=True)  # a process was killed here before it saved anything
                 made = run(file, output=folder, observers=(Stopping(),))
+        if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
+            leaving.set()
         return made.finished, made.status
     except Timeout:
         return False, "Failed: another process is computing it."
@@ -167,22 +169,25 @@ def _surroundings(threads):
 
 
 def _begin_worker(study):
-    """A process of a study ends its run, not itself, when it is told to stop; and both when the study is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    """A process of a study ends its run, not itself, on SIGINT; its run and itself on SIGTERM, or when the study is gone.
+
+    SIGTERM is what the pool sends to all when one of its processes has died; from Python 3.12 on it waits until they are gone.
+    """
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     threading.Thread(target=_watch, args=(study,), daemon=True).start()
 
 
 def _watch(study):
-    while os.getppid() == study:
-        time.sleep(0.5)
+    while os.getppid() == study and not leaving.wait(0.5):
+        pass
     stopping.set()
     with computing:
         os._exit(1)
 
 
 class _Interrupt(Interrupts):
-    """Passes the first SIGINT or SIGTERM on to the processes that compute; a second one kills them."""
+    """Ends the runs of the processes that compute at the first SIGINT or SIGTERM; a second one kills them."""
 
     def __init__(self):
         super().__init__()
@@ -190,5 +195,5 @@ class _Interrupt(Interrupts):
 
     def _receive(self, number, _frame):
         for child in active_children():
-            os.kill(child.pid, number if self.received is None else signal.SIGKILL)
+            os.kill(child.pid, signal.SIGINT if self.received is None else signal.SIGKILL)
         self.received = self.received or int(number)
