@@ -30,7 +30,8 @@ solved where features times mass are large. Of 1000, 852 were completed, 50 refu
 
 The campaigns found, and tests now keep, among others: a crash of the certificate's search where squares of data overflow; a crash of
 HDF5 on a full disk; records cut short there; the noise of particles counted in the wrong units at masses below 1e-19; orphaned
-processes of a study that was killed while they were starting; singular systems of the implicit coupling; messages of several lines.
+processes of a study that was killed while they were starting; a study that waited for ever, from Python 3.12 on, after one of its
+processes was killed; singular systems of the implicit coupling; messages of several lines.
 """
 
 
@@ -88,10 +89,10 @@ PARTS = {
             ("kill", "kill -9 during a run and its resumes", 50),
             ("term", "SIGTERM during a run and its resumes", 20),
             ("int", "SIGINT during a run and its resumes", 20),
-            ("study", "kill -9 during a study", 20),
+            ("study", "kill -9 during a study", 50),
             ("disk", "no room on the disk", 30),
             ("removed", "output folder removed", 20),
-            ("forbidden", "output folder that may not be written", 6),
+            ("forbidden", "output folder that may not be written", 8),
             ("writers", "two processes with one output", 10),
             ("caches", "two processes fill the mesh cache", 10),
         )

@@ -1,5 +1,6 @@
 """Runs and studies that are killed, starved or robbed: nothing saved is lost, every file opens, and they end as if nothing had been."""
 
+import ctypes
 import os
 import random
 import resource
@@ -142,31 +143,48 @@ def errors_in(path):
 
 
 def no_room(place, seed):
-    """A disk, here a limit on the size of files, that is full: a sentence, what was saved is whole, and with room it goes on."""
-    rng, folder = random.Random(seed), place / f"full-{seed}"
+    """A disk that is full: a sentence, what was saved is whole, and with room it goes on.
+
+    The disk is a small file system where one may be mounted, in every other try; else a limit on the size of files stands for it.
+    """
+    rng, disk = random.Random(seed), place / f"full-{seed}"
     limit = rng.choice((1_000, 20_000, 45_000, 60_000, 100_000, 200_000))
+    disk.mkdir()
+    small = seed % 2 == 1 and _mount(disk, 4 * limit)
 
     def starve():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        if not small:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    environment = os.environ | {"HKFLOW_CACHE": str(place / "cache")}
+    environment = os.environ | {"HKFLOW_CACHE": str((disk if small else place) / "cache")}
     if seed % 10 == 9:  # nothing compiled yet, and no room to keep what is
-        environment |= {"NUMBA_CACHE_DIR": str(place / f"numba-{seed}")}
-    code, words = finished(
-        hkflow_process("run", place / "case.toml", "--output", folder, "--quiet", preexec_fn=starve, env=environment)
-    )
-    if code == 0:
-        fault = None
-    elif "Traceback" in words or code not in (1, 2):
-        fault = f"exit code {code}: {words[-400:]}"
-    elif any(folder.glob("snap/*.h5")):
+        environment |= {"NUMBA_CACHE_DIR": str(disk / "numba")}
+    folder = disk / "run"
+    try:
+        words = ("run", place / "case.toml", "--output", folder, "--quiet")
+        code, words = finished(hkflow_process(*words, preexec_fn=starve, env=environment))
+        if code and ("Traceback" in words or code not in (1, 2)):
+            return f"exit code {code}: {words[-400:]}"
+        if code == 0 or not any(folder.glob("snap/*.h5")):
+            return None
+        if small:
+            subprocess.run(["mount", "-o", "remount,size=1g", disk], check=True)
         code, words = finished(hkflow_process("resume", folder, "--quiet"))
-        fault = None if code == 0 and same(folder, place / "whole") else f"cannot go on: {words[-300:]}"
-    else:
-        fault = None
-    shutil.rmtree(folder, ignore_errors=True)
-    return fault
+        return None if code == 0 and same(folder, place / "whole") else f"cannot go on: {words[-300:]}"
+    finally:
+        if small:
+            subprocess.run(["umount", disk], check=True)
+        shutil.rmtree(disk)
+
+
+def _mount(folder, size):
+    """Mount a file system of so many bytes at a folder; returns whether that was allowed."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def removed(place, seed):
@@ -185,9 +203,21 @@ def removed(place, seed):
 
 def forbidden(place, seed):
     """An output folder that may not be written: a sentence, before anything is computed."""
-    target = ("/proc/hkflow", place / "case.toml" / "run", Path("/dev/null/run"))[seed % 3]
-    code, words = finished(hkflow_process("run", place / "case.toml", "--output", target, "--quiet"))
-    return None if code == 2 and "Traceback" not in words and str(target) in words else f"exit code {code}: {words[-300:]}"
+    locked = place / "locked"
+    locked.mkdir(exist_ok=True)
+    locked.chmod(0o500)
+    target = ("/proc/hkflow", place / "case.toml" / "run", Path("/dev/null/run"), locked / "run")[seed % 4]
+    process = hkflow_process("run", place / "case.toml", "--output", target, "--quiet", preexec_fn=_obey_permissions)
+    code, words = finished(process)
+    fine = code == 2 and "Traceback" not in words and str(target) in words and not any(locked.iterdir())
+    return None if fine else f"exit code {code}: {words[-300:]}"
+
+
+def _obey_permissions():
+    """Let a process of the superuser be bound by permissions as others are: it loses CAP_DAC_OVERRIDE when it begins."""
+    if os.geteuid() == 0:
+        drop_from_bounding_set, dac_override = 24, 1
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_override, 0, 0, 0)
 
 
 def two_writers(place, seed):

@@ -2,9 +2,9 @@
 
 import json
 import re
-import tomllib
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest

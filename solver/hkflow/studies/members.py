@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 import traceback
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
