@@ -18,7 +18,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 MINUTES = {"quick": 2, "paper": 15}
-CASE = Path(__file__).parent.parent / "cases" / "wei" / "fig2.toml"
+CASE = Path(__file__).parent.parent / "cases" / "wei" / "fig2-decay.toml"
 LOWEST = -14  # exponent of the smallest λ
 
 
@@ -194,14 +194,14 @@ def draw(data):
     left.legend(loc="lower right")
     right.axhline(0.0, color="0.7", linewidth=0.6)
     look = {"color": "0.75", "linewidth": 4.0}
-    right.plot(data["x"], data["svm function"], label="ℓ1 SVM, 1000 directions", **look)
+    right.plot(data["x"], data["svm function"], label="ℓ1 SVM", **look)
     right.plot(data["x"], data["kernel function"], color="C3", linewidth=0.8, label="kernel machine")
-    right.plot(data["x"], data["grid function"], color="C2", linewidth=1.6, label="m = ∞, λ = 1e-14")
-    right.plot(data["x"], data["network function"], color="C1", linewidth=0.8, label="network, λ = 1e-14")
+    right.plot(data["x"], data["grid function"], color="C2", linewidth=1.6, label="m = ∞")
+    right.plot(data["x"], data["network function"], color="C1", linewidth=0.8, label="network")
     right.plot(data["inputs"], data["targets"], "o", color="black", markersize=3, label="data", zorder=3)
-    right.set(xlabel="input x", ylabel="function, least margin 1")
+    right.set(xlabel="input x", ylabel="function, least margin 1", title="λ = 1e-14")
     right.margins(y=0.25)
-    right.legend(loc="upper right", ncols=2)
+    right.legend(loc="upper right")
     return figure
 
 

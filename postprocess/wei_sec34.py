@@ -151,9 +151,11 @@ def draw(data):
     for ax in (left, right):
         ax.axhline(FOUR, color="black", linestyle="--", linewidth=0.8, label="√2/4")
         ax.set(xscale="log", yscale="log")
-        ax.legend(loc="lower left")
-    left.set(xlabel="number of data n", ylabel="margin")
-    right.set(xlabel="dimension d")
+    left.legend(loc="lower left", ncols=2)
+    right.legend(loc="lower left")
+    left.set(xlabel="number of data n", ylabel="margin", ylim=(3e-3, 0.6))
+    right.set(xlabel="dimension d", xticks=d, xticklabels=d)
+    right.minorticks_off()
     return figure
 
 
