@@ -1,10 +1,10 @@
 """Wei et al. 2019, Fig. 2: as weight decay λ falls to 1e-14, a trained network's normalised margin approaches that of the ℓ1 SVM.
 
 One input and a bias, ten data of two classes (the paper's are not published), logistic loss. Margins are per |ν|; those per squared
-norm of the weights are half as large, as Thm 3.3 has it, which the right axis shows. The network, 100 units (paper scale: 200), and the infinitely wide
-one, a density on the circle (new), are trained in units of λ while λ falls, for a cold start would need a time of 1/λ; the quick
-version takes larger steps. New: the global minimum itself for every λ with a certified gap, γ_ℓ1 with a certificate, beside which
-the 1000 directions of the paper's ℓ1 SVM are seen to be enough, and the kernel machine, whose function is another one.
+norm of the weights are half as large, as Thm 3.3 has it, which the right axis shows. The network, 100 units or 200 at paper scale,
+and the infinitely wide one, a density on the circle (new), are trained in units of λ while λ falls, for a cold start would need a
+time of 1/λ. New: the global minimum itself for every λ with a certified gap, γ_ℓ1 with a certificate, beside which the 1000
+directions of the paper's ℓ1 SVM are seen to be enough, and the kernel machine, whose function is another one.
 """
 
 from pathlib import Path

@@ -3,9 +3,9 @@
 A teacher of 6 ReLU units in 20 dimensions gives classes (left) or values (middle); networks that are trained with weight decay 1e-8
 are held against the ℓ2 kernel machine of ReLU features, which is solved exactly. Dotted: the leading terms of the bounds (Thm 3.1,
 Lemmas 3.4, D.4, D.5; a 1-Lipschitz loss), with the constants of the paper's own proofs where it hides them; with these the network's
-bounds lie above the kernel's at all n here. New, right: a linear programme for the best output weights on the very units that were
-trained, which shows that training has not found the best margin, as the paper supposes. Width, step and n are ours, for the paper
-does not say them.
+bounds lie above the kernel's, and those of classes rise with n, as margins fall. New, right: a linear programme for the best output
+weights on the very units that were trained, which shows that training has not found the best margin, as the paper supposes. Width,
+step and n are ours, for the paper does not say them.
 """
 
 import numpy as np
@@ -88,7 +88,7 @@ def claims(data):
             )
         )
     bound = data["values network bound"].mean(axis=1)
-    spread = [np.max(np.std(v, axis=1) / v.mean(axis=1)) for v in (data[f"classes {one} bound"] for one in ("network", "kernel"))]
+    spread = np.max(data["classes network bound"].std(axis=1) / data["classes network bound"].mean(axis=1))
     share = (data["classes margin"] / data["classes best margin"]).mean(axis=1)
     return found + [
         Claim(
@@ -97,9 +97,9 @@ def claims(data):
             ", ".join(f"{value:.3g}" for value in bound),
         ),
         Claim(
-            "classes: the network's bound varies more between trials than the kernel's, in its largest relative deviation",
-            spread[0] > spread[1],
-            f"{spread[0]:.2g} against {spread[1]:.2g}",
+            "classes: there is some variance in the network's bound: a relative deviation over trials of more than 5 %",
+            spread > 0.05,
+            f"{spread:.2g}",
         ),
         Claim(
             "new: because training has not found the best margin: at every n it reaches less than 90 % of what its units allow",
@@ -121,12 +121,15 @@ def draw(data):
             values = np.where(np.isfinite(data[f"{kind} {name} bound"]), data[f"{kind} {name} bound"], np.nan)
             ax.plot(n, np.nanmean(values, axis=1), color=color, linestyle=":", label=f"{name}: bound")
         ax.set(xscale="log", yscale="log", xlabel="number of data n", ylabel=what, title=kind)
-        ax.legend(loc="lower left")
-    for color, name, label in (("C0", "margin", "as trained"), ("black", "best margin", "same units, best weights")):
+    axes[1].legend(loc="lower left")
+    for color, name, label in (("C0", "margin", "as trained"), ("black", "best margin", "best for these units")):
         mean, half = band(data[f"classes {name}"])
         look = {"color": color, "linestyle": "--" if color == "black" else "-"}
         axes[2].errorbar(data["classes n"], mean, half, marker="o", markersize=2.5, capsize=2.0, label=label, **look)
     axes[2].set(xscale="log", yscale="log", xlabel="number of data n", ylabel="margin / squared norm", title="classes")
+    ticks = [0.01, 0.02, 0.05, 0.1, 0.2]
+    axes[2].set(ylim=(0.35 * data["classes margin"].mean(axis=1).min(), 0.3), yticks=ticks, yticklabels=ticks)
+    axes[2].minorticks_off()
     axes[2].legend(loc="lower left")
     return figure
 

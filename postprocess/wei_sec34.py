@@ -4,7 +4,7 @@ The class is the product of the first two inputs ±1, the other d − 2 inputs a
 γ_ℓ1 ≥ √2/4 (four units have it) and γ_ℓ2 ≲ max(√(log n/n), 1/d) and draws nothing; here both margins are computed over n and d.
 γ_ℓ2 is exact. New: γ_ℓ1 itself, enclosed with a proof over the whole sphere for d = 3, where it turns out to be √2/4, so that the
 lemma's constant is the best one; and for larger d what margin flows find that know nothing of the four units, with the best weights
-on the directions that they end in.
+on the directions that they end in. A hundred particles are enough up to d = 20; at d = 40 they stop at 94 % of √2/4.
 """
 
 import numpy as np
