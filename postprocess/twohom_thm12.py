@@ -1,11 +1,12 @@
 """2-homogeneity paper, Thm 1.2: normalized units learn the parity of two bits from fewer data than kernel machines.
 
-Corners of the cube {±1/√d}^d, d = 20, are labelled by the product of their first two bits. The paper proves and draws nothing; here
-networks of normalized units are trained on n corners and held against the max-margin machines of two kernels at initialisation: that
-of these units in the limit of infinite width, the 𝓕₂ kernel, and the tangent kernel of both layers of a plain ReLU network. Two of
-the paper's formulas do not come out. Its lower bound dᵏ/n of kernel errors: on uniform corners there are only d(d−1)/2 products of
-two bits, and with a few times as many data kernels make no error. And γ ≥ 1/(k√d) of Example 4.1: new, γ enclosed with a proof for
-d = 2 and 3 is √2/(4√d), and for k = 3 it is zero, since without a bias the odd part of a ReLU network is linear.
+Corners of the cube {±1/√d}^d, d = 20, are labelled by the product of their first two bits. The paper proves and draws nothing;
+here networks of normalized units are trained on n corners and held against the max-margin machines of two kernels at
+initialisation: that of these units in the limit of infinite width, the 𝓕₂ kernel, and the tangent kernel of both layers of a
+plain ReLU network. Two of the paper's formulas do not come out. Its lower bound dᵏ/n of kernel errors: on uniform corners there
+are only d(d−1)/2 products of two bits, and with a few times as many data kernels make no error. And γ ≥ 1/(k√d) of Example 4.1:
+new, γ enclosed with a proof for d = 2 and 3 is √2/(4√d), and for k = 3 it is zero, since without a bias the odd part of a ReLU
+network is linear.
 """
 
 import numpy as np
@@ -131,10 +132,11 @@ def draw(data):
     axes[0].axvline(DIM**BITS, color="0.7", linewidth=0.6)
     axes[0].annotate("d²", (DIM**BITS, 0.5), (3, 0), "data", "offset points", color="0.4", fontsize=7)
     axes[0].set(ylabel="test error", ylim=(-0.02, 0.55))
-    axes[0].legend(loc="center right")
+    axes[0].legend(loc="center right", bbox_to_anchor=(1.0, 0.68))
     for value, label in ((GAMMA, "γ = √2/(4√d)"), (GAMMA / 16.0, "γ/32 per squared norm")):
         axes[1].axhline(value, color="black", linestyle="--", linewidth=0.8)
-        axes[1].annotate(label, (data["n"][-1], value), (0, 2), "data", "offset points", fontsize=7, ha="right")
+        place, side = (data["n"][-1], "right") if value == GAMMA else (data["n"][0], "left")
+        axes[1].annotate(label, (place, value), (0, 2), "data", "offset points", fontsize=7, ha=side)
     axes[1].set(yscale="log", ylabel="margin (network: per |ν|)")
     return figure
 

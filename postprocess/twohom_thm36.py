@@ -1,4 +1,4 @@
-"""2-homogeneity paper, Thms 3.1 and 3.6: the normalised smooth margin never falls once the data are separated, and ends far from zero.
+"""2-homogeneity paper, Thms 3.1 and 3.6: once the data are separated, the normalised smooth margin never falls, nor ends near zero.
 
 Networks of normalized units learn the parity of two bits; their predictions are homogeneous in the outer weights a, b alone.
 Shown is ψ/(|a|² + |b|²), ψ = ℓ⁻¹(n L) for the logistic loss L (thick), and the margin itself (thin), which may fall, in units of

@@ -1,11 +1,11 @@
 """Wei et al. 2019, Fig. 3: as data grow, trained networks predict better than kernel machines of the same features.
 
-A teacher of 6 ReLU units in 20 dimensions gives classes (left) or values (middle); networks that are trained with weight decay 1e-8
-are held against the ℓ2 kernel machine of ReLU features, which is solved exactly. Dotted: the leading terms of the bounds (Thm 3.1,
-Lemmas 3.4, D.4, D.5; a 1-Lipschitz loss), with the constants of the paper's own proofs where it hides them; with these the network's
-bounds lie above the kernel's, and those of classes rise with n, as margins fall. New, right: a linear programme for the best output
-weights on the very units that were trained, which shows that training has not found the best margin, as the paper supposes. Width,
-step and n are ours, for the paper does not say them.
+A teacher of 6 ReLU units in 20 dimensions gives classes (left) or values (middle); networks that are trained with weight decay
+1e-8 are held against the ℓ2 kernel machine of ReLU features, which is solved exactly. Dotted: the leading terms of the bounds
+(Thm 3.1, Lemmas 3.4, D.4, D.5; a 1-Lipschitz loss), with the constants of the paper's own proofs where it hides them; with these
+the network's bounds lie above the kernel's, and those of classes rise with n, as margins fall. New, right: a linear programme for
+the best output weights on the very units that were trained, which shows that training has not found the best margin, as the paper
+supposes. Width, step and n are ours, for the paper does not say them.
 """
 
 import numpy as np
@@ -74,7 +74,7 @@ def claims(data):
         mean, half = band(data[f"{kind} kernel"] - data[f"{kind} network"])
         found.append(
             Claim(
-                f"{kind}: at the largest n the network's {what} is below the kernel's, the 95 % interval of the difference above 0",
+                f"{kind}: at the largest n the network's {what} is below the kernel's, 95 % interval of the difference above 0",
                 mean[-1] > half[-1],
                 ", ".join(f"n = {k}: {m:.3g} ± {s:.2g}" for k, m, s in zip(n, mean, half, strict=True)),
             )
@@ -82,7 +82,7 @@ def claims(data):
         bound, error = (data[f"{kind} kernel{end}"].mean(axis=1) for end in (" bound", ""))
         found.append(
             Claim(
-                f"{kind}: the kernel's bound stays constant with n, within a factor of 1.5, but its error falls to less than half",
+                f"{kind}: the kernel's bound stays constant with n, within a factor of 1.5, its error falls to less than half",
                 bound.max() < 1.5 * bound.min() and error[-1] < 0.5 * error[0],
                 f"bound between {bound.min():.3g} and {bound.max():.3g}, error from {error[0]:.3g} to {error[-1]:.3g}",
             )

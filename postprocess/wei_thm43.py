@@ -1,10 +1,10 @@
 """Wei et al. 2019, Thm 4.3: noise frees a start without full support, which stays stuck for ever without.
 
-All units start with the output sign +1, so without noise the network stays a convex function, above the global minimum. With noise
-units of the other sign are born, and those that are wanted grow. The paper proves this and draws nothing; here the gap F − F* is
-shown for four noise rates (left), for the infinitely wide network as a density on the circle (lines) and for 1000 particles of which
-a share σ dt dies and is born again uniform (dots), with the bound that the proof uses, eq. E.13, which every grid run records
-(dashed); right, what the network becomes. The gap that is left is the noise's own share, about proportional to σ.
+All units start with the output sign +1, so without noise the network stays a convex function, above the global minimum. With
+noise units of the other sign are born, and those that are wanted grow. The paper proves this and draws nothing; here the gap F −
+F* is shown for four noise rates (left), for the infinitely wide network as a density on the circle (lines) and for 1000 particles
+of which a share σ dt dies and is born again uniform (dots), with the bound that the proof uses, eq. E.13, which every grid run
+records (dashed); right, what the network becomes. The gap that is left is the noise's own share, about proportional to σ.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ COLORS = ("black", "C0", "C2", "C1")
 
 
 def compute(work):
-    """Objectives and bounds over time of every run, the minima of F over all measures and over convex functions, and functions."""
+    """Objectives and bounds over time of every run, minima of F over all measures and over convex functions, and functions."""
     data = {}
     for changes, run in work.study("wei/thm43"):
         name = f"{changes['method']['kind']} {changes['flow.noise']:g}"
@@ -84,7 +84,7 @@ def claims(data):
         Claim(
             "σ = 0: density and particles end at the best convex function, to 1 % of its gap to the global minimum",
             abs(grid[0] / convex - 1.0) < 0.01 and abs(particles[0] / other - 1.0) < 0.01,
-            f"gaps {grid[0]:.4f} and {particles[0]:.4f}, of the best convex function {convex:.4f} on the cells, {other:.4f} anywhere",
+            f"gaps {grid[0]:.4f} and {particles[0]:.4f}, best convex function {convex:.4f} on the cells, {other:.4f} anywhere",
         ),
         Claim(
             "σ = 0.001: both find the global minimum, to 2 % of the gap at which σ = 0 is stuck",
