@@ -19,7 +19,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("twohom/thm12",)
-MINUTES = {"quick": 1, "paper": 20}
+MINUTES = {"quick": 0.5, "paper": 18}
 FRESH, WIDTH, DIM, BITS = 5000, 1000, 20, 2
 NAMES = ("network", "f2", "tangent", "network margin", "f2 margin", "tangent margin")
 GAMMA = np.sqrt(2.0) / (4.0 * np.sqrt(DIM))

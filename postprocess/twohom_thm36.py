@@ -17,7 +17,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("twohom/thm36",)
-MINUTES = {"quick": 1.5, "paper": 15}
+MINUTES = {"quick": 0.2, "paper": 3}
 KINDS = {"grid 3": "m = ∞, d = 3", "network 3": "100 units, d = 3", "network 10": "400 units, d = 10"}
 FALL = 1e-12  # relative: what counts as rounding
 

@@ -16,7 +16,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("wei/sec34",)
-MINUTES = {"quick": 1, "paper": 30}
+MINUTES = {"quick": 0.5, "paper": 25}
 FOUR = np.sqrt(2.0) / 4.0
 
 
