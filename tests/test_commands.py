@@ -99,7 +99,15 @@ def test_help_and_import_are_light():
 PINNED = json.loads((ROOT / "tests" / "pinned.json").read_text())
 
 
-SHORT = {"icm": 5.0, "wei": 20.0, "joint": 20.0, "colt/cluster-margin": 40.0, "moroshko": 1000.0}
+SHORT = {
+    "icm": 5.0,
+    "wei": 20.0,
+    "wei/sec34": 1.0,
+    "twohom/thm12": 100.0,
+    "joint": 20.0,
+    "colt/cluster-margin": 40.0,
+    "moroshko": 1000.0,
+}
 
 
 def coarse(path):

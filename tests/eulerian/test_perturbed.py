@@ -13,7 +13,7 @@ import hkflow
 from hkflow.eulerian import gap
 from hkflow.eulerian.finite_volume import FiniteVolume
 
-global_minimum = runpy.run_path(str(ROOT / "postprocess" / "perturbed_gap.py"))["global_minimum"]
+global_minimum = runpy.run_path(str(ROOT / "postprocess" / "wei_thm43.py"))["global_minimum"]
 FLOW, CIRCLE = hkflow.Flow(1.0, 2.0, 0.05), hkflow.circle_mesh(64)
 
 

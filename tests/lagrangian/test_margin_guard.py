@@ -141,6 +141,8 @@ def test_what_the_theorem_does_not_cover_is_let_pass():
         (margin_problem(activation="relu"), "particles"),
     ):
         assert guards.margin_increase(make_method(problem, kind=method), step, clock) is None
+    normalized = margin_problem(activation="relu", flow=hkflow.Flow(0.0, 2.0))  # no transport in the limit, yet units move
+    assert guards.margin_increase(make_method(normalized, kind="network", layers="normalized"), step, clock) is None
     made = make_method(margin_problem(), kind="network", training="gradient-descent")
     assert guards.margin_increase(made, step, clock) is None
     made = make_method(margin_problem(), kind="particles")

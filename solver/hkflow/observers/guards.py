@@ -102,7 +102,8 @@ def margin_increase(method, step, clock):
 
 def _slides(method):
     """Whether points move, as they do in no mesh, where the gradient of the feature jumps."""
-    feature, moving = method.problem.objective.feature, not isinstance(method, FiniteVolume) and method.flow.transport > 0.0
+    feature, layers = method.problem.objective.feature, getattr(method, "layers", None)
+    moving = not isinstance(method, FiniteVolume) and (method.flow.transport > 0.0 or layers == "normalized")
     return moving and (feature.kernel is None or feature.kernel == RELU)
 
 
