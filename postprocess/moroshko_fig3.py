@@ -4,7 +4,7 @@ Directions w/|w| of diagonal networks of depth 2 for three data in R³, from sca
 smooth margin γ̃ as the clock, to γ̃ = 10⁶ α² (a loss of exp(−10¹⁴)). The black numbers are log₁₀ γ̃ along α = 100, the grey ones
 along α = 0.001; grey areas separate the data. The paper does not publish its data; ours are chosen to have the properties it states.
 Max-margins and Q_μ path are computed on their own, with their optimality conditions checked. New: in panel d, where a support vector
-drops out at μ₀ ≈ 0.025 (the paper's data: 0.04), α = 100 and 10000 leave the path by the same angle, so that larger α do not
+drops out at μ₀ = 0.022 (the paper's data: 0.04), α = 100 and 10000 leave the path by the same angle, so that larger α do not
 follow it further, which the paper leaves open. The multipliers of a network only grow; those of the path fall before μ₀.
 """
 
