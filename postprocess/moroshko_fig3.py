@@ -17,7 +17,7 @@ from hkflow.reproduction import Claim, main
 
 ALSO = ("moroshko-fig6",)
 STUDIES = ("moroshko/fig3",)
-MINUTES = {"quick": 1.5, "paper": 2}
+MINUTES = {"quick": 0.6, "paper": 0.8}
 PANELS = ("b", "c", "d")
 MUS = np.geomspace(100.0, 1e-6, 81)  # of the path
 SQUARES = (0.5, 0.1, 0.03, 0.01, 0.001)  # the μ that are marked
@@ -189,7 +189,7 @@ def _panel(ax, data, panel):
         curve(ax, joined, color="0.5", linestyle=":", linewidth=0.7)
         nearest = np.argmin(np.abs(np.log(data[f"{panel} mu"] / mu)))
         look = {"marker": "s", "color": "C3", "markersize": 4.5, "linestyle": "none", "zorder": 5}
-        curve(ax, data[f"{panel} path"][nearest], **look, label="its points" if mu == SQUARES[0] else None)
+        curve(ax, data[f"{panel} path"][nearest], **look, label="μ = 0.5 … 0.001" if mu == SQUARES[0] else None)
     targets(ax, data, panel)
     if panel == "c":
         ax.set_xlim(-2.0, 52.0)

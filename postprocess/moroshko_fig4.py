@@ -15,7 +15,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig4",)
-MINUTES = {"quick": 0.5, "paper": 1}
+MINUTES = {"quick": 0.3, "paper": 0.4}
 DEPTH = 3.0
 PANELS = ("a", "b")
 MUS = np.geomspace(100.0, 1e-6, 81)

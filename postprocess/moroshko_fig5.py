@@ -17,7 +17,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig5",)
-MINUTES = {"quick": 1, "paper": 5}
+MINUTES = {"quick": 0.4, "paper": 0.4}
 CLOSE = 0.05  # excess ℓ₁ norm that counts as the rich regime
 MUS = np.geomspace(1e3, 1e-3, 97)
 SHOWN = (0.1, 1.0)  # α^D of panel a

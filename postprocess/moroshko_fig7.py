@@ -14,7 +14,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig7",)
-MINUTES = {"quick": 0.4, "paper": 0.5}
+MINUTES = {"quick": 0.2, "paper": 0.2}
 MUS = np.geomspace(100.0, 1e-6, 81)
 
 

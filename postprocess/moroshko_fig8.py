@@ -16,7 +16,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig8",)
-MINUTES = {"quick": 1, "paper": 2}
+MINUTES = {"quick": 0.6, "paper": 1}
 DEPTH = 3.0
 SETS = ("random", "sparse")
 MUS = np.geomspace(100.0, 1e-6, 81)
