@@ -55,6 +55,11 @@ def test_the_minimal_case_is_fine(case):
     assert resolved.method.limiter == "mc" and resolved.time.saves == 2
 
 
+def test_saves_in_equal_ratios(case):
+    resolved, _ = hkflow.check(case(("end = 0.5", "end = 0.5\nsaves = 4\nfirst = 0.0005")))
+    assert resolved.time.saves == pytest.approx([0.0005, 0.005, 0.05, 0.5], rel=1e-14) and resolved.time.saves[-1] == 0.5
+
+
 @pytest.mark.parametrize(
     "old, new, message",
     [
@@ -70,6 +75,8 @@ def test_the_minimal_case_is_fine(case):
         ("end = 0.5", "end = -1.0", "time.end: must be greater than 0, got -1.0"),
         ("end = 0.5", "end = nan", "time.end: must be a finite number"),
         ("end = 0.5", "end = 0.5\nsaves = [0.3, 0.2]", "time: listed 'saves' must increase"),
+        ("end = 0.5", "end = 0.5\nsaves = [0.3, 0.4]\nfirst = 0.1", "time: 'first' goes with 'end' and a number of 'saves'"),
+        ("end = 0.5", "end = 0.5\nsaves = 3\nfirst = 0.5", "time: 'first' must lie before 'end' = 0.5, got 0.5"),
         ("end = 0.5", "end = 0.5\nstop = 3", "time.stop: unknown key"),
         ('kind = "hellinger-kantorovich"', 'kind = "perturbed"', "flow: the perturbed flow needs 'noise' greater than 0"),
         ('kind = "hellinger-kantorovich"', "noise = 0.1", "flow: give 'kind' or the rates"),

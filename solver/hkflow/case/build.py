@@ -73,6 +73,9 @@ def flow_of(table):
 def _resolved_time(case):
     time, method = case.time, case.method
     counted = getattr(method, "schedule", None) == "proposition"
+    if time.first is not None:
+        saves = np.geomspace(time.first, time.end, time.saves)
+        time = time.model_copy(update={"first": None, "saves": [*saves[:-1].tolist(), time.end]})
     if time.steps is None:
         saves = time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
         if counted and np.mod([*saves, time.end], 1.0).any():

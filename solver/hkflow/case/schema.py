@@ -420,6 +420,9 @@ class TimeTable(Table):
     saves: Annotated[int, Field(ge=2, le=10**6)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
         2, description="number of equally spaced saves, or a list of times; the end is always saved"
     )
+    first: Positive | None = Field(
+        None, description="with a number of saves: the first, and the others up to the end in equal ratios, as γ̃ over decades"
+    )
     until_margin: Positive | None = Field(None, description="end as soon as the smooth margin γ̃ = -log loss reaches this")
     records: NonNegative = Field(0.0, description="simulated time between records; 0 for every accepted step")
 
@@ -435,6 +438,10 @@ class TimeTable(Table):
             times = self.saves
             if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[-1] > self.end:
                 raise ValueError(f"listed 'saves' must increase and not exceed 'end' = {self.end:g}")
+        if self.first is not None and (self.end is None or isinstance(self.saves, list)):
+            raise ValueError("'first' goes with 'end' and a number of 'saves'")
+        if self.first is not None and self.first >= self.end:
+            raise ValueError(f"'first' must lie before 'end' = {self.end:g}, got {self.first:g}")
         return self
 
 
