@@ -99,7 +99,10 @@ def test_help_and_import_are_light():
 PINNED = json.loads((ROOT / "tests" / "pinned.json").read_text())
 
 
-SHORT = {"icm": 5.0, "wei": 20.0, "joint": 20.0, "colt/cluster-margin": 40.0, "moroshko": 1000.0}
+SHORT = {
+    "icm": 5.0, "wei": 20.0, "joint": 20.0, "colt/cluster-margin": 40.0, "colt/colt-fig1": 40.0, "colt/colt-fig3": 1.0, "moroshko":
+    1000.0,
+}  # fmt: skip
 
 
 def coarse(path):
