@@ -43,6 +43,17 @@ def limits(inputs, targets, points, tolerance=1e-6):
     }
 
 
+def l2_on_units(hidden, inputs, targets):
+    """What the output layer of given ReLU units tends to: weights (m,) of the largest margin, √m |a|₂ = 1."""
+    import numpy as np
+
+    from hkflow.margins import l2_margin
+
+    x = np.column_stack([inputs, np.ones(len(inputs))])
+    best = l2_margin(np.asarray(targets)[:, None] * np.maximum(x @ np.asarray(hidden).T, 0.0))
+    return {"weights": best.weights, "margin": best.value}
+
+
 def cosine(a, b):
     """The cosine of two functions on the square, or of rows of them."""
     return np.sum(a * b, axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))

@@ -1,14 +1,14 @@
 """Chizat & Bach 2020, Fig. 1: both layers find a piecewise affine boundary, the output layer alone a smooth one.
 
-Decision boundaries of ReLU networks trained by gradient descent on the smooth margin, for four data sets in the plane: with both
-layers trained (first row) and with the output layer alone (third). New: the infinitely wide network, a density on the sphere of
-input weights for the same time, and the two limits, computed independently, as dashed lines: the F₁ max-margin, with a certificate,
-and the F₂ max-margin of the kernel. The paper does not publish its data sets; the output layer takes the steps of the paper's
-Proposition 7. The quick version has 3 × 3 clusters, 60 data, 400 units, fewer steps and a coarse mesh.
+Decision boundaries of ReLU networks trained by gradient descent on the smooth margin, for four data sets in the plane: with
+both layers trained (first row) and with the output layer alone (third). New: the infinitely wide network, a density on the
+sphere of input weights for the same time, and the two limits, computed independently, as dashed lines: the F₁ max-margin, with
+a certificate, and the F₂ max-margin of the kernel. The paper does not publish its data sets; the output layer takes the steps
+of the paper's Proposition 7. The quick version has 3 × 3 clusters, 60 data, 400 units, fewer steps and a coarse mesh.
 """
 
 import numpy as np
-from colt import REACH, SIDE, cosine, draw_map, limits, network_margin, square
+from colt import REACH, SIDE, cosine, draw_map, l2_on_units, limits, network_margin, square
 from matplotlib.figure import Figure
 
 from hkflow.plots import PAGE
@@ -19,16 +19,6 @@ ALSO = ("icm-fig5",)
 MINUTES = {"quick": 1.5, "paper": 20}
 NEAR = 0.8  # of its limit's margin: what a network should reach
 ALIKE = 0.95  # of the square on which a classifier and its limit should agree
-
-
-def l2_on_units(hidden, inputs, targets):
-    """The margin of given ReLU units with the best output weights of unit norm, √m |a|₂ = 1."""
-    import numpy as np
-
-    from hkflow.margins import l2_margin
-
-    x = np.column_stack([inputs, np.ones(len(inputs))])
-    return {"margin": l2_margin(np.asarray(targets)[:, None] * np.maximum(x @ np.asarray(hidden).T, 0.0)).value}
 
 
 def compute(work):

@@ -1,11 +1,11 @@
 """Chizat & Bach 2020, Fig. 2 (d): the more units, the larger the margin, towards that of infinitely many.
 
 The margin min y h(x) of ReLU networks with both layers trained, over half the mean squared norm of their units, against their
-number m: 30 draws of 256 data from one distribution in 15 dimensions, with 3 × 3 clusters in two of them. The same data serve every
-m. The thick line is the mean, the band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets (dashed),
-which no width can exceed, in the same units; beyond two inputs its upper value is the highest that many climbs have found and
-not certified. The paper divides by the whole squared norm, so its margins are half of these; thin lines are the three data sets,
-in the colours of their γ. The quick version has 64 data and 10 draws.
+number m: 30 draws of 256 data from one distribution in 15 dimensions, with 3 × 3 clusters in two of them. The same data serve
+every m. The thick line is the mean, the band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets
+(dashed), which no width can exceed, in the same units; beyond two inputs its upper value is the highest that many climbs have
+found and not certified. The paper divides by the whole squared norm, so its margins are half of these; thin lines are the three
+data sets, in the colours of their γ. The quick version has 64 data and 10 draws.
 """
 
 import numpy as np
