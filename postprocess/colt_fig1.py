@@ -16,7 +16,7 @@ from hkflow.reproduction import Claim, main
 
 STUDIES = ("colt/fig1",)
 ALSO = ("icm-fig5",)
-MINUTES = {"quick": 1.5, "paper": 20}
+MINUTES = {"quick": 1, "paper": 6}
 NEAR = 0.8  # of its limit's margin: what a network should reach
 ALIKE = 0.95  # of the square on which a classifier and its limit should agree
 

@@ -18,7 +18,7 @@ from hkflow.reproduction import Claim, main
 
 STUDIES = ("colt/fig2b", "colt/fig2c")
 ALSO = ("icm-fig6",)
-MINUTES = {"quick": 1.5, "paper": 75}
+MINUTES = {"quick": 1.2, "paper": 75}
 FRESH = 10_000  # points that test errors are measured on
 NAMES = {"both": "both layers", "output": "output layer", "limit": "output layer in its limit"}
 

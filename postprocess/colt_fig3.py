@@ -21,7 +21,7 @@ from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 
 STUDIES = ("colt/fig3", "colt/fig3-wide")
-MINUTES = {"quick": 1, "paper": 6}
+MINUTES = {"quick": 0.6, "paper": 4}
 TIMES = (
     0.0,
     0.1,
@@ -138,7 +138,7 @@ def _range(values):
 
 def draw(data):
     """Six maps over time of the first draw, and the angles to both limits of all draws."""
-    figure = Figure(figsize=(PAGE, 3.9), layout="constrained")
+    figure = Figure(figsize=(PAGE, 3.8), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1.3, 1.0))
     time, nearest = data["time"], closest(data)[0]
     saves = [nearest if t is None else int(np.argmin(np.abs(time - t))) for t in TIMES]
@@ -152,6 +152,7 @@ def draw(data):
             axes[0].semilogx(time[1:], angle[1:], color=color, **look)
     for limit, color in (("tangent", "C1"), ("f1", "C0")):
         axes[0].plot(data["wide time"][1:], angles(data, limit, "wide ")[0][1:], ":", color=color, linewidth=1.2)
+    axes[0].plot([], [], ":", color="0.4", linewidth=1.2, label="with 16000 units")
     axes[0].plot(time[saves[1:]], angles(data, "tangent")[0][saves[1:]], "o", color="C1", markersize=3)
     for letter, k in list(zip("abcdef", saves, strict=True))[1:]:
         axes[0].axvline(time[k], color="0.85", linewidth=0.6, zorder=0)
