@@ -6,9 +6,9 @@ kernel of these very units; once weights have grown, it turns to the F₁ max-ma
 says. New: both limits are computed independently, the latter with a certificate, and the angle to each is drawn over time, also
 for other draws of data and weights. Of thirty draws those are taken whose two limits differ most. Even so not all come nearer
 to the first limit than to the second: what random weights say at the start is not small against what a lazy network can learn,
-whatever their scale, since both grow with its square. More units help, as 16000 show (dotted). Step, data and clusters, which
-the paper leaves open, are ours; steps are 10⁻³ when quick and 2·10⁻⁴ at paper scale, below one over the size of the tangent
-kernel.
+whatever their scale, since both grow with its square. More units help, as 16000 show (dotted). At paper scale one draw is still
+5.4° from the F₁ limit at t = 200, with 96 % of γ. Step, data and clusters, which the paper leaves open, are ours; steps are
+10⁻³ when quick and 2·10⁻⁴ at paper scale, below one over the size of the tangent kernel.
 """
 
 import numpy as np
