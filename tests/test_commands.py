@@ -106,6 +106,8 @@ SHORT = {
     "twohom/thm12": 100.0,
     "joint": 20.0,
     "colt/cluster-margin": 40.0,
+    "colt/fig1": 40.0,
+    "colt/fig3": 1.0,
     "moroshko": 1000.0,
 }
 
@@ -171,7 +173,7 @@ def test_the_architecture_has_no_upward_imports():
         ("eulerian", "lagrangian", "stepping", "margins", "metrics", "convergence"),
         ("problem", "time_loop", "observers"),
         ("case", "store", "runs", "comparison", "progress", "margin_report", "studies", "summary"),
-        ("cli", "plots", "report"),
+        ("cli", "plots", "report", "reproduction"),
     ]
     level = {room: k for k, rooms in enumerate(floors) for room in rooms}
     package = ROOT / "solver" / "hkflow"

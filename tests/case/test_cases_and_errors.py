@@ -63,6 +63,11 @@ def test_saves_in_equal_ratios(case):
 @pytest.mark.parametrize(
     "old, new, message",
     [
+        (
+            'source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]',
+            'source = "cluster-grid"\nn = 16\nclusters = 2\nclasses = [1, -1, 1]',
+            "'classes' has 3 entries for 4 discs",
+        ),
         ("bias = true", "bais = true", "objective.bais: unknown key. Did you mean 'bias'"),
         ("bias = true", "bias = 1", "objective.bias: must be a valid boolean, got 1"),
         ("cells = 24", 'cells = "24"', "domain.cells: must be a valid integer, got '24'"),

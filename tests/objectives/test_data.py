@@ -15,6 +15,14 @@ def test_cluster_grid_lies_in_discs_of_one_class_each(rng):
         assert len(set(y[(cell == one).all(axis=1)])) == 1
 
 
+def test_classes_of_clusters_can_be_given_and_count_from_the_lower_left(rng):
+    classes = [1, 1, -1, 1]
+    for _ in range(2):  # whatever the generator
+        x, y = data.cluster_grid(rng, dim=3, clusters=2, classes=classes)(rng, 200)
+        right, upper = (x[:, :2] > 0.0).T
+        assert np.array_equal(y < 0.0, upper & ~right)
+
+
 def test_xor_is_the_product_of_two_signs(rng):
     x, y = data.xor(rng, dim=5)(rng, 100)
     assert np.array_equal(np.abs(x[:, :2]), np.ones((100, 2))) and np.array_equal(y, x[:, 0] * x[:, 1])

@@ -67,12 +67,21 @@ class InlineData(Prepared):
 
 
 class ClusterGridData(Prepared):
-    """k² discs on a grid, each with a random class (Chizat & Bach 2020, sec. 6)."""
+    """k² discs on a grid, each with a random class (Chizat & Bach 2020, sec. 7)."""
 
     source: Literal["cluster-grid"]
     n: Count
     dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
     clusters: Count = 3
+    classes: list[Literal[1, -1]] | None = Field(
+        None, description="of the discs, row by row from the lower left; drawn with the data, from the seed, if absent"
+    )
+
+    @model_validator(mode="after")
+    def _one_class_each(self):
+        if self.classes is not None and len(self.classes) != self.clusters**2:
+            raise ValueError(f"'classes' has {len(self.classes)} entries for {self.clusters**2} discs")
+        return self
 
 
 class XorData(Prepared):

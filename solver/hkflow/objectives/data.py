@@ -9,15 +9,19 @@ import numpy as np
 from ..sphere import normalize
 
 
-def cluster_grid(rng, dim=2, clusters=3):
-    """Chizat & Bach 2020, sec. 6: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½, ½]², each with a random class.
+def cluster_grid(rng, dim=2, clusters=3, classes=None):
+    """Chizat & Bach 2020, sec. 7: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½, ½]², each with a random class.
 
     Inputs beyond the first two are uniform on [−½, ½]. Both classes occur among the clusters if there are at least two.
+    classes : k² labels ±1, row by row from the lower left, instead of random ones: one distribution for all generators
     """
     radius = 1.0 / (3 * clusters - 1)
-    classes = rng.choice([-1.0, 1.0], size=clusters**2)
-    while clusters > 1 and abs(classes.sum()) == clusters**2:
+    if classes is not None:
+        classes = np.array(classes, dtype=float)
+    else:
         classes = rng.choice([-1.0, 1.0], size=clusters**2)
+        while clusters > 1 and abs(classes.sum()) == clusters**2:
+            classes = rng.choice([-1.0, 1.0], size=clusters**2)
 
     def draw(rng, n):
         chosen = rng.integers(clusters**2, size=n)
