@@ -33,7 +33,8 @@ def write_hdf5(path, fill, **options):
     image = BytesIO()
     with h5py.File(image, "w", **options) as file:
         fill(file)
-    write_whole(path, lambda temporary: temporary.write_bytes(image.getbuffer()))
+    content = image.getvalue()  # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path, content):
