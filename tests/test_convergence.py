@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hkflow import convergence_table
+from hkflow.convergence import mean_and_band
 
 
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, 4.0])
@@ -59,3 +60,9 @@ def test_two_levels_have_an_order_without_an_interval():
 def test_what_has_no_order_is_refused(h, errors):
     with pytest.raises(ValueError, match="h"):
         convergence_table(h, errors)
+
+
+def test_the_band_of_a_mean_covers_as_often_as_it_says(rng):
+    mean, band = mean_and_band(rng.standard_normal((4000, 5)) + 2.0)
+    assert 0.935 < np.mean(np.abs(mean - 2.0) < band) < 0.965
+    assert mean_and_band([1.0, 2.0, 3.0]) == pytest.approx((2.0, 4.302653 / np.sqrt(3.0)), rel=1e-6)

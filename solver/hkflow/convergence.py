@@ -80,3 +80,13 @@ def _fit(x, y, bars):
     else:
         reach = np.nan
     return Fit(float(slope), float(slope - reach), float(slope + reach))
+
+
+def mean_and_band(values):
+    """Mean of independent repeats and half the width of its 95 % confidence interval, by Student's t; values : (…, repeats)."""
+    from scipy.stats import t
+
+    values = np.asarray(values, dtype=float)
+    count = values.shape[-1]
+    reach = t.ppf(0.5 + 0.5 * CONFIDENCE, count - 1) / np.sqrt(count)
+    return values.mean(axis=-1), reach * values.std(axis=-1, ddof=1)

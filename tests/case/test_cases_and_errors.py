@@ -270,3 +270,10 @@ def test_a_resolved_case_is_a_case_that_resolves_to_itself(path):
 
     text = toml_of(resolve(load_case(path).case))
     assert toml_of(resolve(parse_case(text, Path("."), "again").case)) == text
+
+
+def test_the_moment_problem_has_depth_two(tmp_path):
+    text = (ROOT / "cases" / "verification" / "circle-hellinger.toml").read_text()
+    (tmp_path / "deep.toml").write_text(text.replace('kind = "hellinger"', "reaction = 4.0\ndepth = 3.0"))
+    with pytest.raises(hkflow.CaseError, match="flow.depth: the moment problem lives on a sphere, where it must be 2, got 3"):
+        hkflow.check(tmp_path / "deep.toml")

@@ -117,6 +117,8 @@ def build_objective(case, folder, data=None):
     if case.data.source == "moment":
         if (case.objective.activation, case.objective.loss, case.objective.bias) != ("linear", "square", False):
             raise CaseError("data.source: the moment problem needs activation 'linear', loss 'square' and no bias.")
+        if case.flow.depth != 2.0:
+            raise CaseError(f"flow.depth: the moment problem lives on a sphere, where it must be 2, got {case.flow.depth:g}.")
         moment = MomentFlow(np.array(case.data.direction), case.data.target, flow_of(case.flow))
         solvable = case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
         drawn = getattr(case.method, "points", None) == "gaussian"
