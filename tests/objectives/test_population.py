@@ -227,7 +227,7 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
 
 
 def test_evaluation_allocates_no_array(rng):
-    risk, n = a_risk(rng, 2, 3), 4000
+    risk, n = a_risk(rng, 2, 3), 20_000
     on, moving, weights = risk.on(rng.normal(size=(n, 3))), risk.on_moving(rng.normal(size=(n, 3))), rng.random(n)
     for evaluate in (lambda: on.evaluate(weights[None]), lambda: moving.evaluate(weights)):
         evaluate()
