@@ -25,13 +25,17 @@ TAIL = """
 Same case, same seed: same bits, with any number of threads, workers of a study, ranks of `mpiexec`, and whether a run was broken off
 or not (`tests/eulerian/test_budgets.py`, `tests/store/test_run_folder.py`, `tests/studies`, `tests/test_mpi.py`).
 
+The whole suite passes with Python 3.11, 3.12 and 3.13 and the newest numpy, scipy, numba, h5py and matplotlib, and with the oldest
+that `setup.cfg` allows (numpy 2.0, scipy 1.16, numba 0.61, h5py 3.11, matplotlib 3.9). Nothing is downloaded at run time.
+
 A hostile problem may be refused, or stop with a sentence: for numbers beyond float64, or a coupling through the data that cannot be
 solved where features times mass are large. Of 1000, 852 were completed, 50 refused and 98 stopped so; none of these is a loss.
 
 The campaigns found, and tests now keep, among others: a crash of the certificate's search where squares of data overflow; a crash of
 HDF5 on a full disk; records cut short there; the noise of particles counted in the wrong units at masses below 1e-19; orphaned
 processes of a study that was killed while they were starting; a study that waited for ever, from Python 3.12 on, after one of its
-processes was killed; singular systems of the implicit coupling; messages of several lines.
+processes was killed; a crash of Python 3.12 on a full disk; a depth that the moment problem has not, refused without its key;
+singular systems of the implicit coupling; messages of several lines.
 """
 
 
