@@ -59,14 +59,6 @@ def cosine(a, b):
     return np.sum(a * b, axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
 
 
-def mean_and_band(values, level=0.95):
-    """Mean of repeats (…, repeats) and half the width of its confidence interval by Student's t."""
-    from scipy.stats import t
-
-    count = values.shape[-1]
-    return values.mean(axis=-1), t.ppf(0.5 + level / 2.0, count - 1) * values.std(axis=-1, ddof=1) / np.sqrt(count)
-
-
 def draw_map(ax, values, inputs, targets, reach=REACH):
     """Where a function is positive and negative, its zero level, and the data with their classes."""
     side = int(np.sqrt(len(values)))

@@ -10,9 +10,10 @@ slowly. From 32 data in 15 dimensions both networks can but guess. The quick ver
 """
 
 import numpy as np
-from colt import draw_data, l2_on_units, mean_and_band
+from colt import draw_data, l2_on_units
 from matplotlib.figure import Figure
 
+from hkflow.convergence import mean_and_band
 from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
 

@@ -9,9 +9,10 @@ data sets, in the colours of their γ. The quick version has 64 data and 10 draw
 """
 
 import numpy as np
-from colt import mean_and_band, network_margin
+from colt import network_margin
 from matplotlib.figure import Figure
 
+from hkflow.convergence import mean_and_band
 from hkflow.plots import COLUMN
 from hkflow.reproduction import Claim, main
 

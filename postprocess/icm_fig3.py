@@ -9,6 +9,7 @@ below 10⁻³, with the 95 % interval of Wilson. The size of the paper's teacher
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import binomtest
 
 from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
@@ -31,11 +32,9 @@ def compute(work):
     return {"dims": dims, "units": units, "early": risks[..., 0], "risk": risks[..., 1]}
 
 
-def wilson(successes, n, z=1.96):
-    """The 95 % interval of a probability from successes (…) of n tries: (2, …)."""
-    share = successes / n
-    middle, width = share + z**2 / (2 * n), z * np.sqrt(share * (1.0 - share) / n + z**2 / (4 * n**2))
-    return np.array([middle - width, middle + width]) / (1.0 + z**2 / n)
+def wilson(successes, n):
+    """The 95 % intervals of probabilities from successes (…,) of n tries each: (2, …)."""
+    return np.transpose([binomtest(int(k), n).proportion_ci(method="wilson") for k in successes])
 
 
 def claims(data):

@@ -11,9 +11,9 @@ network is linear.
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import t as student
 
 import hkflow
+from hkflow.convergence import mean_and_band
 from hkflow.margins import f2_max_margin, tangent_max_margin
 from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
@@ -63,17 +63,11 @@ def cube_margins(bits, dims):
     return {"cubes": np.array(rows, dtype=float)}
 
 
-def band(values):
-    """Mean over trials and half the width of its 95 % interval."""
-    trials = values.shape[1]
-    return values.mean(axis=1), student.ppf(0.975, trials - 1) * values.std(axis=1, ddof=1) / np.sqrt(trials)
-
-
 def claims(data):
     """Margins and test errors."""
     n, cubes = data["n"], data["cubes"]
     kernels = np.minimum(data["f2"], data["tangent"])
-    mean, half = band(kernels - data["network"])
+    mean, half = mean_and_band(kernels - data["network"])
     some = (n >= 3 * DIM) & (n <= DIM**BITS / 2)
     promised = data["network margin"].min() / 2.0
     error, other = data["network"].mean(axis=1), kernels.mean(axis=1)
@@ -126,7 +120,7 @@ def draw(data):
     looks = (("network", "network"), ("f2", r"$\mathcal{F}_2$ kernel"), ("tangent", "tangent kernel, both layers"))
     for ax, end in zip(axes, ("", " margin"), strict=True):
         for color, (name, label) in zip(("C0", "C1", "C3"), looks, strict=True):
-            mean, half = band(data[name + end])
+            mean, half = mean_and_band(data[name + end])
             ax.errorbar(data["n"], mean, half, color=color, marker="o", markersize=2.5, capsize=2.0, label=label)
         ax.set(xscale="log", xlabel="number of data n")
     axes[0].axvline(DIM**BITS, color="0.7", linewidth=0.6)

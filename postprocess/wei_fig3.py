@@ -10,8 +10,8 @@ supposes. Width, step and n are ours, for the paper does not say them.
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import t as student
 
+from hkflow.convergence import mean_and_band
 from hkflow.margins import bounds, f2_max_margin, l2_interpolation
 from hkflow.margins.column_generation import max_margin_of_atoms
 from hkflow.margins.kernel_machine import arc_cosine_kernel
@@ -60,18 +60,12 @@ def measured(run, seed):
     return [np.mean((wanted - one) ** 2) for one in h] + [bound, other, np.nan, np.nan]
 
 
-def band(values):
-    """Mean over trials and half the width of its 95 % interval, of (numbers of data, trials)."""
-    trials = values.shape[1]
-    return values.mean(axis=1), student.ppf(0.975, trials - 1) * values.std(axis=1, ddof=1) / np.sqrt(trials)
-
-
 def claims(data):
     """Errors and bounds, network against kernel."""
     found = []
     for kind, what in KINDS.items():
         n = data[f"{kind} n"]
-        mean, half = band(data[f"{kind} kernel"] - data[f"{kind} network"])
+        mean, half = mean_and_band(data[f"{kind} kernel"] - data[f"{kind} network"])
         found.append(
             Claim(
                 f"{kind}: at the largest n the network's {what} is below the kernel's, 95 % interval of the difference above 0",
@@ -116,14 +110,14 @@ def draw(data):
     for ax, (kind, what) in zip(axes, KINDS.items(), strict=False):
         n = data[f"{kind} n"]
         for color, name in (("C0", "network"), ("C1", "kernel")):
-            mean, half = band(data[f"{kind} {name}"])
+            mean, half = mean_and_band(data[f"{kind} {name}"])
             ax.errorbar(n, mean, half, color=color, marker="o", markersize=2.5, capsize=2.0, label=f"{name}: error")
             values = np.where(np.isfinite(data[f"{kind} {name} bound"]), data[f"{kind} {name} bound"], np.nan)
             ax.plot(n, np.nanmean(values, axis=1), color=color, linestyle=":", label=f"{name}: bound")
         ax.set(xscale="log", yscale="log", xlabel="number of data n", ylabel=what, title=kind)
     axes[1].legend(loc="lower left")
     for color, name, label in (("C0", "margin", "as trained"), ("black", "best margin", "best for these units")):
-        mean, half = band(data[f"classes {name}"])
+        mean, half = mean_and_band(data[f"classes {name}"])
         look = {"color": color, "linestyle": "--" if color == "black" else "-"}
         axes[2].errorbar(data["classes n"], mean, half, marker="o", markersize=2.5, capsize=2.0, label=label, **look)
     axes[2].set(xscale="log", yscale="log", xlabel="number of data n", ylabel="margin / squared norm", title="classes")

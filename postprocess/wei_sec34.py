@@ -9,8 +9,8 @@ weights on the directions that they end in. A hundred particles are enough up to
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import t as student
 
+from hkflow.convergence import mean_and_band
 from hkflow.margins.column_generation import max_margin_of_atoms
 from hkflow.plots import PAGE
 from hkflow.reproduction import Claim, main
@@ -76,7 +76,7 @@ def slope(data):
     """Slope of log γ_ℓ2 over log d at the largest n, and half the width of its 95 % interval over draws."""
     x = np.log(np.array(data["d"], dtype=float))
     slopes = np.polyfit(x, np.log(data["kernel"][-1]), 1)[0]
-    return slopes.mean(), student.ppf(0.975, len(slopes) - 1) * slopes.std(ddof=1) / np.sqrt(len(slopes))
+    return mean_and_band(slopes)
 
 
 def claims(data):

@@ -244,7 +244,16 @@ def test_masses_beyond_numbers_are_refused(made):
 
 def hk(*words, code=0):
     """Run `hkflow words…` in a process of its own; returns (stdout, stderr)."""
-    command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", "from hkflow.cli import main; main()", *map(str, words)]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        "from hkflow.cli import main; main()",
+        *map(str, words),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr
