@@ -102,7 +102,9 @@ def test_what_is_kept_of_a_function_goes_with_its_arguments(tmp_path):
         return {"square": np.square(x)}
 
     work = papers.Work("quick", tmp_path)
-    assert work.once(square, x=3.0)["square"] == 9.0 == work.once(square, x=3.0)["square"]
+    assert work.once(square, x=3.0)["square"] == 9.0
+    spent = work.seconds
+    assert work.once(square, x=3.0)["square"] == 9.0 and work.seconds == spent > 0.0  # counted once
     assert work.once(square, x=np.arange(3.0))["square"].tolist() == [0.0, 1.0, 4.0] and len(calls) == 2
 
 

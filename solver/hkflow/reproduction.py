@@ -62,7 +62,8 @@ class Work:
     """
 
     def __init__(self, scale, folder, workers=None, watch=None):
-        self.scale, self.folder, self.workers, self.watch, self.seconds = scale, Path(folder), workers, watch, 0.0
+        self.scale, self.folder, self.workers, self.watch = scale, Path(folder), workers, watch
+        self.seconds, self._counted = 0.0, set()
 
     @property
     def quick(self):
@@ -97,7 +98,8 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_hdf5(path, lambda file: self._fill(file, arrays, time.monotonic() - started))
         with h5py.File(path, "r") as file:
-            self.seconds += float(file.attrs["seconds"])
+            self.seconds += float(file.attrs["seconds"]) if path not in self._counted else 0.0
+            self._counted.add(path)
             return read_arrays(file)
 
     @staticmethod
