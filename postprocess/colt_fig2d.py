@@ -5,7 +5,8 @@ number m: 30 draws of 256 data from one distribution in 15 dimensions, with 3 ×
 every m. The thick line is the mean, the band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets
 (dashed), which no width can exceed, in the same units; beyond two inputs its upper value is the highest that many climbs have
 found and not certified. The paper divides by the whole squared norm, so its margins are half of these; thin lines are the three
-data sets, in the colours of their γ. The quick version has 64 data and 10 draws.
+data sets, in the colours of their γ. The quick version has 64 data and 10 draws. At paper
+scale the margin is level from m = 128 on, at 88 to 90 % of γ: 5·10⁴ steps do not bring the widest networks nearer.
 """
 
 import numpy as np
