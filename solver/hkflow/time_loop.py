@@ -11,7 +11,7 @@ from .margins.certificate import NOTHING, certifies_margin, margin_certificate
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
-from .stepping.stepsize import StepSize
+from .stepping.stepsize import StepControl
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
@@ -29,7 +29,8 @@ METHODS = {
 class Clock:
     """Where a run is, and what it has exchanged so far: with the method's state, all that a resumed run needs.
 
-    budget : (7,) integrals over time of the terms of BUDGET;  limit : the step-size controller's bound
+    budget : (7,) integrals over time of the terms of BUDGET
+    limits : bounds from accuracy of explicit and of implicit steps;  implicit : whether the last step was implicit
     next_save, next_record : index of the next save time; time from which the next record is due
     next_certificate : step from which the next certificate is due
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was last rejected
@@ -41,7 +42,8 @@ class Clock:
 
     objective_at_start: float
     mass_at_start: float
-    limit: float
+    limits: list
+    implicit: bool = False
     time: float = 0.0
     step: int = 0
     dt: float = 0.0
@@ -149,24 +151,24 @@ def take_record(method, clock, certified=False):
     return {name: float(value) for name, value in record.items()}
 
 
-def accepted_step(method, clock, stepsize, target, smallest, guards):
+def accepted_step(method, clock, control, target, smallest, guards):
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
     for _ in range(MAX_REJECTIONS):
-        dt = stepsize.propose(method.bound(target - clock.time), target - clock.time)
-        step = method.advance(dt)
+        dt = control.propose(target - clock.time)
+        step = method.advance(dt, control.implicit)
         reason = step.rejection or next(filter(None, (guard(method, step, clock) for guard in guards)), None)
         if reason and method.prescribed:  # its steps are prescribed: there is no other one to try
             return reason
         if reason:
-            stepsize.limit = 0.5 * dt
-        elif stepsize.learn(dt, step.error):
+            control.size.limit = 0.5 * dt
+        elif control.learn(dt, step.error):
             clock.tiny_steps = clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
             if clock.tiny_steps <= MAX_TINY_STEPS:
                 return step
             clock.last_rejection = clock.last_rejection or f"{MAX_TINY_STEPS} steps in a row were tiny"
             break
         else:
-            reason = f"the step's error is {step.error:.2g}, beyond the tolerance {stepsize.tolerance:g}"
+            reason = f"the step's error is {step.error:.2g}, beyond the tolerance {method.tolerance:g}"
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
 
@@ -182,10 +184,10 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     fresh = clock is None
     if fresh:
         start = method.current
-        limit, log_scale = method.first_limit(), method.log_scale
-        clock = Clock(start.objective, start.mass, limit, lowest_objective=start.objective, log_scale=log_scale)
+        limits, log_scale = [method.first_limit(), np.inf], method.log_scale
+        clock = Clock(start.objective, start.mass, limits, lowest_objective=start.objective, log_scale=log_scale)
     evaluations = method.evaluations - clock.evaluations
-    stepsize = StepSize(method.order, method.tolerance, method.max_step, clock.limit)
+    control = StepControl(method, clock.limits, clock.implicit)
     for observer in observers:
         observer.start(method, clock, times)
 
@@ -217,7 +219,7 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
     while status is None and clock.next_save < len(times) and not reached():
         target = times[clock.next_save]
         whole = clock.time if method.flow.clock == "margin" else times[-1]  # the smooth margin is seen on a logarithmic scale
-        step = accepted_step(method, clock, stepsize, target, TINY_STEP * whole, guards)
+        step = accepted_step(method, clock, control, target, TINY_STEP * whole, guards)
         if isinstance(step, str):
             status = f"Stopped at t = {clock.time:.6g} after {clock.step} steps: {step}."
             break
@@ -225,7 +227,8 @@ def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_int
         lowest = min(clock.lowest_objective, method.trial.objective)
         method.accept(step)
         clock.time = float(target) if hit else clock.time + step.dt
-        clock.step, clock.dt, clock.limit = clock.step + step.count, step.dt, stepsize.limit
+        clock.step, clock.dt = clock.step + step.count, step.dt
+        clock.limits, clock.implicit = control.limits, control.implicit
         clock.budget = [total + float(part) for total, part in zip(clock.budget, step.budget, strict=True)]
         clock.gross = [total + float(part) for total, part in zip(clock.gross, step.gross, strict=True)]
         clock.lowest_objective = lowest

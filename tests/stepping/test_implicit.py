@@ -9,7 +9,7 @@ import hkflow
 from hkflow.stepping import implicit
 from hkflow.stepping.coupling import Coupling
 
-LOSSES = ("square", "logistic", "exponential", "smooth-margin")
+LOSSES = ("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")
 
 
 def an_objective(loss, n=6, feature="squared-relu"):
@@ -35,6 +35,8 @@ def test_residuals_are_those_at_the_end(loss, log_scale, tau, rng):
     h, start, out = rng.normal(size=6) * np.exp(-log_scale), np.zeros(6), np.zeros(6)
     objective.evaluate_risk(h, log_scale, start)
     for coupling, accuracy in ((stored, 1e-9), (applied, 1e-6)):
+        if loss == "smooth-logistic-margin" and coupling is applied:
+            continue  # its small margins need K itself
         r = coupling.solve(tau, h, start)
         objective.evaluate_risk(h - tau * K @ r, log_scale, out)
         assert r == pytest.approx(out, rel=accuracy, abs=accuracy * np.abs(out).max())
@@ -81,7 +83,7 @@ def mistakes(problem, steps, reference, **options):
     return found
 
 
-@pytest.mark.parametrize("loss, mass", list(zip(LOSSES, (50.0, 200.0, 20.0, 50.0), strict=True)))
+@pytest.mark.parametrize("loss, mass", list(zip(LOSSES, (50.0, 200.0, 20.0, 50.0, 50.0), strict=True)))
 @pytest.mark.parametrize("stepper, wanted", [("ssprk1", 1), ("ssprk3", 2)])
 def test_the_grid_is_of_first_and_second_order_through_stiff_coupling(loss, mass, stepper, wanted):
     """The explicit bound is 10 to 100 times below these steps; the reference is explicit with 2000."""
@@ -90,7 +92,7 @@ def test_the_grid_is_of_first_and_second_order_through_stiff_coupling(loss, mass
     assert np.all(np.abs(order(errors) - wanted) < 0.25), errors
 
 
-@pytest.mark.parametrize("loss, mass", list(zip(LOSSES, (50.0, 200.0, 20.0, 50.0), strict=True)))
+@pytest.mark.parametrize("loss, mass", list(zip(LOSSES, (50.0, 200.0, 20.0, 50.0, 50.0), strict=True)))
 @pytest.mark.parametrize("stepper, wanted", [("euler", 1), ("dopri5", 2)])
 def test_particles_are_of_first_and_second_order_through_stiff_coupling(loss, mass, stepper, wanted):
     reference = {"kind": "particles", "stepper": "dop853", "tolerance": 1e-11}
@@ -145,7 +147,8 @@ def test_explicit_steps_of_the_same_flow_are_right_but_many():
     moved, coarser = both(64, 1.0, 1.5), both(32, 1.0, 1.5)
     errors = [run[0].records["objective"][-1] - run[1].records["objective"][-1] for run in (moved, coarser)]
     mesh_error = moved[1].records["objective"][-1] - coarser[1].records["objective"][-1]
-    assert np.abs(errors).max() < 0.25 * abs(mesh_error) and abs(errors[0]) < 0.5 * abs(errors[1])
+    # of hancock the mesh error at the transport's own step differs from that at short steps by a term dt · h
+    assert np.abs(errors).max() < 0.3 * abs(mesh_error) and abs(errors[0]) < 0.4 * abs(errors[1])
     automatic, explicit = both(32, 0.0, 4.0)
     assert len(explicit.records["time"]) > 5 * len(automatic.records["time"])
     assert explicit.density[-1] == pytest.approx(automatic.density[-1], rel=2e-3, abs=1e-5)
@@ -161,7 +164,7 @@ def test_a_log_mass_of_ten_thousand():
     m.load(solution.states[-1] | {"log_scale": 1e4})
     before = m.current.objective
     for _ in range(20):
-        step = m.advance(0.1)
+        step = m.advance(0.1, implicit=True)
         assert step.rejection is None
         m.accept(step)
     assert m.log_scale - 1e4 == pytest.approx(-4.0 * 2.0 * before, rel=1e-3) and np.isfinite(m.current.objective)
@@ -182,16 +185,18 @@ def test_unknown_risks_and_empty_data_are_refused():
         hkflow.FiniteVolume(problem, coupling="implicit")
 
 
-def test_the_smooth_logistic_margin_goes_implicit_where_it_is_the_exponential_one():
-    """Below margins of 35 its conjugate is another: steps stay explicit, and nothing is assumed."""
+def test_the_smooth_logistic_margin_needs_a_stored_coupling_below_margins_of_35(monkeypatch):
+    """There its conjugate has no closed form, and Newton's method wants K itself."""
     logistic, exponential = an_objective("smooth-logistic-margin"), an_objective("smooth-margin")
     start = np.full((2, 64), np.exp(8.0) / (4.0 * np.pi))
     flow, mesh = hkflow.Flow(1.0, 4.0, drive="measure"), hkflow.circle_mesh(64)
     method = hkflow.FiniteVolume(hkflow.Problem(mesh, logistic, flow, (1, -1), start), coupling="implicit")
-    assert method._implicit_coupling(0.1) is None  # uniform start: all margins are 0
+    assert method.knows_implicit()  # uniform start: all margins are 0
+    monkeypatch.setattr("hkflow.stepping.coupling.DENSE", 0)
+    assert not method.knows_implicit()
     grown = hkflow.solve(hkflow.Problem(mesh, exponential, flow, (1, -1), start), 2.0).states[-1]
     method.load(grown)
-    assert method._implicit_coupling(0.1) is not None
+    assert method.knows_implicit()
 
 
 def test_the_composition_is_the_second_order_sdirk_method():
@@ -233,3 +238,49 @@ def test_the_output_layer_on_a_sphere_is_a_linear_flow():
     assert solution.density[-1].min() < 0.0 < solution.density[-1].max()
     signs = solution.atoms_at(-1).signs
     assert set(signs) == {-1.0, 1.0}
+
+
+def draws(domain, loss, count):
+    """Margin problems with separable data, uniform starts, and an end at a log mass of about 12."""
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        circle = domain == "circle"
+        x = rng.normal(size=(10, 1) if circle else (20, 2))
+        y = np.where(x @ rng.normal(size=x.shape[1]) > 0.3 * rng.normal(), 1.0, -1.0)
+        y[0] = -y[1:].mean().round() or 1.0  # both classes
+        lifted = np.column_stack([x, np.ones(len(x))])
+        objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[loss], lifted, y)
+        mesh = hkflow.circle_mesh(128) if circle else hkflow.geodesic_mesh(2)
+        yield hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1))
+
+
+class StopAfter:
+    """Ends a run after so many steps, and knows how many were implicit."""
+
+    def __init__(self, steps):
+        self.most, self.taken, self.implicit = steps, 0, 0
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+    def step(self, method, clock):
+        self.taken, self.implicit = clock.step, self.implicit + clock.implicit
+
+    def stop(self):
+        return "Stopped" if self.taken >= self.most else None
+
+
+@pytest.mark.parametrize("domain", ["circle", "sphere"])
+@pytest.mark.parametrize("loss", ["smooth-margin", "smooth-logistic-margin"])
+def test_auto_takes_about_as_few_steps_as_the_better_coupling(domain, loss):
+    """Explicit steps of stiff flows shrink like 1/mass: auto leaves them in time, and reaches the same margin."""
+    for problem in draws(domain, loss, 2):
+        end, runs = 25.0, {}
+        for coupling in ("implicit", "auto", "explicit"):
+            watch = StopAfter(10**9 if coupling != "explicit" else 2 * runs["implicit"][1].taken)
+            runs[coupling] = hkflow.solve(problem, end, coupling=coupling, observers=(watch,), record_interval=1.0), watch
+        (implicit, best), (auto, own), (explicit, other) = runs.values()
+        better = min(best.taken, other.taken) if explicit.finished else best.taken
+        assert auto.finished and own.taken <= 1.3 * better + 10
+        assert auto.records["margin"][-1] == pytest.approx(implicit.records["margin"][-1], abs=1e-3)
+    assert own.implicit > 0

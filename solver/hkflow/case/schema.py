@@ -335,7 +335,11 @@ class FromPoints(Table):
     )
     scale: Positive = Field(1.0, description="with points = 'gaussian': standard deviation of the weights")
     stepper: Literal["dopri5", "dop853", "euler"] = "dopri5"
-    tolerance: Positive = Field(1e-6, description="largest local error of a step, root mean square; 1e-10 makes a reference")
+    tolerance: Positive | None = Field(
+        None,
+        description="largest local error of a step, root mean square; 1e-10 makes a reference. If not given 1e-6, and 1e-4 for "
+        "smooth margins of ReLU units, whose steps are short at every kink that a unit crosses",
+    )
     max_step: Positive | None = Field(None, description="no step is longer than this; the step of euler")
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ import numpy as np
 from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
 from ..stepping.splitting import STEPPERS
 from ..stepping.step import BUDGET, Step, budget_error
 from . import kernels
@@ -39,7 +39,7 @@ class Evaluation:
         self.lowest = self.shift = self.mobile = self.defect = self.first = 0.0
 
 
-class FiniteVolume:
+class FiniteVolume(ImplicitSteps):
     """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in exponential form.
 
     problem : the flow to compute
@@ -84,6 +84,7 @@ class FiniteVolume:
                 f"cfl must lie in (0, {self.largest_cfl}] with stepper '{stepper}' and limiter '{limiter}', got {cfl}."
             )
         self.cfl, self.tolerance, self.max_step, self.order = cfl, tolerance, max_step, self.stepper.order
+        self.implicit_order, self.stability = min(self.order, 2), self.stepper.stability
         self.coupling = "explicit" if self.prescribed else coupling
         needs_known_curvature(coupling, problem.objective)
         mesh, signs = problem.mesh, problem.signs
@@ -129,6 +130,7 @@ class FiniteVolume:
         self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
         self.current.density[:] = state["density"]
         self._evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
+        self.state_changed()
 
     @staticmethod
     def measure(state):
@@ -238,15 +240,14 @@ class FiniteVolume:
 
     # --- one step
 
-    def advance(self, dt):
+    def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
-        coupling = self._implicit_coupling(dt)
-        if coupling is not None:
-            step = self._implicit(dt, coupling)
+        if implicit:
+            step = self._implicit(dt, self.accepted_coupling())
         else:
             step = self._explicit(dt) if self.stepper.parts else self._standing(dt)
         if not self.prescribed:
-            step.error = budget_error(self.current, self.trial, step)
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
         return step
 
     def _explicit(self, dt):
@@ -302,6 +303,7 @@ class FiniteVolume:
         mass, normalised = self.current.mass, self.flow.drive == "measure"
         if normalised or 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
             self._rescale(mass if normalised else 2.0 ** np.round(np.log2(mass)))
+        self.state_changed()
 
     def _remember(self, dt):
         """The accepted state becomes the last one of the history."""
@@ -403,13 +405,9 @@ class FiniteVolume:
 
     # --- implicit in the coupling
 
-    def _implicit_coupling(self, dt):
-        """The coupling, if a step of size dt is to be implicit in it; None if not."""
-        if self.coupling == "explicit" or not is_stiff(self, dt):
-            return None
-        coupling = self.cells.at(self.current, self.log_scale)
-        stiff = dt * coupling.stiffness(self.current.predictions, self.current.residuals) > 1.0
-        return coupling if stiff or self.coupling == "implicit" else None
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
+        return self.cells.at(self.current, self.log_scale)
 
     @cached_property
     def _between(self):
@@ -418,7 +416,7 @@ class FiniteVolume:
 
     def _implicit(self, dt, coupling):
         """A step with residuals implicit in their effect (see stepping/implicit.py)."""
-        self.trial, substeps = self.slots[1], SUBSTEPS[min(self.order, 2)]
+        self.trial, substeps = self.slots[1], SUBSTEPS[self.implicit_order]
         states = [*self._between[: len(substeps)], self.trial]
         states[0].density[:], states[0].residuals[:] = self.current.density, self.current.residuals
         step = implicit_step(coupling, dt, substeps, states, self._frozen, self.tolerance)

@@ -74,7 +74,7 @@ class Network(OdeMethod):
 
     def __init__(
         self, problem, layers="both", training="gradient-flow", step=STEP, schedule="constant", batch=100, balance=1.0,
-        stepper="dopri5", tolerance=1e-6, max_step=float("inf"), seed=0,
+        stepper="dopri5", tolerance=None, max_step=float("inf"), seed=0,
     ):  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
         named = (("layers", layers, LAYERS), ("training", training, TRAININGS), ("schedule", schedule, SCHEDULES))
@@ -179,7 +179,8 @@ class Network(OdeMethod):
         """A step of the flow; a diagonal network's w = u₊^D − u₋^D may be far smaller than u^D, so its budgets count as well."""
         step = super().advance(dt)
         if self.layers == "diagonal":
-            step.error = max(filter(None, (step.error, budget_error(self.current, self.trial, step))), default=None)
+            budgets = budget_error(self.current, self.trial, step, self.tolerance)
+            step.error = max(filter(None, (step.error, budgets)), default=None)
         return step
 
     # --- descent
@@ -195,7 +196,7 @@ class Network(OdeMethod):
         """A first guess of the step that accuracy allows; descent has its own steps."""
         return float("inf") if self.descends else super().first_limit()
 
-    def advance(self, dt):
+    def advance(self, dt, implicit=False):
         """Try steps of descent that add up to dt or a little less, or one step of the flow; the result is `trial`.
 
         Steps are exactly those of the schedule, except for a shorter one that ends at a save time between two of them.

@@ -6,6 +6,8 @@ from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.embedded import PAIRS
 from ..stepping.step import BUDGET, Step
+from ..stepping.tableaus import stability_limit
+from ..transforms.dense import RELU
 from . import kernels
 
 
@@ -27,6 +29,15 @@ class Evaluation:
         self.speed, self.defect = 1.0, 0.0
 
 
+def default_tolerance(objective):
+    """1e-6; for smooth margins of ReLU units 1e-4, which leaves margins an error of some 1e-4.
+
+    Where a unit crosses a kink the error of a step is of first order in it, so steps shrink like the tolerance.
+    """
+    kinked = objective.feature.kernel == RELU
+    return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
+
+
 class OdeMethod:
     """Advances y by a pair of stepping/embedded.py with error control.
 
@@ -37,6 +48,8 @@ class OdeMethod:
     mass_slack = 0.05
     relative = 0.0
     log_scale = 0.0
+    coupling = "explicit"
+    implicit_order = 1
     prescribed = False  # whether steps are prescribed, as those of Euler and gradient descent, and not controlled
     keeps_budgets = True
     evaluations = 0  # of the potential, so far
@@ -48,7 +61,9 @@ class OdeMethod:
         if not self.pair.estimates and not np.isfinite(max_step):
             raise ValueError(f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step.")
         self.problem, self.flow = problem, problem.flow
+        tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
+        self.stability = stability_limit(self.pair.A, self.pair.b)
         self.energy_slack, self.prescribed = 100.0 * tolerance, not self.pair.estimates
 
     def allocate(self, n, n_data, numbers):
@@ -79,8 +94,12 @@ class OdeMethod:
         """A first guess of the step that accuracy allows: a twentieth of the time in which J acts; none for fixed steps."""
         if not self.pair.estimates:
             return float("inf")
+        return 0.05 * self.own_time()
+
+    def own_time(self):
+        """The time in which J acts, by the clock."""
         rate = max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
-        return 0.05 * self.current.speed / rate if rate > 0.0 else float("inf")
+        return self.current.speed / rate if rate > 0.0 else float("inf")
 
     def set_clock(self, e):
         """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃: divide by dγ̃/dt."""
@@ -90,7 +109,7 @@ class OdeMethod:
             e.rates /= e.speed
             e.gross /= e.speed
 
-    def advance(self, dt):
+    def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
         step, at, pair = Step(dt), self.current, self.pair
         for k, weight in enumerate(pair.b):

@@ -6,7 +6,7 @@ from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
 from ..stepping.coupling import DENSE, Coupling
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
 from ..stepping.step import budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels
@@ -19,15 +19,17 @@ MOST_CLOCK_CORRECTIONS = 12
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 
 
-class Particles(OdeMethod):
+class Particles(ImplicitSteps, OdeMethod):
     """The Lagrangian method, on the sphere or signed sphere of any dimension.
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
     stepper : dopri5 or dop853, or euler with steps of max_step
-    tolerance : largest local error of a step, root mean square over positions and log weights; 1e-10 makes a reference
+    tolerance : largest local error of a step, root mean square over positions and log weights; 1e-10 makes a reference. If not
+        given, that of `default_tolerance`
     max_step : no step is longer
     coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled by the energy and mass
-        budgets. auto takes them where an explicit step would be unstable and there are at most 512 data
+        budgets, relative to what J exchanges in the time in which it acts. auto takes them where stability keeps explicit
+        steps short and there are at most 512 data
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the middle of every interval
         mass σ·interval is put on a fixed quasi-uniform set, whose particles then move with the others: their number grows.
         "random": there, every particle dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
@@ -38,7 +40,7 @@ class Particles(OdeMethod):
     """
 
     def __init__(
-        self, problem, stepper="dopri5", tolerance=1e-6, max_step=float("inf"), coupling="auto",
+        self, problem, stepper="dopri5", tolerance=None, max_step=float("inf"), coupling="auto",
         noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
     ):  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
@@ -49,6 +51,7 @@ class Particles(OdeMethod):
         if self.flow.signed:
             raise ValueError("Particles have log weights, which a signed density (depth 1) has not: take the grid or a network.")
         needs_known_curvature(coupling, problem.objective)
+        self.implicit_order = min(self.pair.order, 2) + 1  # of the local error
         self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
@@ -98,6 +101,7 @@ class Particles(OdeMethod):
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
         self.evaluate(self.current, state["residuals"], state["defect"])
+        self.state_changed()
 
     @staticmethod
     def measure(state):
@@ -158,12 +162,11 @@ class Particles(OdeMethod):
 
     # --- implicit in the coupling
 
-    def advance(self, dt):
+    def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
-        coupling = self._implicit_coupling(dt)
-        if coupling is None:
+        if not implicit:
             return super().advance(dt)
-        time = dt / self.current.speed
+        coupling, time = self.accepted_coupling(), dt / self.current.speed
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step = self._implicit(coupling, time)
             gained = self.current.objective - self.trial.objective
@@ -175,23 +178,30 @@ class Particles(OdeMethod):
             time *= min(dt / gained, 10.0)
         step.dt = dt
         if not step.rejection:
-            step.error = budget_error(self.current, self.trial, step)
+            # relative to what J exchanges in its own time: a kink that one particle crosses spoils a share of any step
+            share = dt / self.own_time()
+            error = budget_error(self.current, self.trial, step, self.tolerance / share)
+            step.error = None if error is None else share * error
         return step
 
-    def _implicit_coupling(self, dt):
-        """The coupling, if a step of size dt is to be implicit in it; None if not."""
+    def knows_implicit(self):
+        """Whether steps can be implicit; by themselves they are not where products with K cost more than explicit steps."""
+        if self.problem.objective.feature.kernel is None:
+            return False
+        return super().knows_implicit() and (self.coupling == "implicit" or len(self.current.predictions) <= DENSE)
+
+    def speed(self):
+        """Of the clock."""
+        return self.current.speed
+
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
         e, objective, flow = self.current, self.problem.objective, self.flow
-        if self.coupling == "explicit" or objective.feature.kernel is None or not is_stiff(self, dt / e.speed):
-            return None
-        if self.coupling == "auto" and len(e.predictions) > DENSE:  # its products cost more than explicit, controlled steps
-            return None
         positions = unblocked(self._positions(e.y), self.n)
         weights = np.exp(self._log_weights(e.y) - self.log_scale)
         state = objective, positions, weights, weights ** (2.0 - 2.0 / flow.depth), flow
         matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
-        coupling = Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
-        stiff = dt / e.speed * coupling.stiffness(e.predictions, e.residuals) > 1.0
-        return coupling if stiff or self.coupling == "implicit" else None
+        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
 
     def _implicit(self, coupling, time):
         """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""
@@ -253,6 +263,7 @@ class Particles(OdeMethod):
     def accept(self, step):
         """Make the trial state the accepted one, and let noise act if its time has come."""
         super().accept(step)
+        self.state_changed()
         units = self.log_scale  # of the step's budget
         if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
             defect = self.current.defect * np.exp(self.log_scale - self.current.log_mass)

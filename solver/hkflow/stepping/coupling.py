@@ -17,6 +17,7 @@ from ..objectives.risks import LARGE_MARGIN, LARGEST_LOG
 DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
 COLDEST = 1e-11  # temperature below which float64 cannot tell the margins apart, relative to their size
 COOLING = 0.2
+MOST_NEWTON_STEPS = 80
 STIFF_LOG = 200.0  # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
 
 
@@ -83,7 +84,42 @@ class Coupling:
         warm = self._newton(tau, u, cold, theta, 12, 1e-12)
         if warm is None and smooth:
             warm = self._cooled(tau, u, cold, np.ptp(u) + shift)
-        return None if warm is None else -y * q * np.exp(warm)
+        found = None if warm is None else -y * q * np.exp(warm)
+        if smooth and objective.risk.tail == "logistic" and not large_margins(objective, predictions, log_scale):
+            return self._primal(tau, predictions, guess, found)
+        return found
+
+    def _primal(self, tau, predictions, *guesses):
+        """The same for a risk whose conjugate has no closed form: Newton's method for the minimum of the convex function
+
+            Φ(r) = R(h − τ K r) + ½ τ rᵀK r,   ∇Φ = τ K (r − ∇R),   (1 + τ H K) δ = ∇R − r,   H = ∂²R
+
+        from the guess at which Φ is lowest, with steps halved until Φ falls. Only with K stored; None if it does not end.
+        """
+        K, objective, log_scale = self.matrix, self.objective, self.log_scale
+
+        def at(r):
+            gradient = np.zeros_like(r)
+            value = objective.evaluate_risk(predictions - tau * (K @ r), log_scale, gradient)
+            return value + 0.5 * tau * r @ (K @ r), gradient
+
+        values = [(*at(r), r) for r in guesses if r is not None]
+        value, gradient, r = min(values, key=lambda one: one[0])
+        for _ in range(MOST_NEWTON_STEPS):
+            H = logistic_margin_hessian(objective, predictions - tau * (K @ r), gradient, log_scale)
+            change = np.linalg.solve(np.eye(len(r)) + tau * H @ K, gradient - r)
+            if np.abs(change).max() <= 1e-12 * np.abs(r).max():
+                return r + change
+            slope = tau * (change @ (K @ (r - gradient)))
+            for halvings in range(40):
+                trial = r + 0.5**halvings * change
+                new, new_gradient = at(trial)
+                if new <= value + 1e-4 * 0.5**halvings * slope + 1e-15 * abs(value):
+                    break
+            else:
+                return r if np.abs(change).max() <= 1e-6 * np.abs(r).max() else None
+            value, gradient, r = new, new_gradient, trial
+        return None
 
     @property
     def _logistic(self):
@@ -168,13 +204,26 @@ class Coupling:
 
 
 def implicit_is_known(objective, predictions, log_scale):
-    """Whether `Coupling.solve` knows R*: a built-in risk of weighted data, the smooth logistic margin from margins of 35 on."""
+    """Whether `Coupling.solve` can do it: for built-in risks of weighted data, for the smooth logistic margin only with K stored,
+    or from margins of 35 on."""
     risk = objective.risk
     if risk.tail is None or len(predictions) == 0 or not (objective.weights > 0.0).all():
         return False
     if risk.tail == "logistic" and risk.scaled is not None:
-        return np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
+        return len(predictions) <= DENSE or large_margins(objective, predictions, log_scale)
     return True
+
+
+def large_margins(objective, predictions, log_scale):
+    """Whether all margins are so large that the logistic tail is the exponential one."""
+    return np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
+
+
+def logistic_margin_hessian(objective, predictions, residuals, log_scale):
+    """∂²R/∂h² (n_data, n_data) in units of e^−L of the smooth logistic margin: e^L y_i y_j (δ_ij p_i (1 − σ(−u_i)) − p_i p_j)."""
+    y, scale = objective.targets, np.exp(min(log_scale, LARGEST_LOG))
+    p = -y * residuals
+    return scale * (np.diag(p / (1.0 + np.exp(np.minimum(-scale * y * predictions, 700.0)))) - np.outer(residuals, residuals))
 
 
 def curvatures(objective, predictions, residuals, log_scale):

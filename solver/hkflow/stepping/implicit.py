@@ -31,17 +31,46 @@ def needs_known_curvature(coupling, objective):
         raise ValueError(f"coupling = 'implicit' needs a built-in risk of data; the curvature of {risk} is not known to it.")
 
 
-def is_stiff(method, dt):
-    """Whether dt times an upper bound of λ(K ∂²R) exceeds one, or implicit steps are wanted; False where R* is not known."""
-    e, flow, objective = method.current, method.flow, method.problem.objective
-    if objective.feature.degree is None or not implicit_is_known(objective, e.predictions, method.log_scale):
-        return False
-    if method.coupling == "implicit":
-        return True
-    degree = objective.feature.degree
-    sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree  # φ² and |∇φ|² are at most this
-    answer = curvatures(objective, e.predictions, e.residuals, method.log_scale) @ sizes
-    return dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile) > 1.0
+class ImplicitSteps:
+    """What a method that can step implicitly in its coupling offers to the choice between both kinds of step.
+
+    A subclass has `current`, `problem`, `flow`, `log_scale`, `coupling_at_current()` -> Coupling, which is asked for once per
+    accepted state, and calls `state_changed()` where that changes.
+    """
+
+    implicit_order = 2
+    _coupling = _stiffness = None
+
+    def speed(self):
+        """Of the clock, per unit of time."""
+        return 1.0
+
+    def state_changed(self):
+        """Forget the coupling of the state before."""
+        self._coupling = self._stiffness = None
+
+    def knows_implicit(self):
+        """Whether R* is known at the current state, so that steps can be implicit."""
+        e, objective = self.current, self.problem.objective
+        return objective.feature.degree is not None and implicit_is_known(objective, e.predictions, self.log_scale)
+
+    def accepted_coupling(self):
+        """The Coupling of the accepted state."""
+        if self._coupling is None:
+            self._coupling = self.coupling_at_current()
+        return self._coupling
+
+    def exceeds_stiffness(self, dt, limit):
+        """Whether λ(K ∂²R) dt exceeds a limit; an upper bound of λ that costs nothing is asked first."""
+        e, flow, objective = self.current, self.flow, self.problem.objective
+        degree = objective.feature.degree
+        sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree  # φ² and |∇φ|² are at most this
+        answer = curvatures(objective, e.predictions, e.residuals, self.log_scale) @ sizes
+        if not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile) > limit * self.speed():
+            return False
+        if self._stiffness is None:
+            self._stiffness = self.accepted_coupling().stiffness(e.predictions, e.residuals)
+        return dt * self._stiffness > limit * self.speed()
 
 
 def implicit_step(coupling, dt, substeps, states, frozen, tolerance):

@@ -1,6 +1,19 @@
-"""Step-size control: the largest step that the method's bound, the accuracy wanted and the next save time allow."""
+"""Step-size control: the longest step that the method's bound, the accuracy wanted and the next save time allow.
+
+Explicit steps, and steps that are implicit in the coupling through the data, have a controller each. With coupling = "auto"
+a run goes over to implicit steps where stability, not accuracy, keeps explicit ones short, and back where they gain nothing:
+
+    explicit -> implicit   if the explicit limit is below the method's bound and exceeds ENTER ℓ/λ
+    implicit -> explicit   if the implicit step is below LEAVE ℓ/λ
+
+λ is the largest rate at which the loss gradient reacts to itself, ℓ = λ dt the stability limit of the explicit stepper. An
+explicit step that error control shortens because it is unstable hovers around ℓ/λ, so ENTER lies well below one.
+"""
 
 from dataclasses import dataclass
+
+ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
+FORGET = 1.05  # per explicit step: what implicit steps could not do when last tried is tried again after a while
 
 
 @dataclass
@@ -39,3 +52,62 @@ class StepSize:
             return True
         self.limit = dt * min(max(factor, 0.2), 0.5)
         return False
+
+
+class StepControl:
+    """Chooses between explicit and implicit steps of a method, and their length.
+
+    limits : the bounds from accuracy of explicit and of implicit steps;  implicit : whether the last step was implicit. With
+        the method's state, all that a resumed run continues from
+    """
+
+    def __init__(self, method, limits, implicit):
+        self.method, self.implicit = method, implicit
+        orders = method.order, method.implicit_order
+        self.sizes = [
+            StepSize(order, method.tolerance, method.max_step, limit) for order, limit in zip(orders, limits, strict=True)
+        ]
+
+    @property
+    def limits(self):
+        """Of explicit and of implicit steps."""
+        return [size.limit for size in self.sizes]
+
+    @property
+    def size(self):
+        """The controller of the kind of step that is being taken."""
+        return self.sizes[self.implicit]
+
+    def propose(self, remaining):
+        """The next step, hit exactly if it is the last one before the save; sets `implicit`."""
+        bound = self.method.bound(remaining)
+        self.implicit = self._wants_implicit(bound)
+        return self.size.propose(bound, remaining)
+
+    def learn(self, dt, error):
+        """Move the limit after a step of size dt; True if the step is accurate enough."""
+        if not self.implicit:
+            self.sizes[True].limit *= FORGET
+        return self.size.learn(dt, error)
+
+    def _wants_implicit(self, bound):
+        method, (explicit, implicit) = self.method, self.sizes
+        if method.coupling == "explicit" or not method.knows_implicit():
+            return False
+        if method.coupling == "implicit":
+            return True
+        if method.prescribed:
+            return method.exceeds_stiffness(method.max_step, 1.0)
+        bound = min(bound, method.max_step)
+        if self.implicit:
+            dt = min(bound, implicit.limit)
+            if method.exceeds_stiffness(dt, LEAVE * method.stability):
+                return True
+            explicit.limit = dt
+            return False
+        if not explicit.limit < min(bound, implicit.limit):
+            return False
+        if not method.exceeds_stiffness(explicit.limit, ENTER * method.stability):
+            return False
+        implicit.limit = 2.0 * explicit.limit if implicit.limit == float("inf") else implicit.limit
+        return True

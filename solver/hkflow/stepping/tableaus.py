@@ -41,6 +41,19 @@ class Tableau:
         return self.butcher()[1]
 
 
+def stability_limit(A, b):
+    """Largest z ≤ 20 up to which |R(−z)| ≤ 1, R(z) = 1 + z bᵀ(1 − zA)⁻¹1 the factor of a Runge–Kutta step for ẏ = λy.
+
+    A : (s, s) strictly lower triangular;  b : (s,)
+    """
+    powers = [np.ones(len(b))]  # R is the polynomial with coefficients b·Aᵏ1
+    for _ in range(len(b) - 1):
+        powers.append(A @ powers[-1])
+    R = np.polynomial.Polynomial([1.0, *(b @ power for power in powers)])
+    z = np.linspace(0.0, 20.0, 20001)
+    return float(z[np.argmax(np.abs(R(-z)) > 1.0 + 1e-9) - 1])
+
+
 SSPRK1 = Tableau("ssprk1", 1, (0.0,))
 SSPRK2 = Tableau("ssprk2", 2, (0.0, 1 / 2))
 SSPRK3 = Tableau("ssprk3", 3, (0.0, 3 / 4, 1 / 3))
