@@ -15,7 +15,7 @@ from hkflow.progress import StudyProgress
 from hkflow.studies.report import markdown
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise")  # shown besides the tables
+FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise", "tolerance-transport")  # shown besides the tables
 HEAD = """# Verification
 
 Tables of the studies in `cases/studies`, made by `python postprocess/verification.py`; each alone by `hkflow study FILE`.

@@ -171,3 +171,24 @@ def test_tolerance_bounds_the_time_error():
     found = [exact_errors(problem, hkflow.solve(problem, TIME, tolerance=tol).density[-1], TIME)[0] for tol in (1e-2, 1e-4, 1e-6)]
     assert found[0] < 1e-3 and found[1] < 1e-5 and found[2] < 1e-7
     assert found[0] > found[1] > found[2]
+
+
+@pytest.mark.parametrize("stepper, transport", [("hancock", 0.0), ("ssprk2", 0.0), ("ssprk3", 0.0), ("ssprk3", 1.0)])
+def test_the_tolerance_is_proportional_to_the_error_in_time(stepper, transport):
+    """On a fixed mesh, against short steps of ssprk3, two decades of tolerance are one to three of error.
+
+    With transport the error of hancock holds a term step × mesh width, which its tolerance does not see: it fails the same.
+    """
+
+    def falls(stepper):
+        return np.abs(density(stepper, 1e-5) - limit).max() / np.abs(density(stepper, 1e-7) - limit).max()
+
+    def density(stepper, tolerance, max_step=np.inf):
+        problem = moment_problem(hkflow.circle_mesh(32), transport, 4.0)
+        method = FiniteVolume(problem, stepper=stepper, tolerance=tolerance, max_step=max_step)
+        assert integrate(method, [TIME])[2]
+        return method.current.density.copy()
+
+    limit = density("ssprk3", 1e-12, 1e-3)
+    assert 30.0 < falls(stepper) < 300.0
+    assert transport == 0.0 or falls("hancock") < 30.0
