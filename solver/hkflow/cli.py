@@ -223,7 +223,8 @@ def margin(
     run: Annotated[Path | None, typer.Option("--from", help="a run folder instead: polish its peaks and p")] = None,
     tolerance: Annotated[float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")] = 1e-6,
     output: Annotated[
-        Path | None, typer.Option(help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given")
+        Path | None,
+        typer.Option(help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"),
     ] = None,
 ):
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
@@ -338,7 +339,7 @@ def export(
 
 
 def _margins_of(run):
-    """Where the max-margins of a run folder or results file go: into the folder, or beside the file by its name."""
+    """Where the max-margins of a run go: into its folder, or beside a results file by its name."""
     return run / "margin" if run.is_dir() else run.with_name(f"{run.stem}-margin")
 
 

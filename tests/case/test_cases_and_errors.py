@@ -295,7 +295,7 @@ def test_every_character_of_a_text_comes_back(case):
 
 
 def test_writing_a_resolved_case_takes_as_long_as_it_is(case):
-    """Thousands of inline data and listed saves; a writer that goes through the list for each entry takes minutes."""
+    """Thousands of inline data and saves; a writer that goes through the list for each entry takes minutes."""
     from hkflow.case.load import load_case, toml_of
 
     rows = np.arange(8_000.0)[:, None].tolist()

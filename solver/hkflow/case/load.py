@@ -33,7 +33,7 @@ def toml_of(case):
 
 
 def _toml_value(value):
-    """A text, number, truth value or list of them in TOML, which is its JSON but for one character that TOML wants escaped."""
+    """A text, number, truth value or list of them in TOML: its JSON, with one more character escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
