@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 import hkflow
-from hkflow.store.run_folder import read_snapshot
+from hkflow.store.run_folder import read_snapshots
 
 CASE = """
 title = "A run to be broken off"
@@ -82,7 +82,7 @@ def prepare(place):
 def intact(folder):
     """What is wrong with the files of a run folder that was left by force; snapshots are whole or are not there."""
     for path in (folder / "snap").glob("*.h5"):
-        if not path.name.startswith(".") and read_snapshot(path) is None:
+        if not path.name.startswith(".") and read_snapshots(path) is None:
             return f"{path.name} is damaged"
     return None
 

@@ -79,6 +79,21 @@ def test_a_case_gives_values_files_and_a_picture(tmp_path):
     assert (tmp_path / "m" / "margin.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_the_margins_of_a_case_and_of_its_run_lie_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    case, command = small(tmp_path), CliRunner()
+    hkflow.run(case, **{"domain.cells": 162})
+    written = {}
+    for words in ((case,), ("--from", "runs/relu"), ("--from", "runs/relu/results.h5")):
+        result = command.invoke(app, ["margin", *map(str, words)])
+        assert result.exit_code == 0, result.output
+        path = result.stdout.partition("values:")[2].split()[0]
+        assert path not in written
+        written[path] = (tmp_path / path).read_bytes()
+    assert list(written)[:2] == ["margins/relu/margin.json", "runs/relu/margin/margin.json"]
+    assert all((tmp_path / path).read_bytes() == content for path, content in written.items())
+
+
 def test_a_run_is_polished_into_the_same_interval(tmp_path):
     run = hkflow.run(CLUSTERS, output=tmp_path / "run", domain={"cells": 162}, time={"end": 60.0})
     polished, plain = margin_report(run=run.path), margin_report(CLUSTERS)

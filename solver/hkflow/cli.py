@@ -222,7 +222,10 @@ def margin(
     overrides: Overrides = None,
     run: Annotated[Path | None, typer.Option("--from", help="a run folder instead: polish its peaks and p")] = None,
     tolerance: Annotated[float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")] = 1e-6,
-    output: Annotated[Path | None, typer.Option(help="folder of margin.json and margin.png; margins/<name> if not given")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"),
+    ] = None,
 ):
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision functions."""
     from .margin_report import margin_report
@@ -231,7 +234,7 @@ def margin(
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     typer.echo(str(report))  # what took the time is not lost with a folder or a picture that cannot be written
-    folder = output or Path("margins") / report.name
+    folder = output or (Path("margins") / report.name if run is None else _margins_of(run))
     typer.echo(f"values:           {report.write(folder)}")
     picture = write_figure(lambda figure: draw_margins(figure, report), folder / "margin.png", (6.9, 3.4))
     typer.echo(f"picture:          {picture}")
@@ -333,6 +336,11 @@ def export(
     formats = [name for name, wanted in (("vtk", vtk), ("netcdf", netcdf), ("csv", csv)) if wanted]
     for written in write(path, *formats, output=output):
         typer.echo(f"export:           {written}")
+
+
+def _margins_of(run):
+    """Where the max-margins of a run go: into its folder, or beside a results file by its name."""
+    return run / "margin" if run.is_dir() else run.with_name(f"{run.stem}-margin")
 
 
 def _read(case, overrides):

@@ -21,7 +21,15 @@ from .progress import ProgressBar, preparing
 from .store.files import write_json
 from .store.results import pack
 from .store.run import load, read_header
-from .store.run_folder import RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
+from .store.run_folder import (
+    FORMAT,
+    RunWriter,
+    claim_folder,
+    lock,
+    prepare_resume,
+    refuse_used,
+    write_problem,
+)
 from .time_loop import integrate, make_method, save_times
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
@@ -68,10 +76,13 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE):
     folder = Path(folder)
 
     def repair():
-        read_header(folder)
+        header = read_header(folder)
         held.enter_context(lock(folder))
         with _writing(folder):
-            return prepare_resume(folder)
+            found = prepare_resume(folder)
+            if header["format"] != FORMAT:
+                write_json(folder / "run.json", header | {"format": FORMAT})
+            return found
 
     with ExitStack() as held:
         state, clock, checkpoint, seconds = ranks.told(repair)
@@ -116,7 +127,7 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
     signals = Signals(ranks)
     observers = [*observers, signals] if ranks.rank else [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
     times = save_times(case.time.end, case.time.saves)
-    with signals, _writing(folder):
+    with signals, _writing(folder), writer:
         clock, status, finished = integrate(
             method, times, observers, clock=clock, record_interval=case.time.records, until_margin=case.time.until_margin
         )

@@ -1,6 +1,8 @@
 """Case files: what is refused and how it is said; what they become."""
 
 import re
+import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -270,6 +272,38 @@ def test_a_resolved_case_is_a_case_that_resolves_to_itself(path):
 
     text = toml_of(resolve(load_case(path).case))
     assert toml_of(resolve(parse_case(text, Path("."), "again").case)) == text
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_a_resolved_case_reads_as_a_toml_library_would_write_it(path):
+    """To the letter: finished runs of studies are known by this text."""
+    import tomlkit
+
+    from hkflow.case.build import resolve
+    from hkflow.case.load import load_case, toml_of
+
+    resolved = resolve(load_case(path).case)
+    assert toml_of(resolved) == tomlkit.dumps(resolved.model_dump(mode="json", exclude_none=True))
+
+
+def test_every_character_of_a_text_comes_back(case):
+    from hkflow.case.load import load_case, toml_of
+
+    title = "".join(map(chr, range(1, 0x180))) + "\u2028\U0001f600"
+    resolved = load_case(case(), {"title": title}).case
+    assert tomllib.loads(toml_of(resolved))["title"] == title
+
+
+def test_writing_a_resolved_case_takes_as_long_as_it_is(case):
+    """Thousands of inline data and saves; a writer that goes through the list for each entry takes minutes."""
+    from hkflow.case.load import load_case, toml_of
+
+    rows = np.arange(8_000.0)[:, None].tolist()
+    data = {"source": "inline", "inputs": rows, "targets": [1.0] * len(rows)}
+    resolved = load_case(case(), {"data": data, "time.saves": np.linspace(0.0, 0.5, 8_000).tolist()}).case
+    began = time.process_time()
+    text = toml_of(resolved)
+    assert time.process_time() - began < 1.0 and tomllib.loads(text)["data"]["inputs"] == rows
 
 
 def test_the_moment_problem_has_depth_two(tmp_path):

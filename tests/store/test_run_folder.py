@@ -1,5 +1,6 @@
 """Run folders: what is in them, and that nothing saved is ever lost."""
 
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.observers.observer import Observer
 from hkflow.store import run_folder
+from hkflow.store.files import checksum
 from hkflow.store.results import pack
 
 CASE = """
@@ -39,6 +42,12 @@ max_step = 0.05
 """
 
 
+@pytest.fixture(autouse=True)
+def every_save_is_written_at_once(monkeypatch):
+    """Unless a test says otherwise; what waits for others is a matter of time."""
+    monkeypatch.setattr(run_folder, "MAX_WAIT", -1.0)
+
+
 @pytest.fixture
 def case(tmp_path):
     path = tmp_path / "small.toml"
@@ -50,9 +59,9 @@ def content(folder):
     """Everything that must not depend on interruptions: snapshots at saves, records, results."""
     snapshots = {}
     for path in sorted((folder / "snap").glob("*.h5")):
-        state, predictions, meta = run_folder.read_snapshot(path)
-        content = {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-        snapshots[path.name] = (meta["save"], meta["clock"], predictions.tobytes(), content)
+        for state, predictions, meta in run_folder.read_snapshots(path):
+            content = {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+            snapshots[meta["clock"]["step"]] = (meta["save"], meta["clock"], predictions.tobytes(), content)
     with h5py.File(folder / "results.h5") as file:
         results = {}
         file.visititems(lambda name, item: results.update({name: item[()].tobytes()} if isinstance(item, h5py.Dataset) else {}))
@@ -121,8 +130,57 @@ def test_a_used_folder_is_refused_or_moved_aside(case, tmp_path):
     with pytest.raises(hkflow.RunFolderError, match="not empty.*resume.*--force"):
         hkflow.run(case, output=out)
     assert [p.name for p in out.iterdir()] == ["precious.txt"]
+    with pytest.raises(hkflow.RunFolderError, match="something else than a run"):
+        hkflow.run(case, output=out, force=True)
+    (out / "precious.txt").rename(tmp_path / "precious.txt")
+    hkflow.run(case, output=out)
+    (tmp_path / "precious.txt").rename(out / "precious.txt")
     hkflow.run(case, output=out, force=True)
     assert (tmp_path / "run.1" / "precious.txt").read_text() == "keep me" and (out / "results.h5").exists()
+    assert not (out / "precious.txt").exists() and hkflow.load(tmp_path / "run.1").finished
+
+
+def everything(folder):
+    """Names and bytes of all files below a folder, links as links."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name != ".lock":
+            whole = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            found[str(path.relative_to(folder))] = whole
+    return found
+
+
+@pytest.mark.parametrize("name", [".", "..", "here", "../..", "../run"])
+def test_the_folder_one_stands_in_is_never_moved(case, tmp_path, monkeypatch, name):
+    """Not even if it is a run; and no folder that is none, by whatever name."""
+    hkflow.run(case, output=tmp_path / "home" / "run")
+    inside = tmp_path / "home" / "run" / "inside"
+    inside.mkdir()
+    (tmp_path / "home" / "run" / "here").symlink_to(tmp_path / "home")
+    (inside / "here").symlink_to(tmp_path / "home" / "run")
+    (tmp_path / "home" / "letters.txt").write_text("keep me")
+    for place in (inside, tmp_path / "home" / "run"):
+        monkeypatch.chdir(place)
+        before = everything(tmp_path)
+        if not (place / name).exists():
+            continue
+        with pytest.raises(hkflow.RunFolderError, match="--force .*Choose another --output"):
+            hkflow.run(case, output=name, force=True)
+        assert everything(tmp_path) == before
+
+
+def test_a_link_to_a_run_is_run_again_where_it_points(case, tmp_path):
+    hkflow.run(case, output=tmp_path / "elsewhere" / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "run")
+    hkflow.run(case, output=tmp_path / "link", force=True)
+    assert all(hkflow.load(tmp_path / "elsewhere" / name).finished for name in ("run", "run.1"))
+
+
+def test_a_run_that_is_being_written_is_not_moved(case, tmp_path):
+    hkflow.run(case, output=tmp_path / "run")
+    with run_folder.lock(tmp_path / "run"), pytest.raises(hkflow.RunFolderError, match="another process"):
+        hkflow.run(case, output=tmp_path / "run", force=True)
+    assert not (tmp_path / "run.1").exists()
 
 
 def test_two_writers_are_kept_apart(case, tmp_path):
@@ -205,12 +263,16 @@ def resume_with(change, folder, monkeypatch):
     hkflow.resume(folder)
 
 
-@pytest.mark.parametrize("checkpoints", [False, True], ids=["saves", "saves-and-checkpoints"])
+@pytest.mark.parametrize("files", ["one for each save", "and checkpoints", "one for two saves"])
 @pytest.mark.parametrize("half", [False, True], ids=["before", "half-written"])
-def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monkeypatch, half, checkpoints):
+def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monkeypatch, half, files):
+    checkpoints, together = files == "and checkpoints", files == "one for two saves"
     monkeypatch.setattr(run_folder, "FLUSH_SECONDS", 0.0 if checkpoints else np.inf)  # every record, or none between saves
     if checkpoints:
         monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+    if together:
+        monkeypatch.setattr(run_folder, "MAX_WAIT", np.inf)
+        monkeypatch.setattr(run_folder, "MAX_WAITING", 1000)  # bytes; a save takes some 600
     with pytest.MonkeyPatch.context() as patch:
         calls = CrashingSystem(patch)
         hkflow.run(case, output=tmp_path / "whole")
@@ -227,7 +289,7 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(case, tmp_path, monke
             continue
         resumed += 1
         assert content(folder) == wanted, crash_at
-    assert resumed >= max(calls.count - 12, 20)  # all but those that make the folder and its first save
+    assert resumed >= max(calls.count - 12, 10 if together else 20)  # all but those that make the folder and its first save
 
 
 LAGRANGIAN = {
@@ -352,6 +414,197 @@ def test_a_damaged_snapshot_is_passed_over(case, tmp_path):
     assert len(hkflow.load(tmp_path / "run").time) == 3
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == wanted
+
+
+def snapshots_of(folder):
+    return sorted((folder / "snap").glob("*.h5"))
+
+
+@pytest.mark.parametrize("which", [1, -1])
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EIO, errno.EAGAIN])
+def test_what_cannot_be_read_is_left_alone(case, tmp_path, why, which):
+    """A snapshot that may be whole is no damaged one: resuming says which file it is, and changes nothing."""
+    hkflow.run(case, output=tmp_path / "run")
+    before, refused = everything(tmp_path), snapshots_of(tmp_path / "run")[which]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("open", "read_bytes"):
+            honest = getattr(type(refused), name)
+
+            def read(path, *words, honest=honest, **options):
+                if path == refused:
+                    raise OSError(why, os.strerror(why))
+                return honest(path, *words, **options)
+
+            patch.setattr(type(refused), name, read)
+        opened = h5py.File
+
+        def open_hdf5(path, *words, **options):
+            if path == refused:
+                raise OSError(why, os.strerror(why))
+            return opened(path, *words, **options)
+
+        patch.setattr(h5py, "File", open_hdf5)
+        for change in (hkflow.resume, pack):
+            said = f"{refused.name}: cannot be read \\({os.strerror(why)}\\)"
+            with pytest.raises(hkflow.RunFolderError, match=said):
+                change(tmp_path / "run")
+    assert everything(tmp_path) == before
+    hkflow.resume(tmp_path / "run")
+
+
+def test_a_lock_of_another_program_does_no_harm(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    wanted = content(run.path)
+    with h5py.File(snapshots_of(run.path)[-1], "r+"):
+        hkflow.resume(run.path)
+    assert content(run.path) == wanted
+
+
+def test_what_is_damaged_is_set_aside(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    wanted, last = content(run.path), snapshots_of(run.path)[-1]
+    for damage in (b"one", b"two"):
+        last.write_bytes(damage)
+        hkflow.resume(run.path)
+        assert content(run.path) == wanted
+    assert sorted(path.read_bytes() for path in (run.path / "damaged").iterdir()) == [b"one", b"two"]
+
+
+LINKED = ("snap", "snap/00000000.h5", "records.jsonl", "results.h5", "status.json", ".lock", "damaged")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_no_link_is_written_through(case, tmp_path, name):
+    run = hkflow.run(case, output=tmp_path / "run")
+    target, link = tmp_path / "elsewhere", run.path / name
+    link.rename(target) if link.exists() else target.mkdir()
+    link.symlink_to(target)
+    (tmp_path / "damaged.h5").write_bytes(snapshots_of(run.path)[-1].read_bytes())
+    snapshots_of(run.path)[-1].write_bytes(b"damaged")
+    before = everything(tmp_path)
+    for change in (hkflow.resume, pack):
+        with pytest.raises(hkflow.RunFolderError, match=f"{name}: is a symbolic link"):
+            change(run.path)
+    assert everything(tmp_path) == before
+
+
+def test_files_of_the_user_stay(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    wanted = content(run.path)
+    names = ("snap/my_notes.h5", "snap/99999999_old.h5", "snap/.draft.tmp", ".mine.7.tmp", "notes.txt")
+    mine = [run.path / name for name in names]
+    for path in mine:
+        path.write_text("mine")
+    leftover = run.path / "snap" / ".00000099.h5.7.tmp"
+    leftover.write_text("what a crash left")
+    assert len(hkflow.load(run.path).time) == 4
+    hkflow.resume(run.path)
+    assert [path.read_text() for path in mine] == ["mine"] * 5 and not leftover.exists()
+    for path in mine[:2]:  # which the test takes for snapshots
+        path.unlink()
+    assert content(run.path) == wanted
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_a_results_file_is_not_replaced_by_one_with_a_save_missing(case, tmp_path, how):
+    run = hkflow.run(case, output=tmp_path / "run")
+    wanted, middle = content(run.path), snapshots_of(run.path)[1]
+    middle.write_bytes(middle.read_bytes()[:-2000]) if how == "damaged" else middle.unlink()
+    before = everything(run.path)
+    for change in (hkflow.resume, pack):
+        with pytest.raises(hkflow.RunFolderError, match="save 1 is missing") as error:
+            change(run.path)
+        assert (middle.name in str(error.value)) == (how == "damaged")
+    assert everything(run.path) == before and len(hkflow.load(run.path / "results.h5").time) == 4
+    read = hkflow.load(run.path)
+    assert len(read.time) == 3 and read.status.startswith("Completed") and "save 1 is missing" in read.status
+    for path in snapshots_of(run.path)[1:]:  # the remedy that it names
+        path.rename(tmp_path / path.name)
+    hkflow.resume(run.path)
+    assert content(run.path) == wanted
+
+
+def test_packing_names_a_damaged_last_snapshot(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    last, before = snapshots_of(run.path)[-1], (run.path / "results.h5").read_bytes()
+    last.write_bytes(b"")
+    with pytest.raises(hkflow.RunFolderError, match=f"{last.name}: damaged. 'hkflow resume"):
+        pack(run.path)
+    assert (run.path / "results.h5").read_bytes() == before
+
+
+# --- many saves
+
+
+def test_saves_that_come_fast_share_files(case, tmp_path, monkeypatch):
+    alone = hkflow.run(case, output=tmp_path / "alone", **{"time.saves": 40})
+    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    together = hkflow.run(case, output=tmp_path / "together", **{"time.saves": 40})
+    assert content(alone.path) == content(together.path)
+    assert len(snapshots_of(alone.path)) == 40
+    assert len(snapshots_of(together.path)) == 2  # the first save is written at once
+    for save in (0, 17, -1):
+        assert np.array_equal(alone.density_at(save), together.density_at(save))
+    state = together.state_at(3)
+    state["density"][:] = 0.0  # of the caller
+    assert together.state_at(3)["density"].any()
+
+
+def test_numbers_of_particles_that_grow_do_not_share_a_file(tmp_path, monkeypatch):
+    case = tmp_path / "noise.toml"
+    case.write_text(CASE.replace("max_step = 0.05", LAGRANGIAN["particles"]))
+    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 13})
+    counts = [len(run.atoms_at(k)) for k in range(13)]
+    assert len(set(counts)) > 3 and len(snapshots_of(run.path)) >= len(set(counts))
+    packed = hkflow.load(run.path / "results.h5")
+    assert [len(packed.atoms_at(k)) for k in range(13)] == counts
+
+
+def test_an_error_of_an_observer_leaves_no_save_waiting(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+
+    def third(method, clock):
+        if clock.next_save == 3:
+            raise ZeroDivisionError
+
+    observer = Observer()
+    observer.save = third
+    with pytest.raises(ZeroDivisionError):
+        hkflow.run(case, output=tmp_path / "run", observers=[observer])
+    assert len(hkflow.load(tmp_path / "run").time) == 3
+    hkflow.run(case, output=tmp_path / "whole")
+    hkflow.resume(tmp_path / "run")
+    assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_a_folder_of_the_format_before_is_resumed(case, tmp_path):
+    """Format 4: one snapshot to a file, without the axis of saves, its meta an attribute."""
+    run = hkflow.run(case, output=tmp_path / "run")
+    wanted = content(run.path)
+    for path in snapshots_of(run.path):
+        with h5py.File(path) as file:
+            arrays = {name: item[()][0] for name, item in file.items() if name != "meta"}
+            text = json.dumps(json.loads(file["meta"][()].tobytes())[0])
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+            file.attrs["meta"], file.attrs["sha256"] = text, checksum(arrays, text)
+    header = run.path / "run.json"
+    header.write_text(header.read_text().replace('"format": 5', '"format": 4'))
+    assert content(run.path) == wanted and np.array_equal(hkflow.load(run.path).density, run.density)
+    snapshots_of(run.path)[-1].unlink()
+    hkflow.resume(run.path)
+    assert content(run.path) == wanted and json.loads(header.read_text())["format"] == 5
+
+
+def test_packing_reads_every_file_a_few_times_however_many_saves_are_in_it(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 200, "time.end": 0.05})
+    read, honest = [], run_folder.read_snapshots
+    monkeypatch.setattr("hkflow.store.run.read_snapshots", lambda path: read.append(path) or honest(path))
+    pack(run.path)
+    assert len(snapshots_of(run.path)) == 2 and len(read) <= 8
 
 
 # --- real signals, real processes

@@ -1,11 +1,11 @@
 """From a TOML file and overrides to a checked Case; every fault is told at once, with its key."""
 
+import json
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-import tomlkit
 from pydantic import ValidationError
 
 from ..errors import CaseError
@@ -25,7 +25,16 @@ class CaseFile:
 
 def toml_of(case):
     """A case with every default written out, as TOML that can be run again."""
-    return tomlkit.dumps(_without_none(case.model_dump(mode="json")))
+    content = case.model_dump(mode="json", exclude_none=True)
+    tables = {name: content.pop(name) for name, value in list(content.items()) if isinstance(value, dict)}
+    parts = [content, *tables.values()]
+    keys = ["".join(f"{key} = {_toml_value(value)}\n" for key, value in part.items()) for part in parts]
+    return "\n".join([keys[0], *(f"[{name}]\n{text}" for name, text in zip(tables, keys[1:], strict=True))])
+
+
+def _toml_value(value):
+    """A text, number, truth value or list of them in TOML: its JSON, with one more character escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def load_case(path, overrides=None):
@@ -170,7 +179,3 @@ def _keys_at(location, model):
 def _short(value, length=60):
     text = repr(value)
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def _without_none(tables):
-    return {key: _without_none(value) if isinstance(value, dict) else value for key, value in tables.items() if value is not None}

@@ -17,12 +17,12 @@ def write_whole(path, write):
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def write_hdf5(path, fill, **options):
@@ -43,10 +43,11 @@ def write_json(path, content):
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def remove_temporaries(folder):
-    """Remove what crashed writers left."""
+def remove_temporaries(folder, is_own):
+    """Remove what crashed writers left, where is_own(name) says that the file is ours."""
     for path in folder.glob(".*.tmp"):
-        path.unlink()
+        if is_own(path.name):
+            path.unlink()
 
 
 def write_arrays(group, arrays):
@@ -70,7 +71,7 @@ def checksum(arrays, text=""):
     return digest.hexdigest()
 
 
-def _sync(path):
+def sync(path):
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,13 +1,18 @@
 """results.h5: a whole run in one tidy file, with dimension scales so that xarray and netCDF tools open it."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 
+from ..errors import RunFolderError
 from .files import checksum, write_hdf5
 from .run import STATE_ARRAYS, load
-from .run_folder import FORMAT, static_arrays
+from .run_folder import FORMAT, refuse_links, static_arrays
+
+CHUNK = 2**16  # bytes of states that are compressed together, or one state
+BLOCK = 2**24  # bytes of states that are written at a time, or one state
 
 # The dimensions of every dataset; those named here alone are the coordinates.
 DIMENSIONS = {
@@ -41,8 +46,12 @@ def pack(folder):
     (time, sign, cell), log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights, log_scale; of
     a network hidden (time, unit, axis) and output; where numbers of particles differ, `count` says how many of each save are
     there. With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, seconds, ….
+    Raises RunFolderError, with an earlier file left as it was, if a save is missing.
     """
+    refuse_links(Path(folder))
     run = load(folder)
+    if run.missing:
+        raise RunFolderError(f"{run.missing} No results.h5 is written.")
     path = Path(folder) / "results.h5"
     # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
     write_hdf5(path, lambda file: _fill(file, run), libver=("v108", "v110"))
@@ -88,22 +97,29 @@ def state_shapes(run):
     return widest, counts
 
 
-def fill_states(arrays, run):
-    """Copy the states into arrays (time, …) by name, made as wide as the widest save."""
-    for k in range(len(run.time)):
-        for name, value in run.state_at(k).items():
+def fill_states(arrays, run, start=0):
+    """Copy the states from one save on into arrays (time, …) by name, made as wide as the widest save."""
+    for row in range(len(next(iter(arrays.values()), ()))):
+        for name, value in run.state_at(start + row).items():
             if name in STATE_ARRAYS:
-                arrays[name][(k, *map(slice, np.shape(value)))] = value
+                arrays[name][(row, *map(slice, np.shape(value)))] = value
 
 
 def _write_states(file, run):
     """One dataset per array of the states, as wide as the widest save, the rest nan."""
     widest, counts = state_shapes(run)
     for name, shape in widest.items():
-        packing = {"chunks": (1, *shape), "compression": "gzip", "compression_opts": 1, "fletcher32": True}
-        packing = packing if np.prod(shape) > 1 else {}
+        rows = max(1, min(len(run.time), CHUNK // max(8 * math.prod(shape), 8)))
+        packing = {"chunks": (rows, *shape), "compression": "gzip", "compression_opts": 1, "fletcher32": True}
+        packing = packing if math.prod(shape) > 1 else {}
         file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
-    fill_states(file, run)
+    rows = max(1, BLOCK // (8 * sum(map(math.prod, widest.values())) + 1))
+    for start in range(0, len(run.time), rows):
+        stop = min(start + rows, len(run.time))
+        block = {name: np.full((stop - start, *shape), np.nan) for name, shape in widest.items()}
+        fill_states(block, run, start)
+        for name, array in block.items():
+            file[name][start:stop] = array
     if counts:
         file["count"] = counts
 

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import h5py
@@ -18,7 +18,7 @@ from ..objectives.data import with_bias
 from ..problem import Problem
 from ..time_loop import method_class
 from .files import checksum, read_arrays
-from .run_folder import FORMAT, read_snapshot, static_arrays
+from .run_folder import FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
 
 HEADER = ("case", "resolved_case", "title", "seed", "threads", "versions", "commit")  # of run.json
 DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, EOFError)
@@ -47,12 +47,12 @@ class Run:
     mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights (n_data,) : the data, bias
     not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
     records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale
-    status : one sentence;  finished : bool
+    status : one sentence;  finished : bool;  missing : a sentence on saves that are lost or damaged, or None
     """
 
     def __init__(self, path, header, static, series, records, end):
         self.path, self.header, self.records, self.end = path, header, records, end
-        self.status, self.finished = end["status"], end["finished"]
+        self.status, self.finished, self.missing = end["status"], end["finished"], series.get("missing")
         self.mesh, self.signs = static["mesh"], static["sign"]
         self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
         self.time, self.scaled_predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
@@ -257,7 +257,7 @@ def read_header(folder):
 
 
 def _check_format(number, path):
-    if number != FORMAT:
+    if number not in READABLE:
         raise RunFolderError(f"{path}: format {number}, but this hkflow reads format {FORMAT}; use the version that wrote it.")
 
 
@@ -265,39 +265,49 @@ def _load_folder(folder):
     header = read_header(folder)
     with _reading(folder / "problem.h5"), h5py.File(folder / "problem.h5", "r") as file:
         static = _read_static(file)
-    paths, times, scales, predictions, checkpoints = [], [], [], [], []
-    for path in sorted((folder / "snap").glob("*.h5")):
-        snapshot = read_snapshot(path)
-        if snapshot is None:
-            continue
-        if snapshot[2]["save"] < 0:
-            checkpoints.append(path)
-            continue
-        paths.append(path)
-        times.append(snapshot[2]["clock"]["time"])
-        scales.append(snapshot[0].get("log_scale", 0.0))
-        predictions.append(snapshot[1])
+    states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
+    read = lru_cache(maxsize=1)(read_snapshots)  # many saves are in one file
+    for path in snapshot_paths(folder):
+        snapshots = read_snapshots(path)
+        if snapshots is None and path.exists():
+            damaged.append(path)
+        for row, (state, prediction, meta) in enumerate(snapshots or ()):
+            metas.append(meta)
+            (checkpoints if meta["save"] < 0 else states).append(partial(_state_in, read, path, row))
+            if meta["save"] >= 0:
+                times.append(meta["clock"]["time"])
+                scales.append(state.get("log_scale", 0.0))
+                predictions.append(prediction)
     series = {
         "time": np.array(times),
         "log_scale": np.array(scales, dtype=float),
         "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
-        "states": [partial(_state_in, path) for path in paths],
-        "checkpoints": [partial(_state_in, path) for path in checkpoints],
+        "states": states,
+        "checkpoints": checkpoints,
+        "missing": missing_saves(folder, metas, damaged) or _damaged(folder, damaged),
     }
     end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
         with _reading(folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"):
             end = _read_json(folder / "status.json")
             end |= {"status": str(end["status"]), "finished": bool(end["finished"])}
+    end["status"] += f" {series['missing']}" if series["missing"] else ""
     return Run(folder, header, static, series, read_records(folder / "records.jsonl"), end)
 
 
-def _state_in(path):
-    """The state in a snapshot. Raises RunFolderError if it is damaged, or gone since the folder was read."""
-    snapshot = read_snapshot(path)
-    if snapshot is None:
+def _damaged(folder, paths):
+    """A sentence on damaged files of snapshots, None if there are none."""
+    names = ", ".join(map(str, paths))
+    return f"{names}: damaged. 'hkflow resume {folder}' computes it again." if paths else None
+
+
+def _state_in(read, path, row):
+    """A state in a file of snapshots. Raises RunFolderError if the file is damaged, or gone by now."""
+    snapshots = read(path)
+    if snapshots is None:
         raise RunFolderError(f"{path}: damaged, or no longer there.")
-    return snapshot[0]
+    state = snapshots[row][0]  # which `read` keeps, so that the caller gets a copy
+    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
 
 def read_records(path):

@@ -1,17 +1,24 @@
-"""The run folder: one closed, checksummed HDF5 file per snapshot, so that a crash at any moment loses nothing saved.
+"""The run folder: closed, checksummed files of snapshots, so that a crash at any moment loses nothing saved.
 
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
-RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
+RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file; and the
+                        newest checkpoint
 RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run
                         cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
+RUN/damaged/            snapshots that a resume found damaged
+
+A file is there in full or not at all, and on the disk before the next one is begun. What a crash takes is
+computed again, to the same bits. Only files of these names are ever changed, and none through a symbolic link.
 """
 
 import json
 import os
+import re
 import time
+from io import BytesIO
 from pathlib import Path
 
 import h5py
@@ -21,48 +28,102 @@ from filelock import FileLock, Timeout
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
-from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
+from .files import checksum, read_arrays, remove_temporaries, sync, write_arrays, write_hdf5, write_json
 
-FORMAT = 4
+FORMAT = 5
+READABLE = (4, FORMAT)  # 4 : a file for each snapshot
 CHECKPOINT_SECONDS = 60.0
 FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
+MAX_WAIT = 0.5  # seconds since the last file for which saves wait for others, all to be written in one
+MAX_WAITING = 2**24  # bytes of saves that wait
+OWN = ("run.json", "problem.h5", "snap", "records.jsonl", "status.json", "results.h5", "damaged", ".lock")
+SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
 
 def refuse_used(folder, force=False):
-    """Raise RunFolderError if a folder is not empty, unless `force` will move it aside."""
+    """Raise RunFolderError if a folder is not empty, unless `force` will move it aside.
+
+    It moves a run folder alone, and neither the current folder nor one that this lies in.
+    """
     folder = Path(folder)
-    if not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not folder.exists() or folder.is_dir() and not any(folder.iterdir()):
+        return
+    if not force:
         raise RunFolderError(
             f"{folder} is not empty. Choose another --output, continue that run with 'hkflow resume {folder}', "
             "or give --force, which moves it aside."
         )
+    whole, here = folder.resolve(), Path.cwd().resolve()
+    if whole in (here, *here.parents):
+        raise RunFolderError(
+            f"{folder}: --force moves neither the current folder aside nor one that this lies in. "
+            "Choose another --output."
+        )
+    if not _is_run(whole):
+        raise RunFolderError(
+            f"{folder}: holds something else than a run, which --force does not move aside. "
+            "Choose another --output."
+        )
+
+
+def _is_run(folder):
+    """Whether a folder is that of a run, or of one that was killed before it began."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {"no folder"}
+    return "run.json" in names and not names.isdisjoint({"snap", "results.h5"}) or all(map(_is_own, names))
+
+
+def _is_own(name):
+    """Whether a file of a run folder is hkflow's own by its name, as it is or on its way to be written."""
+    name = re.sub(r"^\.(.+)\.[0-9]+\.tmp$", r"\1", name)
+    return name in OWN or SNAPSHOT.fullmatch(name) is not None
 
 
 def claim_folder(folder, force=False):
     """Make an empty run folder and return its path; with `force` a used one is moved aside, never deleted.
 
-    Raises RunFolderError if the folder is used or cannot be made.
+    Raises RunFolderError if the folder is used, or cannot be moved or made.
     """
     folder = Path(folder)
     refuse_used(folder, force)
+    whole = Path(os.path.realpath(folder))
     try:
-        if folder.exists() and (folder.is_file() or any(folder.iterdir())):
-            whole = folder.resolve()
-            whole.rename(next(p for k in range(1, 10**6) if not (p := whole.parent / f"{whole.name}.{k}").exists()))
-        (folder / "snap").mkdir(parents=True)
+        if whole.exists() and any(whole.iterdir()):
+            with lock(whole):
+                whole.rename(_free(whole))
+        (whole / "snap").mkdir(parents=True)
+        sync(whole.parent)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
     return folder
 
 
+def _free(path):
+    """A path beside one that is taken: its name with a number."""
+    others = (path.with_name(f"{path.name}.{k}") for k in range(1, 10**6))
+    return next(other for other in others if not os.path.lexists(other))
+
+
 def lock(folder):
-    """The lock that keeps two processes from writing one run. Raises RunFolderError if another process holds it."""
+    """The lock that keeps two processes from writing one run.
+
+    Raises RunFolderError if another process holds it, or a file that would be written is a symbolic link.
+    """
+    refuse_links(folder)
     held = FileLock(folder / ".lock")
     try:
         held.acquire(timeout=0)
     except Timeout:
         raise RunFolderError(f"{folder}: another process is writing here; wait for it or stop it first.") from None
     return held
+
+
+def refuse_links(folder):
+    """Raise RunFolderError if a file of hkflow's is a symbolic link: its target may be someone else's."""
+    for path in (*(folder / name for name in OWN), *snapshot_paths(folder)):
+        if path.is_symlink():
+            raise RunFolderError(
+                f"{path}: is a symbolic link, and none is written through. Put its target in its place."
+            )
 
 
 def write_problem(folder, problem, inputs, header):
@@ -92,7 +153,10 @@ def static_arrays(mesh, data, sign):
 
 
 class RunWriter(Observer):
-    """Writes snapshots, checkpoints and records of a run into its folder.
+    """Writes snapshots, checkpoints and records of a run; a context, at whose end nothing waits to be written.
+
+    A save that comes within half a second of the last file waits for others, so that many saves cost little:
+    what a crash can take of them took no longer to compute.
 
     checkpoint : path of the checkpoint that a resumed run started from, removed once a newer snapshot is there
     seconds : of processor time, all threads together, that the run has taken so far
@@ -100,6 +164,16 @@ class RunWriter(Observer):
 
     def __init__(self, folder, checkpoint=None, seconds=0.0):
         self.folder, self.checkpoint, self.began = Path(folder), checkpoint, time.process_time() - seconds
+        self.log, self.lines, self.waiting, self.size = None, bytearray(), [], 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        ends_at_once = kind is not None and not issubclass(kind, Exception)  # at a second signal
+        if self.log is not None and not ends_at_once:
+            self._write()
+            self._flush()
 
     @property
     def seconds(self):
@@ -108,111 +182,196 @@ class RunWriter(Observer):
 
     def start(self, method, clock, save_times):
         self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self.written = os.fstat(self.log).st_size
-        self.lines, self.last_time = [], time.monotonic()
-        self.last_flush = self.last_time
+        sync(self.folder)
+        self.length = os.fstat(self.log).st_size  # of the records, with those that wait
+        self.last_time = self.last_flush = time.monotonic()
+        self.last_write = -np.inf
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
     def record(self, method, clock, record):
-        self.lines.append(json.dumps(record))
+        line = f"{json.dumps(record)}\n".encode()
+        self.lines += line
+        self.length += len(line)
         if time.monotonic() - self.last_flush > FLUSH_SECONDS:
             self._flush()
 
     def _flush(self):
         """Write the records that are waiting."""
-        if self.lines:
-            lines = "\n".join([*self.lines, ""]).encode()
-            while lines:  # a disk that fills up takes a part, and refuses the rest at the next time
-                taken = os.write(self.log, lines)
-                self.written, lines = self.written + taken, lines[taken:]
-        self.lines, self.last_flush = [], time.monotonic()
+        while self.lines:  # a disk that fills up takes a part, and refuses the rest at the next time
+            del self.lines[: os.write(self.log, self.lines)]
+        self.last_flush = time.monotonic()
 
     def save(self, method, clock):
-        self._snapshot(method, clock, clock.next_save - 1)
-        self._replace_checkpoint(None)
+        self._take(method, clock, clock.next_save - 1)
+        self._write_in_time()
 
     def step(self, method, clock):
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
-            self._replace_checkpoint(self._snapshot(method, clock, -1))
+            self._write_checkpoint(method, clock)
+        self._write_in_time()
 
     def finish(self, method, clock, status):
         if self.last_step != clock.step:
-            self._replace_checkpoint(self._snapshot(method, clock, -1))
+            self._write_checkpoint(method, clock)
+        self._write()
         self._flush()
         os.close(self.log)
+        self.log = None
 
-    def _replace_checkpoint(self, path):
-        """Remember the newest checkpoint; one older than the newest snapshot has done its duty."""
-        old, self.checkpoint = self.checkpoint, path
-        if old is not None and old != path:
-            old.unlink(missing_ok=True)
+    def _write_checkpoint(self, method, clock):
+        self._write()
+        self._take(method, clock, -1)
+        self._write()
 
-    def _snapshot(self, method, clock, save):
-        """Write the state after a step; `save` is its index among the saves, -1 for a checkpoint."""
+    def _take(self, method, clock, save):
+        """Let the state after a step wait; `save` is its index among the saves, -1 for a checkpoint."""
+        state = method.state()
+        arrays = {name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+        numbers = {name: value for name, value in state.items() if name not in arrays}
+        meta = {"clock": clock.as_dict(), "save": save, "records_length": self.length, "state": numbers}
+        meta["seconds"] = self.seconds
+        arrays["predictions"] = np.array(method.current.predictions)
+        if self.waiting and _layout(arrays) != _layout(self.waiting[0][0]):
+            self._write()
+        self.waiting.append((arrays, meta))
+        self.size += sum(array.nbytes for array in arrays.values())
+        self.last_step, self.last_time = clock.step, time.monotonic()
+
+    def _write_in_time(self):
+        if self.waiting and (time.monotonic() - self.last_write > MAX_WAIT or self.size > MAX_WAITING):
+            self._write()
+
+    def _write(self):
+        """Write what waits: records, then all snapshots in one file. An older checkpoint has done its duty then.
+
+        Each array has the snapshots along its first axis; `meta` is the text of a JSON list.
+        """
+        if not self.waiting:
+            return
         self._flush()
         os.fsync(self.log)
-        path = snapshot_path(self.folder, clock.step)
-        state = method.state()
-        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-        numbers = {name: value for name, value in state.items() if name not in arrays}
-        meta = {"clock": clock.as_dict(), "save": save, "records_length": self.written, "state": numbers}
-        meta["seconds"] = self.seconds
-        text = json.dumps(meta)  # numbers are written with all their digits
-        arrays["predictions"] = method.current.predictions
+        states, metas = zip(*self.waiting, strict=True)
+        text = json.dumps(metas).encode()  # numbers are written with all their digits
+        arrays = {name: np.stack([state[name] for state in states]) for name in states[0]}
+        arrays["meta"] = np.frombuffer(text, np.uint8)
 
         def fill(file):
             write_arrays(file, arrays)
-            file.attrs["meta"] = text
-            file.attrs["sha256"] = checksum(arrays, text)
+            file.attrs["sha256"] = checksum(arrays)
 
+        path = snapshot_path(self.folder, metas[-1]["clock"]["step"])
         write_hdf5(path, fill)
-        self.last_step, self.last_time = clock.step, time.monotonic()
-        return path
+        old, self.checkpoint = self.checkpoint, path if metas[-1]["save"] < 0 else None
+        if old is not None and old != path:
+            old.unlink(missing_ok=True)
+        self.waiting, self.size, self.last_write = [], 0, time.monotonic()
+
+
+def _layout(arrays):
+    """What arrays must have in common to be stacked."""
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
 def snapshot_path(folder, step):
-    """Where the state after a step is kept."""
+    """Where snapshots are kept of which the last is the state after a step."""
     return Path(folder) / "snap" / f"{step:08d}.h5"
 
 
-def read_snapshot(path):
-    """State, predictions and meta (clock, save, records_length) of a snapshot, or None if the file is damaged."""
+def snapshot_paths(folder):
+    """The files of snapshots by their steps; what has another name is not hkflow's."""
+    found = (path for path in (Path(folder) / "snap").glob("*.h5") if SNAPSHOT.fullmatch(path.name))
+    return sorted(found, key=lambda path: int(path.stem))
+
+
+def read_snapshots(path):
+    """What a file of snapshots holds, [(state, predictions, meta), …]; None if it is damaged or not there.
+
+    meta : clock, save, records_length, seconds
+    Raises RunFolderError if the file cannot be read, so that nobody knows what is in it.
+    """
     try:
-        with h5py.File(path, "r") as file:
-            arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
-        found = checksum(arrays, text)
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError):
+        content = path.read_bytes()
+    except FileNotFoundError:
         return None
-    if found != wanted:
+    except OSError as error:
+        why = f"{path}: cannot be read ({error.strerror}); make it readable and try again."
+        raise RunFolderError(why) from error
+    try:
+        with h5py.File(BytesIO(content), "r") as file:
+            arrays, text, wanted = read_arrays(file), file.attrs.get("meta"), file.attrs["sha256"]
+        if checksum(arrays, text or "") != wanted:
+            return None
+        if text is not None:  # of format 4, a single one
+            return [_snapshot(arrays, json.loads(text))]
+        metas = json.loads(arrays.pop("meta").tobytes())
+        rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(metas)))
+        return [_snapshot(row, meta) for row, meta in zip(rows, metas, strict=True)]
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError):
         return None
-    meta, predictions = json.loads(text), arrays.pop("predictions")
+
+
+def _snapshot(arrays, meta):
+    """(state, predictions, meta) of one snapshot from what is stored of it."""
+    predictions = arrays.pop("predictions")
     return arrays | meta.pop("state"), predictions, meta
 
 
+def missing_saves(folder, metas, damaged):
+    """A sentence on the first save that is not there though a later one is, and how to get it back, or None.
+
+    metas : of all intact snapshots in their order;  damaged : files that may have held it
+    """
+    saves = {meta["save"] for meta in metas}
+    gap = next((k for k in range(metas[-1]["clock"]["next_save"]) if k not in saves), None) if metas else None
+    if gap is None:
+        return None
+    why = f" ({', '.join(map(str, damaged))}: damaged)" if damaged else ""
+    return (
+        f"{folder}: save {gap} is missing{why}. To have it computed again, move the snapshots from it on "
+        f"out of {folder / 'snap'}, then 'hkflow resume {folder}'."
+    )
+
+
 def prepare_resume(folder):
-    """Bring a folder back to its newest intact snapshot: remove what came after it, cut the records.
+    """Bring a folder back to its newest intact snapshot: set aside what is damaged, cut the records.
 
     Returns the state for the method, the clock, the path of the snapshot if it is a checkpoint (else None), and the seconds
     that the run had taken.
-    Raises RunFolderError if there is no intact snapshot or the records are shorter than it says.
+    Raises RunFolderError, with nothing changed, if a snapshot cannot be read, none is intact, an earlier save is
+    missing, or the records are shorter than the snapshot says.
     """
     folder = Path(folder)
-    records = folder / "records.jsonl"
+    records, metas, damaged, newest = folder / "records.jsonl", {}, [], None
+    for path in snapshot_paths(folder):
+        snapshots = read_snapshots(path)
+        if snapshots is None:
+            damaged.append(path)
+        else:
+            metas[path], newest = [meta for _, _, meta in snapshots], snapshots[-1]
+    if newest is None:
+        raise RunFolderError(
+            f"{folder}: holds no intact snapshot to resume from; run the case again, with --force if into it."
+        )
+    state, _, meta = newest
+    if sentence := missing_saves(folder, [one for some in metas.values() for one in some], damaged):
+        raise RunFolderError(sentence)
+    if not records.exists() or records.stat().st_size < meta["records_length"]:
+        raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
+    for path in damaged:
+        _set_aside(path, folder / "damaged")
     for place in (folder, folder / "snap"):
-        remove_temporaries(place)
-    for path in sorted((folder / "snap").glob("*.h5"), reverse=True):
-        snapshot = read_snapshot(path)
-        if snapshot is None:
+        remove_temporaries(place, _is_own)
+    (folder / "status.json").unlink(missing_ok=True)
+    os.truncate(records, meta["records_length"])
+    *older, last = metas
+    for path in older:  # a crash may have kept a checkpoint past its duty
+        if metas[path][-1]["save"] < 0:
             path.unlink()
-            continue
-        state, _, meta = snapshot
-        if not records.exists() or records.stat().st_size < meta["records_length"]:
-            raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
-        (folder / "status.json").unlink(missing_ok=True)
-        os.truncate(records, meta["records_length"])
-        for older in sorted((folder / "snap").glob("*.h5"))[:-1]:  # a crash may have kept a checkpoint past its duty
-            found = read_snapshot(older)
-            if found is not None and found[2]["save"] < 0:
-                older.unlink()
-        return state, Clock(**meta["clock"]), path if meta["save"] < 0 else None, meta.get("seconds", 0.0)
-    raise RunFolderError(f"{folder}: holds no intact snapshot to resume from; run the case again.")
+    return state, Clock(**meta["clock"]), last if meta["save"] < 0 else None, meta.get("seconds", 0.0)
+
+
+def _set_aside(path, place):
+    """Move a file into a folder, under a name that is free there."""
+    place.mkdir(exist_ok=True)
+    target = place / path.name
+    path.rename(_free(target) if os.path.lexists(target) else target)
