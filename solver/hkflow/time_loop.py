@@ -74,6 +74,12 @@ class Clock:
         """Numbers by name, for storing."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, numbers):
+        """The clock that was stored; run folders of format 4 have the limit of explicit steps alone."""
+        limit = {"limits": [numbers["limit"], np.inf]} if "limit" in numbers else {}
+        return cls(**{name: value for name, value in numbers.items() if name != "limit"}, **limit)
+
 
 @dataclass(eq=False)
 class Solution:

@@ -18,6 +18,7 @@ from hkflow.observers.observer import Observer
 from hkflow.store import run_folder
 from hkflow.store.files import checksum
 from hkflow.store.results import pack
+from hkflow.time_loop import Clock
 
 CASE = """
 title = "small"
@@ -61,7 +62,7 @@ def content(folder):
     for path in sorted((folder / "snap").glob("*.h5")):
         for state, predictions, meta in run_folder.read_snapshots(path):
             content = {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-            snapshots[meta["clock"]["step"]] = (meta["save"], meta["clock"], predictions.tobytes(), content)
+            snapshots[meta["clock"]["step"]] = (meta["save"], Clock.from_dict(meta["clock"]), predictions.tobytes(), content)
     with h5py.File(folder / "results.h5") as file:
         results = {}
         file.visititems(lambda name, item: results.update({name: item[()].tobytes()} if isinstance(item, h5py.Dataset) else {}))
@@ -399,7 +400,7 @@ def test_sibling_a_forgotten_piece_of_state_is_noticed(case, tmp_path, monkeypat
 
     def forget(state, clock):
         if piece == "limit":
-            return state, replace(clock, limit=0.1 * clock.limit)
+            return state, replace(clock, limits=[0.1 * limit for limit in clock.limits])
         return state | {"ages": np.zeros_like(state["ages"])}, clock
 
     resume_with(forget, tmp_path / "cut", monkeypatch)
@@ -579,13 +580,15 @@ def test_an_error_of_an_observer_leaves_no_save_waiting(case, tmp_path, monkeypa
 
 
 def test_a_folder_of_the_format_before_is_resumed(case, tmp_path):
-    """Format 4: one snapshot to a file, without the axis of saves, its meta an attribute."""
+    """Format 4: one snapshot to a file, without the axis of saves, its meta an attribute, one limit of steps in its clock."""
     run = hkflow.run(case, output=tmp_path / "run")
     wanted = content(run.path)
     for path in snapshots_of(run.path):
         with h5py.File(path) as file:
             arrays = {name: item[()][0] for name, item in file.items() if name != "meta"}
-            text = json.dumps(json.loads(file["meta"][()].tobytes())[0])
+            meta = json.loads(file["meta"][()].tobytes())[0]
+        (meta["clock"]["limit"], _), _ = meta["clock"].pop("limits"), meta["clock"].pop("implicit")
+        text = json.dumps(meta)
         with h5py.File(path, "w") as file:
             for name, array in arrays.items():
                 file[name] = array

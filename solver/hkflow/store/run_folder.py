@@ -367,7 +367,7 @@ def prepare_resume(folder):
     for path in older:  # a crash may have kept a checkpoint past its duty
         if metas[path][-1]["save"] < 0:
             path.unlink()
-    return state, Clock(**meta["clock"]), last if meta["save"] < 0 else None, meta.get("seconds", 0.0)
+    return state, Clock.from_dict(meta["clock"]), last if meta["save"] < 0 else None, meta.get("seconds", 0.0)
 
 
 def _set_aside(path, place):
