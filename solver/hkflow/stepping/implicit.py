@@ -70,7 +70,7 @@ class ImplicitSteps:
             return False
         if self._stiffness is None:
             self._stiffness = self.accepted_coupling().stiffness(e.predictions, e.residuals)
-        return dt * self._stiffness > limit * self.speed()
+        return bool(dt * self._stiffness > limit * self.speed())
 
 
 def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
