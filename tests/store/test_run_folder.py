@@ -269,10 +269,7 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
     late = {"time.saves": [0.6]}
     hkflow.run(lagrangian, output=tmp_path / "whole", **late)
 
-    class Interrupt(Exception):
-        pass
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
         honest, seen = run_folder.RunWriter.step, []
 
@@ -280,7 +277,7 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
             honest(self, method, clock)
             seen.append(clock.step)
             if len(seen) == 3:
-                raise Interrupt
+                raise Crash
 
         patch.setattr(run_folder.RunWriter, "step", step)
         hkflow.run(lagrangian, output=tmp_path / "cut", **late)

@@ -1,5 +1,6 @@
 """Networks in raw parameters, trained as people train them, or by the gradient flow that this approximates."""
 
+from copy import deepcopy
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -230,7 +231,8 @@ class Network(OdeMethod):
         return step
 
     def _begin_trial(self):
-        """The trial state begins as the accepted one."""
+        """The trial state begins as the accepted one, and its random numbers where those of that ended."""
+        self.trial_random = deepcopy(self.random)
         for name in ("y", "rate", "rates", "gross", "predictions"):
             getattr(self.trial, name)[:] = getattr(self.current, name)
 
@@ -246,9 +248,9 @@ class Network(OdeMethod):
         """A fresh batch."""
         objective, whole = self.sample.objective, self.problem.objective
         if self.problem.draw is not None:
-            inputs, objective.targets[:] = self.problem.draw(self.random, self.batch)
+            inputs, objective.targets[:] = self.problem.draw(self.trial_random, self.batch)
         else:
-            rows = self.random.choice(len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum())
+            rows = self.trial_random.choice(len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum())
             inputs, objective.targets[:] = whole.inputs[rows], whole.targets[rows]
         self.sample.transform.set_inputs(inputs)
 
@@ -257,4 +259,4 @@ class Network(OdeMethod):
         super().accept(step)
         self.steps += step.count
         if self.descends:
-            self.progress = self.trial_progress
+            self.progress, self.random = self.trial_progress, self.trial_random

@@ -16,9 +16,9 @@ from ..measures import Units
 from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
-from ..time_loop import method_class
+from ..time_loop import in_plain_units, method_class
 from .files import checksum, read_arrays
-from .run_folder import FORMAT, read_snapshot, static_arrays
+from .run_folder import CHECKPOINT, FORMAT, read_snapshot, static_arrays
 
 HEADER = ("case", "resolved_case", "title", "seed", "threads", "versions", "commit")  # of run.json
 DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, EOFError)
@@ -97,9 +97,8 @@ class Run:
 
     @cached_property
     def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf where it is beyond numbers."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.exp(self.log_scale)[:, None] * self.scaled_predictions
+        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is beyond numbers."""
+        return in_plain_units(self.scaled_predictions, self.log_scale)
 
     def log_mass_at(self, save):
         """log |ν| at one save; -inf for no mass."""
@@ -270,7 +269,7 @@ def _load_folder(folder):
         snapshot = read_snapshot(path)
         if snapshot is None:
             continue
-        if snapshot[2]["save"] < 0:
+        if snapshot[2]["save"] == CHECKPOINT:
             checkpoints.append(path)
             continue
         paths.append(path)

@@ -2,7 +2,7 @@
 
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
-RUN/snap/00000123.h5    state after step 123: at every save time, and the newest checkpoint
+RUN/snap/00000123.h5    state after step 123: at every save time, where the run ended before its time, and the newest checkpoint
 RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run
                         cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
@@ -24,6 +24,7 @@ from ..time_loop import Clock
 from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
 
 FORMAT = 4
+CHECKPOINT, END = -1, -2  # in the place of a save's index: what only a resumed run reads; where a run ended before its time
 CHECKPOINT_SECONDS = 60.0
 FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
 
@@ -94,7 +95,7 @@ def static_arrays(mesh, data, sign):
 class RunWriter(Observer):
     """Writes snapshots, checkpoints and records of a run into its folder.
 
-    checkpoint : path of the checkpoint that a resumed run started from, removed once a newer snapshot is there
+    checkpoint : path of the checkpoint or end that a resumed run started from, removed once a newer snapshot is there
     seconds : of processor time, all threads together, that the run has taken so far
     """
 
@@ -109,7 +110,8 @@ class RunWriter(Observer):
     def start(self, method, clock, save_times):
         self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.written = os.fstat(self.log).st_size
-        self.lines, self.last_time = [], time.monotonic()
+        self.lines, self.pending, self.last_time = [], b"", time.monotonic()
+        self.next_save = clock.next_save
         self.last_flush = self.last_time
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
@@ -121,25 +123,30 @@ class RunWriter(Observer):
     def _flush(self):
         """Write the records that are waiting."""
         if self.lines:
-            lines = "\n".join([*self.lines, ""]).encode()
-            while lines:  # a disk that fills up takes a part, and refuses the rest at the next time
-                taken = os.write(self.log, lines)
-                self.written, lines = self.written + taken, lines[taken:]
-        self.lines, self.last_flush = [], time.monotonic()
+            self.pending += "\n".join([*self.lines, ""]).encode()
+            self.lines = []
+        while self.pending:  # a disk that fills up takes a part, and refuses the rest at the next time
+            taken = os.write(self.log, self.pending)
+            self.written, self.pending = self.written + taken, self.pending[taken:]
+        self.last_flush = time.monotonic()
 
     def save(self, method, clock):
-        self._snapshot(method, clock, clock.next_save - 1)
-        self._replace_checkpoint(None)
+        scheduled, self.next_save = clock.next_save > self.next_save, clock.next_save
+        if scheduled:
+            self._snapshot(method, clock, clock.next_save - 1)
+            self._replace_checkpoint(None)
+        elif self.last_step != clock.step or self.checkpoint is not None:
+            self._replace_checkpoint(self._snapshot(method, clock, END))
 
     def step(self, method, clock):
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
-            self._replace_checkpoint(self._snapshot(method, clock, -1))
+            self._replace_checkpoint(self._snapshot(method, clock, CHECKPOINT))
 
     def finish(self, method, clock, status):
-        if self.last_step != clock.step:
-            self._replace_checkpoint(self._snapshot(method, clock, -1))
-        self._flush()
-        os.close(self.log)
+        try:
+            self._flush()
+        finally:
+            os.close(self.log)
 
     def _replace_checkpoint(self, path):
         """Remember the newest checkpoint; one older than the newest snapshot has done its duty."""
@@ -148,7 +155,7 @@ class RunWriter(Observer):
             old.unlink(missing_ok=True)
 
     def _snapshot(self, method, clock, save):
-        """Write the state after a step; `save` is its index among the saves, -1 for a checkpoint."""
+        """Write the state after a step; `save` is its index among the saves, or CHECKPOINT or END."""
         self._flush()
         os.fsync(self.log)
         path = snapshot_path(self.folder, clock.step)
