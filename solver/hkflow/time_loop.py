@@ -4,9 +4,11 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from inspect import signature
 
 import numpy as np
 
+from .arguments import check_options, real_array, whole_number
 from .errors import CaseError, unknown_name
 from .margins.certificate import NOTHING, certifies_margin, margin_certificate
 from .observers.guards import GUARDS
@@ -126,12 +128,13 @@ def save_times(end, saves):
     """
     if not (np.isfinite(end) and end > 0.0):
         raise CaseError(f"time.end: must be finite and positive, got {end}.")
-    if np.ndim(saves) == 0:
-        if saves < 2:
-            raise CaseError(f"time.saves: at least 2 saves are needed (the start and the end), got {saves}.")
-        return np.linspace(0.0, end, int(saves))
-    times = np.asarray(saves, dtype=float)
-    if len(times) == 0 or not (np.diff(times) > 0.0).all() or times[0] < 0.0 or times[-1] > end:
+    try:
+        if np.ndim(saves) == 0:
+            return np.linspace(0.0, end, whole_number(saves, "the number of saves (the start and the end count)", 2))
+        times = real_array(saves, "times")
+    except ValueError as error:
+        raise CaseError(f"time.saves: {error}") from error
+    if times.ndim != 1 or not len(times) or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end):
         raise CaseError(f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}.")
     return times if times[-1] == end else np.append(times, end)
 
@@ -372,8 +375,10 @@ def method_class(kind):
 
 
 def make_method(problem, kind="grid", **options):
-    """The method of a name for a problem; raises ValueError with the choices for an unknown one."""
-    return method_class(kind)(problem, **options)
+    """The method of a name for a problem; raises ValueError with the choices for an unknown one, or an unknown option."""
+    made = method_class(kind)
+    check_options(options, made, f"{kind} option")
+    return made(problem, **options)
 
 
 def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
@@ -384,12 +389,17 @@ def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer say, and Ctrl-C, which is
     heard after the step under way, have it as their attribute `solution`.
     """
+    kind, own = method.get("kind", "grid"), list(signature(solve).parameters)[1:-1]
+    check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
+    times = save_times(end, saves)
+    if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):
+        raise CaseError(f"record_interval must be at least 0 and until_margin a number, got {record_interval} and {until_margin}.")
     memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
     observers, finished = (memory, *observers, interrupt), False
     try:
         with interrupt:
             _, _, finished = integrate(
-                made, save_times(end, saves), observers, record_interval=record_interval, until_margin=until_margin
+                made, times, observers, record_interval=record_interval, until_margin=until_margin
             )
         if interrupt.received:
             raise KeyboardInterrupt(memory.status)

@@ -5,6 +5,7 @@ from dataclasses import astuple, replace
 
 import numpy as np
 
+from ..arguments import check_positive, whole_number
 from ..errors import unknown_name
 from ..flows import Flow
 from ..objectives.objective import Objective
@@ -82,6 +83,8 @@ class Network(OdeMethod):
         for what, name, choices in named:
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
+        check_positive(step=step, balance=balance)
+        batch = whole_number(batch, "batch", 1)
         self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
         if self.descends and np.isfinite(max_step):
             raise ValueError("max_step is for the gradient flow; descent takes the steps that 'step' and 'schedule' prescribe.")

@@ -4,6 +4,7 @@ from copy import copy, deepcopy
 
 import numpy as np
 
+from ..arguments import check_positive, whole_number
 from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
@@ -50,6 +51,7 @@ class Particles(OdeMethod):
             raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
         if self.flow.signed:
             raise ValueError("Particles have log weights, which a signed density (depth 1) has not: take the grid or a network.")
+        check_positive(noise_interval=noise_interval)
         needs_known_curvature(coupling, problem.objective)
         self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
         self.random = np.random.default_rng(seed)
@@ -312,6 +314,7 @@ class Particles(OdeMethod):
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
         signs = np.array(self.problem.signs, dtype=float)
+        count = whole_number(count, "noise_points")
         if count < len(signs) or count % len(signs):
             raise ValueError(f"noise_points must be a multiple of the {len(signs)} signs, got {count}.")
         points = quasi_uniform(count // len(signs), self.problem.dim)

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ..arguments import real_array
 from ..case.build import build_objective, flow_of, fresh_data, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
@@ -162,7 +163,7 @@ class Run:
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see atoms_at
         """
         objective, atoms = self.problem.objective, self.atoms_at(save, normalised)
-        inputs = np.atleast_2d(np.asarray(inputs, dtype=float))
+        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
         if inputs.shape[1] != self.inputs.shape[1]:
             raise ValueError(f"Inputs need {self.inputs.shape[1]} columns, got {inputs.shape[1]}.")
         full = with_bias(inputs) if self.case.objective.bias else inputs
