@@ -93,6 +93,7 @@ PARTS = {
             ("kill", "kill -9 during a run and its resumes", 50),
             ("term", "SIGTERM during a run and its resumes", 20),
             ("int", "SIGINT during a run and its resumes", 20),
+            ("observer", "an observer that ends a run, or fails", 20),
             ("study", "kill -9 during a study", 50),
             ("disk", "no room on the disk", 30),
             ("removed", "output folder removed", 20),

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 import hkflow
+from hkflow.observers.observer import Observer
 from hkflow.store.run_folder import read_snapshots
 
 CASE = """
@@ -111,6 +112,54 @@ def broken_off(place, seed, number):
     shutil.rmtree(folder) if fault is None else None
     for leftover in place.glob(f"run-{seed}.*"):
         shutil.rmtree(leftover)
+    return fault
+
+
+class Spoiler(Observer):
+    """Ends a run from a random step on, by a sentence or by an exception in one of its calls."""
+
+    def __init__(self, rng):
+        self.call, self.last = rng.choice(("sentence", "record", "save", "step", "stop")), rng.randrange(900)
+
+    def _reached(self, call, clock=None):
+        self.time = clock.time if clock else self.time
+        self.over = clock.step >= self.last if clock else self.over
+        if self.over and self.call == call:
+            raise ArithmeticError("spoiled")
+
+    def record(self, method, clock, record):
+        self._reached("record", clock)
+
+    def save(self, method, clock):
+        self._reached("save", clock)
+
+    def step(self, method, clock):
+        self._reached("step", clock)
+
+    def stop(self):
+        self._reached("stop")
+        return "Spoiled" if self.over and self.call == "sentence" else None
+
+
+def spoiled(place, seed):
+    """An observer ends the run, or fails: the state in which it ended is a save, and a resumed run is as if nothing had been."""
+    rng, folder = random.Random(seed), place / f"spoiled-{seed}"
+    overrides, spoiler = {"time.records": rng.choice((0.0, 0.013, 1.0))}, Spoiler(rng)
+    whole = place / f"whole-{overrides['time.records']}"
+    if not whole.exists():
+        hkflow.run(place / "case.toml", output=whole, **overrides)
+    try:
+        hkflow.run(place / "case.toml", output=folder, observers=[spoiler], **overrides)
+    except ArithmeticError:
+        pass
+    cut = hkflow.load(folder)
+    if cut.finished or cut.time[-1] != spoiler.time:
+        return f"ended by '{spoiler.call}' at t = {spoiler.time}, but the last save is at t = {cut.time[-1]}"
+    if fault := intact(folder):
+        return fault
+    hkflow.resume(folder)
+    fault = None if same(folder, whole) else "the result differs from that of the undisturbed run"
+    shutil.rmtree(folder) if fault is None else None
     return fault
 
 
@@ -255,6 +304,7 @@ ATTACKS = {
     "kill -9 during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGKILL),
     "SIGTERM during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGTERM),
     "SIGINT during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGINT),
+    "an observer that ends a run, or fails": spoiled,
     "kill -9 during a study": study_broken_off,
     "no room on the disk": no_room,
     "output folder removed": removed,

@@ -62,7 +62,7 @@ def trained(inputs, targets, plotted, exponents, units, share, time):
         problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), start)
         step = share / (mass + 10.0)
         s = hkflow.solve(problem, time, record_interval=time, kind="network", training="gradient-descent", step=step)
-        mass, h = s.records["mass"][-1], s.predictions[-1]
+        mass, h = s.records["mass"][-1], s.scaled_predictions[-1]
         rows.append((decay, objective.margin(h) / mass, s.records["objective"][-1]))
         start = hkflow.Units(s.states[-1]["hidden"], s.states[-1]["output"])
     function = feature.matrix(start.hidden, plotted) @ start.output / units / objective.margin(h)
@@ -83,7 +83,7 @@ def flowed(inputs, targets, plotted, exponents, cells, time):
         objective = hkflow.Objective(feature, risk, inputs, targets, np.full(n, 1.0 / (n * decay)), 1.0)
         problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), (1, -1), density)
         s = hkflow.solve(problem, time, record_interval=time, tolerance=1e-2, coupling="implicit")
-        density, h, mass = s.density[-1], s.predictions[-1], s.records["mass"][-1]
+        density, h, mass = s.density[-1], s.scaled_predictions[-1], s.records["mass"][-1]
         rows.append((decay, objective.margin(h) / mass, s.records["objective"][-1]))
     function = feature.matrix(mesh.centers, plotted) @ ((density[0] - density[1]) * mesh.volumes) / objective.margin(h)
     decays, margins, values = np.transpose(rows)

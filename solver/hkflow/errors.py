@@ -18,6 +18,10 @@ class RunFolderError(HkflowError):
 def unknown_name(what, name, choices):
     """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'? Choose from: …"."""
     choices = sorted(choices)
+    return f"Unknown {what} '{name}'.{did_you_mean(name, choices)} Choose from: {', '.join(choices)}."
+
+
+def did_you_mean(name, choices):
+    """" Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
     near = get_close_matches(str(name), choices, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"Unknown {what} '{name}'.{hint} Choose from: {', '.join(choices)}."
+    return f" Did you mean '{near[0]}'?" if near else ""

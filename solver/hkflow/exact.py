@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arguments import real_array
 from .flows import Flow
 from .objectives.features import FEATURES
 from .objectives.objective import Objective
@@ -36,7 +37,7 @@ class MomentFlow:
     def __post_init__(self):
         if self.flow.depth != 2.0:
             raise ValueError(f"The closed-form moment flow needs depth 2, got {self.flow.depth:g}.")
-        object.__setattr__(self, "direction", normalize(np.asarray(self.direction, dtype=float)))
+        object.__setattr__(self, "direction", normalize(real_array(self.direction, "Directions")))
 
     @property
     def dim(self):

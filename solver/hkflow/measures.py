@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arguments import real_array
 from .meshes.mesh import half_faces
 from .sphere import normalize
 
@@ -22,10 +23,10 @@ class Atoms:
     weights: np.ndarray | None = None
 
     def __post_init__(self):
-        positions = np.atleast_2d(np.asarray(self.positions, dtype=float))
+        positions = np.atleast_2d(real_array(self.positions, "Positions"))
         n = len(positions)
-        signs = np.ones(n) if self.signs is None else np.asarray(self.signs, dtype=float)
-        weights = np.full(n, 1.0 / n) if self.weights is None else np.asarray(self.weights, dtype=float)
+        signs = np.ones(n) if self.signs is None else real_array(self.signs, "Signs")
+        weights = np.full(n, 1.0 / n) if self.weights is None else real_array(self.weights, "Weights")
         if signs.shape != (n,) or weights.shape != (n,):
             raise ValueError(f"{n} positions need {n} signs and weights, got {signs.shape} and {weights.shape}.")
         if not np.isin(signs, (1.0, -1.0)).all():
@@ -100,7 +101,7 @@ class Units:
     output: np.ndarray
 
     def __post_init__(self):
-        hidden, output = (np.array(value, dtype=float) for value in (self.hidden, self.output))
+        hidden, output = (np.array(real_array(value, "Weights")) for value in (self.hidden, self.output))
         if hidden.ndim != 2 or output.shape != hidden.shape[:1]:
             raise ValueError(f"hidden must be (m, p) and output (m,), got {hidden.shape} and {output.shape}.")
         object.__setattr__(self, "hidden", hidden)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arguments import real_array
 from .exact import MomentFlow
 from .flows import Flow
 from .measures import Atoms, Units, atoms_of_density
@@ -77,8 +78,8 @@ class Problem:
     def _check_density(self):
         self._check_columns(self.mesh.dim + 1)
         shape = (len(self.signs), self.mesh.n_cells)
-        density = np.full(shape, self.uniform) if self.initial is None else np.array(self.initial, dtype=float)
-        density = np.ascontiguousarray(np.broadcast_to(density, shape))
+        density = np.full(shape, self.uniform) if self.initial is None else real_array(self.initial, "Initial densities")
+        density = np.array(np.broadcast_to(density, shape), order="C")
         signed = self.flow.signed
         if not np.isfinite(density).all() or not signed and not ((density >= 0.0).all() and density.any()):
             raise ValueError("The initial density must be finite, nonnegative and not zero everywhere.")

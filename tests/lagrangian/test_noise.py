@@ -5,6 +5,9 @@ import pytest
 from agreement import grid_problem, objective, particle_problem
 
 import hkflow
+from hkflow.observers.guards import GUARDS
+from hkflow.observers.observer import Observer
+from hkflow.time_loop import integrate, make_method
 
 FLOW, TIME = hkflow.Flow(1.0, 2.0, 0.5), 1.0
 
@@ -96,3 +99,42 @@ def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():
     mass = np.exp(solution.records["log_mass"][-1])
     assert mass == pytest.approx(-np.expm1(-1.0), rel=1e-4)
     assert abs(solution.records["mass_residual"][-1]) < 1e-9 * solution.records["mass"][-1]
+
+
+class Account(Observer):
+    """A guard and an observer: what it saw of each step before this was accepted, against the clock's sums afterwards."""
+
+    def __init__(self, refuses):
+        self.sums, self.misses, self.refuses, self.noisy = np.zeros(7), 0, refuses, 0
+
+    def __call__(self, method, step, clock):
+        self.seen, self.mass = step.budget.copy(), method.trial.mass
+        self.noisy += step.budget[6] != 0.0
+        return "once more" if self.refuses and step.budget[6] != 0.0 and self.noisy % 2 else None
+
+    def step(self, method, clock):
+        if clock.step:
+            self.sums += self.seen
+            self.misses += not (np.array_equal(clock.budget, self.sums) and method.current.mass == self.mass)
+
+
+@pytest.mark.parametrize("noise", ["deterministic", "random"])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_guards_see_all_that_a_step_exchanges(problem, noise, refuses):
+    """Noise too, and a step that they refuse leaves nothing behind."""
+    account, method = Account(refuses), make_method(problem, "particles", noise=noise, noise_points=100, tolerance=1e-4)
+    clock, status, finished = integrate(method, [0.3], [account], guards=(*GUARDS, account))
+    assert finished, status
+    assert account.misses == 0 and clock.budget[6] != 0.0
+    assert method.current.mass == pytest.approx(clock.mass_at_start + sum(clock.budget[4:]), rel=1e-5)
+    assert method.n == (1000 + 100 * 6 if noise == "deterministic" else 1000) and account.noisy == (12 if refuses else 6)
+
+
+def test_sibling_noise_that_brings_another_mass_is_stopped(problem, monkeypatch):
+    honest = hkflow.Particles._given
+    monkeypatch.setattr(hkflow.Particles, "_given", lambda self: 2.0 * honest(self))
+    assert hkflow.solve(problem, 0.3, kind="particles").finished  # the wrong mass, but the budget of it
+    monkeypatch.undo()
+    inject = hkflow.Particles._inject
+    monkeypatch.setattr(hkflow.Particles, "_inject", lambda self, y: 2.0 * inject(self, y))
+    assert "where the budget says" in hkflow.solve(problem, 0.3, kind="particles").status

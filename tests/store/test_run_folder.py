@@ -62,7 +62,7 @@ def content(folder):
     for path in sorted((folder / "snap").glob("*.h5")):
         for state, predictions, meta in run_folder.read_snapshots(path):
             content = {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-            snapshots[meta["clock"]["step"]] = (meta["save"], Clock.from_dict(meta["clock"]), predictions.tobytes(), content)
+            snapshots[meta["clock"]["step"]] = (meta["save"], Clock.from_dict(meta["clock"]).as_dict(), predictions.tobytes(), content)
     with h5py.File(folder / "results.h5") as file:
         results = {}
         file.visititems(lambda name, item: results.update({name: item[()].tobytes()} if isinstance(item, h5py.Dataset) else {}))
@@ -332,10 +332,7 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
     late = {"time.saves": [0.6]}
     hkflow.run(lagrangian, output=tmp_path / "whole", **late)
 
-    class Interrupt(Exception):
-        pass
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
         honest, seen = run_folder.RunWriter.step, []
 
@@ -343,7 +340,7 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
             honest(self, method, clock)
             seen.append(clock.step)
             if len(seen) == 3:
-                raise Interrupt
+                raise Crash
 
         patch.setattr(run_folder.RunWriter, "step", step)
         hkflow.run(lagrangian, output=tmp_path / "cut", **late)

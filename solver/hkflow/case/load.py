@@ -3,12 +3,11 @@
 import json
 import tomllib
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..errors import CaseError
+from ..errors import CaseError, did_you_mean
 from .schema import DEFAULT_KINDS, Case
 
 
@@ -117,22 +116,18 @@ def _sentence(fault, model):
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
         choices = _keys_at(fault["loc"][:-1], model)
-        near = get_close_matches(str(location[-1]), choices, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        return f"{key}: unknown key.{hint} Allowed: {', '.join(choices)}."
+        return f"{key}: unknown key.{did_you_mean(location[-1], choices)} Allowed: {', '.join(choices)}."
     if kind == "missing":
         return f"{key}: is missing."
     if kind == "union_tag_not_found":
         return f"{key}.{context['discriminator'].strip(chr(39))}: is missing. Choose from: {_tags(fault['loc'])}."
     if kind == "union_tag_invalid":
-        near = get_close_matches(str(context["tag"]), _tags(fault["loc"]).split(", "), n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(context["tag"], _tags(fault["loc"]).split(", "))
         field = context["discriminator"].strip("'")
         return f"{key}.{field}: unknown value {_short(context['tag'])}.{hint} Choose from: {_tags(fault['loc'])}."
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        near = get_close_matches(str(fault["input"]), choices, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(fault["input"], choices)
         return f"{key}: unknown value {fault['input']!r}.{hint} Choose from: {', '.join(choices)}."
     if kind == "value_error":
         return f"{key}: {context['error']}."

@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arguments import check_positive
 from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
@@ -66,6 +67,8 @@ class FiniteVolume(ImplicitSteps):
         for what, name, choices in (("stepper", stepper, STEPPERS), ("coupling", coupling, COUPLINGS)):
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if problem.flow.clock != "time":

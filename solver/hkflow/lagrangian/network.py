@@ -1,9 +1,11 @@
 """Networks in raw parameters, trained as people train them, or by the gradient flow that this approximates."""
 
+from copy import deepcopy
 from dataclasses import astuple, replace
 
 import numpy as np
 
+from ..arguments import check_positive, whole_number
 from ..errors import unknown_name
 from ..flows import Flow
 from ..objectives.objective import Objective
@@ -81,6 +83,8 @@ class Network(OdeMethod):
         for what, name, choices in named:
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
+        check_positive(step=step, balance=balance)
+        batch = whole_number(batch, "batch", 1)
         self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
         if self.descends and np.isfinite(max_step):
             raise ValueError("max_step is for the gradient flow; descent takes the steps that 'step' and 'schedule' prescribe.")
@@ -231,7 +235,8 @@ class Network(OdeMethod):
         return step
 
     def _begin_trial(self):
-        """The trial state begins as the accepted one."""
+        """The trial state begins as the accepted one, and its random numbers where those of that ended."""
+        self.trial_random = deepcopy(self.random)
         for name in ("y", "rate", "rates", "gross", "predictions"):
             getattr(self.trial, name)[:] = getattr(self.current, name)
 
@@ -247,9 +252,9 @@ class Network(OdeMethod):
         """A fresh batch."""
         objective, whole = self.sample.objective, self.problem.objective
         if self.problem.draw is not None:
-            inputs, objective.targets[:] = self.problem.draw(self.random, self.batch)
+            inputs, objective.targets[:] = self.problem.draw(self.trial_random, self.batch)
         else:
-            rows = self.random.choice(len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum())
+            rows = self.trial_random.choice(len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum())
             inputs, objective.targets[:] = whole.inputs[rows], whole.targets[rows]
         self.sample.transform.set_inputs(inputs)
 
@@ -258,4 +263,4 @@ class Network(OdeMethod):
         super().accept(step)
         self.steps += step.count
         if self.descends:
-            self.progress = self.trial_progress
+            self.progress, self.random = self.trial_progress, self.trial_random

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..arguments import check_positive
 from ..blocks import n_blocks
 from ..errors import unknown_name
 from ..stepping.embedded import PAIRS
@@ -57,11 +58,13 @@ class OdeMethod:
     def __init__(self, problem, stepper, tolerance, max_step):
         if stepper not in PAIRS:
             raise ValueError(unknown_name("stepper", stepper, PAIRS))
+        tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
         self.pair = PAIRS[stepper]
         if not self.pair.estimates and not np.isfinite(max_step):
             raise ValueError(f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step.")
         self.problem, self.flow = problem, problem.flow
-        tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
         self.stability = stability_limit(self.pair.A, self.pair.b)
         self.energy_slack, self.prescribed = 100.0 * tolerance, not self.pair.estimates

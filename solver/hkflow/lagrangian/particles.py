@@ -1,7 +1,10 @@
 """Weighted particles: θ̇ = −α ∇_S J, d log weight/dt = −βJ − σ, and new mass σ spread by U."""
 
+from copy import copy, deepcopy
+
 import numpy as np
 
+from ..arguments import check_positive, whole_number
 from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
@@ -50,12 +53,13 @@ class Particles(ImplicitSteps, OdeMethod):
             raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
         if self.flow.signed:
             raise ValueError("Particles have log weights, which a signed density (depth 1) has not: take the grid or a network.")
+        check_positive(noise_interval=noise_interval)
         needs_known_curvature(coupling, problem.objective)
         self.implicit_order = min(self.pair.order, 2) + 1  # of the local error
         self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
-        self.renewed = True
+        self.renewed, self.renewal = True, None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
         atoms = problem.atoms()
@@ -163,7 +167,16 @@ class Particles(ImplicitSteps, OdeMethod):
     # --- implicit in the coupling
 
     def advance(self, dt, implicit=False):
-        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
+        """Try a step of size dt from the accepted state, with the noise at its end; the result is `trial`, until `accept`."""
+        if self.renewal is not None:  # of a step that was not accepted
+            self.trial, self.renewal = self.before_noise, None
+        step = self._flow_step(dt, implicit)
+        if not (self.flow.noise == 0.0 or self.renewed or step.rejection) and self._ends_wait(dt):
+            self._add_noise(step)
+        return step
+
+    def _flow_step(self, dt, implicit):
+        """A step of the flow, without the noise that comes all at once; into `trial`."""
         if not implicit:
             return super().advance(dt)
         coupling, time = self.accepted_coupling(), dt / self.current.speed
@@ -260,41 +273,50 @@ class Particles(ImplicitSteps, OdeMethod):
             self.wait, self.renewed = 0.5 * self.interval, False
         return self.wait
 
+    def _ends_wait(self, dt):
+        """Whether the middle or the end of an interval is a step of size dt away."""
+        return self.wait - dt <= 1e-9 * self.interval
+
     def accept(self, step):
-        """Make the trial state the accepted one, and let noise act if its time has come."""
-        super().accept(step)
+        """Make the trial state the accepted one."""
+        if self.renewal is None:
+            super().accept(step)
+        else:
+            vars(self).update(vars(self.renewal))
         self.state_changed()
-        units = self.log_scale  # of the step's budget
         if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
             defect = self.current.defect * np.exp(self.log_scale - self.current.log_mass)
             self.log_scale = self.current.log_mass
             self.evaluate(self.current, self.current.residuals.copy(), defect)
         if self.flow.noise == 0.0:
             return
-        self.wait -= step.dt
-        if self.wait > 1e-9 * self.interval:
-            return
-        if self.renewed:
-            self.wait = 0.0
-            return
-        before, mass = self.current.objective, self.current.mass
-        self._inject() if self.noise == "deterministic" else self._renew()
-        self.evaluate(self.current)
-        factor = np.exp(self.log_scale - units)
-        gained, born = factor * (self.current.objective - before), factor * (self.current.mass - mass)
+        ends, self.wait = self._ends_wait(step.dt), self.wait - step.dt
+        if ends:
+            self.wait, self.renewed = 0.0 if self.renewed else 0.5 * self.interval, True
+
+    def _add_noise(self, step):
+        """Let noise act on the trial state and count in the step's budget, which guards then see; until `accept` in a copy."""
+        before, y = self.trial.objective, self.trial.y
+        renewal = copy(self)
+        renewal.random = deepcopy(self.random)
+        born = renewal._inject(y) if self.noise == "deterministic" else renewal._renew(y)
+        renewal.evaluate(renewal.current)
+        gained = renewal.current.objective - before
         step.budget[3] += gained
         step.budget[6] += born
         step.gross += abs(gained), abs(born)
-        self.wait, self.renewed = 0.5 * self.interval, True
+        self.evaluations = renewal.evaluations
+        self.before_noise, self.trial, self.renewal = self.trial, renewal.current, renewal
 
-    def _inject(self):
-        """Add a quasi-uniform set of particles of total mass σ·interval."""
-        y, new = self.current.y, self.sites
+    def _inject(self, y):
+        """Start from the particles of y and a quasi-uniform set of total mass σ·interval; returns that, in units of e^log_scale."""
+        new, mass = self.sites, self._given() * self.flow.noise * self.interval
         self._place(
             np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
             np.concatenate([self.signs, new.signs]),
-            np.concatenate([self._log_weights(y), np.log(self._given() * self.flow.noise * self.interval * new.weights)]),
+            np.concatenate([self._log_weights(y), np.log(mass * new.weights)]),
         )
+        return mass * np.exp(-self.log_scale)
 
     def _given(self):
         """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it is."""
@@ -303,15 +325,19 @@ class Particles(ImplicitSteps, OdeMethod):
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
         signs = np.array(self.problem.signs, dtype=float)
+        count = whole_number(count, "noise_points")
         if count < len(signs) or count % len(signs):
             raise ValueError(f"noise_points must be a multiple of the {len(signs)} signs, got {count}.")
         points = quasi_uniform(count // len(signs), self.problem.dim)
         return Atoms(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
 
-    def _renew(self):
-        """Let particles die and be born again uniform with weight 1/n."""
-        y, width = self.current.y, self.shape[2]
+    def _renew(self, y):
+        """Start from the particles of y, of which some die and are born again uniform with weight 1/n; returns the mass gained."""
+        positions, log_weights = unblocked(self._positions(y), self.n).copy(), self._log_weights(y).copy()
         dead = np.flatnonzero(self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval))
-        self._positions(y)[dead // width, :, dead % width] = random_uniform(self.random, len(dead), self.problem.dim)
-        self._log_weights(y)[dead] = np.log(self._given() / self.n)
-        self.signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
+        positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
+        lost, weight = np.exp(log_weights[dead] - self.log_scale).sum(), self._given() / self.n
+        log_weights[dead], signs = np.log(weight), self.signs.copy()
+        signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
+        self._place(positions, signs, log_weights)
+        return len(dead) * weight * np.exp(-self.log_scale) - lost

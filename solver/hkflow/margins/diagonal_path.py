@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arguments import real_array
 from ..errors import HkflowError
 from .fixed_points import l1_margin, l2_margin, least_distance
 
@@ -237,7 +238,7 @@ def _conjugate(xi, depth):
 
 def separable(x, y):
     """The rows y_n x_n, and the w of least |w|₂ with y_n x_n·w ≥ 1."""
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    x, y = real_array(x, "Inputs"), real_array(y, "Targets")
     if x.ndim != 2 or y.shape != x.shape[:1] or not np.isin(y, (-1.0, 1.0)).all():
         raise ValueError(f"The path needs inputs (n, d) and n targets +1 or -1, got shapes {x.shape} and {y.shape}.")
     A = y[:, None] * x

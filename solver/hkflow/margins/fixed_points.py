@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog, nnls
 
+from ..arguments import real_array
 from ..errors import HkflowError
 
 GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be apart
@@ -124,7 +125,7 @@ def projected_ascent_bound(gamma, z_max, n_data, steps):
 
 def _checked(z):
     """z as a matrix of floats, and max |z| (1 if all is zero)."""
-    z = np.asarray(z, dtype=float)
+    z = real_array(z, "Signed features")
     if z.ndim != 2 or z.size == 0 or not np.isfinite(z).all():
         raise ValueError(f"Signed features must be a finite matrix, n_data by n_points, got shape {z.shape}.")
     return z, np.abs(z).max() or 1.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from ..arguments import real_array
 from ..errors import HkflowError, unknown_name
 from ..objectives.population import arc_cosine
 from .fixed_points import least_distance
@@ -217,7 +218,7 @@ def machine_on(kernel, objective):
 
 def _checked(K, y):
     """K as a matrix of floats, and y."""
-    K, y = np.asarray(K, dtype=float), np.asarray(y, dtype=float)
+    K, y = real_array(K, "Kernel matrices"), real_array(y, "Labels")
     if K.ndim != 2 or K.shape[0] != K.shape[1] or K.size == 0 or not np.isfinite(K).all():
         raise ValueError(f"A kernel matrix must be finite, n_data by n_data, got shape {K.shape}.")
     if np.abs(K - K.T).max() > 1e-12 * np.abs(K).max():

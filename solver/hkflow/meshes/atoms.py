@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from ..arguments import real_array
 from .mesh import Mesh
 
 
 def atoms_mesh(positions):
     """A cell of volume one at each of the positions (n, p); weights are densities. The basis vectors make a diagonal network."""
-    positions = np.atleast_2d(np.asarray(positions, dtype=float))
+    positions = np.atleast_2d(real_array(positions, "Positions"))
     n, p = positions.shape
     none = np.zeros(0)
     return Mesh(

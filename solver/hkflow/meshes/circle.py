@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..arguments import whole_number
 from .mesh import Mesh
 
 
@@ -10,8 +11,7 @@ def circle_mesh(cells):
 
     cells : int, at least 3
     """
-    if cells < 3:
-        raise ValueError(f"A circle mesh needs at least 3 cells, got {cells}.")
+    cells = whole_number(cells, "The number of cells", 3)
     h = 2.0 * np.pi / cells
     index = np.arange(cells)
 

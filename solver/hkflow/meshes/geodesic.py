@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..arguments import whole_number
 from ..sphere import normalize
 from .voronoi import edges, lloyd, voronoi_mesh
 
@@ -54,7 +55,7 @@ def geodesic_mesh(level):
     level : int ≥ 0; the mesh has 10·4^level + 2 cells (642 at 3, 10,242 at 5, 163,842 at 7)
     """
     points, triangles = icosahedron()
-    for _ in range(level):
+    for _ in range(whole_number(level, "The level")):
         points, triangles = refine(points, triangles)
         points = lloyd(points, triangles, LLOYD_ITERATIONS)
     return voronoi_mesh("geodesic", points, triangles)

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arguments import real_array
 from ..parallel import ALONE, Alone
 from ..transforms.choice import SINGLE
 from .features import Feature
@@ -19,9 +20,10 @@ class Objective:
 
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
-    targets : (n_data,) the y_i;  weights : (n_data,) the q_i, 1/n each if not given
+    targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
     weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see transforms.choice)
     ranks : between which they are shared out; if these are several, all must do the same (see hkflow.parallel)
+    Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not fit, and what the risk forbids.
     """
 
     feature: Feature
@@ -34,14 +36,17 @@ class Objective:
     ranks: Alone = ALONE
 
     def __post_init__(self):
-        inputs = np.ascontiguousarray(np.atleast_2d(self.inputs), dtype=float)
-        targets = np.ascontiguousarray(self.targets, dtype=float)
-        n = len(inputs)
-        weights = np.full(n, 1.0 / n) if self.weights is None else np.ascontiguousarray(self.weights, dtype=float)
+        inputs = np.ascontiguousarray(np.atleast_2d(real_array(self.inputs, "Inputs")))
+        targets, n = np.ascontiguousarray(real_array(self.targets, "Targets")), len(inputs)
+        if not inputs.size or inputs.ndim != 2:
+            raise ValueError(f"Inputs need at least one row and one column, got an array of shape {inputs.shape}.")
+        weights = np.full(n, 1.0 / n) if self.weights is None else np.ascontiguousarray(real_array(self.weights, "Weights"))
         if targets.shape != (n,) or weights.shape != (n,):
             raise ValueError(f"{n} inputs need {n} targets and weights, got {targets.shape} and {weights.shape}.")
         if not all(np.isfinite(a).all() for a in (inputs, targets, weights)):
             raise ValueError("Inputs, targets and weights must be finite.")
+        if weights.min() < 0.0 or not weights.any():
+            raise ValueError(f"Weights must be at least 0 and not all 0; the smallest is {weights.min():g}.")
         largest, degree = np.abs(inputs).max(initial=0.0), self.feature.degree or 1
         if degree * np.log10(max(largest, 1.0)) > LARGEST_FEATURE:
             raise ValueError(f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide the inputs.")

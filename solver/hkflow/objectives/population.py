@@ -18,6 +18,7 @@ import scipy.fft
 from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
+from ..arguments import real_array
 from ..blocks import kernel
 from ..errors import unknown_name
 from ..parallel import ALONE, Alone
@@ -244,7 +245,8 @@ class PopulationRisk:
     def __post_init__(self):
         if self.feature not in CHOICES.values():
             raise ValueError(unknown_name("feature of a population risk", self.feature.name, CHOICES))
-        teacher, weights = (np.array(value, dtype=float) for value in (self.teacher, self.teacher_weights))
+        teacher = real_array(self.teacher, "The teacher's directions")
+        weights = np.array(real_array(self.teacher_weights, "The teacher's weights"))
         if teacher.ndim != 2 or 0 in teacher.shape or weights.shape != teacher.shape[:1]:
             raise ValueError(f"The teacher must be (m*, p) and its weights (m*,), got {teacher.shape} and {weights.shape}.")
         if not (np.isfinite(teacher).all() and np.isfinite(weights).all() and teacher.any(axis=1).all()):

@@ -17,10 +17,10 @@ class Observer:
         """After every accepted step."""
 
     def save(self, method, clock):
-        """At every save time."""
+        """At every save time, and where the run ends before its time."""
 
     def stop(self):
         """A sentence that ends the run after this step, or None."""
 
     def finish(self, method, clock, status):
-        """After the last step."""
+        """After the last step, also if an exception ended the run."""

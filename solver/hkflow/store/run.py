@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ..arguments import real_array
 from ..case.build import build_objective, flow_of, fresh_data, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
@@ -16,9 +17,9 @@ from ..measures import Units
 from ..meshes.mesh import Mesh
 from ..objectives.data import with_bias
 from ..problem import Problem
-from ..time_loop import method_class
+from ..time_loop import in_plain_units, method_class
 from .files import checksum, read_arrays
-from .run_folder import FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
+from .run_folder import CHECKPOINT, FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
 
 HEADER = ("case", "resolved_case", "title", "seed", "threads", "versions", "commit")  # of run.json
 DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, EOFError)
@@ -97,9 +98,8 @@ class Run:
 
     @cached_property
     def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf where it is beyond numbers."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.exp(self.log_scale)[:, None] * self.scaled_predictions
+        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is beyond numbers."""
+        return in_plain_units(self.scaled_predictions, self.log_scale)
 
     def log_mass_at(self, save):
         """log |ν| at one save; -inf for no mass."""
@@ -163,7 +163,7 @@ class Run:
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see atoms_at
         """
         objective, atoms = self.problem.objective, self.atoms_at(save, normalised)
-        inputs = np.atleast_2d(np.asarray(inputs, dtype=float))
+        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
         if inputs.shape[1] != self.inputs.shape[1]:
             raise ValueError(f"Inputs need {self.inputs.shape[1]} columns, got {inputs.shape[1]}.")
         full = with_bias(inputs) if self.case.objective.bias else inputs
@@ -273,8 +273,8 @@ def _load_folder(folder):
             damaged.append(path)
         for row, (state, prediction, meta) in enumerate(snapshots or ()):
             metas.append(meta)
-            (checkpoints if meta["save"] < 0 else states).append(partial(_state_in, read, path, row))
-            if meta["save"] >= 0:
+            (checkpoints if meta["save"] == CHECKPOINT else states).append(partial(_state_in, read, path, row))
+            if meta["save"] != CHECKPOINT:
                 times.append(meta["clock"]["time"])
                 scales.append(state.get("log_scale", 0.0))
                 predictions.append(prediction)

@@ -2,8 +2,8 @@
 
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
-RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file; and the
-                        newest checkpoint
+RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file; where the run
+                        ended before its time; and the newest checkpoint
 RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run
                         cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
@@ -32,6 +32,7 @@ from .files import checksum, read_arrays, remove_temporaries, sync, write_arrays
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
+CHECKPOINT, END = -1, -2  # in the place of a save's index: what only a resumed run reads; where a run ended before its time
 CHECKPOINT_SECONDS = 60.0
 FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
 MAX_WAIT = 0.5  # seconds since the last file for which saves wait for others, all to be written in one
@@ -158,7 +159,7 @@ class RunWriter(Observer):
     A save that comes within half a second of the last file waits for others, so that many saves cost little:
     what a crash can take of them took no longer to compute.
 
-    checkpoint : path of the checkpoint that a resumed run started from, removed once a newer snapshot is there
+    checkpoint : path of the checkpoint or end that a resumed run started from, removed once a newer snapshot is there
     seconds : of processor time, all threads together, that the run has taken so far
     """
 
@@ -186,6 +187,7 @@ class RunWriter(Observer):
         self.length = os.fstat(self.log).st_size  # of the records, with those that wait
         self.last_time = self.last_flush = time.monotonic()
         self.last_write = -np.inf
+        self.next_save = clock.next_save
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
     def record(self, method, clock, record):
@@ -202,29 +204,34 @@ class RunWriter(Observer):
         self.last_flush = time.monotonic()
 
     def save(self, method, clock):
-        self._take(method, clock, clock.next_save - 1)
-        self._write_in_time()
+        scheduled, self.next_save = clock.next_save > self.next_save, clock.next_save
+        if scheduled:
+            self._take(method, clock, clock.next_save - 1)
+            self._write_in_time()
+        elif self.last_step != clock.step or self.checkpoint is not None:
+            self._write_alone(method, clock, END)
 
     def step(self, method, clock):
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
-            self._write_checkpoint(method, clock)
+            self._write_alone(method, clock, CHECKPOINT)
         self._write_in_time()
 
     def finish(self, method, clock, status):
-        if self.last_step != clock.step:
-            self._write_checkpoint(method, clock)
-        self._write()
-        self._flush()
-        os.close(self.log)
-        self.log = None
+        try:
+            self._write()
+            self._flush()
+        finally:
+            os.close(self.log)
+            self.log = None
 
-    def _write_checkpoint(self, method, clock):
+    def _write_alone(self, method, clock, save):
+        """A file of its own for what a resumed run removes."""
         self._write()
-        self._take(method, clock, -1)
+        self._take(method, clock, save)
         self._write()
 
     def _take(self, method, clock, save):
-        """Let the state after a step wait; `save` is its index among the saves, -1 for a checkpoint."""
+        """Let the state after a step wait; `save` is its index among the saves, or CHECKPOINT or END."""
         state = method.state()
         arrays = {name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)}
         numbers = {name: value for name, value in state.items() if name not in arrays}
