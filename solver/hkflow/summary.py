@@ -1,5 +1,7 @@
 """What is said of a run in a few lines: how it ended, its last records, its errors."""
 
+import numpy as np
+
 from .comparison import described
 
 
@@ -34,7 +36,8 @@ def _last_records(run):
     exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0
-        rows.append(("mass residual", f"{last['mass_residual'] / (last['mass'] or 1.0):.2e} of the mass"))
+        largest = np.exp(run.records["log_mass"].max() - last["log_scale"])
+        rows.append(("mass residual", f"{last['mass_residual'] / (largest or 1.0):.2e} of the largest mass"))
         rows.append(("energy residual", f"{share:.2e} of the energy exchanged"))
     return rows
 

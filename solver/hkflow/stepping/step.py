@@ -28,6 +28,7 @@ class Step:
 
 
 MASS_ROUNDING = 1e-13  # of the mass, in one step
+SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 
 def budget_error(before, after, step):
@@ -36,7 +37,7 @@ def budget_error(before, after, step):
     |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass.
     """
     residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
-    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass))
+    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST)
     errors = [
         (abs(residual) - rounding) / gross
         for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)
