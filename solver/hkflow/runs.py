@@ -11,9 +11,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from .case.build import DYNAMICS, build_problem, resolve
+from .case.build import DYNAMICS, build_problem, lines_of_data, read_named, resolve
 from .case.load import CaseFile, load_case, toml_of
 from .errors import CaseError, RunFolderError
+from .margins.contradiction import contradiction
 from .observers.interrupts import Interrupts
 from .observers.observer import Observer
 from .parallel import ALONE
@@ -53,7 +54,7 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         with _writing(folder):
-            write_problem(folder, problem, inputs, _header(file, resolved, ranks))
+            write_problem(folder, problem, inputs, _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder))
 
     with ExitStack() as held:
         ranks.told(begin)
@@ -94,8 +95,8 @@ def _read(case, overrides):
 
 def _build(file):
     try:
-        resolved = resolve(file.case)
-        return resolved, build_problem(resolved, file.folder)
+        resolved, data = read_named(resolve(file.case), file.folder)
+        return resolved, build_problem(resolved, file.folder, data)
     except CaseError as error:
         raise CaseError(f"{file.source}: {error}") from error
 
@@ -155,6 +156,12 @@ def _header(file, case, ranks):
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         "commit": git_commit(),
     }
+
+
+def _contradiction(problem, case, folder):
+    """Which data contradict each other, by their lines in a data file, for run.json; nothing if none do."""
+    found = contradiction(problem.objective)
+    return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
 
 
 def git_commit():

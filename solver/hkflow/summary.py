@@ -27,7 +27,9 @@ def _last_records(run):
         rows = [("objective", f"{last['objective']:.8g}"), ("total mass", f"{last['mass']:.8g}")]
     if "margin" in last:
         rows.append(("margin/mass", f"{last['margin']:.6g}"))
-    if "margin_upper" in last:
+    if "margin_upper" in last and run.contradiction:
+        rows.append(("F₁ max-margin", f"{'0' if len(run.signs) == 2 else 'at most 0'}: {run.contradiction}"))
+    elif "margin_upper" in last:
         rows.append(("F₁ max-margin", f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)"))
     if "gap_bound" in last:
         rows.append(("gap to minimum", f"at most {last['gap_bound']:.4g} (E.13)"))

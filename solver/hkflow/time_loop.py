@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 
 from .errors import CaseError, unknown_name
-from .margins.certificate import NOTHING, certifies_margin, margin_certificate
+from .margins.certificate import NOTHING, certifies_margin, margin_certificate, proved_upper
 from .observers.guards import GUARDS
 from .observers.observer import Observer
 from .stepping.step import BUDGET
@@ -144,7 +144,7 @@ def take_record(method, clock, certified=False):
     if certifies_margin(problem):
         record |= margin_certificate(problem, e.predictions, e.mass, e.residuals) if certified else NOTHING
         clock.margin_lower = float(np.fmax(clock.margin_lower, record["margin"]))
-        clock.margin_upper = float(np.fmin(clock.margin_upper, record["dual_value"]))
+        clock.margin_upper = float(np.fmin(clock.margin_upper, proved_upper(problem, record["dual_value"])))
         record |= {"margin_lower": clock.margin_lower, "margin_upper": clock.margin_upper}
     return {name: float(value) for name, value in record.items()}
 
