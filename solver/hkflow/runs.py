@@ -54,7 +54,9 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         with _writing(folder):
-            write_problem(folder, problem, inputs, _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder))
+            write_problem(
+                folder, problem, inputs, _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder)
+            )
 
     with ExitStack() as held:
         ranks.told(begin)

@@ -14,7 +14,15 @@ def draw_atoms(ax, atoms, signs):
         positions, weights = atoms.sheet(sign)
         label = "atoms" if len(signs) == 1 else sign_name(sign)
         area = dot_areas(weights, atoms.weights)
-        ax.scatter(*(positions @ axes[:, :-3:-1]).T, s=area, color=sign_color(sign, signs), alpha=0.5, linewidths=0, label=label, rasterized=True)
+        ax.scatter(
+            *(positions @ axes[:, :-3:-1]).T,
+            s=area,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+            linewidths=0,
+            label=label,
+            rasterized=True,
+        )
     circle = np.linspace(0.0, 2.0 * np.pi, 200)
     ax.plot(np.cos(circle), np.sin(circle), color="0.5", linewidth=0.6)
     ax.set_aspect("equal")

@@ -25,7 +25,9 @@ def draw_density(ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.
         label = f"density {nu}" if len(signs) == 1 else sign_name(sign)
         ax.plot(angle[order], np.maximum(density[s, order], lowest), color=sign_color(sign, signs), label=label)
         if initial is not None:
-            ax.plot(angle[order], np.maximum(initial[s, order], lowest), color=sign_color(sign, signs), linestyle=":", linewidth=0.8)
+            ax.plot(
+                angle[order], np.maximum(initial[s, order], lowest), color=sign_color(sign, signs), linestyle=":", linewidth=0.8
+            )
     if initial is not None:
         ax.plot([], [], color="0.3", linestyle=":", linewidth=0.8, label=f"{start[0]} = {start[1]:.4g}")
     _label(ax, f"density {nu}", everything.min() < 0.0)
@@ -49,7 +51,12 @@ def draw_atoms(ax, atoms, signs, nu="ν", top=None):
         label = "mass by angle" if len(signs) == 1 else sign_name(sign)
         count = np.count_nonzero(atoms.signs == sign)
         ax.stairs(
-            heights[s], edges, color=sign_color(sign, signs), alpha=0.5, fill=True, label=f"{label}, {count} atom{'' if count == 1 else 's'}"
+            heights[s],
+            edges,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+            fill=True,
+            label=f"{label}, {count} atom{'' if count == 1 else 's'}",
         )
     _label(ax, f"density {nu}")
     ax.set_ylim(0.0, top)

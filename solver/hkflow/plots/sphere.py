@@ -135,7 +135,9 @@ def draw_atoms(axes, atoms, signs, labels, names):
         positions, weights = atoms.sheet(sign)
         draw_frame(ax, label, names, "0.3")
         area = dot_areas(weights, atoms.weights)
-        ax.scatter(*hammer(positions), s=area, color=sign_color(sign, signs), alpha=0.5, linewidths=0, rasterized=len(weights) > FEW)
+        ax.scatter(
+            *hammer(positions), s=area, color=sign_color(sign, signs), alpha=0.5, linewidths=0, rasterized=len(weights) > FEW
+        )
 
 
 def dot_areas(weights, all_weights):
