@@ -28,7 +28,7 @@ from .time_loop import integrate, make_method, save_times
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
+def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, overview=False, **overrides):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
@@ -37,6 +37,7 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone touches the folder and returns
         the Run, the others None
+    overview : draw RUN/overview.png at the end, as the command does; that takes a second or two
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands; and RunFolderError if
     the folder can no longer be written.
     """
@@ -60,13 +61,14 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
 
     with ExitStack() as held:
         ranks.told(begin)
-        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
+        made = _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
+    return _drawn(made, overview, ranks)
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE):
+def resume(folder, quiet=True, observers=(), ranks=ALONE, overview=False):
     """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run.
 
-    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    observers, ranks, overview : as for `run`, ranks as many as one likes; all must see the folder
     """
     folder = Path(folder)
 
@@ -83,7 +85,17 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE):
             method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
         method.load(state)
         writer = RunWriter(folder, checkpoint, seconds)
-        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+        made = _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+    return _drawn(made, overview, ranks)
+
+
+def _drawn(made, overview, ranks):
+    """The Run, its overview drawn by the first rank if it is wanted."""
+    if overview:
+        from .plots.overview import save_overview
+
+        ranks.told(lambda: save_overview(made))
+    return made
 
 
 def check(case, **overrides):
