@@ -1,4 +1,4 @@
-"""The command line as a user types it, every case file, and the README's own blocks."""
+"""The command line as a user types it, and every case file."""
 
 import json
 import re
@@ -6,12 +6,10 @@ import subprocess
 import sys
 import tomllib
 
-import numpy as np
 import pytest
 from conftest import CASES, ROOT
 
 import hkflow
-from hkflow.studies.file import load_study
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]
@@ -57,6 +55,16 @@ def test_run_info_plot_pack_resume(tmp_path):
     hk("pack", tmp_path / "run")
     assert hkflow.load(tmp_path / "run" / "results.h5").finished
     assert hk("resume", tmp_path / "run", "--quiet") == ("", "")
+
+
+def test_a_run_from_python_draws_its_overview_if_asked(tmp_path):
+    small = {"domain.cells": 162, "time.end": 0.2, "time.saves": 2}
+    run = hkflow.run(IRIS, output=tmp_path / "run", **small)
+    assert not (run.path / "overview.png").exists()
+    hkflow.resume(run.path, overview=True)
+    assert (run.path / "overview.png").stat().st_size > 20_000
+    hkflow.run(IRIS, output=tmp_path / "run", force=True, overview=True, **small)
+    assert (run.path / "overview.png").stat().st_size > 20_000
 
 
 def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
@@ -142,28 +150,6 @@ def test_a_breach_ends_with_exit_code_one(tmp_path):
     out, _ = hk("run", case, "--output", tmp_path / "run", code=1)
     assert out.startswith("Stopped at t = 0: the initial objective is inf")
     assert hkflow.load(tmp_path / "run").time.tolist() == [0.0]
-
-
-def readme_blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-
-
-@pytest.mark.parametrize("block", readme_blocks("python"))
-def test_readme_python_blocks_run(block, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    code = block.replace('"runs/', f'"{tmp_path}/').replace("10242", "642").replace("end=20", "end=1")
-    exec(compile(code, "README.md", "exec"), {})
-
-
-def test_readme_files_are_valid(tmp_path):
-    rng = np.random.default_rng(0)
-    rows = "".join(f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}\n" for a, b in rng.normal(size=(20, 2)))
-    (tmp_path / "measurements.csv").write_text("width,height,outcome\n" + rows)
-    case, study = readme_blocks("toml")
-    (tmp_path / "my.toml").write_text(case)
-    (tmp_path / "study.toml").write_text(study)
-    hkflow.check(tmp_path / "my.toml")
-    assert len(load_study(tmp_path / "study.toml").members) == 2 * (4 + 1) * 30
 
 
 def test_the_architecture_has_no_upward_imports():

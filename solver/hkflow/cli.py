@@ -93,7 +93,7 @@ def run(
     file = together.all(lambda: _read(case, overrides))
     from . import runs
 
-    _finish(runs.run(file, output=output, force=force, quiet=quiet, ranks=together), quiet, together)
+    _finish(runs.run(file, output=output, force=force, quiet=quiet, ranks=together, overview=True), quiet, together)
 
 
 @app.command()
@@ -101,7 +101,7 @@ def resume(folder: RunPath, quiet: Quiet = False):
     """Continue an interrupted run; the result is the same, bit for bit, as without the interruption."""
     from . import runs
 
-    _finish(runs.resume(folder, quiet=quiet, ranks=ranks()), quiet, ranks())
+    _finish(runs.resume(folder, quiet=quiet, ranks=ranks(), overview=True), quiet, ranks())
 
 
 @app.command()
@@ -357,20 +357,18 @@ def _parsed(overrides):
 
 
 def _finish(one, quiet, together):
-    """Draw and summarise on the first rank; exit on all with the code that says how the run ended."""
+    """Summarise on the first rank; exit on all with the code that says how the run ended."""
     if code := together.told(lambda: _shown(one, quiet)):
         sys.exit(code)
 
 
 def _shown(one, quiet):
-    """Draw and summarise a run; returns its exit code."""
-    from .plots.overview import save_overview
+    """Summarise a run; returns its exit code."""
     from .summary import in_columns, summary
 
-    picture = save_overview(one)
     if not quiet:
         typer.echo(in_columns(summary(one)))
-        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
+        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {one.path / 'overview.png'}")
     if not one.finished:
         if quiet:
             typer.echo(one.status, err=True)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from .case.build import input_names, lines_of_data
 from .errors import CaseError, HkflowError, RunFolderError
 from .margins.column_generation import MaxMargin, max_margin, max_margin_of_atoms
+from .margins.contradiction import contradiction
 from .margins.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from .margins.search import peaks
 from .margins.tangent_kernel import tangent_max_margin
@@ -27,6 +29,8 @@ class MarginReport:
     name : of the case or run;  problem : its objective and signs
     f1 : of measures on the sphere;  f2, tangent : KernelClassifiers, or a sentence why there is none
     enclosed : (lower, upper) that the run's records prove, None without a run
+    contradiction : which data prove by themselves that no margin is positive, "" if none do
+    input_names : for axes
     """
 
     name: str
@@ -35,6 +39,8 @@ class MarginReport:
     f2: KernelClassifier | str
     tangent: KernelClassifier | str
     enclosed: tuple | None
+    contradiction: str
+    input_names: tuple
 
     @property
     def separable(self):
@@ -71,6 +77,7 @@ class MarginReport:
         f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
         proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
         none = f"the data are not separable: no margin is positive, up to {max(f1.upper, 0.0):.1e}"
+        none = f"no margin is positive: {self.contradiction}" if self.contradiction else none
         gap = f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes" if self.separable else none
         lines = [f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})", f"relative gap:     {gap}"]
         if self.problem.objective.feature.joint:
@@ -142,16 +149,19 @@ def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
         raise CaseError("--set belongs to a case; a run's data are what they were.")
     if run is None:
         name, source = Path(case).stem, case
-        _, problem = check(case, **overrides)
-        start = enclosed = None
+        resolved, problem = check(case, **overrides)
+        found, start, enclosed = contradiction(problem.objective), None, None
+        why = found.sentence(lines_of_data(resolved, Path(case).parent)) if found else ""
     else:
         one, source = load(run), run
-        name, problem = Path(run).resolve().name, one.problem
+        name, problem, why = Path(run).resolve().name, one.problem, one.contradiction
+        resolved = one.case
         start = run_peaks(one)
         enclosed = tuple(float(one.records[key][-1]) for key in ("margin_lower", "margin_upper") if key in one.records) or None
     try:
         f1 = _f1(problem, tolerance, start)
-        return MarginReport(name, problem, f1, _f2(problem.objective), _tangent(problem), enclosed)
+        names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
+        return MarginReport(name, problem, f1, _f2(problem.objective), _tangent(problem), enclosed, why, tuple(names))
     except (HkflowError, ValueError) as error:
         raise HkflowError(f"{source}: {error}") from error
 

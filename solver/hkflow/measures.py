@@ -57,7 +57,7 @@ class Atoms:
 
     def scaled_to(self, mass):
         """The same measure with another total mass."""
-        return Atoms(self.positions, self.signs, self.weights * (mass / self.mass))
+        return Atoms(self.positions, self.signs, self.weights / self.mass * mass)
 
 
 def atoms_of_points(points, signs, weights):

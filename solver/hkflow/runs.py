@@ -11,9 +11,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from .case.build import DYNAMICS, build_problem, resolve
+from .case.build import DYNAMICS, build_problem, lines_of_data, read_named, resolve
 from .case.load import CaseFile, load_case, toml_of
 from .errors import CaseError, RunFolderError
+from .margins.contradiction import contradiction
 from .observers.interrupts import Interrupts
 from .observers.observer import Observer
 from .parallel import ALONE
@@ -35,7 +36,7 @@ from .time_loop import integrate, make_method, save_times
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
+def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, overview=False, **overrides):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
@@ -44,6 +45,7 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone touches the folder and returns
         the Run, the others None
+    overview : draw RUN/overview.png at the end, as the command does; that takes a second or two
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands; and RunFolderError if
     the folder can no longer be written.
     """
@@ -61,17 +63,20 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         with _writing(folder):
-            write_problem(folder, problem, inputs, _header(file, resolved, ranks))
+            write_problem(
+                folder, problem, inputs, _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder)
+            )
 
     with ExitStack() as held:
         ranks.told(begin)
-        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
+        made = _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
+    return _drawn(made, overview, ranks)
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE):
+def resume(folder, quiet=True, observers=(), ranks=ALONE, overview=False):
     """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run.
 
-    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    observers, ranks, overview : as for `run`, ranks as many as one likes; all must see the folder
     """
     folder = Path(folder)
 
@@ -91,7 +96,17 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE):
             method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
         method.load(state)
         writer = RunWriter(folder, checkpoint, seconds)
-        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+        made = _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+    return _drawn(made, overview, ranks)
+
+
+def _drawn(made, overview, ranks):
+    """The Run, its overview drawn by the first rank if it is wanted."""
+    if overview:
+        from .plots.overview import save_overview
+
+        ranks.told(lambda: save_overview(made))
+    return made
 
 
 def check(case, **overrides):
@@ -105,8 +120,8 @@ def _read(case, overrides):
 
 def _build(file):
     try:
-        resolved = resolve(file.case)
-        return resolved, build_problem(resolved, file.folder)
+        resolved, data = read_named(resolve(file.case), file.folder)
+        return resolved, build_problem(resolved, file.folder, data)
     except CaseError as error:
         raise CaseError(f"{file.source}: {error}") from error
 
@@ -166,6 +181,12 @@ def _header(file, case, ranks):
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         "commit": git_commit(),
     }
+
+
+def _contradiction(problem, case, folder):
+    """Which data contradict each other, by their lines in a data file, for run.json; nothing if none do."""
+    found = contradiction(problem.objective)
+    return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
 
 
 def git_commit():

@@ -1,5 +1,7 @@
 """What is said of a run in a few lines: how it ended, its last records, its errors."""
 
+import numpy as np
+
 from .comparison import described
 
 
@@ -25,7 +27,9 @@ def _last_records(run):
         rows = [("objective", f"{last['objective']:.8g}"), ("total mass", f"{last['mass']:.8g}")]
     if "margin" in last:
         rows.append(("margin/mass", f"{last['margin']:.6g}"))
-    if "margin_upper" in last:
+    if "margin_upper" in last and run.contradiction:
+        rows.append(("F₁ max-margin", f"{'0' if len(run.signs) == 2 else 'at most 0'}: {run.contradiction}"))
+    elif "margin_upper" in last:
         rows.append(("F₁ max-margin", f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)"))
     if "gap_bound" in last:
         rows.append(("gap to minimum", f"at most {last['gap_bound']:.4g} (E.13)"))
@@ -34,7 +38,8 @@ def _last_records(run):
     exchanged = sum(abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual")
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0
-        rows.append(("mass residual", f"{last['mass_residual'] / (last['mass'] or 1.0):.2e} of the mass"))
+        largest = np.exp(run.records["log_mass"].max() - last["log_scale"])
+        rows.append(("mass residual", f"{last['mass_residual'] / (largest or 1.0):.2e} of the largest mass"))
         rows.append(("energy residual", f"{share:.2e} of the energy exchanged"))
     return rows
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .arguments import check_options, real_array, whole_number
 from .errors import CaseError, unknown_name
-from .margins.certificate import NOTHING, certifies_margin, margin_certificate
+from .margins.certificate import NOTHING, certifies_margin, margin_certificate, proved_upper
 from .observers.guards import GUARDS
 from .observers.interrupts import DeferredInterrupt
 from .observers.observer import Observer
@@ -170,7 +170,7 @@ def take_record(method, clock, certified=False):
     if certifies_margin(problem):
         record |= margin_certificate(problem, e.predictions, e.mass, e.residuals) if certified else NOTHING
         record["margin_lower"] = np.fmax(clock.margin_lower, record["margin"])
-        record["margin_upper"] = np.fmin(clock.margin_upper, record["dual_value"])
+        record["margin_upper"] = np.fmin(clock.margin_upper, proved_upper(problem, record["dual_value"]))
     return {name: float(value) for name, value in record.items()}
 
 

@@ -218,6 +218,24 @@ def test_a_study_that_is_broken_off_goes_on_to_the_same_table(attack, write, tmp
     assert result.complete and same(table_of(folder), undisturbed)
 
 
+@pytest.mark.parametrize("attack", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
+    """The study itself hears it; its runs end in order, whichever it was, and none says it was another."""
+    tasks = {tmp_path / "run": load_case(CASE, {"time": {"end": 2.0, "saves": 5}, "method.max_step": 1e-4})}
+
+    def interrupt():
+        while not any(tmp_path.glob("*/snap/*.h5")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), attack)
+
+    threading.Thread(target=interrupt).start()
+    outcomes, received = compute_all(tasks, 1, 1, None, lambda folder, outcome: None)
+    ((finished, status),) = outcomes.values()
+    assert received == attack and not finished
+    assert status.startswith(f"Interrupted by {attack.name} at t ="), status
+    assert hkflow.load(tmp_path / "run").status == status
+
+
 def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):
     tasks = {}
     for cells in (16, 32, 64, 128):

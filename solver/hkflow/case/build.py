@@ -16,7 +16,7 @@ from ..objectives.risks import LARGEST_LOG, RISKS
 from ..point_sets import quasi_uniform, random_uniform
 from ..problem import Problem
 from ..store.mesh_cache import cached_geodesic_mesh
-from .datafiles import read_csv, read_points, read_scikit_learn, targets_from_labels
+from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .schema import FlowTable, UniformInitial
 
 GENERATORS = {"cluster-grid": generators.cluster_grid, "xor": generators.xor, "parity": generators.parity}
@@ -128,7 +128,7 @@ def build_objective(case, folder, data=None):
     elif case.data.source == "population":
         return _population_risk(case), None
     else:
-        inputs, targets, weights = read_data(case, folder) if data is None else data
+        inputs, targets, weights = read_data(case, folder)[:3] if data is None else data
     if case.objective.loss != "square":
         _check_classes(targets, case.objective.loss, both=case.domain.kind != "atoms")
     try:
@@ -164,8 +164,32 @@ def teacher_of(case):
     return generators.teacher_units(random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units)
 
 
+def lines_of_data(case, folder):
+    """The lines (n,) of the file that the data come from; None if they come from none."""
+    data = case.data
+    if data.source != "csv":
+        return None
+    return lines_of(folder / data.file, data.delimiter, data.label, data.positive, data.negative)
+
+
+def input_names(case, count):
+    """Names of the inputs, for axes: those of the columns read, unless they were projected; else x₁, x₂, …"""
+    names = getattr(case.data, "features", None)
+    return list(names) if names and case.data.components is None else generators.numbered("x", count)
+
+
+def read_named(case, folder):
+    """The case with the columns written out that it reads, and its data (inputs, targets, weights), None if it has none."""
+    if case.data.source in ("moment", "population"):
+        return case, None
+    *data, names = read_data(case, folder)
+    if getattr(case.data, "features", names) is None:
+        case = case.model_copy(update={"data": case.data.model_copy(update={"features": list(names)})})
+    return case, data
+
+
 def read_data(case, folder):
-    """Inputs (n, dim), targets (n,) and weights (n,) or None, as the [data] table asks."""
+    """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the [data] table asks."""
     data, weights = case.data, None
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
@@ -186,7 +210,7 @@ def read_data(case, folder):
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     if len(inputs) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
-    return _prepared(data, inputs, names), targets, weights
+    return _prepared(data, inputs, names), targets, weights, names
 
 
 def _check_room(data):

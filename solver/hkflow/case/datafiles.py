@@ -26,6 +26,13 @@ def read_csv(path, delimiter, features, label):
     return np.array(inputs).reshape(len(inputs), len(columns)), labels, features
 
 
+def lines_of(path, delimiter, label, positive, negative):
+    """The lines of a CSV file, from 1, that the data stand in which `read_csv` and `targets_from_labels` make of it; (n,)."""
+    header, rows = _read_table(path, delimiter, "data.file")
+    at_label, wanted = list(header).index(label), {str(name) for name in (*(positive or ()), *(negative or ()))}
+    return np.array([line for line, row in rows if positive is None or row[at_label].strip() in wanted])
+
+
 def read_points(path, axes):
     """Point masses from a CSV file with a header: columns 'sign' and 'weight' where there are any, all others coordinates.
 

@@ -18,7 +18,7 @@ from .gap import bounds_gap, gap_bound
 from .limiters import limiter_code
 from .stencil import stencil_of
 
-RESCALE = 2.0**64  # a mass beyond this factor moves into log_scale
+RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
 
 
 class Evaluation:
@@ -237,7 +237,7 @@ class FiniteVolume(ImplicitSteps):
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self._source()
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
         e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
-        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0) * e.mass) + sigma * e.mass + gain
+        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain
         if self.flow.signed:
             e.gross[1] = np.inf  # where a density changes its sign, |ν| has a kink, and its budget no order
 
@@ -299,13 +299,18 @@ class FiniteVolume(ImplicitSteps):
             at = out
 
     def accept(self, step):
-        """Make the trial state the accepted one; a very large or small mass, or a normalised flow's, moves into log_scale."""
+        """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves into log_scale."""
         at = next(i for i, slot in enumerate(self.slots) if slot is self.trial)
         self._remember(step.dt)
         self.slots[0], self.slots[at] = self.slots[at], self.slots[0]
         mass, normalised = self.current.mass, self.flow.drive == "measure"
-        if normalised or 0.0 < mass < 1.0 / RESCALE or RESCALE < mass < np.inf:
-            self._rescale(mass if normalised else 2.0 ** np.round(np.log2(mass)))
+        if 0.0 < mass < np.inf and (normalised or not 1.0 / RESCALE <= mass <= RESCALE):
+            factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
+            log_scale = self.log_scale + np.log(factor)
+            if log_scale < (-np.log(RESCALE) if normalised else 0.0):  # F does not vanish with the mass: it needs units of one
+                factor, log_scale = np.exp(-self.log_scale), 0.0
+            if log_scale != self.log_scale:
+                self._rescale(factor, log_scale)
         self.state_changed()
 
     def _remember(self, dt):
@@ -313,9 +318,9 @@ class FiniteVolume(ImplicitSteps):
         self.history[1:], self.ages[1:] = self.history[:-1], np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0)
         self.history[0], self.ages[0] = _reading(self.current), dt
 
-    def _rescale(self, factor):
-        """Go over to units that are larger by a factor."""
-        now, self.log_scale = self.current, self.log_scale + np.log(factor)
+    def _rescale(self, factor, log_scale):
+        """Go over to units that are larger by a factor, those of e^log_scale."""
+        now, self.log_scale = self.current, log_scale
         now.density /= factor
         now.defect /= factor
         self._predict(now)

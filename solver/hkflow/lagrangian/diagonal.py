@@ -61,7 +61,7 @@ class Diagonal:
         relative = np.abs(e.rate) / np.where(sizes > np.finfo(float).tiny, sizes, 1.0)
         e.roughness = relative.max() / D**2
         e.rates[:] = (0.0, -second, 0.0, 0.0, -first, 0.0, 0.0)
-        e.gross[:] = second, np.sqrt(second * np.sum(slope * slope))
+        e.gross[:] = second, np.sqrt(second) * np.sqrt(np.sum(slope * slope))
 
     @staticmethod
     def measure(arrays):

@@ -52,7 +52,7 @@ class Radii:
         e.objective = float(risk + decay * e.mass)
         e.roughness = np.sqrt(second / e.mass) if e.mass > 0.0 else 0.0
         e.rates[:] = (0.0, -4.0 * second, 0.0, 0.0, -4.0 * first, 0.0, 0.0)
-        e.gross[:] = 4.0 * second, 4.0 * np.sqrt(second * e.mass)
+        e.gross[:] = 4.0 * second, 4.0 * np.sqrt(second) * np.sqrt(e.mass)
 
     @staticmethod
     def measure(arrays):

@@ -155,10 +155,10 @@ def unit_rates(
             mass += abs(b[c]) * size
             mass_rate += (change[c] if b[c] >= 0.0 else -change[c]) * size
             if square > 0.0:
-                mass_rate += abs(b[c]) * degree * size * radials[c] / square
+                mass_rate += abs(b[c]) * degree * size * (radials[c] / square)
             penalty += 0.5 * (decay_hidden * square + decay_output * b[c] ** 2)
             length = train_hidden * square + train_output * b[c] ** 2
-            grown = radial * radial / length if length > 0.0 else 0.0
+            grown = radial * (radial / length) if length > 0.0 else 0.0
             along += grown
             aside += speed - grown
         sums[block, 0], sums[block, 1], sums[block, 2] = mass, mass_rate, penalty

@@ -104,7 +104,7 @@ class MovingUnits:
         e.objective = float(risk + penalty)
         e.roughness = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
         e.rates[:] = (-aside, -along, 0.0, 0.0, growth, 0.0, 0.0)
-        e.gross[:] = aside + along, abs(growth) + np.sqrt((aside + along) * e.mass)
+        e.gross[:] = aside + along, abs(growth) + np.sqrt(aside + along) * np.sqrt(e.mass)
 
     @staticmethod
     def measure(arrays):

@@ -10,7 +10,7 @@ from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
 from ..stepping.coupling import DENSE, Coupling
 from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
-from ..stepping.step import budget_error
+from ..stepping.step import SMALLEST, budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels
 from .coupling import coupling_matrix, coupling_product
@@ -153,7 +153,8 @@ class Particles(ImplicitSteps, OdeMethod):
             self.sums,
         )  # fmt: skip
         e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
-        e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
+        readable = e.mass >= SMALLEST
+        e.log_mass = float(self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(self._log_weights(e.y)))
         e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
             e.roughness = np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
@@ -162,7 +163,7 @@ class Particles(ImplicitSteps, OdeMethod):
         growth += beta * shift
         reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
         e.rates[:] = (-alpha * steep, reaction, -sigma * first, 0.0, mass_growth, -sigma * e.mass, 0.0)
-        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(second * e.mass) + sigma * e.mass
+        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass
 
     # --- implicit in the coupling
 
@@ -285,9 +286,12 @@ class Particles(ImplicitSteps, OdeMethod):
             vars(self).update(vars(self.renewal))
         self.state_changed()
         if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
-            defect = self.current.defect * np.exp(self.log_scale - self.current.log_mass)
-            self.log_scale = self.current.log_mass
-            self.evaluate(self.current, self.current.residuals.copy(), defect)
+            vanishes = self.current.log_mass < (-RESCALE if self.flow.drive == "measure" else 0.0)
+            log_scale = 0.0 if vanishes else self.current.log_mass  # F does not vanish with the mass: it needs units of one
+            if log_scale != self.log_scale:
+                defect = self.current.defect * np.exp(self.log_scale - log_scale)
+                self.log_scale = log_scale
+                self.evaluate(self.current, self.current.residuals.copy(), defect)
         if self.flow.noise == 0.0:
             return
         ends, self.wait = self._ends_wait(step.dt), self.wait - step.dt

@@ -8,6 +8,7 @@ For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-marg
 import numpy as np
 
 from .ceiling import ceiling
+from .contradiction import contradiction
 from .search import is_searchable
 
 
@@ -34,6 +35,11 @@ def margin_certificate(problem, predictions, mass, residuals):
     value = dual_value(problem, p)
     measure, data = slackness(problem.objective.targets * predictions / mass, p, value)
     return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
+
+
+def proved_upper(problem, dual):
+    """What is proved from above by a dual value, or by contradictory data whatever the run does; nan, inf for nothing."""
+    return dual if contradiction(problem.objective) is None else 0.0
 
 
 NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), np.nan)

@@ -8,6 +8,7 @@ from ..errors import HkflowError
 from ..measures import Atoms
 from ..point_sets import quasi_uniform
 from .certificate import slackness
+from .contradiction import contradiction
 from .fixed_points import l1_margin
 from .search import peaks
 
@@ -66,6 +67,7 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
         raise ValueError(f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}.")
     points, point_signs = _first_directions(objective, signs, start)
     bounds, duals, best = np.zeros(0), np.zeros((0, len(y))), None
+    known = np.inf if contradiction(objective) is None else 0.0
     for round_ in range(1, MAX_ROUNDS + 1):
         z = signed_features(objective, points, point_signs)
         margin = l1_margin(z)
@@ -76,7 +78,7 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
         risen = best is None or margin.value > best[0] + 0.01 * tolerance * abs(best[0])
         if best is None or margin.value > best[0]:
             best = margin.value, Atoms(points, point_signs, margin.weights)
-        done = bounds.min() - best[0] <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
+        done = min(known, bounds.min()) - best[0] <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
         if done or not fresh.any():
             break
@@ -113,6 +115,9 @@ def checked_labels(objective):
 
 def _enclosed(objective, atoms, dual, upper, certified, rounds):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are stored."""
+    against = contradiction(objective)
+    if against is not None and upper > 0.0:
+        dual, upper, certified = against.dual, 0.0, True
     atoms = Atoms(*(values[atoms.weights > 0.0] for values in (atoms.positions, atoms.signs, atoms.weights)))
     z = signed_features(objective, atoms.positions, atoms.signs)
     margins = z @ atoms.weights

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..sphere import normalize
 
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
 
 def cluster_grid(rng, dim=2, clusters=3, classes=None):
     """Chizat & Bach 2020, sec. 7: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½, ½]², each with a random class.
@@ -113,6 +115,16 @@ def principal_components(inputs, count):
     directions = directions[:count]
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
     return centered @ (directions * np.sign(largest)).T
+
+
+def numbered(letter, count):
+    """Names x₁, x₂, … of so many things."""
+    return [letter + str(k).translate(SUBSCRIPTS) for k in range(1, count + 1)]
+
+
+def axis_names(count, bias, joint=False):
+    """Names of the coordinates of θ: one for each of `count` inputs, the bias, and the output weight of θ = (a, b)."""
+    return numbered("w", count) + ["bias"] * bool(bias) + ["output"] * bool(joint)
 
 
 def with_bias(inputs):

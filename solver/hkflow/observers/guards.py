@@ -12,7 +12,7 @@ import numpy as np
 
 from ..eulerian.finite_volume import FiniteVolume
 from ..objectives.risks import LARGEST_LOG, SMOOTH_MARGINS
-from ..stepping.step import MASS_ROUNDING
+from ..stepping.step import MASS_ROUNDING, SMALLEST
 from ..transforms.dense import RELU
 
 CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
@@ -40,7 +40,7 @@ def mass_budget(method, step, clock):
     before, after = method.current.mass, method.trial.mass
     largest, exchanged = max(before, after), sum(step.budget[4:].tolist())
     expected = before + exchanged
-    if abs(after - expected) > method.mass_slack * step.gross[1] + MASS_ROUNDING * largest:
+    if abs(after - expected) > method.mass_slack * step.gross[1] + MASS_ROUNDING * largest + SMALLEST:
         return f"mass {after:.15g} where the budget says {expected:.15g}"
     expected = clock.mass_at_start + sum(clock.budget[4:]) + exchanged
     if abs(after - expected) > method.mass_slack * (clock.gross[1] + step.gross[1]) + MASS_DRIFT * largest:

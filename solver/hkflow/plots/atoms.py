@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .shown import sign_name
+from .shown import sign_color, sign_name
 from .sphere import dot_areas
 
 
@@ -10,11 +10,19 @@ def draw_atoms(ax, atoms, signs):
     """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their weights."""
     values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
     share = values[::-1] / values.sum()
-    for s, sign in enumerate(signs):
+    for sign in signs:
         positions, weights = atoms.sheet(sign)
         label = "atoms" if len(signs) == 1 else sign_name(sign)
         area = dot_areas(weights, atoms.weights)
-        ax.scatter(*(positions @ axes[:, :-3:-1]).T, s=area, color=f"C{s}", alpha=0.5, linewidths=0, label=label, rasterized=True)
+        ax.scatter(
+            *(positions @ axes[:, :-3:-1]).T,
+            s=area,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+            linewidths=0,
+            label=label,
+            rasterized=True,
+        )
     circle = np.linspace(0.0, 2.0 * np.pi, 200)
     ax.plot(np.cos(circle), np.sin(circle), color="0.5", linewidth=0.6)
     ax.set_aspect("equal")

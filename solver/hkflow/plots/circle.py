@@ -3,7 +3,7 @@
 import numpy as np
 
 from .figures import legend_below
-from .shown import DECADES, PEAKED, clipped, sign_name
+from .shown import DECADES, PEAKED, clipped, sign_color, sign_name
 
 HEIGHT = 0.75  # of the largest density over a circle of radius 1
 GAP = 0.08  # between the circle and what stands on it
@@ -23,9 +23,11 @@ def draw_density(ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.
     lowest = ax.get_ylim()[0] if logarithmic else -np.inf
     for s, sign in enumerate(signs):
         label = f"density {nu}" if len(signs) == 1 else sign_name(sign)
-        ax.plot(angle[order], np.maximum(density[s, order], lowest), color=f"C{s}", label=label)
+        ax.plot(angle[order], np.maximum(density[s, order], lowest), color=sign_color(sign, signs), label=label)
         if initial is not None:
-            ax.plot(angle[order], np.maximum(initial[s, order], lowest), color=f"C{s}", linestyle=":", linewidth=0.8)
+            ax.plot(
+                angle[order], np.maximum(initial[s, order], lowest), color=sign_color(sign, signs), linestyle=":", linewidth=0.8
+            )
     if initial is not None:
         ax.plot([], [], color="0.3", linestyle=":", linewidth=0.8, label=f"{start[0]} = {start[1]:.4g}")
     _label(ax, f"density {nu}", everything.min() < 0.0)
@@ -49,7 +51,12 @@ def draw_atoms(ax, atoms, signs, nu="ν", top=None):
         label = "mass by angle" if len(signs) == 1 else sign_name(sign)
         count = np.count_nonzero(atoms.signs == sign)
         ax.stairs(
-            heights[s], edges, color=f"C{s}", alpha=0.5, fill=True, label=f"{label}, {count} atom{'' if count == 1 else 's'}"
+            heights[s],
+            edges,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+            fill=True,
+            label=f"{label}, {count} atom{'' if count == 1 else 's'}",
         )
     _label(ax, f"density {nu}")
     ax.set_ylim(0.0, top)
@@ -94,8 +101,8 @@ def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
         base = 1.0 + side * GAP
         curve = (base + side * HEIGHT * height(density[s, cell])) * unit
         ring = base * unit
-        ax.fill(*_plane(np.concatenate([curve, ring[::-1]])), color=f"C{s}", alpha=0.25, linewidth=0)
-        ax.plot(*_plane(curve), color=f"C{s}", label="" if len(signs) == 1 else sign_name(sign))
+        ax.fill(*_plane(np.concatenate([curve, ring[::-1]])), color=sign_color(sign, signs), alpha=0.25, linewidth=0)
+        ax.plot(*_plane(curve), color=sign_color(sign, signs), label="" if len(signs) == 1 else sign_name(sign))
         ax.plot(*_plane((base + side * HEIGHT) * full), color="0.75", linewidth=0.5, linestyle=(0, (3, 3)), zorder=0)
     ax.plot(*_plane(full), color="black", linewidth=0.8)
     label_directions(ax, 1.0 + GAP + HEIGHT, names)

@@ -7,7 +7,7 @@ from ..metrics import systematic_draw
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, write_figure
-from .shown import sign_name
+from .shown import sign_color, sign_name
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
@@ -87,10 +87,10 @@ def _draw_on_circle(figure, c):
 def _outline_atoms(ax, atoms, signs):
     """Histograms as outlines, on the bins of circle.draw_atoms."""
     bins = int(np.clip(np.sqrt(len(atoms) / len(signs)) * 2, 16, 180))
-    for s, sign in enumerate(signs):
+    for sign in signs:
         positions, weights = atoms.sheet(sign)
         heights, edges = np.histogram(circle.angles(positions), bins, (-np.pi, np.pi), weights=weights)
-        ax.stairs(heights * bins / (2.0 * np.pi), edges, color=f"C{s}")
+        ax.stairs(heights * bins / (2.0 * np.pi), edges, color=sign_color(sign, signs))
 
 
 def _draw_on_sphere(figure, c):

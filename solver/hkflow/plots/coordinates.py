@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from .shown import COLORS
+
 NAMED = 12  # coordinates, at most, whose names are written
 
 
@@ -18,7 +20,7 @@ def draw_weights(ax, atoms, names, nu="ν", shared=()):
     parts = parts_of(atoms)
     k = np.arange(1, len(names) + 1)
     for s, part in enumerate(parts):
-        ax.bar(k, part, width=0.8, color=f"C{s}", alpha=0.5, label=f"{nu}({'−' if s else '+'}eₖ)")
+        ax.bar(k, part, width=0.8, color=COLORS[-1.0 if s else 1.0], alpha=0.5, label=f"{nu}({'−' if s else '+'}eₖ)")
     ax.plot(k, parts.sum(axis=0), "o", markersize=3 if len(k) <= 4 * NAMED else 1.5, color="black", label="difference w")
     ax.axhline(0.0, color="0.5", linewidth=0.6)
     if len(k) <= NAMED:

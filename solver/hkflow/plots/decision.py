@@ -12,11 +12,10 @@ from ..margins.kernel_machine import KERNELS, f2_max_margin
 from ..objectives.data import with_bias
 from ..store.shown import is_normalised
 from .figures import legend_below
-from .shown import some, time_of
+from .shown import COLORS, some, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
 PIXELS, COARSE = 200, 40  # of a map, along each input; of one that only finds its range
-COLORS = {1.0: "C1", -1.0: "C5"}  # of the classes
 ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
 MANY = 300  # data from which they are drawn smaller
 

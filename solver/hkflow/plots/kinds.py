@@ -92,7 +92,7 @@ def _decision_height(run, wide):
 
 
 def _record_height(run, wide):
-    count = 4 if records.has_margins(run.records) else 3
+    count = 4 if records.has_margins(run) else 3
     return 4.2 if wide else 1.25 * count + 0.35
 
 

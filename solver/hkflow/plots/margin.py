@@ -3,20 +3,20 @@
 import numpy as np
 
 from ..margins.column_generation import signed_features
-from ..objectives.data import with_bias
+from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .decision import frame
-from .shown import sign_name
+from .shown import sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
 
 
 def draw_margins(figure, report):
-    """Decision functions, each divided by its margin, and, on circle and S², the optimal measure."""
+    """Decision functions, each divided by its margin, and, on circle and S² of a positive margin, the optimal measure."""
     figure.suptitle(f"max-margins of {report.name}", fontsize=9)
     dim = report.problem.dim if not report.problem.objective.feature.joint else 0
-    if dim not in (1, 2) or report.problem.is_discrete:
+    if dim not in (1, 2) or report.problem.is_discrete or report.contradiction:
         _draw_decisions(figure.subplots(), report)
         return
     left, right = figure.subfigures(1, 2)
@@ -27,12 +27,14 @@ def draw_margins(figure, report):
     signs = report.problem.output_signs
     labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
     axes = np.atleast_1d(right.subplots(len(signs), 1))
-    sphere.draw_atoms(axes, report.f1.atoms, signs, labels, ("θ₁", "θ₂", "θ₃"))
+    count = len(report.input_names)
+    names = axis_names(count, report.problem.objective.inputs.shape[1] > count)
+    sphere.draw_atoms(axes, report.f1.atoms, signs, labels, names)
 
 
 def _draw_decisions(ax, report):
     objective = report.problem.objective
-    biased = objective.inputs.shape[1] > 1 and bool((objective.inputs[:, -1] == 1.0).all())
+    biased = objective.inputs.shape[1] > len(report.input_names)
     inputs = objective.inputs[:, :-1] if biased else objective.inputs
     full = with_bias if biased else np.asarray
     functions, positive = report.classifiers(), objective.targets > 0.0
@@ -52,18 +54,18 @@ def _draw_decisions(ax, report):
             ax.hist(margins[name], 40, range=span, histtype="step", color=color, linestyle=style, label=name)
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
-        ax.set_xlabel("input x")
+        ax.set_xlabel(report.input_names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
         ax.scatter(*inputs[positive].T, marker="o", s=12, color="0.2", label="+1")
         ax.scatter(*inputs[~positive].T, marker="s", s=12, facecolors="white", edgecolors="0.2", label="−1")
-        ax.set_title("decision boundaries")
+        ax.set(title="decision boundaries", xlabel=report.input_names[0], ylabel=report.input_names[1])
         ax.set_aspect("equal")
     else:
         ax.set_xlabel("margin y h(x), the least is 1")
         ax.set_ylabel("number of data")
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5)
 
 
 def _span(margins):
@@ -78,12 +80,14 @@ def _draw_proof(ax, report):
     objective, f1 = report.problem.objective, report.f1
     angle = np.linspace(-np.pi, np.pi, ANGLES)
     points = np.column_stack([np.cos(angle), np.sin(angle)])
-    for k, sign in enumerate(report.problem.output_signs):
+    signs = report.problem.output_signs
+    for sign in signs:
         values = f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
-        ax.plot(angle, values, color=f"C{k}", label=f"ε = {sign:+d}")
+        ax.plot(angle, values, color=sign_color(sign, signs), label=sign_name(sign) if len(signs) > 1 else "")
         positions, weights = f1.atoms.sheet(sign)
-        ax.scatter(circle.angles(positions), np.ones(len(weights)), s=200.0 * weights, color=f"C{k}", alpha=0.5)
+        ax.scatter(circle.angles(positions), np.ones(len(weights)), s=200.0 * weights, color=sign_color(sign, signs), alpha=0.5)
     ax.axhline(1.0, color="0.5", linewidth=0.6)
     circle.label_angles(ax)
     ax.set_ylabel("Σ p y φ(θ, x)/γ; discs: the optimal measure")
-    ax.legend()
+    if len(signs) > 1:
+        ax.legend()

@@ -27,7 +27,7 @@ def draw_overview(figure, run, save=-1, shared=None):
     else:
         _draw_exact(left.subplots(), run)
     draw_measure(right, run, title=False)
-    clock, proves = run.case.flow.clock, records.has_margins(run.records)
+    clock, proves = run.case.flow.clock, records.has_margins(run)
     energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
     records.draw_energy(energy, run.records, clock)
     records.draw_residuals(residuals, run.records, clock)

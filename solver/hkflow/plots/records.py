@@ -67,7 +67,7 @@ def draw_records(figure, run, save=-1, shared=None):
     records, clock = run.records, run.case.flow.clock
     draws = (
         [draw_objective, draw_mass, draw_margins, draw_residuals]
-        if has_margins(records)
+        if has_margins(run)
         else [draw_objective, draw_mass, draw_residuals]
     )
     wide = figure.bbox.width > figure.bbox.height
@@ -84,9 +84,9 @@ def draw_records(figure, run, save=-1, shared=None):
     figure.align_ylabels()
 
 
-def has_margins(records):
-    """Whether a run proved an interval of the max-margin, and not only that it is above something."""
-    return bool(np.isfinite(records.get("margin_upper", np.inf)).any())
+def has_margins(run):
+    """Whether a run proved an interval of the max-margin, and not only that it is above something or not positive."""
+    return bool(np.isfinite(run.records.get("margin_upper", np.inf)).any()) and not run.contradiction
 
 
 def draw_objective(ax, records, clock="time"):

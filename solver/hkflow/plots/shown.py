@@ -10,6 +10,7 @@ DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 FEW_DECADES = 2.5  # of a scale, up to which numbers between powers of ten are written
 SEEN = 9  # saves at most that are read to find colours and axes for all of them
+COLORS = {1.0: "C1", -1.0: "C5"}  # of signs, those of classes and those of units
 PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
 
 
@@ -26,6 +27,11 @@ def clock_of(run):
 def sign_name(sign):
     """How labels call a sheet."""
     return f"output sign {'+' if sign > 0 else '−'}1"
+
+
+def sign_color(sign, signs=(1, -1)):
+    """The colour of an output sign, as of the class that it speaks for; where there is one sign alone, that of all else."""
+    return "C0" if len(signs) == 1 else COLORS[sign]
 
 
 class Colors(NamedTuple):

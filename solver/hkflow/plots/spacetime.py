@@ -6,7 +6,7 @@ from matplotlib.collections import LineCollection
 from ..store.shown import are_beyond, density_of, name_of
 from . import circle
 from .records import scale_time
-from .shown import clipped, clock_of, colors_of, draw_scale, sign_name
+from .shown import clipped, clock_of, colors_of, draw_scale, sign_color, sign_name
 from .tracks import EDGE, Tracks, dot_sizes
 
 UNEVEN = 20.0  # longest over shortest time between saves from which time is shown on a logarithmic scale
@@ -26,8 +26,8 @@ def draw_tracks(figure, run, save=-1, shared=None, under=None):
     save = range(len(run.time))[save]
     tracks = Tracks(run, save)
     angle = np.arctan2(tracks.positions[..., 1], tracks.positions[..., 0])
-    for s, (ax, sign) in enumerate(zip(axes, run.signs, strict=True)):
-        color = f"C{s}" if under is None else "white"
+    for ax, sign in zip(axes, run.signs, strict=True):
+        color = sign_color(sign, run.signs) if under is None else "white"
         chosen = tracks.chosen(sign)
         lines = [line for j in chosen for line in _pieces(run.time[: save + 1], angle[:, j])]
         look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}

@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 
 from ..meshes.overlap import corner_table
 from ..sphere import normalize
-from .shown import clipped, colors_of, draw_scale
+from .shown import clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
 PIXELS = 1600  # of the width of a map otherwise
@@ -100,7 +100,7 @@ def _half(outline, side):
     return whole
 
 
-def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"), nu="ν", colors=None):
+def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
     """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in both directions if signed.
 
     labels : a title each;  names : of the three coordinate axes;  nu : what the densities are of
@@ -126,16 +126,18 @@ def draw_density(axes, mesh, densities, labels, names=("θ₁", "θ₂", "θ₃"
     return image
 
 
-def draw_atoms(axes, atoms, signs, labels, names=("θ₁", "θ₂", "θ₃")):
+def draw_atoms(axes, atoms, signs, labels, names):
     """Draw the atoms of each sign as dots with areas in proportion to their weights, on one projection each.
 
     labels : a title each;  names : of the three coordinate axes
     """
-    for s, (ax, sign, label) in enumerate(zip(axes, signs, labels, strict=True)):
+    for ax, sign, label in zip(axes, signs, labels, strict=True):
         positions, weights = atoms.sheet(sign)
         draw_frame(ax, label, names, "0.3")
         area = dot_areas(weights, atoms.weights)
-        ax.scatter(*hammer(positions), s=area, color=f"C{s}", alpha=0.5, linewidths=0, rasterized=len(weights) > FEW)
+        ax.scatter(
+            *hammer(positions), s=area, color=sign_color(sign, signs), alpha=0.5, linewidths=0, rasterized=len(weights) > FEW
+        )
 
 
 def dot_areas(weights, all_weights):

@@ -10,7 +10,7 @@ from ..store.shown import are_beyond, density_of, is_normalised, name_of
 from . import circle, sphere
 from .density import sheets
 from .figures import legend_below
-from .shown import colors_of, sign_name, time_of
+from .shown import colors_of, sign_color, sign_name, time_of
 
 LINES = 400  # drawn at most for each sign
 POINTS = 20_000  # of all lines from which they are drawn as pixels in vector files
@@ -75,8 +75,8 @@ def draw_trails(figure, run, save=-1, shared=None, under=None):
         density = density_of(under, at, normalised)
         sphere.draw_density(axes, under.mesh, density, labels, run.axis_names, name_of(normalised), colors_of([density]))
     tracks = Tracks(run, save)
-    for s, (ax, sign) in enumerate(zip(axes, run.signs, strict=True)):
-        color = f"C{s}" if under is None else "white"
+    for ax, sign in zip(axes, run.signs, strict=True):
+        color = sign_color(sign, run.signs) if under is None else "white"
         chosen = tracks.chosen(sign)
         lines = [line for j in chosen for line in _on_map(tracks.positions[:, j])]
         look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
@@ -116,15 +116,15 @@ def draw_paths(figure, run, save=-1, shared=None):
     for ax, plane in zip(axes, planes, strict=True):
         _draw_disc(ax, [run.axis_names[k] for k in plane])
         _draw_teacher(ax, run, plane)
-        for s, sign in enumerate(run.signs):
+        for sign in run.signs:
             chosen = tracks.chosen(sign)
             lines = list(points[:, chosen][..., plane].swapaxes(0, 1))
             look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
-            ax.add_collection(LineCollection(lines, colors=f"C{s}", **look))
+            ax.add_collection(LineCollection(lines, colors=sign_color(sign, run.signs), **look))
             ends = points[-1][chosen][:, plane]
-            ax.scatter(*ends.T, s=6, color=f"C{s}", edgecolors="white", linewidths=0.2, zorder=3)
-    for s, sign in enumerate(run.signs):
-        axes[0].plot([], [], color=f"C{s}", label=sign_name(sign) if len(run.signs) > 1 else "units")
+            ax.scatter(*ends.T, s=6, color=sign_color(sign, run.signs), edgecolors="white", linewidths=0.2, zorder=3)
+    for sign in run.signs:
+        axes[0].plot([], [], color=sign_color(sign, run.signs), label=sign_name(sign) if len(run.signs) > 1 else "units")
     if teacher_of(run.case) is not None:
         axes[0].plot([], [], color="0.3", linestyle=(0, (4, 2)), linewidth=0.8, label="teacher")
     text = f"radius: tanh(m · weight{' in ν/|ν|' if normalised else ''})"
@@ -150,5 +150,5 @@ def _draw_teacher(ax, run, plane):
     if found is None:
         return
     for unit, output in zip(*found, strict=True):
-        color = f"C{list(run.signs).index(np.sign(output))}" if np.sign(output) in run.signs else "0.3"
+        color = sign_color(np.sign(output), run.signs) if np.sign(output) in run.signs else "0.3"
         ax.plot(*np.outer(unit[list(plane)], (0.0, 1.0)), color=color, linestyle=(0, (4, 2)), linewidth=0.8, zorder=1.5)

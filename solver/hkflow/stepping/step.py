@@ -28,6 +28,7 @@ class Step:
 
 
 MASS_ROUNDING = 1e-13  # of the mass, in one step
+SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 
 def budget_error(before, after, step, tolerance):
@@ -37,7 +38,7 @@ def budget_error(before, after, step, tolerance):
     implicit predictions, hides an error that is within the tolerance all the same, it stands for the error.
     """
     residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
-    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass))
+    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST)
     errors = [
         (abs(residual) - rounding if abs(residual) > rounding else rounding) / gross
         for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)

@@ -9,13 +9,14 @@ import h5py
 import numpy as np
 
 from ..arguments import real_array
-from ..case.build import build_objective, flow_of, fresh_data, resolve, signs_of
+from ..case.build import build_objective, flow_of, fresh_data, input_names, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
 from ..initial import atoms_on_mesh
 from ..measures import Units
 from ..meshes.mesh import Mesh
-from ..objectives.data import with_bias
+from ..margins.contradiction import contradiction
+from ..objectives.data import axis_names, with_bias
 from ..problem import Problem
 from ..time_loop import in_plain_units, method_class
 from .files import checksum, read_arrays
@@ -142,20 +143,22 @@ class Run:
         """Number of the signal that interrupted the run, or None."""
         return self.end.get("signal")
 
+    @cached_property
+    def contradiction(self):
+        """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
+        found = contradiction(self.problem.objective)
+        return self.header.get("contradiction", found.sentence()) if found else ""
+
     @property
     def input_names(self):
         """Names of the inputs, for axes."""
-        names = getattr(self.case.data, "features", None)
-        named = names and self.case.data.components is None
-        return list(names) if named else [f"x{chr(0x2081 + k)}" for k in range(self.inputs.shape[1])]
+        return input_names(self.case, self.inputs.shape[1])
 
     @property
     def axis_names(self):
         """Names of the coordinates of θ: one for each input, and the bias."""
-        count = self.inputs.shape[1]
-        joint = self.problem.objective.feature.joint
-        names = [f"w{chr(0x2081 + k)}" for k in range(count)] + ["bias"] * (self.dim + 1 - count - joint)
-        return names + ["output"] * joint
+        count, joint = self.inputs.shape[1], self.problem.objective.feature.joint
+        return axis_names(count, self.dim + 1 - count - joint, joint)
 
     def predict(self, inputs, save=-1, normalised=False):
         """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,).

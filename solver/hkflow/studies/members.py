@@ -26,6 +26,7 @@ EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # t
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()  # of this process, if it is a worker
+told = None  # a number shared with the study, if this process is one of its workers: the signal that interrupted it, or 0
 
 
 def key_of(file):
@@ -80,6 +81,8 @@ class Stopping(Observer):
     """Ends a run when its process is told to stop, or the study that asked for it is gone."""
 
     def stop(self):
+        if told is not None and told.value:
+            return f"Interrupted by {signal.Signals(told.value).name}"
         return "Interrupted with its study" if stopping.is_set() else None
 
 
@@ -100,7 +103,7 @@ def compute_all(tasks, workers, threads, scheduler, tell):
     with _Interrupt() as interrupt:
         while not interrupt.received and (waiting := {folder: file for folder, file in tasks.items() if folder not in outcomes}):
             alone = lost is not None
-            with _executor(scheduler, 1 if alone else workers, threads) as (executor, room):
+            with _executor(scheduler, 1 if alone else workers, threads, interrupt.told) as (executor, room):
                 lost = _drain(executor, room, waiting, threads, interrupt, done)
             for folder in lost if alone and not interrupt.received else ():
                 done(folder, (False, "Failed: its process was killed, perhaps for want of memory."))
@@ -126,13 +129,13 @@ def _drain(executor, room, tasks, threads, interrupt, done):
 
 
 @contextmanager
-def _executor(scheduler, workers, threads):
+def _executor(scheduler, workers, threads, shared):
     """An executor, and how many calls it takes at a time."""
     if scheduler is None:
         with (
             _surroundings(threads),
             ProcessPoolExecutor(
-                workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
+                workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(), shared)
             ) as pool,
         ):
             yield pool, workers
@@ -167,11 +170,13 @@ def _surroundings(threads):
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
-def _begin_worker(study):
+def _begin_worker(study, shared):
     """A process of a study ends its run, not itself, on SIGINT; its run and itself on SIGTERM, or when the study is gone.
 
     SIGTERM is what the pool sends to all when one of its processes has died; from Python 3.12 on it waits until they are gone.
     """
+    global told
+    told = shared
     signal.signal(signal.SIGINT, lambda *_: stopping.set())
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     threading.Thread(target=_watch, args=(study,), daemon=True).start()
@@ -190,9 +195,10 @@ class _Interrupt(Interrupts):
 
     def __init__(self):
         super().__init__()
-        self.received = None
+        self.received, self.told = None, get_context("spawn").RawValue("i", 0)
 
     def _receive(self, number, _frame):
+        self.told.value = self.told.value or int(number)
         for child in active_children():
             os.kill(child.pid, signal.SIGINT if self.received is None else signal.SIGKILL)
         self.received = self.received or int(number)
