@@ -3,6 +3,9 @@
 from difflib import get_close_matches
 
 
+MAX_CHOICES, MAX_COMPARED = 40, 10_000  # that a message lists, and looks through for what may have been meant
+
+
 class HkflowError(Exception):
     """Base of every error that hkflow raises on purpose."""
 
@@ -18,6 +21,7 @@ class RunFolderError(HkflowError):
 def unknown_name(what, name, choices):
     """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'? Choose from: …"."""
     choices = sorted(choices)
-    near = get_close_matches(str(name), choices, n=1)
+    near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"Unknown {what} '{name}'.{hint} Choose from: {', '.join(choices)}."
+    more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
+    return f"Unknown {what} '{name}'.{hint} Choose from: {', '.join(choices[:MAX_CHOICES])}{more}."

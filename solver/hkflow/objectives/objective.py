@@ -42,6 +42,8 @@ class Objective:
             raise ValueError(f"{n} inputs need {n} targets and weights, got {targets.shape} and {weights.shape}.")
         if not all(np.isfinite(a).all() for a in (inputs, targets, weights)):
             raise ValueError("Inputs, targets and weights must be finite.")
+        if n and not weights.any():
+            raise ValueError("The weights of the data are all 0; at least one must be positive.")
         largest, degree = np.abs(inputs).max(initial=0.0), self.feature.degree or 1
         if degree * np.log10(max(largest, 1.0)) > LARGEST_FEATURE:
             raise ValueError(f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide the inputs.")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .files import checksum, write_hdf5
+from .reading import DATA, MESH
 from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT, static_arrays
 
@@ -20,17 +21,8 @@ DIMENSIONS = {
     "error_max": ("time",),
     "error_mass": ("time",),
     "error_moment": ("time",),
-    "data/inputs": ("datum", "input"),
-    "data/targets": ("datum",),
-    "data/weights": ("datum",),
-    "mesh/centers": ("cell", "axis"),
-    "mesh/volumes": ("cell",),
-    "mesh/faces": ("face", "side"),
-    "mesh/face_areas": ("face",),
-    "mesh/face_distances": ("face",),
-    "mesh/face_midpoints": ("face", "axis"),
-    "mesh/vertices": ("vertex", "axis"),
-    "mesh/face_vertices": ("face", "corner"),
+    **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
+    **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
 
 

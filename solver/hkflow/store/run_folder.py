@@ -14,14 +14,14 @@ import os
 import time
 from pathlib import Path
 
-import h5py
 import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
-from .files import checksum, read_arrays, remove_temporaries, write_arrays, write_hdf5, write_json
+from .files import checksum, remove_temporaries, write_arrays, write_hdf5, write_json
+from .reading import DAMAGE, open_hdf5, read_arrays
 
 FORMAT = 4
 CHECKPOINT_SECONDS = 60.0
@@ -178,15 +178,26 @@ def snapshot_path(folder, step):
 def read_snapshot(path):
     """State, predictions and meta (clock, save, records_length) of a snapshot, or None if the file is damaged."""
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
-        found = checksum(arrays, text)
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError):
+        if checksum(arrays, text) != wanted:
+            return None
+        meta, predictions = _checked_meta(json.loads(text)), arrays.pop("predictions")
+    except DAMAGE:
         return None
-    if found != wanted:
-        return None
-    meta, predictions = json.loads(text), arrays.pop("predictions")
     return arrays | meta.pop("state"), predictions, meta
+
+
+def _checked_meta(meta):
+    """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of another type."""
+    clock, default = Clock(**meta["clock"]), Clock(0.0, 0.0, 0.0)
+    for name, value in vars(default).items():
+        if not isinstance(getattr(clock, name), int | float if isinstance(value, int | float) else type(value)):
+            raise ValueError(f"the clock's '{name}' is {getattr(clock, name)!r}")
+    for name, kind in (("save", int), ("records_length", int), ("state", dict)):
+        if not isinstance(meta[name], kind):
+            raise ValueError(f"'{name}' is {meta[name]!r}")
+    return meta
 
 
 def prepare_resume(folder):
