@@ -4,6 +4,9 @@ import errno
 import io
 import os
 import stat
+from pathlib import Path
+
+from .errors import RunFolderError
 
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 MEMORY_SHARE = 1 / 8  # that the bytes of a file may fill: what is made of a text is several times as large
@@ -41,6 +44,19 @@ def read_text(path, largest=None):
     """The text of a file. Raises OSError as `size_of` does, UnicodeDecodeError for what is not UTF-8."""
     with open_text(path, largest=largest) as stream:
         return stream.read()
+
+
+def named(path):
+    """The Path of a file or folder, there or not. Raises RunFolderError for a name that none can have."""
+    path = Path(path)
+    try:
+        os.stat(path)
+    except ValueError as error:
+        raise RunFolderError(f"{str(path)!r}: no file can have this name ({error}); choose another.") from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise RunFolderError(f"{path}: the name is too long for this disk; choose a shorter one.") from error
+    return path
 
 
 def _room():

@@ -69,12 +69,17 @@ def find(group, name, kind=None):
     return item
 
 
-def read(dataset, at=()):
-    """The numbers of a dataset, or a part of them, if they are kept in its file and can be as many as it says."""
+def read(dataset, at=(), text=False):
+    """The numbers of a dataset, or a part of them, if they are kept in its file and can be as many as it says.
+
+    text : whether it may hold texts instead
+    """
     name, plist = dataset.name.rpartition("/")[2], dataset.id.get_create_plist()
     if dataset.is_virtual or plist.get_external_count():
         raise ValueError(f"'{name}' is kept in another file, and other files are not read")
-    if dataset.shape is None or dataset.dtype.kind not in "biuf" or dataset.dtype.itemsize > 8 or not dataset.dtype.isnative:
+    text = text and h5py.check_string_dtype(dataset.dtype) is not None
+    numbers = dataset.dtype.kind in "biuf" and dataset.dtype.itemsize <= 8 and dataset.dtype.isnative
+    if dataset.shape is None or not (numbers or text):
         raise ValueError(f"'{name}' holds no numbers as they are written here, but {dataset.dtype}")
     filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
     if not set(filters) <= set(FILTERS) or len(set(filters)) < len(filters):
@@ -84,7 +89,7 @@ def read(dataset, at=()):
     claimed = max(dataset.nbytes, dataset.size and dataset.dtype.itemsize * prod(dataset.chunks or ()))
     if claimed > room:
         raise ValueError(f"'{name}' claims {claimed:,} bytes, and the file holds {kept:,} of it")
-    return dataset[at]
+    return dataset.asstr()[at] if text else dataset[at]
 
 
 def check_array(array, name, dimensions, sizes):

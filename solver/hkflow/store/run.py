@@ -3,7 +3,6 @@
 import json
 from contextlib import contextmanager
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..objectives.data import with_bias
 from ..objectives.features import FEATURES
 from ..problem import Problem
 from ..time_loop import ENERGIES, method_class
-from ..userfiles import read_text
+from ..userfiles import named, read_text
 from .files import checksum
 from .reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
 from .run_folder import FORMAT, read_snapshot, static_arrays
@@ -240,7 +239,7 @@ def _unscaled(state):
 
 def load(path):
     """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not one."""
-    path = Path(path)
+    path = named(path)
     if path.is_dir() and (path / "snap").is_dir():
         return _load_folder(path)
     if path.is_dir() and (path / "results.h5").exists():
@@ -252,7 +251,7 @@ def load(path):
 
 def read_header(folder):
     """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer format."""
-    path = Path(folder) / "run.json"
+    path = named(folder) / "run.json"
     if not path.exists():
         raise RunFolderError(f"{folder}: not a run folder, or one killed before its first save: there is no {path.name}.")
     with _reading(path):

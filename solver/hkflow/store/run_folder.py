@@ -192,11 +192,15 @@ def _checked_meta(meta):
     """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of another type."""
     clock, default = Clock(**meta["clock"]), Clock(0.0, 0.0, 0.0)
     for name, value in vars(default).items():
-        if not isinstance(getattr(clock, name), int | float if isinstance(value, int | float) else type(value)):
-            raise ValueError(f"the clock's '{name}' is {getattr(clock, name)!r}")
+        found, numbers = getattr(clock, name), value if isinstance(value, list) else []
+        fits = isinstance(found, int | float if isinstance(value, float) else type(value))
+        if not fits or numbers and not (len(found) == len(value) and all(isinstance(n, int | float) for n in found)):
+            raise ValueError(f"the clock's '{name}' is {found!r}")
     for name, kind in (("save", int), ("records_length", int), ("state", dict)):
         if not isinstance(meta[name], kind):
             raise ValueError(f"'{name}' is {meta[name]!r}")
+    if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
+        raise ValueError("a time or a count is negative or not finite")
     return meta
 
 
