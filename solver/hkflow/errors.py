@@ -18,10 +18,15 @@ class RunFolderError(HkflowError):
     """A run folder or results file that cannot be written, read or resumed."""
 
 
+def printable(name):
+    """A name as messages show it, in one line."""
+    return str(name) if str(name).isprintable() else repr(name)
+
+
 def unknown_name(what, name, choices):
     """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'? Choose from: …"."""
-    choices = sorted(choices)
-    near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)
+    name, choices = printable(name), sorted(map(printable, choices))
+    near = get_close_matches(name, choices[:MAX_COMPARED], n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
     return f"Unknown {what} '{name}'.{hint} Choose from: {', '.join(choices[:MAX_CHOICES])}{more}."

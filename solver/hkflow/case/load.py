@@ -8,7 +8,7 @@ from pathlib import Path
 import tomlkit
 from pydantic import ValidationError
 
-from ..errors import CaseError
+from ..errors import CaseError, printable
 from ..userfiles import read_text
 from .schema import DEFAULT_KINDS, Case
 
@@ -99,7 +99,7 @@ def refuse_unfit(tables, source):
     """Raise CaseError for what TOML can write and nothing can keep: NUL in a text, endless integers, endless nesting."""
     if found := _unfit(tables, 0):
         keys, what = found
-        raise CaseError(f"{source}: {'.'.join(map(_printable, keys[:4]))}: {what}.")
+        raise CaseError(f"{source}: {'.'.join(map(printable, keys[:4]))}: {what}.")
 
 
 def _unfit(value, depth):
@@ -116,11 +116,6 @@ def _unfit(value, depth):
         if found := _unfit(inner, depth + 1):
             return (key, *found[0]), found[1]
     return None
-
-
-def _printable(key):
-    """A key as messages show it, in one line."""
-    return str(key) if str(key).isprintable() else repr(key)
 
 
 def _chooses_kind(key, value):
@@ -159,7 +154,7 @@ def sentences(error, model):
 def _sentence(fault, model):
     """One fault of pydantic's list as a sentence that names the key, what was got and what is allowed."""
     location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
-    key = ".".join(map(_printable, location)) or "the case"
+    key = ".".join(map(printable, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
         choices = _keys_at(fault["loc"][:-1], model)

@@ -70,16 +70,18 @@ def find(group, name, kind=None):
 
 
 def read(dataset, at=(), text=False):
-    """The numbers of a dataset, or a part of them, if they are kept in its file and can be as many as it says.
+    """The numbers of a dataset, or a part of them; text : whether it may hold texts instead."""
+    check_storage(dataset, text)
+    return dataset.asstr()[at] if text and h5py.check_string_dtype(dataset.dtype) else dataset[at]
 
-    text : whether it may hold texts instead
-    """
+
+def check_storage(dataset, text=False):
+    """Raise ValueError unless a dataset is one of numbers, or texts, is kept in its file and can be as large as it says."""
     name, plist = dataset.name.rpartition("/")[2], dataset.id.get_create_plist()
     if dataset.is_virtual or plist.get_external_count():
         raise ValueError(f"'{name}' is kept in another file, and other files are not read")
-    text = text and h5py.check_string_dtype(dataset.dtype) is not None
     numbers = dataset.dtype.kind in "biuf" and dataset.dtype.itemsize <= 8 and dataset.dtype.isnative
-    if dataset.shape is None or not (numbers or text):
+    if dataset.shape is None or not (numbers or text and h5py.check_string_dtype(dataset.dtype)):
         raise ValueError(f"'{name}' holds no numbers as they are written here, but {dataset.dtype}")
     filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
     if not set(filters) <= set(FILTERS) or len(set(filters)) < len(filters):
@@ -89,7 +91,6 @@ def read(dataset, at=(), text=False):
     claimed = max(dataset.nbytes, dataset.size and dataset.dtype.itemsize * prod(dataset.chunks or ()))
     if claimed > room:
         raise ValueError(f"'{name}' claims {claimed:,} bytes, and the file holds {kept:,} of it")
-    return dataset.asstr()[at] if text else dataset[at]
 
 
 def check_array(array, name, dimensions, sizes):
@@ -105,6 +106,8 @@ def check_array(array, name, dimensions, sizes):
         raise ValueError(f"'{name}' has the shape {shape}, wanted ({text})")
     if array.dtype.kind != kind or kind == "f" and array.dtype.itemsize != 8:
         raise ValueError(f"'{name}' holds {array.dtype}, wanted {'whole numbers' if kind == 'i' else 'float64'}")
+    if isinstance(array, h5py.Dataset):
+        check_storage(array)
     sizes.update(zip(dimensions, shape, strict=True))
 
 

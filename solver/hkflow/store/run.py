@@ -436,4 +436,5 @@ def _reading(path, remedy=""):
     try:
         yield
     except DAMAGE as error:
-        raise RunFolderError(f"{path}: damaged ({str(error).strip() or type(error).__name__}){remedy}.") from error
+        reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        raise RunFolderError(f"{path}: damaged ({reason}){remedy}.") from error

@@ -199,6 +199,8 @@ def _checked_meta(meta):
     for name, kind in (("save", int), ("records_length", int), ("state", dict)):
         if not isinstance(meta[name], kind):
             raise ValueError(f"'{name}' is {meta[name]!r}")
+    if not isinstance(meta.get("seconds", 0.0), int | float):
+        raise ValueError(f"'seconds' is {meta['seconds']!r}")
     if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
         raise ValueError("a time or a count is negative or not finite")
     return meta
