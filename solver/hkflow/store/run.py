@@ -1,6 +1,5 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
-import json
 from contextlib import contextmanager
 from functools import cached_property, partial
 
@@ -16,7 +15,7 @@ from ..objectives.data import with_bias
 from ..objectives.features import FEATURES
 from ..problem import Problem
 from ..time_loop import ENERGIES, method_class
-from ..userfiles import named, read_text
+from ..userfiles import named, parse_json, read_text
 from .files import checksum
 from .reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
 from .run_folder import FORMAT, read_snapshot, static_arrays
@@ -285,7 +284,7 @@ def _load_folder(folder):
     case = _case_of(header, folder / "run.json")
     with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
         static, sizes = _read_static(file, case)
-    paths, times, scales, predictions, checkpoints = [], [], [], [], []
+    paths, times, scales, predictions, checkpoints, kept = [], [], [], [], [], None
     for path in sorted((folder / "snap").glob("*.h5")):
         snapshot = read_snapshot(path)
         if snapshot is None:
@@ -293,6 +292,9 @@ def _load_folder(folder):
         with _reading(path):
             check_state(snapshot[0], case, sizes)
             check_array(snapshot[1], "predictions", ("datum",), sizes)
+            kept, first = snapshot[0].keys() & STATE_ARRAYS.keys(), kept
+            if first and kept != first:
+                raise ValueError(f"its state has {', '.join(sorted(kept))}, that of others {', '.join(sorted(first))}")
         if snapshot[2]["save"] < 0:
             checkpoints.append(path)
             continue
@@ -345,7 +347,7 @@ def read_records(path, case):
     if not path.exists():
         return {}
     with _reading(path):
-        rows = [json.loads(line) for line in read_text(path).split("\n")[:-1]]
+        rows = [parse_json(line) for line in read_text(path).split("\n")[:-1]]
         records = {name: np.array([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
         return _checked_records(records, case)
 
@@ -374,7 +376,7 @@ def _load_results(path):
         if "format" not in file.attrs:
             raise RunFolderError(f"{path}: an HDF5 file, but not a results file of hkflow.")
         _check_format(int(file.attrs["format"]), path)
-        header = _typed(json.loads(file.attrs["header"]), HEADER)
+        header = _typed(parse_json(file.attrs["header"]), HEADER)
         case = _case_of(header, path)
         static, sizes = _read_static(file, case)
         wanted = {"time": ("time",), "predictions": ("time", "datum")} | ({"log_scale": ("time",)} if "log_scale" in file else {})
@@ -424,7 +426,7 @@ def _read_static(file, case):
 
 def _read_json(path):
     """A table of a JSON file. Raises ValueError if it holds something else."""
-    content = json.loads(read_text(path))
+    content = parse_json(read_text(path))
     if not isinstance(content, dict):
         raise ValueError("not a table")
     return content

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
+from ..userfiles import parse_json
 from .files import checksum, remove_temporaries, write_arrays, write_hdf5, write_json
 from .reading import DAMAGE, open_hdf5, read_arrays
 
@@ -182,7 +183,7 @@ def read_snapshot(path):
             arrays, text, wanted = read_arrays(file), file.attrs["meta"], file.attrs["sha256"]
         if checksum(arrays, text) != wanted:
             return None
-        meta, predictions = _checked_meta(json.loads(text)), arrays.pop("predictions")
+        meta, predictions = _checked_meta(parse_json(text)), arrays.pop("predictions")
     except DAMAGE:
         return None
     return arrays | meta.pop("state"), predictions, meta
