@@ -82,9 +82,10 @@ def long_run(tries, told):
 
 # name: (what it is called, tries, the function (tries, told) -> {seed: fault})
 PARTS = {
-    "fuzz": ("case files made wrong at random", 20_000, lambda tries, told: fuzz.fuzz(tries, told=told)),
-    "csv": ("data files made wrong at random", 5_000, damaged("csv")),
+    "fuzz": ("case files made wrong at random; what is right written, read, run a step, packed, opened", 20_000, lambda tries, told: fuzz.fuzz(tries, told=told)),
+    "csv": ("data files made wrong at random, special files", 5_000, damaged("csv")),
     "folders": ("run folders and results files damaged or tampered with", 2_000, damaged("run")),
+    "hostile": ("run folders made hostile: right checksums, links, special files, foreign storage", 2_000, damaged("hostile")),
     "numerics": ("hostile data, starts and rates", 1_000, hostile),
     "long": ("steps of a smooth-margin flow, memory and cost watched", 100_000, long_run),
     **{
@@ -100,6 +101,7 @@ PARTS = {
             ("forbidden", "output folder that may not be written", 8),
             ("writers", "two processes with one output", 10),
             ("caches", "two processes fill the mesh cache", 10),
+            ("streams", "standard streams closed, full or in latin-1", 20),
         )
     },
 }

@@ -1,5 +1,11 @@
-"""Data files and run folders that are wrong: each is read, or refused with a sentence; nothing in them is ever executed."""
+"""Data files and run folders that are wrong: each is read, or refused with a sentence; nothing in them is ever executed.
 
+Hostile folders have checksums that fit what was put into them, links, special files, and HDF5 files that point at other files:
+none of these is followed, nothing outside of the folder is changed, and no snapshot that was not touched is lost.
+"""
+
+import json
+import os
 import random
 import shutil
 import warnings
@@ -9,6 +15,13 @@ import h5py
 import numpy as np
 
 import hkflow
+from hkflow.store.export import export
+from hkflow.store.files import checksum
+from hkflow.store.results import pack
+from hkflow.store.run_folder import read_snapshot, static_arrays
+from hkflow.summary import provenance, summary
+
+from .fuzz import Hang, time_limit, value
 
 CASE = """
 [data]
@@ -29,6 +42,7 @@ cells = 12
 kind = "hellinger-kantorovich"
 [time]
 end = 0.01
+saves = 4
 """
 ROWS = "a,b,y\n" + "".join(f"{k * 0.37 % 1:.3f},{k * 0.61 % 1:.3f},{k % 2}\n" for k in range(20))
 
@@ -77,22 +91,49 @@ def csv_of(rng):
     return text.encode("utf-8", "surrogatepass")
 
 
+SECONDS = 60  # for one action on a folder, kernels compiled
+SECRET = 4.2424242424242e17  # in every number of the file outside that is never to be read
+
+
+def special(rng, path, outside):
+    """Put something that is no file of its own in the place of a file."""
+    path.unlink()
+    what = rng.choice(("pipe", "device", "stdin", "loop", "sparse", "link", "folder", "nowhere"))
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "sparse":
+        with open(path, "wb") as stream:
+            stream.truncate(2**42)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        targets = {"device": "/dev/zero", "stdin": "/dev/stdin", "loop": path, "link": outside, "nowhere": "/nowhere/at/all"}
+        path.symlink_to(targets[what])
+    return what
+
+
 def one_csv(folder, seed):
     """Check the case with a wrong data file; None, or what went wrong."""
-    rng = random.Random(seed)
+    rng, path = random.Random(seed), folder / "data.csv"
     (folder / "case.toml").write_text(CASE)
-    (folder / "data.csv").write_bytes(csv_of(rng))
+    path.unlink() if path.is_symlink() or path.exists() and not path.is_dir() else path.is_dir() and path.rmdir()
+    path.write_bytes(csv_of(rng))
+    if rng.random() < 0.1:
+        special(rng, path, folder / "case.toml")
     return _attempt(lambda: hkflow.check(folder / "case.toml"), hkflow.CaseError)
 
 
 def _attempt(call, *allowed):
     """None if a call succeeds or is refused with a sentence; else what it said."""
     try:
-        with warnings.catch_warnings():
+        with time_limit(SECONDS), warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", RuntimeWarning)  # numbers run out where they were made to
             call()
     except allowed as error:
-        return None if str(error).strip().endswith((".", ")", "'")) else f"not a sentence: {error}"
+        return None if isinstance(error, OSError) or str(error).strip().endswith((".", ")", "'")) else f"not a sentence: {error}"
+    except Hang:
+        return f"no answer within {SECONDS} s"
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -120,6 +161,177 @@ def damaged_run(folder, run, seed):
         if fault := _attempt(action, *allowed):
             return f"{path.relative_to(copy)} {what}, {'resume' if action is not look else 'load'}: {fault[:300]}"
     return None
+
+
+def hostile_run(folder, run, seed):
+    """Read, write out, pack and resume a folder made hostile with one to three changes; None, or what went wrong."""
+    rng, copy, outside = random.Random(seed), folder / "copy", folder / "outside.bin"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(run, copy)
+    outside.write_bytes(np.full(4096, SECRET).tobytes())
+    if rng.random() < 0.5:  # one that is still to be continued
+        (copy / "status.json").unlink()
+        max((copy / "snap").glob("*.h5")).unlink()
+    if rng.random() < 0.5:
+        (copy / "results.h5").unlink(missing_ok=True)
+    files = sorted(path for path in copy.rglob("*") if path.is_file() and path.name != ".lock")
+    done, untouched = [], {path: path.read_bytes() for path in files if path.parent.name == "snap"}
+    for path in rng.sample(files, rng.choice((1, 1, 2, 3))):
+        how = special if rng.random() < 0.2 else _rewrite_hdf5 if path.suffix == ".h5" else _rewrite_json
+        done.append(f"{path.relative_to(copy)}: {how(rng, path, outside)}")
+        untouched.pop(path, None)
+    allowed = (hkflow.RunFolderError, hkflow.CaseError)
+    seen = []
+
+    def look(path):
+        loaded = hkflow.load(path)
+        seen.extend([loaded.inputs, loaded.targets, loaded.weights, loaded.time, loaded.scaled_predictions, *loaded.records.values()])
+        summary(loaded), provenance(loaded)
+        for save in range(len(loaded.time)):
+            loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save)
+            seen.append(loaded.density_at(save))
+        if len(loaded.time):
+            export(loaded, "csv", output=folder / "exported")
+
+    for name, action in (
+        ("load the folder", lambda: look(copy)),
+        ("load results.h5", lambda: look(copy / "results.h5")),
+        ("pack", lambda: pack(copy)),  # the command line turns an OSError, of a folder in the place of the file, into a sentence
+        ("resume", lambda: hkflow.resume(copy)),
+        ("load again", lambda: look(copy)),
+    ):
+        if fault := _attempt(action, *allowed, *((OSError,) if name == "pack" else ())):
+            return f"{'; '.join(done)}; {name}: {fault[:300]}"
+    if any((np.asarray(array) == SECRET).any() for array in seen):
+        return f"{'; '.join(done)}: the numbers of another file were read"
+    if outside.read_bytes() != np.full(4096, SECRET).tobytes():
+        return f"{'; '.join(done)}: a file outside of the folder was changed"
+    for path, content in untouched.items():
+        if not path.exists() or path.read_bytes() != content and read_snapshot(path) is None:
+            return f"{'; '.join(done)}: {path.name} was whole and is lost"
+    return None
+
+
+def _rewrite_json(rng, path, _):
+    """Change values of a JSON file, or of a line of one."""
+    lines = path.read_text(encoding="utf-8").split("\n") if path.suffix == ".jsonl" else [path.read_text(encoding="utf-8")]
+    at = rng.randrange(max(1, len(lines) - 1))
+    content = json.loads(lines[at])
+    what = _change_json(rng, content)
+    lines[at] = json.dumps(content if rng.random() < 0.95 else rng.choice((None, [], 3, "x")), default=str)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return what
+
+
+def _change_json(rng, content):
+    """Remove a key of nested dictionaries and lists, or give it another value; says which."""
+    place, name = content, []
+    while True:
+        key = rng.choice(list(place)) if isinstance(place, dict) else rng.randrange(len(place))
+        name.append(str(key))
+        if not (isinstance(place[key], dict | list) and place[key] and rng.random() < 0.7):
+            break
+        place = place[key]
+    if rng.random() < 0.2:
+        del place[key]
+        return f"no {'.'.join(name)}"
+    old = place[key]
+    if isinstance(old, str) and "[" in old and rng.random() < 0.8:  # a case
+        lines = old.split("\n")
+        at = rng.randrange(len(lines))
+        lines[at] = rng.choice(("", lines[at].replace("1", "2"), lines[at].replace("2", "9999"), "[time]", lines[at][:-1]))
+        place[key] = "\n".join(lines)
+    else:
+        place[key] = rng.choice((value(rng), value(rng), None, -1, [old], "2"))
+    return f"{'.'.join(name)} = {str(place[key])[:40]!r}"
+
+
+def _rewrite_hdf5(rng, path, outside):
+    """Change arrays or attributes of an HDF5 file, or let them lie elsewhere, and give it a checksum that fits."""
+    with h5py.File(path, "r+") as file:
+        names = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        if rng.random() < 0.25:
+            what = _change_attribute(rng, file)
+        else:
+            name = rng.choice(names)
+            what = f"{name} {_change_array(rng, file, name, outside)}"
+        try:
+            _seal(file)
+        except (KeyError, TypeError, ValueError, OSError, RuntimeError, AttributeError, MemoryError):
+            pass  # there is nothing left that has a checksum
+    return what
+
+
+def _change_attribute(rng, file):
+    key = rng.choice(sorted(set(file.attrs) - {"sha256"}) or ["sha256"])
+    old = file.attrs[key]
+    if key in ("meta", "header") and rng.random() < 0.9:
+        content = json.loads(old)
+        what = _change_json(rng, content)
+        file.attrs[key] = json.dumps(content, default=str)
+        return f"{key}: {what}"
+    del file.attrs[key]
+    new = rng.choice((None, 3, -1, "x", "", np.zeros(3), np.nan, [old, old]))
+    if new is not None:
+        file.attrs[key] = new
+    return f"attribute {key} = {str(new)[:40]}"
+
+
+def _change_array(rng, file, name, outside):
+    """Another array in the place of one, or one that lies in another file."""
+    old = file[name][()]
+    shape, size = np.shape(old) or (1,), max(1, np.size(old))
+    del file[name]
+    what = rng.choice(("external", "soft", "link", "virtual", "huge", "packed", "group", "gone", *["values"] * 8))
+    if what == "external":
+        file.create_dataset(name, shape, "f8", external=[(str(outside), 0, 8 * size)])
+    elif what == "soft":
+        file[name] = h5py.SoftLink(rng.choice(("/sign", f"/{name}", "/nowhere", "/")))
+    elif what == "link":
+        with h5py.File(outside.with_suffix(".h5"), "w") as other:
+            other["x"] = np.full(shape, SECRET)
+        file[name] = h5py.ExternalLink(str(outside.with_suffix(".h5")), "x")
+    elif what == "virtual":
+        with h5py.File(outside.with_suffix(".h5"), "w") as other:
+            other["x"] = np.full(shape, SECRET)
+        layout = h5py.VirtualLayout(shape, "f8")
+        layout[...] = h5py.VirtualSource(str(outside.with_suffix(".h5")), "x", shape)
+        file.create_virtual_dataset(name, layout)
+    elif what == "huge":
+        file.create_dataset(name, (2**40, *shape[1:]), "f8", **({"chunks": True} if rng.random() < 0.5 else {}))
+    elif what == "packed":
+        file.create_dataset(name, (2**28, *shape[1:]), "f8", chunks=True, compression="gzip", fillvalue=1.0)
+    elif what == "group":
+        file.create_group(name)
+    elif what == "values":
+        array = np.asarray(old)
+        new = rng.choice(
+            (
+                lambda: array[:0], lambda: array[..., None], lambda: array[: len(array) // 2] if array.ndim else array[None],
+                lambda: np.full(array.shape, np.nan), lambda: np.zeros_like(array), lambda: -array, lambda: array.T,
+                lambda: array + 1000, lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
+                lambda: array.astype(complex), lambda: array.astype("i8"), lambda: array > 0, lambda: np.array(b"text"),
+                lambda: np.concatenate([array, array]) if array.ndim else array, lambda: array[::-1] if array.ndim else -array,
+            )
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            file[name] = new()
+        return f"shape {file[name].shape}, {file[name].dtype}"
+    return what
+
+
+def _seal(file):
+    """Write the checksum that fits what is in a file now, as hkflow does."""
+
+    def arrays(group):
+        return {name: item[()] for name, item in group.items() if isinstance(item, h5py.Dataset) and item.nbytes < 1e8}
+
+    if "meta" in file.attrs:
+        file.attrs["sha256"] = checksum(arrays(file), file.attrs["meta"])
+    elif "data" in file:
+        mesh = arrays(file["mesh"]) if "mesh" in file else None
+        file.attrs["sha256"] = checksum(static_arrays(mesh, arrays(file["data"]), file["sign"][()]))
 
 
 def _tamper(rng, path, what):
@@ -164,6 +376,9 @@ def _tamper(rng, path, what):
         path.write_text(rng.choice(("{}", "[]", "null", '{"format": 99}', '{"format": "x"}', "{", '{"finished": true}')))
 
 
+FOLDERS = {"run": damaged_run, "hostile": hostile_run}
+
+
 def make_run(folder):
     """A small finished run to be tampered with."""
     (folder / "case.toml").write_text(CASE)
@@ -173,12 +388,12 @@ def make_run(folder):
 
 
 def campaign(kind, place, tries, first=0, told=lambda done: None):
-    """{seed: fault} of so many wrong files: kind "csv" or "run"."""
+    """{seed: fault} of so many wrong files: kind "csv", "run" or "hostile"."""
     place = Path(place)
-    run = make_run(place) if kind == "run" else None
+    run = make_run(place) if kind != "csv" else None
     faults = {}
     for seed in range(first, first + tries):
-        fault = one_csv(place, seed) if kind == "csv" else damaged_run(place, run, seed)
+        fault = one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, run, seed)
         if fault:
             faults[seed] = fault
         told(seed - first + 1)

@@ -1,7 +1,11 @@
-"""Case files made wrong in random ways: each must be one that can run, or be refused with a message that names what is wrong."""
+"""Case files made wrong in random ways: each must be one that can run, or be refused with a message that names what is wrong.
+
+What can run is written out and read back, and what is small is run for a step, packed and opened: nothing may have changed.
+"""
 
 import copy
 import json
+import os
 import random
 import re
 import shutil
@@ -10,16 +14,21 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import tomlkit
 
 import hkflow
+from hkflow.case.build import resolve
+from hkflow.case.load import parse_case, toml_of
+from hkflow.observers.observer import Observer
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
-SECONDS = 20  # that a check may take
+SECONDS, PACKING = 20, 600  # that a check may take, and a run of one step with all that it compiles
+SMALL = 5000  # numbers of data, cells and particles, up to which a case is run
 NUMBERS = (
     0, 1, -1, 2, 3, 7, 12, 42, 2**31, 2**63 - 1, 2**63, 10**30, -(10**9), 0.0, -0.0, 0.5, 1.0, 1e-300, 5e-324, 1e-12, 1e12, 1e150,
-    1e308, float("nan"), float("inf"), float("-inf"),
+    1e308, float("nan"), float("inf"), float("-inf"), 10**400,
 )  # fmt: skip
 TEXTS = (
     "",
@@ -38,6 +47,11 @@ TEXTS = (
     "nan",
     "None",
     "__import__('os')",
+    "a\0b",
+    "$\\frac{a}$",
+    "pipe",
+    "/dev/stdin",
+    "a\nb",
 )
 WORDS = ("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth", "positions", "weights", "targets", "inputs")  # fmt: skip
 
@@ -119,11 +133,52 @@ def damage(rng, text):
             data[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 8))))
         elif what < 0.8:
             data[at:at] = rng.choice(
-                ("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r")
+                ("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r", "[" * 3000,
+                 "9" * 5000, "0x" + "f" * 5000, "\\u0000", "a." * 3000)
             ).encode()
         else:
             data[at:at] = data[max(0, at - rng.randrange(1, 60)) : at]
-    return bytes(data)
+    return b"\xef\xbb\xbf" * (rng.random() < 0.1) + bytes(data)
+
+
+class OneStep(Observer):
+    """Ends a run after its first step."""
+
+    steps = 0
+
+    def step(self, *_):
+        self.steps += 1
+
+    def stop(self):
+        return "Enough steps" if self.steps > 1 else None
+
+
+def changed(path, resolved, problem):
+    """What changes when a case is written and read, or run, packed and opened; None if nothing does."""
+    text = toml_of(resolved)
+    again = resolve(parse_case(text, path.parent, path.stem, source=str(path)).case)
+    if again != resolved:
+        return f"written and read it is another case: {text[:200]}"
+    size = problem.objective.inputs.size + (problem.initial.size if problem.mesh else problem.atoms().positions.size)
+    if size > SMALL or getattr(resolved.method, "noise_points", 0) > SMALL or getattr(resolved.method, "batch", 0) > SMALL:
+        return None
+    folder = path.parent / "run"
+    try:
+        with np.errstate(all="ignore"):
+            run = hkflow.run(path, output=folder, observers=(OneStep(),))
+            kept = hkflow.load(folder / "results.h5")
+            if not (kept.case == run.case == resolved and kept.status == run.status and _equal(kept.records, run.records)):
+                return "packed and opened it is another run"
+            if not all(_equal(kept.state_at(k), run.state_at(k)) for k in range(len(run.time))):
+                return "packed and opened its states are others"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _equal(kept, found):
+    """Whether what is kept has the same bits."""
+    return all(np.array_equal(kept[name], np.asarray(found[name]), equal_nan=True) for name in kept)
 
 
 def one(seed, folder):
@@ -145,16 +200,16 @@ def one(seed, folder):
             return None  # not TOML at all
     before = sorted(folder.iterdir())
     try:
-        with time_limit():
-            hkflow.check(path)
+        with time_limit(SECONDS):
+            resolved, problem = hkflow.check(path)
+        with time_limit(PACKING):
+            fault = changed(path, resolved, problem)
     except hkflow.CaseError as error:
         fault = unhelpful(str(error), path)
     except Hang:
-        fault = f"no answer within {SECONDS} s"
+        fault = f"no answer within {SECONDS} s, or {PACKING} s with a step of a run"
     except BaseException as error:
         fault = f"{type(error).__name__}: {error}"
-    else:
-        fault = None
     if fault is None and sorted(folder.iterdir()) != before:
         fault = "it left something behind"
     return fault
@@ -173,11 +228,14 @@ def unhelpful(message, path):
 
 
 class time_limit:  # noqa: N801
-    """Raises Hang in the main thread when SECONDS are over."""
+    """Raises Hang in the main thread when so many seconds are over."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
 
     def __enter__(self):
         signal.signal(signal.SIGALRM, self.ring)
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
     def __exit__(self, *_):
         signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -194,6 +252,7 @@ def fuzz(tries, first=0, told=lambda done: None):
         folder = Path(place)
         for file in (ROOT / "cases").rglob("*.csv"):
             shutil.copy(file, folder)
+        os.mkfifo(folder / "pipe")
         for seed in range(first, first + tries):
             if fault := one(seed, folder):
                 faults[seed] = fault

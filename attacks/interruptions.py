@@ -262,6 +262,25 @@ def forbidden(place, seed):
     return None if fine else f"exit code {code}: {words[-300:]}"
 
 
+def narrow_streams(place, seed):
+    """A run whose standard streams are closed, full or in latin-1: it is that of open ones, and a result that was saved stays."""
+    rng, folder = random.Random(seed), place / f"streams-{seed}"
+    closed = [number for number in range(3) if rng.random() < 0.4]
+    environment = os.environ | {"PYTHONIOENCODING": rng.choice(("latin-1", "ascii", "utf-8"))}
+    words = ("run", place / "case.toml", "--output", folder, *(("--quiet",) if rng.random() < 0.3 else ()))
+    with open("/dev/full", "w") as full:
+        options = {"stdout": full} if rng.random() < 0.2 else {"stdout": subprocess.PIPE}
+        command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=lambda: [os.close(n) for n in closed], **options
+        )
+        _, said = process.communicate(timeout=PATIENCE)
+    codes = (0, 1) if "stdout" in options and options["stdout"] is full else (0,)
+    fault = None if process.returncode in codes and "Traceback" not in said and same(folder, place / "whole") else said[-300:]
+    shutil.rmtree(folder, ignore_errors=True)
+    return fault
+
+
 def _obey_permissions():
     """Let a process of the superuser be bound by permissions as others are: it loses CAP_DAC_OVERRIDE when it begins."""
     if os.geteuid() == 0:
@@ -311,4 +330,5 @@ ATTACKS = {
     "output folder that may not be written": forbidden,
     "two processes with one output": two_writers,
     "two processes fill the mesh cache": two_caches,
+    "standard streams closed, full or in latin-1": narrow_streams,
 }

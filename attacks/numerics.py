@@ -37,6 +37,14 @@ def data_of(rng, axes, classifies):
     return inputs, targets, words
 
 
+def weights_of(rng, n):
+    """Weights (n,) of the data, or None, and what they are called."""
+    what = rng.choice(("equal", "none at all", "some zero", "1e-300 … 1"), p=(0.7, 0.1, 0.1, 0.1))
+    weights = rng.random(n) * {"none at all": 0.0, "some zero": rng.random(n) < 0.5}.get(what, 1.0)
+    weights = 10.0 ** rng.uniform(-300.0, 0.0, n) if what.startswith("1e") else weights
+    return None if what == "equal" else weights, f"weights {what}"
+
+
 def start_of(rng, mesh, n_signs):
     """An initial density (n_signs, n_cells), and what it is called."""
     what = rng.choice(("uniform", "one cell", "1e-300 … 1e300", "tiny mass", "large mass", "holes"))
@@ -66,15 +74,16 @@ def one(seed):
     mesh = hkflow.circle_mesh(int(rng.choice((8, 64)))) if axes == 2 else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
     signs = (1, -1) if rng.random() < 0.7 else (1,)
     density, start = start_of(rng, mesh, len(signs))
+    weights, weighing = weights_of(np.random.default_rng((seed, 1)), len(targets))
     rates = [(1.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0), (1.0, 1.0, 0.1), (0.0, 0.0, 1.0)][
         rng.integers(6)
     ]
     kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
-    name = ", ".join([f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, start, f"α, β, σ = {rates}", kind, f"t = {end:g}"])
+    name = ", ".join([f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, weighing, start, f"α, β, σ = {rates}", kind, f"t = {end:g}"])
     decay = float(rng.choice((0.0, 0.0, 0.01)))
     try:
         with np.errstate(all="ignore"):
-            objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[risk], inputs, targets, weight_decay=decay)
+            objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[risk], inputs, targets, weights, weight_decay=decay)
             problem = hkflow.Problem(mesh, objective, hkflow.Flow(*rates), signs, density)
             solution = hkflow.solve(problem, end, kind=kind, observers=(Few(),))
     except (ValueError, hkflow.HkflowError) as error:

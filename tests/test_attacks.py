@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 import hkflow
+from hkflow.case.load import toml_of
 
 sys.path.insert(0, str(ROOT))
 from attacks import endurance, files, fuzz, interruptions, numerics  # noqa: E402
@@ -15,6 +16,37 @@ from attacks import endurance, files, fuzz, interruptions, numerics  # noqa: E40
 
 def test_wrong_case_files_are_refused():
     assert fuzz.fuzz(400, first=10**6) == {}
+
+
+def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
+    path = tmp_path / "case.toml"
+    path.write_text(files.CASE)
+    (tmp_path / "data.csv").write_text(files.ROWS)
+    resolved, problem = hkflow.check(path)
+    assert fuzz.changed(path, resolved, problem) is None
+    monkeypatch.setattr(fuzz, "toml_of", lambda case: toml_of(case).replace("saves = 4", "saves = 3"))
+    assert "another case" in fuzz.changed(path, resolved, problem)
+    monkeypatch.undo()
+    honest = hkflow.load
+    monkeypatch.setattr(fuzz.hkflow, "load", lambda place: shifted(honest(place)))
+    assert "another run" in fuzz.changed(path, resolved, problem)
+
+
+def shifted(run):
+    """A run with one record changed."""
+    run.records["mass"] = run.records["mass"] * (1.0 + 1e-15)
+    return run
+
+
+def test_sibling_numbers_of_another_file_are_seen(tmp_path, monkeypatch):
+    def leaky(path):
+        run = honest(path)
+        run.weights[:] = files.SECRET
+        return run
+
+    run, honest = files.make_run(tmp_path), hkflow.load
+    monkeypatch.setattr(files.hkflow, "load", leaky)
+    assert any("another file" in (files.hostile_run(tmp_path, run, seed) or "") for seed in range(10))
 
 
 def test_sibling_a_traceback_and_a_mute_message_are_seen(monkeypatch):
@@ -31,7 +63,7 @@ def test_sibling_a_traceback_and_a_mute_message_are_seen(monkeypatch):
     assert len(fuzz.fuzz(20)) > 15
 
 
-@pytest.mark.parametrize("kind, tries", [("csv", 200), ("run", 60)])
+@pytest.mark.parametrize("kind, tries", [("csv", 200), ("run", 60), ("hostile", 40)])
 def test_wrong_files_are_refused(kind, tries, tmp_path):
     assert files.campaign(kind, tmp_path, tries, first=10**6) == {}
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and 
 
 def main():
     """Entry point: errors made on purpose become a message, of the first rank if there are several, and exit code 2."""
+    _mend_streams()
+    warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
     try:
         with _one_voice():
             app()
@@ -40,6 +43,18 @@ def main():
     except OSError as error:  # of compiled code that cannot be kept, for one
         typer.echo(f"{error.filename or 'A file'}: the system refuses it ({error.strerror or error}).", err=True)
         sys.exit(1)
+
+
+def _mend_streams():
+    """Let everything be printed: to a closed stream, which keeps nothing, and to one in latin-1, which shows ν as \\u03bd."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # a number left free would become that of the next file to be written
+        pass
+    os.close(number)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
+        if hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 @contextmanager

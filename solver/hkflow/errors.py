@@ -3,6 +3,9 @@
 from difflib import get_close_matches
 
 
+MAX_CHOICES, MAX_COMPARED = 40, 10_000  # that a message lists, and looks through for what may have been meant
+
+
 class HkflowError(Exception):
     """Base of every error that hkflow raises on purpose."""
 
@@ -15,13 +18,19 @@ class RunFolderError(HkflowError):
     """A run folder or results file that cannot be written, read or resumed."""
 
 
+def printable(name):
+    """A name as messages show it, in one line."""
+    return str(name) if str(name).isprintable() else repr(name)
+
+
 def unknown_name(what, name, choices):
     """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'? Choose from: …"."""
-    choices = sorted(choices)
-    return f"Unknown {what} '{name}'.{did_you_mean(name, choices)} Choose from: {', '.join(choices)}."
+    name, choices = printable(name), sorted(map(printable, choices))
+    more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
+    return f"Unknown {what} '{name}'.{did_you_mean(name, choices)} Choose from: {', '.join(choices[:MAX_CHOICES])}{more}."
 
 
 def did_you_mean(name, choices):
     """" Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
-    near = get_close_matches(str(name), choices, n=1)
+    near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)
     return f" Did you mean '{near[0]}'?" if near else ""

@@ -21,11 +21,11 @@ from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from .errors import CaseError, HkflowError, unknown_name
-from .store.files import read_arrays, write_arrays, write_hdf5, write_json
+from .store.files import write_arrays, write_hdf5, write_json
+from .store.reading import open_hdf5, read_arrays
 
 SCALES = ("quick", "paper")
 ALL = "all"
@@ -97,7 +97,7 @@ class Work:
             arrays = function(**arguments)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_hdf5(path, lambda file: self._fill(file, arrays, time.monotonic() - started))
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             self.seconds += float(file.attrs["seconds"]) if path not in self._counted else 0.0
             self._counted.add(path)
             return read_arrays(file)

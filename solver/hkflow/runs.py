@@ -20,6 +20,7 @@ from .observers.observer import Observer
 from .parallel import ALONE
 from .progress import ProgressBar, preparing
 from .store.files import write_json
+from .store.reading import DAMAGE
 from .store.results import pack
 from .store.run import load, read_header
 from .store.run_folder import (
@@ -32,6 +33,7 @@ from .store.run_folder import (
     write_problem,
 )
 from .time_loop import integrate, make_method, save_times
+from .userfiles import named
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
@@ -50,7 +52,7 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, o
     the folder can no longer be written.
     """
     file = ranks.all(lambda: _read(case, overrides))
-    folder = Path(output or Path("runs") / file.name)
+    folder = named(output or Path("runs") / file.name)
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
     resolved, problem = ranks.all(lambda: _build(file))
@@ -94,7 +96,7 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE, overview=False):
         stored = ranks.all(lambda: load(folder))
         with preparing(quiet):
             method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
-        method.load(state)
+        ranks.all(lambda: _continue(method, state, clock, stored))
         writer = RunWriter(folder, checkpoint, seconds)
         made = _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
     return _drawn(made, overview, ranks)
@@ -155,6 +157,22 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
 
     ranks.told(end)
     return None if ranks.rank else load(folder)
+
+
+def _continue(method, state, clock, stored):
+    """Load a state into a method. Raises RunFolderError if it is not one of this method, or the clock not one of this case."""
+    try:
+        times = save_times(stored.case.time.end, stored.case.time.saves)
+        if clock.next_save < len(times) and times[clock.next_save] < clock.time:
+            raise ValueError(f"its time is {clock.time:g}, and the next save {times[clock.next_save]:g}")
+        fresh, found = method.state(), {name: np.shape(value) for name, value in state.items()}
+        for name, value in fresh.items():
+            shape = found.get(name)
+            if shape is None or len(shape) != np.ndim(value) or stored.method == "grid" and shape != np.shape(value):
+                raise ValueError(f"'{name}' has the shape {shape}, wanted {np.shape(value)}")
+        method.load(state)
+    except DAMAGE as error:
+        raise RunFolderError(f"{stored.path}: the state to continue from is not one of this run ({error}).") from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import importlib.util
 import numpy as np
 
 from ..errors import CaseError, unknown_name
+from ..userfiles import open_text
 
 
 def read_csv(path, delimiter, features, label):
@@ -14,16 +15,14 @@ def read_csv(path, delimiter, features, label):
     Returns inputs (n, n_features), labels (n,) as text, and the names of the features.
     Raises CaseError naming the file and, where there is one, the line or the column.
     """
-    header, rows = _read_table(path, delimiter, "data.file")
-    features = [name for name in header if name != label] if features is None else features
+    places, rows = _read_table(path, delimiter, "data.file")
+    features = [name for name in places if name != label] if features is None else features
     for key, names in (("features", features), ("label", [label])):
         for name in names:
-            if name not in header:
-                raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, header)}")
-    columns, at_label = [header.index(name) for name in features], header.index(label)
-    inputs = [[_number(row[k], f"data.file: {path}, line {line}, column '{header[k]}'") for k in columns] for line, row in rows]
-    labels = np.array([row[at_label].strip() for _, row in rows], dtype=str)
-    return np.array(inputs).reshape(len(inputs), len(columns)), labels, features
+            if name not in places:
+                raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, places)}")
+    labels = np.array([row[places[label]].strip() for _, row in rows], dtype=str)
+    return _numbers(rows, {name: places[name] for name in features}, f"data.file: {path}"), labels, features
 
 
 def lines_of(path, delimiter, label, positive, negative):
@@ -39,32 +38,28 @@ def read_points(path, axes):
     Returns positions, signs and weights as lists; the last two None without their column.
     Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no positive weight.
     """
-    header, rows = _read_table(path, ",", "initial.file")
-    values = [
-        [_number(row[k], f"initial.file: {path}, line {line}, column '{name}'") for k, name in enumerate(header)]
-        for line, row in rows
-    ]
-    coordinates = [k for k, name in enumerate(header) if name not in ("sign", "weight")]
+    places, rows = _read_table(path, ",", "initial.file")
+    values = _numbers(rows, places, f"initial.file: {path}")
+    coordinates = [k for name, k in places.items() if name not in ("sign", "weight")]
     if len(coordinates) != axes:
         raise CaseError(
             f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias included), got {len(coordinates)}."
         )
     for name, fits, wanted in (
-        ("sign", lambda v: v in (1.0, -1.0), "1 or -1"),
+        ("sign", lambda v: np.abs(v) == 1.0, "1 or -1"),
         ("weight", lambda v: v > 0.0, "a positive number"),
     ):
-        if name in header:
-            for (line, _), row in zip(rows, values, strict=True):
-                if not fits(row[header.index(name)]):
-                    raise CaseError(f"initial.file: {path}, line {line}: {name} is {row[header.index(name)]:g}, wanted {wanted}.")
-    columns = {name: [row[header.index(name)] for row in values] if name in header else None for name in ("sign", "weight")}
-    return [[row[k] for k in coordinates] for row in values], columns["sign"], columns["weight"]
+        if name in places and not (fine := fits(values[:, places[name]])).all():
+            (line, _), wrong = rows[fine.argmin()], values[fine.argmin(), places[name]]
+            raise CaseError(f"initial.file: {path}, line {line}: {name} is {wrong:g}, wanted {wanted}.")
+    signs, weights = (values[:, places[name]].tolist() if name in places else None for name in ("sign", "weight"))
+    return values[:, coordinates].tolist(), signs, weights
 
 
 def _read_table(path, delimiter, key):
-    """Header and rows, each (line number, fields), of a CSV file."""
+    """{column name: its place} and rows, each (line number, fields), of a CSV file."""
     try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
+        with open_text(path, newline="") as stream:
             reader = csv.reader(stream, delimiter=delimiter)
             rows = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
@@ -76,13 +71,28 @@ def _read_table(path, delimiter, key):
     if len(rows) == 1:
         raise CaseError(f"{key}: {path} has a header line only; wanted rows of data below it.")
     header = [name.strip() for name in rows[0][1]]
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
+    places, width = {name: k for k, name in enumerate(header)}, len(header)
+    if len(places) < len(header):
+        twice = next(name for k, name in enumerate(header) if places[name] != k)
         raise CaseError(f"{key}: {path}: the header names column '{twice}' twice.")
     for line, row in rows[1:]:
-        if len(row) != len(header):
-            raise CaseError(f"{key}: {path}, line {line}: {len(row)} fields where the header has {len(header)}.")
-    return header, rows[1:]
+        if len(row) != width:
+            raise CaseError(f"{key}: {path}, line {line}: {len(row)} fields where the header has {width}.")
+    return places, rows[1:]
+
+
+def _numbers(rows, places, where):
+    """The numbers (n, len(places)) of some columns; a cell without a finite one is looked for only if there is any."""
+    try:
+        cells = (float(row[k]) for _, row in rows for k in places.values())
+        values = np.fromiter(cells, dtype=float, count=len(rows) * len(places)).reshape(len(rows), len(places))
+    except ValueError:
+        values = None
+    if values is None or not np.isfinite(values).all():
+        for line, row in rows:
+            for name, k in places.items():
+                _number(row[k], f"{where}, line {line}, column '{name}'")
+    return values
 
 
 def read_scikit_learn(name, features):

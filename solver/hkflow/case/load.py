@@ -7,8 +7,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..errors import CaseError, did_you_mean
+from ..errors import CaseError, did_you_mean, printable
+from ..userfiles import read_text
 from .schema import DEFAULT_KINDS, Case
+
+
+MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
+MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
+MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ def load_case(path, overrides=None):
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_CASE_BYTES)
     except OSError as error:
         raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
@@ -53,12 +59,11 @@ def load_case(path, overrides=None):
 
 def parse_case(text, folder, name, overrides=None, source="case"):
     """Check the text of a case file; `source` is how messages call it."""
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CaseError(f"{source}: not valid TOML: {error}.") from error
+    tables = parse_toml(text, source)
+    refuse_unfit(overrides or {}, source)
     for key, value in sorted((overrides or {}).items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
+    refuse_unfit(tables, source)
     try:
         return CaseFile(Case.model_validate(tables), text, Path(folder), name, source)
     except ValidationError as error:
@@ -71,9 +76,54 @@ def parse_override(text):
     if not equals or not key.strip():
         raise CaseError(f"--set {text}: wanted KEY=VALUE, for example --set flow.noise=0.01.")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        return key.strip(), _loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except ValueError as error:
+        raise CaseError(f"--set {key.strip()}: {error}.") from error
+
+
+def parse_toml(text, source):
+    """The tables of a TOML text. Raises CaseError, which begins with `source`, if it is none."""
+    try:
+        return _loads(text)
+    except ValueError as error:
+        raise CaseError(f"{source}: not valid TOML: {error}.") from error
+
+
+def _loads(text):
+    """tomllib.loads, whose failures are all ValueErrors: TOMLDecodeError, or another for sizes that it is not made for."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("too many brackets in one another") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:
+        raise ValueError(str(error).partition(";")[0]) from error
+
+
+def refuse_unfit(tables, source):
+    """Raise CaseError for what TOML can write and nothing can keep: NUL in a text, endless integers, endless nesting."""
+    if found := _unfit(tables, 0):
+        keys, what = found
+        raise CaseError(f"{source}: {'.'.join(map(printable, keys[:4]))}: {what}.")
+
+
+def _unfit(value, depth):
+    """Keys that lead to something unfit and what that is, or None."""
+    if isinstance(value, str):
+        return ((), "text must not hold the character NUL") if "\0" in value else None
+    if isinstance(value, int):
+        return ((), f"an integer of more than {MAX_DIGITS} digits") if abs(value) >= 10**MAX_DIGITS else None
+    if not isinstance(value, dict | list):
+        return None
+    if depth == MAX_DEPTH:
+        return (), f"more than {MAX_DEPTH} lists or tables in one another"
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if found := _unfit(inner, depth + 1):
+            return (key, *found[0]), found[1]
+    return None
 
 
 def _chooses_kind(key, value):
@@ -112,7 +162,7 @@ def sentences(error, model):
 def _sentence(fault, model):
     """One fault of pydantic's list as a sentence that names the key, what was got and what is allowed."""
     location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
-    key = ".".join(map(str, location)) or "the case"
+    key = ".".join(map(printable, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
         choices = _keys_at(fault["loc"][:-1], model)

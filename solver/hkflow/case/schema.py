@@ -49,6 +49,12 @@ class CsvData(Labelled):
     label: str = Field(description="column of the label or of the numerical target")
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
 
+    @model_validator(mode="after")
+    def _delimits(self):
+        if self.delimiter in '"\r\n':
+            raise ValueError(f"'delimiter' is {self.delimiter!r}, which quotes a field or ends a line; give another character")
+        return self
+
 
 class ScikitLearnData(Labelled):
     """A data set that scikit-learn ships; needs the extra hkflow[data]."""

@@ -7,7 +7,7 @@ from ..metrics import systematic_draw
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, write_figure
-from .shown import sign_color, sign_name
+from .shown import plain, sign_color, sign_name
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
@@ -30,8 +30,8 @@ def _folder(run):
 
 def draw_comparison(figure, c):
     """A title and five panels on an empty figure."""
-    names = [f"{letter}: {_folder(run).name} ({_carriers(run)})" for letter, run in (("A", c.a), ("B", c.b))]
-    figure.suptitle(f"{c.a.header['title'] or 'hkflow'}\n{'     '.join(names)}", fontsize=9)
+    names = [f"{letter}: {plain(_folder(run).name, 40)} ({_carriers(run)})" for letter, run in (("A", c.a), ("B", c.b))]
+    figure.suptitle(f"{plain(c.a.header['title'] or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
     draw = {1: _draw_on_circle, 2: _draw_on_sphere}.get(c.a.dim, _draw_predictions)

@@ -5,6 +5,7 @@ import numpy as np
 from ..studies.file import described, shown
 from ..studies.report import TITLES
 from .figures import COLUMN, PAGE, write_figure
+from .shown import plain
 
 MARKERS = "os^Dv<>pX*"
 PANELS = 3  # errors that are drawn, at most
@@ -39,7 +40,7 @@ def height(result, wide):
 
 def draw_study(figure, result, save=-1, shared=None):
     """One panel for each error against h and one of the first error against seconds; or values against what is swept."""
-    figure.suptitle(result.study.table.title or result.study.name, wrap=True)
+    figure.suptitle(plain(result.study.table.title or result.study.name), wrap=True)
     panels, wide = _panels(result), figure.bbox.width > 1.5 * COLUMN * figure.dpi
     rows = _rows(len(panels), wide)
     axes = np.ravel(figure.subplots(rows, -(-len(panels) // rows)))
@@ -66,7 +67,7 @@ def _draw_errors(ax, result, name):
         size = np.sqrt(np.nanmean(errors**2, axis=1)) if np.isfinite(errors).any() else np.full(len(errors), np.nan)
         x = positions[: len(size)]
         ax.plot(
-            x, size, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3, label=described(result.study.groups[group])
+            x, size, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3, label=plain(described(result.study.groups[group]))
         )
         if table is not None and np.isfinite(table.bars).all():
             ax.fill_between(x, size * np.exp(-2 * table.bars), size * np.exp(2 * table.bars), color=color, alpha=0.2, linewidth=0)
@@ -130,7 +131,7 @@ def _draw_values(ax, result, name):
             x, values.mean(axis=1), bars, marker=MARKERS[place % len(MARKERS)], markersize=3, capsize=2, label=", ".join(chosen)
         )
         if not numbers:
-            ax.set_xticks(x, [described({key: groups[g].get(key)}).partition(" = ")[2] for g in mine], rotation=30, ha="right")
+            ax.set_xticks(x, [plain(described({key: groups[g].get(key)}).partition(" = ")[2]) for g in mine], rotation=30, ha="right")
     if numbers and min(group[key] for group in groups) > 0 and max(g[key] for g in groups) > 8 * min(g[key] for g in groups):
         ax.set_xscale("log")
     elif numbers:
@@ -142,7 +143,7 @@ def _draw_values(ax, result, name):
 
 
 def _rest(group, others):
-    return tuple(described({key: group[key]}) for key in others)
+    return tuple(plain(described({key: group[key]})) for key in others)
 
 
 def _groups(result):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .shown import COLORS
+from .shown import COLORS, NAME, plain
 
 NAMED = 12  # coordinates, at most, whose names are written
 
@@ -24,7 +24,7 @@ def draw_weights(ax, atoms, names, nu="ν", shared=()):
     ax.plot(k, parts.sum(axis=0), "o", markersize=3 if len(k) <= 4 * NAMED else 1.5, color="black", label="difference w")
     ax.axhline(0.0, color="0.5", linewidth=0.6)
     if len(k) <= NAMED:
-        ax.set_xticks(k, names)
+        ax.set_xticks(k, [plain(name, NAME) for name in names])
     if np.size(shared) and np.max(np.abs(shared)) > 0.0:
         room = 0.06 * (np.max(shared) - np.min(shared))
         ax.set_ylim(min(np.min(shared) - room, 0.0), max(np.max(shared) + room, 0.0))

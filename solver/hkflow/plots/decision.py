@@ -12,7 +12,7 @@ from ..margins.kernel_machine import KERNELS, f2_max_margin
 from ..objectives.data import with_bias
 from ..store.shown import is_normalised
 from .figures import legend_below
-from .shown import COLORS, some, time_of
+from .shown import COLORS, NAME, plain, some, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
 PIXELS, COARSE = 200, 40  # of a map, along each input; of one that only finds its range
@@ -152,7 +152,7 @@ def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
         ax.plot(run.inputs[:, 0], run.targets, "o", markersize=3, color="C1", label="data")
         ax.set_ylim(frame(np.array([low, high, *run.targets]), 0.03))
     ax.set_xlim(grid[0][0], grid[0][-1])
-    ax.set_xlabel(run.input_names[0])
+    ax.set_xlabel(plain(run.input_names[0], NAME))
     ax.set_ylabel(f"{h}(x)" if h == "h" else "h(x)/|ν|")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)
 
@@ -169,8 +169,8 @@ def _draw_map(ax, run, grid, values, largest=None):
     if values.min() < 0.0 < values.max():
         ax.contour(*grid, values, levels=[0.0], colors="black", linewidths=1.0)
         ax.plot([], [], color="black", linewidth=1.0, label="h = 0")
-    ax.set_xlabel(run.input_names[0])
-    ax.set_ylabel(run.input_names[1])
+    ax.set_xlabel(plain(run.input_names[0], NAME))
+    ax.set_ylabel(plain(run.input_names[1], NAME))
     return image
 
 

@@ -6,7 +6,7 @@ from ..margins.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .decision import frame
-from .shown import sign_color, sign_name
+from .shown import plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
@@ -14,7 +14,7 @@ STYLES = ("-", "--", ":")
 
 def draw_margins(figure, report):
     """Decision functions, each divided by its margin, and, on circle and S² of a positive margin, the optimal measure."""
-    figure.suptitle(f"max-margins of {report.name}", fontsize=9)
+    figure.suptitle(f"max-margins of {plain(report.name)}", fontsize=9)
     dim = report.problem.dim if not report.problem.objective.feature.joint else 0
     if dim not in (1, 2) or report.problem.is_discrete or report.contradiction:
         _draw_decisions(figure.subplots(), report)

@@ -6,7 +6,7 @@ from ..store.shown import density_of
 from . import records
 from .decision import draw_predictions
 from .density import draw_measure
-from .shown import time_of
+from .shown import plain, time_of
 
 
 def save_overview(run, path=None):
@@ -18,7 +18,7 @@ def save_overview(run, path=None):
 
 def draw_overview(figure, run, save=-1, shared=None):
     """Four or five panels and a title on an empty figure."""
-    title = run.header["title"] or "hkflow"
+    title = plain(run.header["title"] or "hkflow")
     figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)

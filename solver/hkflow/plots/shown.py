@@ -6,12 +6,19 @@ import numpy as np
 from matplotlib.colors import LogNorm, Normalize, SymLogNorm
 from matplotlib.ticker import NullLocator
 
+NAME = 40  # letters of a column that are shown
 DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 FEW_DECADES = 2.5  # of a scale, up to which numbers between powers of ten are written
 SEEN = 9  # saves at most that are read to find colours and axes for all of them
 COLORS = {1.0: "C1", -1.0: "C5"}  # of signs, those of classes and those of units
 PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
+
+
+def plain(text, length=200):
+    """A user's text as labels show it: its dollars are letters, not mathematics, and it is cut where it is long."""
+    text = text if len(text) <= length else text[: length - 1] + "…"
+    return text.replace("$", r"\$")
 
 
 def time_of(run, save):

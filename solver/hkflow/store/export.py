@@ -1,8 +1,7 @@
 """Runs in the formats of other programs."""
 
-from pathlib import Path
-
 from ..errors import CaseError, RunFolderError, unknown_name
+from ..userfiles import named
 from .dataset import check_xarray, write_netcdf
 from .files import write_whole
 from .run import Run, load
@@ -49,7 +48,7 @@ def export(run, *formats, output=None):
     for name in formats:
         FORMATS[name][0](run)
     home = (run.path if run.path.is_dir() else run.path.parent).resolve()
-    folder = Path(output or home)
+    folder = named(output or home)
     stem = folder / (run.path.stem if run.path.is_file() and run.path.name != "results.h5" else home.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,11 +56,6 @@ def write_arrays(group, arrays):
         group.create_dataset(name, data=np.asarray(array), dtype=np.asarray(array).dtype)
 
 
-def read_arrays(group):
-    """All arrays of an HDF5 group by name."""
-    return {name: item[()] for name, item in group.items() if isinstance(item, h5py.Dataset)}
-
-
 def checksum(arrays, text=""):
     """SHA-256 over names, types, shapes and bytes of arrays, and a text."""
     digest = hashlib.sha256(text.encode())

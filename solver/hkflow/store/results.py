@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import RunFolderError
 from .files import checksum, write_hdf5
+from .reading import DATA, MESH
 from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -25,17 +26,8 @@ DIMENSIONS = {
     "error_max": ("time",),
     "error_mass": ("time",),
     "error_moment": ("time",),
-    "data/inputs": ("datum", "input"),
-    "data/targets": ("datum",),
-    "data/weights": ("datum",),
-    "mesh/centers": ("cell", "axis"),
-    "mesh/volumes": ("cell",),
-    "mesh/faces": ("face", "side"),
-    "mesh/face_areas": ("face",),
-    "mesh/face_distances": ("face",),
-    "mesh/face_midpoints": ("face", "axis"),
-    "mesh/vertices": ("vertex", "axis"),
-    "mesh/face_vertices": ("face", "corner"),
+    **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
+    **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
 
 

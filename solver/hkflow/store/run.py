@@ -1,11 +1,8 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
-import json
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ..arguments import real_array
@@ -17,13 +14,16 @@ from ..measures import Units
 from ..meshes.mesh import Mesh
 from ..margins.contradiction import contradiction
 from ..objectives.data import axis_names, with_bias
+from ..objectives.features import FEATURES
 from ..problem import Problem
-from ..time_loop import in_plain_units, method_class
-from .files import checksum, read_arrays
+from ..time_loop import ENERGIES, in_plain_units, method_class
+from ..userfiles import named, parse_json, read_text
+from .files import checksum
+from .reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
 from .run_folder import CHECKPOINT, FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
 
-HEADER = ("case", "resolved_case", "title", "seed", "threads", "versions", "commit")  # of run.json
-DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, IndexError, RuntimeError, EOFError)
+HEADER = {"case": str, "resolved_case": str, "title": str, "seed": int, "threads": int, "versions": dict, "commit": str | None}
+ENDING = {"status": str, "finished": bool}  # of status.json
 LARGEST_LOG = 600.0  # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
 
 # What makes the measure in a state, with the dimensions of each array at one save.
@@ -38,7 +38,13 @@ STATE_ARRAYS = {
     "output": ("unit",),
     "inner": ("unit",),
 }
+MEASURES = {  # arrays that make it, of each method; a network has some of several
+    "grid": [{"density", "log_scale"}],
+    "particles": [{"positions", "signs", "log_weights"}],
+    "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
+}
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
+RECORDS = ("time", "objective", "mass", "log_mass", *ENERGIES, "energy_residual", "mass_residual", "training_error")  # of every run
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
@@ -46,6 +52,7 @@ class Run:
     """A finished or unfinished run.
 
     path : the folder or file it was read from;  header : case as given and as resolved, versions, seed, threads, commit
+    case : the resolved, checked case
     mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights (n_data,) : the data, bias
     not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
     records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale
@@ -55,7 +62,7 @@ class Run:
     def __init__(self, path, header, static, series, records, end):
         self.path, self.header, self.records, self.end = path, header, records, end
         self.status, self.finished, self.missing = end["status"], end["finished"], series.get("missing")
-        self.mesh, self.signs = static["mesh"], static["sign"]
+        self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
         self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
         self.time, self.scaled_predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
         self.log_scale = series["log_scale"]
@@ -117,11 +124,6 @@ class Run:
         """Total mass |ν| at the saves, (n_saves,); inf where it is beyond numbers."""
         with np.errstate(over="ignore"):
             return np.array([atoms.mass * np.exp(scale) for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))])
-
-    @cached_property
-    def case(self):
-        """The resolved, checked case."""
-        return resolve(parse_case(self.header["resolved_case"], ".", "", source=f"{self.path}: resolved case").case)
 
     @property
     def method(self):
@@ -187,7 +189,8 @@ class Run:
         objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
         flow = flow_of(self.case.flow)
         mesh = self.mesh if self.method == "grid" or self.is_discrete else None
-        return Problem(mesh, objective, flow, signs_of(self.case), self._start(objective), exact, fresh_data(self.case))
+        with _reading(self.path):
+            return Problem(mesh, objective, flow, signs_of(self.case), self._start(objective), exact, fresh_data(self.case))
 
     def _start(self, objective):
         """The measure of the first save, without its scale if that is beyond numbers; on atoms as a density."""
@@ -238,7 +241,7 @@ def _unscaled(state):
 
 def load(path):
     """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not one."""
-    path = Path(path)
+    path = named(path)
     if path.is_dir() and (path / "snap").is_dir():
         return _load_folder(path)
     if path.is_dir() and (path / "results.h5").exists():
@@ -250,13 +253,13 @@ def load(path):
 
 def read_header(folder):
     """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer format."""
-    path = Path(folder) / "run.json"
+    path = named(folder) / "run.json"
     if not path.exists():
         raise RunFolderError(f"{folder}: not a run folder, or one killed before its first save: there is no {path.name}.")
     with _reading(path):
         header = _read_json(path)
         _check_format(header.get("format"), path)
-        return header | {name: header[name] for name in HEADER}
+        return _typed(header, HEADER)
 
 
 def _check_format(number, path):
@@ -264,19 +267,41 @@ def _check_format(number, path):
         raise RunFolderError(f"{path}: format {number}, but this hkflow reads format {FORMAT}; use the version that wrote it.")
 
 
+def _typed(table, types):
+    """A table whose keys are there and of the types wanted; raises ValueError otherwise."""
+    for name, kind in types.items():
+        if name not in table:
+            raise ValueError(f"'{name}' is missing")
+        if not isinstance(table[name], kind):
+            raise ValueError(f"'{name}' is {str(table[name])[:60]!r}")
+    return table
+
+
+def _case_of(header, path):
+    """The resolved case that a header tells of."""
+    return resolve(parse_case(header["resolved_case"], ".", "", source=f"{path}: resolved case").case)
+
+
 def _load_folder(folder):
     header = read_header(folder)
-    with _reading(folder / "problem.h5"), h5py.File(folder / "problem.h5", "r") as file:
-        static = _read_static(file)
+    case = _case_of(header, folder / "run.json")
+    with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
+        static, sizes = _read_static(file, case)
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
-    read = lru_cache(maxsize=1)(read_snapshots)  # many saves are in one file
+    kept, again = None, lru_cache(maxsize=1)(read_snapshots)  # many saves are in one file
     for path in snapshot_paths(folder):
         snapshots = read_snapshots(path)
         if snapshots is None and path.exists():
             damaged.append(path)
         for row, (state, prediction, meta) in enumerate(snapshots or ()):
+            with _reading(path):
+                check_state(state, case, sizes)
+                check_array(prediction, "predictions", ("datum",), sizes)
+                kept, first = state.keys() & STATE_ARRAYS.keys(), kept
+                if first and kept != first:
+                    raise ValueError(f"its state has {', '.join(sorted(kept))}, that of others {', '.join(sorted(first))}")
             metas.append(meta)
-            (checkpoints if meta["save"] == CHECKPOINT else states).append(partial(_state_in, read, path, row))
+            (checkpoints if meta["save"] == CHECKPOINT else states).append(partial(_state_in, again, path, row))
             if meta["save"] != CHECKPOINT:
                 times.append(meta["clock"]["time"])
                 scales.append(state.get("log_scale", 0.0))
@@ -292,10 +317,9 @@ def _load_folder(folder):
     end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
     if (folder / "status.json").exists():
         with _reading(folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"):
-            end = _read_json(folder / "status.json")
-            end |= {"status": str(end["status"]), "finished": bool(end["finished"])}
+            end = _checked_end(_read_json(folder / "status.json"))
     end["status"] += f" {series['missing']}" if series["missing"] else ""
-    return Run(folder, header, static, series, read_records(folder / "records.jsonl"), end)
+    return Run(folder, header, static, series, read_records(folder / "records.jsonl", case), end)
 
 
 def _damaged(folder, paths):
@@ -313,51 +337,109 @@ def _state_in(read, path, row):
     return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
 
-def read_records(path):
+def check_state(state, case, sizes):
+    """Raise ValueError unless the arrays of a state that make the measure are there, have the sizes wanted and are numbers."""
+    sizes, values = dict(sizes), {name: np.asarray(state[name]) for name in STATE_ARRAYS if name in state}
+    if not any(names <= values.keys() for names in MEASURES[case.method.kind]):
+        raise ValueError(f"a state of {', '.join(values) or 'nothing'} is none of method '{case.method.kind}'")
+    for name, array in values.items():
+        check_array(array, name, STATE_ARRAYS[name], sizes)
+        if not (array < np.inf).all() or name != "log_weights" and not np.isfinite(array).all():
+            raise ValueError(f"'{name}' holds numbers that are not finite")
+    counts = {sizes[name] for (name,) in COUNTED if name in sizes}
+    if len(counts) > 1 or 0 in counts:
+        raise ValueError("arrays of a state have different lengths, or none")
+    if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
+        raise ValueError("'signs' are not all 1 or -1")
+    if case.method.kind == "particles" and not values["positions"].any(axis=1).all():
+        raise ValueError("'positions' are zero")
+
+
+def read_records(path, case):
     """Records by name, each an array; a last line that a crash cut short is left out."""
     if not path.exists():
         return {}
     with _reading(path):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-        return {name: np.array([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
+        rows = [parse_json(line) for line in read_text(path).split("\n")[:-1]]
+        records = {name: np.array([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
+        return _checked_records(records, case)
+
+
+def _checked_records(records, case):
+    """Records that have the names that all runs have."""
+    sizes = {}
+    for name, array in records.items():
+        check_array(array, name, ("record",), sizes)
+    wanted = (*RECORDS, *(() if case.objective.loss == "square" else ("margin", "smooth_margin")))
+    if "margin_upper" in records:
+        wanted += ("margin_lower", "dual_value")
+    if records and (missing := [name for name in wanted if name not in records]):
+        raise ValueError(f"the record '{missing[0]}' is missing")
+    return records
+
+
+def _checked_end(end):
+    """How a run ended, with the types that are wanted."""
+    work = dict.fromkeys(WORK, int | float) if any(name in end for name in WORK) else {}
+    return _typed({"signal": None} | end, ENDING | {"signal": int | None} | work)
 
 
 def _load_results(path):
-    with _reading(path), h5py.File(path, "r") as file:
+    with _reading(path), open_hdf5(path) as file:
         if "format" not in file.attrs:
             raise RunFolderError(f"{path}: an HDF5 file, but not a results file of hkflow.")
         _check_format(int(file.attrs["format"]), path)
-        header = json.loads(file.attrs["header"])
-        series = {name: file[name][()].astype(float) for name in ("time", "predictions")}
-        series["log_scale"] = file["log_scale"][()].astype(float) if "log_scale" in file else np.zeros(len(series["time"]))
-        series["states"] = [lambda k=k: _read_state(path, k) for k in range(len(series["time"]))]
-        records, static = read_arrays(file["records"]), _read_static(file)
+        header = _typed(parse_json(file.attrs["header"]), HEADER)
+        case = _case_of(header, path)
+        static, sizes = _read_static(file, case)
+        wanted = {"time": ("time",), "predictions": ("time", "datum")} | ({"log_scale": ("time",)} if "log_scale" in file else {})
+        series = {"log_scale": np.zeros(file["time"].shape)} | read_arrays(file, wanted, sizes)
+        series["states"] = [lambda k=k: _read_state(path, k, case, sizes) for k in range(sizes["time"])]
+        for name, dimensions in STATE_ARRAYS.items():
+            if name in file:
+                check_array(find(file, name), name, ("time", *dimensions), sizes)
+        records = _checked_records(read_arrays(find(file, "records")), case)
         end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
-        end |= {name: file.attrs[name].item() for name in WORK if name in file.attrs}
+        end = _checked_end(end | {name: file.attrs[name].item() for name in WORK if name in file.attrs})
         return Run(path, header, static, series, records, end)
 
 
-def _read_state(path, save):
+def _read_state(path, save, case, sizes):
     """What a results file keeps of a state: all that makes the measure, not what only resuming needs."""
-    with _reading(path), h5py.File(path, "r") as file:
-        state = {name: np.asarray(file[name][save], dtype=float) for name in STATE_ARRAYS if name in file}
-        count = int(file["count"][save]) if "count" in file else 0
-        for name, array in state.items():
-            if array.ndim != len(STATE_ARRAYS[name]):
-                raise ValueError(f"{name} has the wrong shape")
-    return {name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array for name, array in state.items()}
+    with _reading(path), open_hdf5(path) as file:
+        state = {name: read(find(file, name), save) for name in STATE_ARRAYS if name in file}
+        if "count" in file:
+            count = int(read(find(file, "count"), save))
+            state = {name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array for name, array in state.items()}
+        check_state(state, case, {name: size for name, size in sizes.items() if (name,) not in COUNTED})
+        return state
 
 
-def _read_static(file):
-    mesh, data, sign = (read_arrays(file["mesh"]) if "mesh" in file else None), read_arrays(file["data"]), file["sign"][()]
+def _read_static(file, case):
+    """Case, data, signs and mesh of a run, and the sizes of their dimensions. Raises ValueError if they do not fit together."""
+    sizes = {}
+    data = read_arrays(find(file, "data"), DATA, sizes)
+    sizes |= {"axis": sizes["input"] + case.objective.bias + FEATURES[case.objective.activation].joint, "side": 2}
+    sizes |= {"corner": sizes["axis"] - 1, "sign": len(signs_of(case))}
+    sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
+    if "mesh" in file:
+        sizes["cell"] = sizes["axis"] if case.domain.kind == "atoms" else case.domain.cells
+        mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")
-    return {"mesh": mesh and Mesh(file.attrs["mesh"], **mesh), "data": data, "sign": sign}
+    if tuple(sign) != signs_of(case) or not all(np.isfinite(array).all() for array in data.values()):
+        raise ValueError("'sign' is not that of the case, or data are not finite")
+    if mesh is not None:
+        check_mesh(file.attrs["mesh"], mesh)
+    discrete, name = case.domain.kind == "atoms", None if mesh is None else file.attrs["mesh"]
+    if (case.method.kind == "grid" or discrete) and mesh is None or mesh is not None and (name == "atoms") != discrete:
+        raise ValueError("the mesh is not that of the case")
+    return {"case": case, "mesh": mesh and Mesh(name, **mesh), "data": data, "sign": sign}, sizes
 
 
 def _read_json(path):
     """A table of a JSON file. Raises ValueError if it holds something else."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = parse_json(read_text(path))
     if not isinstance(content, dict):
         raise ValueError("not a table")
     return content
@@ -369,4 +451,5 @@ def _reading(path, remedy=""):
     try:
         yield
     except DAMAGE as error:
-        raise RunFolderError(f"{path}: damaged ({str(error).strip() or type(error).__name__}){remedy}.") from error
+        reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        raise RunFolderError(f"{path}: damaged ({reason}){remedy}.") from error

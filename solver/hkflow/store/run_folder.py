@@ -28,7 +28,9 @@ from filelock import FileLock, Timeout
 from ..errors import RunFolderError
 from ..observers.observer import Observer
 from ..time_loop import Clock
-from .files import checksum, read_arrays, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from ..userfiles import parse_json, size_of
+from .files import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from .reading import DAMAGE, read_arrays
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
@@ -297,6 +299,7 @@ def read_snapshots(path):
     Raises RunFolderError if the file cannot be read, so that nobody knows what is in it.
     """
     try:
+        size_of(path, largest=np.inf)
         content = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -309,17 +312,17 @@ def read_snapshots(path):
         if checksum(arrays, text or "") != wanted:
             return None
         if text is not None:  # of format 4, a single one
-            return [_snapshot(arrays, json.loads(text))]
-        metas = json.loads(arrays.pop("meta").tobytes())
+            return [_snapshot(arrays, parse_json(text))]
+        metas = parse_json(arrays.pop("meta").tobytes())
         rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(metas)))
         return [_snapshot(row, meta) for row, meta in zip(rows, metas, strict=True)]
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError):
+    except DAMAGE:
         return None
 
 
 def _snapshot(arrays, meta):
     """(state, predictions, meta) of one snapshot from what is stored of it."""
-    predictions = arrays.pop("predictions")
+    meta, predictions = _checked_meta(meta), arrays.pop("predictions")
     return arrays | meta.pop("state"), predictions, meta
 
 
@@ -337,6 +340,24 @@ def missing_saves(folder, metas, damaged):
         f"{folder}: save {gap} is missing{why}. To have it computed again, move the snapshots from it on "
         f"out of {folder / 'snap'}, then 'hkflow resume {folder}'."
     )
+
+
+def _checked_meta(meta):
+    """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of another type."""
+    clock, default = Clock.from_dict(meta["clock"]), Clock(0.0, 0.0, [0.0, 0.0])
+    for name, value in vars(default).items():
+        found, numbers = getattr(clock, name), value if isinstance(value, list) else []
+        fits = isinstance(found, int | float if isinstance(value, float) else type(value))
+        if not fits or numbers and not (len(found) == len(value) and all(isinstance(n, int | float) for n in found)):
+            raise ValueError(f"the clock's '{name}' is {found!r}")
+    for name, kind in (("save", int), ("records_length", int), ("state", dict)):
+        if not isinstance(meta[name], kind):
+            raise ValueError(f"'{name}' is {meta[name]!r}")
+    if not isinstance(meta.get("seconds", 0.0), int | float):
+        raise ValueError(f"'seconds' is {meta['seconds']!r}")
+    if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
+        raise ValueError("a time or a count is negative or not finite")
+    return meta
 
 
 def prepare_resume(folder):

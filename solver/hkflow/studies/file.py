@@ -1,6 +1,5 @@
 """The study file: which case, what is refined, what is swept, what is measured. From TOML to a list of members."""
 
-import tomllib
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -11,9 +10,10 @@ import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
 from ..case.build import resolve
-from ..case.load import UNIONS, CaseFile, load_case, sentences
+from ..case.load import MAX_CASE_BYTES, UNIONS, CaseFile, load_case, parse_toml, refuse_unfit, sentences
 from ..case.schema import Count, Table
 from ..errors import CaseError
+from ..userfiles import read_text
 
 Values = dict[str, Any]
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")  # keys whose numbers grow with resolution
@@ -117,15 +117,16 @@ def load_study(path, quick=False):
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        tables = tomllib.loads(text)
+        text = read_text(path, MAX_CASE_BYTES)
+        tables = parse_toml(text, path)
+        refuse_unfit(tables, path)
         if quick:
             tables = _changed(tables, tables.pop("quick", {}))
             text = tomlkit.dumps(tables)
     except OSError as error:
         raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CaseError(f"{path}: not valid TOML: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise CaseError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
     try:
         table = StudyTable.model_validate(tables)
     except ValidationError as error:

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -20,6 +20,7 @@ from ..case.load import toml_of
 from ..errors import CaseError, HkflowError
 from ..observers.interrupts import Interrupts
 from ..observers.observer import Observer
+from ..userfiles import read_text, size_of
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
 EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # their sentences explain themselves
@@ -35,18 +36,20 @@ def key_of(file):
 
     digest = hashlib.sha256(f"{version('hkflow')}\n{toml_of(resolve(file.case))}".encode())
     for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
-        if name is not None and (file.folder / name).is_file():
-            digest.update((file.folder / name).read_bytes())
+        if name is not None:
+            with suppress(OSError):  # what is wrong with a file the run itself says
+                size_of(file.folder / name)
+                digest.update((file.folder / name).read_bytes())
     return digest.hexdigest()[:12]
 
 
 def is_finished(folder):
     """Whether a complete run lies in a folder."""
     try:
-        end = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        end = json.loads(read_text(folder / "status.json"))
+        return end["finished"] is True and (folder / "results.h5").is_file()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
-    return end["finished"] and (folder / "results.h5").exists()
 
 
 def compute(folder, file, threads):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,14 +9,17 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ..case.load import parse_toml
 from ..convergence import convergence_table
 from ..errors import CaseError, RunFolderError
+from ..store.reading import DAMAGE, find, open_hdf5, read
 from ..store.run import WORK, load
 from ..store.run_folder import lock
+from ..userfiles import named
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .measures import errors_of, values_of
 from .members import compute_all, is_finished, key_of
-from .report import write_report
+from .report import AGAINST, write_report
 
 ROUNDING = 1e-13  # errors below it are rounding, without an order
 
@@ -107,7 +109,7 @@ def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None
     is computed.
     """
     what = load_study(path, quick)
-    folder = Path(output or Path("studies") / what.name).resolve()
+    folder = named(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
     tasks = {place: member.file for place, member in zip(folders, what.members, strict=True)}
     tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}  # the finest take longest
@@ -193,15 +195,25 @@ def read_study(folder):
 
     Raises RunFolderError if there is none or it is damaged.
     """
-    folder = Path(folder).resolve()
+    folder = named(folder).resolve()
     try:
-        with h5py.File(folder / "study.h5", "r") as file:
-            attrs = dict(file.attrs)
-            columns = {name: item.asstr()[()] if item.dtype.kind == "O" else item[()] for name, item in file.items()}
-        table = StudyTable.model_validate(tomllib.loads(attrs["study"]))
-        groups, levels = json.loads(attrs["groups"]), json.loads(attrs["levels"])
-    except (OSError, KeyError, ValueError) as error:
+        return _read_study(folder)
+    except DAMAGE as error:
         raise RunFolderError(f"{folder}: no study here, or a damaged one (study.h5: {error}).") from error
+
+
+def _read_study(folder):
+    with open_hdf5(folder / "study.h5") as file:
+        attrs = {name: str(file.attrs[name]) for name in ("study", "groups", "levels", "against")}
+        columns = {name: read(find(file, name, h5py.Dataset), text=True) for name in file}
+    table = StudyTable.model_validate(parse_toml(attrs["study"], "study"))
+    groups, levels = json.loads(attrs["groups"]), json.loads(attrs["levels"])
+    tables = [*groups, *levels] if isinstance(groups, list) and isinstance(levels, list) else []
+    if not groups or not tables or not all(isinstance(changes, dict) for changes in tables):
+        raise ValueError("groups and levels are not lists of changes")
+    rows, places = {column.shape for column in columns.values()}, len(groups) * max(1, len(levels))
+    if len(rows) != 1 or len(columns["run"]) % places or attrs["against"] not in ("", *AGAINST):
+        raise ValueError(f"{len(columns['run'])} runs and the lengths of columns do not fit {places} places")
     errors = [name for name in table.errors or ERRORS if f"error {name}" in columns]
     count, found = len(columns["repeat"]) // (len(groups) * max(1, len(levels))), []
     for k, place in enumerate(columns["run"]):
