@@ -18,7 +18,7 @@ import hkflow
 from hkflow.store.export import export
 from hkflow.store.files import checksum
 from hkflow.store.results import pack
-from hkflow.store.run_folder import read_snapshot, static_arrays
+from hkflow.store.run_folder import read_snapshots, static_arrays
 from hkflow.summary import provenance, summary
 
 from .fuzz import Hang, time_limit, value
@@ -207,7 +207,7 @@ def hostile_run(folder, run, seed):
     if outside.read_bytes() != np.full(4096, SECRET).tobytes():
         return f"{'; '.join(done)}: a file outside of the folder was changed"
     for path, content in untouched.items():
-        if not path.exists() or path.read_bytes() != content and read_snapshot(path) is None:
+        if not path.exists() or path.read_bytes() != content and read_snapshots(path) is None:
             return f"{'; '.join(done)}: {path.name} was whole and is lost"
     return None
 
@@ -266,7 +266,7 @@ def _rewrite_hdf5(rng, path, outside):
 def _change_attribute(rng, file):
     key = rng.choice(sorted(set(file.attrs) - {"sha256"}) or ["sha256"])
     old = file.attrs[key]
-    if key in ("meta", "header") and rng.random() < 0.9:
+    if key == "header" and rng.random() < 0.9:
         content = json.loads(old)
         what = _change_json(rng, content)
         file.attrs[key] = json.dumps(content, default=str)
@@ -281,6 +281,12 @@ def _change_attribute(rng, file):
 def _change_array(rng, file, name, outside):
     """Another array in the place of one, or one that lies in another file."""
     old = file[name][()]
+    if name == "meta" and rng.random() < 0.9:
+        content = json.loads(old.tobytes())
+        what = _change_json(rng, content)
+        del file[name]
+        file[name] = np.frombuffer(json.dumps(content, default=str).encode(), np.uint8)
+        return what
     shape, size = np.shape(old) or (1,), max(1, np.size(old))
     del file[name]
     what = rng.choice(("external", "soft", "link", "virtual", "huge", "packed", "group", "gone", *["values"] * 8))
@@ -327,8 +333,8 @@ def _seal(file):
     def arrays(group):
         return {name: item[()] for name, item in group.items() if isinstance(item, h5py.Dataset) and item.nbytes < 1e8}
 
-    if "meta" in file.attrs:
-        file.attrs["sha256"] = checksum(arrays(file), file.attrs["meta"])
+    if "meta" in file:
+        file.attrs["sha256"] = checksum(arrays(file), "")
     elif "data" in file:
         mesh = arrays(file["mesh"]) if "mesh" in file else None
         file.attrs["sha256"] = checksum(static_arrays(mesh, arrays(file["data"]), file["sign"][()]))
