@@ -104,3 +104,14 @@ def test_bad_arguments_are_refused(change, message):
     Objective(FEATURES["relu"], RISKS["logistic"], **good)
     with pytest.raises(ValueError, match=message):
         Objective(FEATURES["relu"], RISKS["logistic"], **(good | change))
+
+
+@pytest.mark.parametrize("name, slope", [("smooth-margin", 1000.0), ("smooth-logistic-margin", np.log(1000.0))])
+def test_data_of_no_weight_do_not_set_the_scale_of_the_others(name, slope):
+    """Before, the smallest margin was taken out of the sum whatever its weight, and the rest of the sum was 0: a division by it."""
+    h, y, out = np.array([-1000.0, 900.0, 901.0]), np.ones(3), np.zeros(3)
+    value = RISKS[name].evaluate(h, y, np.array([0.0, 0.5, 0.5]), out)
+    assert value == pytest.approx(np.log(0.5 + 0.5 * np.exp(-1.0)) - 900.0, rel=1e-14)
+    np.testing.assert_allclose(out, [0.0, -1.0 / (1.0 + np.exp(-1.0)), -1.0 / (1.0 + np.exp(1.0))], rtol=1e-14, atol=0.0)
+    value = RISKS[name].evaluate(h, y, np.array([1e-300, 0.5, 0.5]), out)
+    assert value == pytest.approx(slope - 300.0 * np.log(10.0), rel=1e-13)

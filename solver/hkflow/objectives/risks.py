@@ -62,6 +62,7 @@ def exponential(predictions, targets, weights, out):
 
 LARGEST_LOG = 690.0  # e^690 is a number; margins that differ by less than e^-690 are ties
 ROUNDED_ONE = 1e-14  # weights whose sum is this close to one sum to one
+CANCELLED = 1e-8  # share of a sum, below which a difference is not what is left of it; equal weights leave 1/n
 LARGE_MARGIN = 35.0  # from here on log(1 + e^−u) and e^−u are the same number
 
 
@@ -75,12 +76,22 @@ def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
     scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
     for i in range(len(out)):
-        smallest = min(smallest, targets[i] * predictions[i])
+        if weights[i] > 0.0:  # a datum that does not count must not set the scale of those that do
+            smallest = min(smallest, targets[i] * predictions[i])
     whole, lost = 0.0, 0.0
     for i in range(len(out)):
-        out[i] = np.expm1(-scale * (targets[i] * predictions[i] - smallest))
+        out[i] = np.expm1(-scale * (targets[i] * predictions[i] - smallest)) if weights[i] > 0.0 else 0.0
         whole += weights[i]
         lost += weights[i] * out[i]
+    if whole + lost < CANCELLED * whole:  # the smallest margin has next to no weight: its own digits are lost in the difference
+        total = 0.0
+        for i in range(len(out)):
+            if weights[i] > 0.0:
+                out[i] = np.exp(-scale * (targets[i] * predictions[i] - smallest))
+                total += weights[i] * out[i]
+        for i in range(len(out)):
+            out[i] = -targets[i] * weights[i] * out[i] / total
+        return np.log(total) / scale - smallest
     for i in range(len(out)):
         out[i] = -targets[i] * weights[i] * (1.0 + out[i]) / (whole + lost)
     offset = np.log(whole) if abs(whole - 1.0) > ROUNDED_ONE else 0.0
@@ -93,7 +104,8 @@ def smooth_logistic_margin_scaled(predictions, log_scale, targets, weights, out)
     scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
     for i in range(len(out)):
-        smallest = min(smallest, targets[i] * predictions[i])
+        if weights[i] > 0.0:  # a datum that does not count must not set the scale of those that do
+            smallest = min(smallest, targets[i] * predictions[i])
     if scale * smallest > LARGE_MARGIN:
         return smooth_margin_scaled(predictions, log_scale, targets, weights, out)
     u = scale * smallest
