@@ -81,7 +81,7 @@ def test_sibling_without_sliding_the_valley_is_missed(monkeypatch):
         jumps, constant = kinks.gradient(SLOPES)
         place = theta.copy()
         patched(place, 1.0, 0, 1.0, jumps, constant, kinks.normals.T.copy(), kinks.normals, 1.0, 0.0, 0.0, 4.0, 1000, *scratch,
-                np.zeros(8))  # fmt: skip
+                np.zeros(9))  # fmt: skip
         far = max(far, np.abs(place - valley([theta], 4.0)[0]).max())
     assert far > 1e-3
 

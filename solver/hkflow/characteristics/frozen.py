@@ -22,7 +22,7 @@ DEPENDENT = 1e-9  # distance of a normal from the span of those that hold: neare
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
 FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
-SUMS = ("mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures")
+SUMS = ("mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures", "potential")
 
 
 @njit(cache=True)
@@ -206,11 +206,14 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
     along(normals, theta, s)
     for k in range(len(s)):
         sides[k] = 1.0 if s[k] > 0.0 else -1.0
+    for k in range(len(s)):
         active[k] = jumps[k] if s[k] > 0.0 else 0.0
     for a in range(len(base)):
         base[a] = sign * (constant[a] + dot(active, normals[a]))
-    count = 0
+    near, count = 0, 0
     for k in range(len(s)):
+        near += abs(s[k]) <= TOUCH
+    for k in range(len(s) if near > 0 else 0):
         if abs(s[k]) <= TOUCH:
             enter(k, count, sign, jumps, rows, sides, base, lists, limits)
             if limits[0, count] > 0.0:
@@ -259,6 +262,7 @@ def move(
     held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
     sums[5] += max(held - before, 0)
     sums[6] += max(before - held, 0)
+    sums[8] += mass * (decay + dot(theta, force))
     while True:
         if held < 0 or events > most:
             sums[7] += 1
@@ -344,7 +348,7 @@ def move_atoms(
     alpha, beta, decay, time, log_scale: α, β, λ, t, L: masses in units of e^L;  most: events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists (n_groups, 5, n_kinks) and
     limits (n_groups, 3, n_kinks): scratch of each group of blocks, which is one thread's
-    sums (n_blocks, 8): mass; −∫∫α|∇J|² and all of −∫∫(α|∇J|² + βJ²) dν dt with opposite signs; ∫∫|dm|; events as in SUMS
+    sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν at the start
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape

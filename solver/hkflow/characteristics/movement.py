@@ -13,7 +13,7 @@ EVENTS_PER_KINK = 8
 class Movement:
     """Moves atoms for the kinks of some data.
 
-    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (8,) what the last call exchanged, by the names in SUMS
+    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged, by the names in SUMS
     """
 
     def __init__(self, kinks, n_blocks):
