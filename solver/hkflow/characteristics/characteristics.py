@@ -66,7 +66,7 @@ class Characteristics:
     mass_slack = 0.05
     energy_slack = 0.0  # every step falls, or is taken again shorter
     prescribed = False
-    keeps_budgets = True
+    keeps_budgets = sees_kinks = True
     order = ORDER
     log_scale = 0.0
     evaluations = 0  # of flows with frozen potentials, so far
