@@ -188,7 +188,7 @@ def test_kinks_through_a_common_point(count):
     angle = rng.uniform(0.0, np.pi, count)
     x = np.column_stack([np.cos(angle), np.sin(angle), np.zeros(count)])
     points = np.concatenate([hkflow.random_uniform(rng, 40, 2), [[0.0, 0.0, 1.0]]])
-    got, growth, held, sums = moved(points, np.ones(41), x, np.ones(count), hkflow.Flow(1.0, 1.0), 0.0, 10.0)
+    got, growth, _, sums = moved(points, np.ones(41), x, np.ones(count), hkflow.Flow(1.0, 1.0), 0.0, 10.0)
     wanted = [twin.frozen(t, 1.0, x, np.ones(count), 1.0, 1.0, 0.0, 10.0) for t in points]
     assert sums["failures"] == 0 and np.abs(got - [w[0] for w in wanted]).max() < 1e-9
     assert np.abs(growth - [w[1] for w in wanted]).max() < 1e-9
@@ -198,9 +198,21 @@ def test_a_dead_unit_on_its_last_kink_stands_still():
     x, r = np.array([[1.0, 0.0, 0.0]]), np.array([0.5])
     points = np.array([[0.3, 0.4, 0.5], [0.0, 0.6, 0.8], [-0.1, 0.2, 0.7]])
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    got, growth, held, _ = moved(points, np.ones(3), x, r, hkflow.Flow(1.0, 2.0), 0.0, 50.0)
+    got, growth, _, _ = moved(points, np.ones(3), x, r, hkflow.Flow(1.0, 2.0), 0.0, 50.0)
     assert np.abs(got[1:] - points[1:]).max() < 1e-15 and (growth[1:] == 0.0).all()
     assert abs(got[0, 0]) < 1e-9
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_what_died_on_a_kink_stays_dead_when_its_slope_turns(side):
+    """On the last kink to 1e-17, to either side: rounding does not decide that a unit comes back when r changes its sign."""
+    x = side * np.array([[0.6, 0.8, 0.0]])
+    points = np.array([[0.8, -0.6, 0.0], [0.8, -0.6, 1.0], [-0.8, 0.6, 2.0]])
+    points = points + np.array([[1e-16], [-1e-16], [0.0]]) * x
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    for r in (0.5, -0.5):
+        got, growth, held, _ = moved(points, np.ones(3), x, np.array([r]), hkflow.Flow(1.0, 2.0), 0.0, 3.0)
+        assert np.abs(got - points).max() < 1e-15 and np.abs(growth).max() < 1e-15 and not held.any()
 
 
 def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():

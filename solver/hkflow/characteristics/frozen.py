@@ -75,7 +75,7 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
     basis (p, p): orthonormal normals of those that hold.  triangle (p, p): scratch
 
     A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ meets a bound, and taken
-    where the velocity would cross it. A kink with ε κ ≤ 0 never holds: it is crossed then, which shortens the way down.
+    where the velocity would cross it. A kink with ε κ ≤ 0 never holds: it is crossed then, which hastens the way down.
     """
     touched, at, free, stuck = lists[0], lists[1], lists[2], lists[3]
     cap, mu, target = limits[0], limits[1], limits[2]
@@ -119,9 +119,9 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
         step, first = 1.0, -1
         for h in range(held):
             i, part = free[h], 2.0
-            if target[h] <= 0.0:
+            if target[h] <= SLIP * scale:
                 part = mu[i] / (mu[i] - target[h]) if mu[i] > target[h] else 0.0
-            elif target[h] >= cap[i]:
+            elif target[h] >= cap[i] - SLIP * scale:
                 part = (cap[i] - mu[i]) / (target[h] - mu[i]) if target[h] > mu[i] else 0.0
             if part < step or part <= 1.0 and first < 0:
                 step, first = part, h
@@ -131,7 +131,7 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
             i = free[first]
             if i == taken and step == 0.0:
                 stuck[i] = 1
-            at[i], mu[i] = (-1, 0.0) if target[first] <= 0.0 else (1, cap[i])
+            at[i], mu[i] = (-1, 0.0) if target[first] <= SLIP * scale else (1, cap[i])
             continue
         for h in range(held):
             mu[free[h]] = target[h]
@@ -153,10 +153,10 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
 @njit(cache=True)
 def settle_one(at, cap, normal, base, force, basis):
     """`settle` on a single kink that an atom meets from the side `at`; returns the state: 0, or the side it goes on."""
-    slope = dot(base, normal)
+    slope, slip = dot(base, normal), SLIP * (np.sqrt(dot(base, base)) + abs(cap))
     for a in range(len(base)):
         force[a] = base[a]
-    if slope < 0.0 < slope + cap:
+    if slope < -slip and slip < slope + cap:
         add(force, -slope, normal)
         for a in range(len(base)):
             basis[0, a] = normal[a]
@@ -202,7 +202,11 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
 
 @njit(cache=True)
 def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, lists, limits):
-    """Sides of all kinks, their sum `base` without those that θ is on, and the list of these; returns its length."""
+    """Sides of all kinks, their sum `base` without those that θ is on, and the list of these; returns its length.
+
+    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink stays dead, whatever rounding
+    made of its side.
+    """
     along(normals, theta, s)
     for k in range(len(s)):
         sides[k] = 1.0 if s[k] > 0.0 else -1.0
@@ -216,9 +220,13 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
     for k in range(len(s) if near > 0 else 0):
         if abs(s[k]) <= TOUCH:
             enter(k, count, sign, jumps, rows, sides, base, lists, limits)
-            if limits[0, count] > 0.0:
-                lists[1, count], limits[1, count] = 0, 0.5 * limits[0, count]
             count += 1
+    for i in range(count):
+        cap, slope = limits[0, i], dot(base, rows[lists[0, i]])
+        if cap > 0.0:
+            lists[1, i], limits[1, i] = 0, 0.5 * cap
+        else:
+            lists[1, i], limits[1, i] = (1, cap) if abs(slope + cap) < abs(slope) else (-1, 0.0)
     return count
 
 
