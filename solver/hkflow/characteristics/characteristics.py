@@ -18,6 +18,9 @@ from .movement import Movement
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)  # weights of r at the Gauss points of a step in its first half
 EXPLICIT = 0.5  # time step, in units of 1/stiffness, up to which a step is explicit without looking closer
+STABLE = 2.0  # the same, beyond which no step is explicit: r would oscillate, which h need not show
+WORTHWHILE = 6.0  # the same, from which an implicit step is worth its cost, which is that of some explicit ones
+REST = 16  # explicit steps that follow an implicit one that was not
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
@@ -59,7 +62,7 @@ class Characteristics:
         of h and targets. The corrector is much closer than that, and the errors of all steps add up to about the tolerance
     max_step : no step is longer
     coupling : through the data; implicit steps, of order 2, have their errors controlled by the energy budget. auto takes them
-        where an explicit step would be unstable and there are at most 512 data
+        where explicit ones would be unstable, if they are much longer than those, and there are at most 512 data
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
@@ -86,7 +89,7 @@ class Characteristics:
         self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
-        self.events, self.tried = np.zeros(len(COUNTED)), False
+        self.events, self.tried, self.rest = np.zeros(len(COUNTED)), False, 0
         self.evaluate(self.current)
         self.mass_at_start = self.current.mass
 
@@ -106,7 +109,7 @@ class Characteristics:
         e = self.current
         state = {"positions": unblocked(e.positions, self.n), "signs": self.signs, "log_weights": e.log_weights, "held": e.held}
         state |= {"log_scale": self.log_scale, "residuals": e.residuals, "past": self.past, "ages": self.ages}
-        state |= {"defect": e.defect, "speed": e.speed, "stiffness": e.stiffness}
+        state |= {"defect": e.defect, "speed": e.speed, "stiffness": e.stiffness, "rest": self.rest}
         return state | {"events": self.events, "mass_at_start": self.mass_at_start}
 
     def load(self, state):
@@ -116,7 +119,7 @@ class Characteristics:
         self.current.speed, self.current.stiffness = float(state["speed"]), float(state["stiffness"])
         self.log_scale = float(state["log_scale"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
-        self.mass_at_start, self.tried = float(state["mass_at_start"]), False
+        self.mass_at_start, self.tried, self.rest = float(state["mass_at_start"]), False, int(state["rest"])
         self.evaluate(self.current, state["residuals"], state["defect"])
 
     @staticmethod
@@ -255,6 +258,7 @@ class Characteristics:
         self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.residuals
         self.ages[1:], self.ages[0] = np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0), self.passed
         self.events += step.counts
+        self.rest = max(self.rest - 1, 0)
         self.current, self.trial, self.tried = self.trial, self.current, False
         e = self.current
         if self.flow.drive == "measure" or abs(e.log_mass - self.log_scale) > RESCALE:
@@ -271,7 +275,8 @@ class Characteristics:
             return None
         if self.coupling == "auto" and len(e.predictions) > DENSE:  # its products cost more than explicit, controlled steps
             return None
-        if self.coupling == "auto" and not self.tried and time * e.stiffness < EXPLICIT:
+        rate = time * e.stiffness
+        if self.coupling == "auto" and (self.rest > 0 and rate < STABLE or not self.tried and rate < EXPLICIT):
             return None  # the matrix costs more than a step; it is asked again where a step fails
         weights = np.exp(e.log_weights - self.log_scale)
         state = objective, unblocked(e.positions, self.n), weights, weights, flow
@@ -301,6 +306,9 @@ class Characteristics:
         if not step.rejection:
             self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
             step.error, self.trial.stiffness = budget_error(self.current, self.trial, step), self.stiffness
+            longest = time * (self.tolerance / step.error) ** (1.0 / ORDER) if step.error else np.inf
+            if longest * self.stiffness < WORTHWHILE:
+                self.rest = REST
         return step
 
 

@@ -77,6 +77,10 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
     A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ meets a bound, and taken
     where the velocity would cross it. A kink with ε κ ≤ 0 never holds: it is crossed then, which hastens the way down.
     """
+    if count == 0:
+        for a in range(len(base)):
+            force[a] = base[a]
+        return 0
     touched, at, free, stuck = lists[0], lists[1], lists[2], lists[3]
     cap, mu, target = limits[0], limits[1], limits[2]
     p, taken, scale = len(base), -1, np.sqrt(dot(base, base))
