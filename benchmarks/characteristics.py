@@ -1,9 +1,9 @@
 """The method of characteristics: errors of predictions by seeds, steps and seconds, as Markdown tables.
 
-Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2): root mean square over the data,
-against a reference with 2 × 10242 seeds. The seeds are the cells of geodesic meshes. Seconds are of the second of two runs, without
-compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many atoms and data over a short
-time with frozen potential.
+Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2): root mean square over
+the data, against a reference with 2 × 10242 seeds. The seeds are the cells of geodesic meshes. Seconds are of the second
+of two runs, without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many
+atoms and data over a short time with frozen potential.
 
     NUMBA_NUM_THREADS=1 python -m benchmarks.characteristics [--quick]
 """
@@ -59,7 +59,9 @@ def rows(name, make, times, levels, tolerance):
         errors = np.sqrt(np.mean((got.predictions - wanted) ** 2, axis=1))
         size, records = np.abs(wanted).max(), got.records
         found = " | ".join(f"{error:.1e}" for error in errors)
-        events = " | ".join(f"{records[key][-1]:.0f}" for key in ("step", "crossings", "captures", "releases"))
+        events = " | ".join(
+            f"{records[key][-1]:.0f}" for key in ("step", "crossings", "captures", "releases")
+        )
         print(f"| {name} | 2 × {cells} | {found} | {size:.2g} | {events} | {spent:.2f} |", flush=True)
 
 
@@ -73,7 +75,10 @@ def head(times):
 def large(atoms, data):
     """Microseconds for each atom and nanoseconds for each pair of a short flow with a frozen potential."""
     rng = np.random.default_rng(0)
-    x, points = np.column_stack([rng.normal(size=(data, 2)), np.ones(data)]), blocked(hkflow.quasi_uniform(atoms, 2))
+    x, points = (
+        np.column_stack([rng.normal(size=(data, 2)), np.ones(data)]),
+        blocked(hkflow.quasi_uniform(atoms, 2)),
+    )
     movement = Movement(Kinks.of(hkflow.FEATURES["relu"], x), len(points))
     start = points, np.zeros(atoms), np.zeros(atoms, dtype=np.int64)
     out = np.zeros_like(points), np.zeros(atoms), np.zeros(atoms, dtype=np.int64)
@@ -98,7 +103,13 @@ def main(quick=False):
     head(times)
     for seed in range(draws):
         for flow in FLOWS:
-            rows(f"six data, seed {seed}, {flow}", lambda cells, seed=seed, flow=flow: six(cells, seed, flow), times, levels[1:], 1e-4)
+            rows(
+                f"six data, seed {seed}, {flow}",
+                lambda cells, seed=seed, flow=flow: six(cells, seed, flow),
+                times,
+                levels[1:],
+                1e-4,
+            )
     print("\n| atoms | data | µs per atom | ns per pair |\n| ---: | ---: | ---: | ---: |")
     for atoms, data in LARGE[:1] if quick else LARGE:
         large(atoms, data)

@@ -21,7 +21,11 @@ RATES = [(1.0, 0.0), (1.0, 2.0), (0.0, 4.0)]
 def problem(flow, n=6, dim=2, m=60, loss="square", feature="relu", seed=0, inputs=None, decay=0.0):
     """Random data and evenly spread atoms, a little heavier on one side."""
     rng = np.random.default_rng(seed)
-    x = np.column_stack([rng.normal(size=(n, dim)), np.ones(n)]) if inputs is None else np.array(inputs, dtype=float)
+    x = (
+        np.column_stack([rng.normal(size=(n, dim)), np.ones(n)])
+        if inputs is None
+        else np.array(inputs, dtype=float)
+    )
     y = rng.normal(size=len(x))
     y = y if loss == "square" else np.where(y > 0.0, 1.0, -1.0)
     objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[loss], x, y, weight_decay=decay)
@@ -88,7 +92,7 @@ def test_sibling_one_mean_for_the_whole_step_is_of_second_order(monkeypatch):
 
 @pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 2.0)])
 def test_predictions_agree_with_particles(rates):
-    """Few data, strong kinks: particles chatter along them, ten times as many steps for each digit, and come to the same end."""
+    """Few data, strong kinks: particles chatter along them, in ten times the steps for each digit, to the same end."""
     start = problem(hkflow.Flow(*rates), 4, m=8, seed=3)
     ours = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-8, **KIND)
     loose = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-6, **KIND)
@@ -146,7 +150,9 @@ def test_normalised_flows_and_weight_decay():
         theirs = hkflow.solve(start, 1.0, kind="particles", stepper="dop853", tolerance=1e-9)
         assert np.abs(ours.predictions - theirs.predictions).max() < 1e-6
         assert ours.records["mass"][-1] == pytest.approx(theirs.records["mass"][-1], abs=1e-6)
-        assert abs(ours.records["energy_residual"][-1]) < 1e-5 and abs(ours.records["mass_residual"][-1]) < 1e-13
+        assert (
+            abs(ours.records["energy_residual"][-1]) < 1e-5 and abs(ours.records["mass_residual"][-1]) < 1e-13
+        )
         if flow.keeps_mass:
             assert ours.records["mass"][-1] == pytest.approx(ours.records["mass"][0], rel=1e-13)
 
@@ -165,7 +171,9 @@ def test_stiff_margins_are_implicit_and_enclosed():
 def test_the_clock_of_the_margin_runs_by_it():
     start = problem(hkflow.Flow(1.0, 2.0, clock="margin"), 12, m=40, loss="smooth-margin", seed=5)
     s = hkflow.solve(start, 1.0, tolerance=1e-4, **KIND)
-    assert s.finished and s.records["objective"][0] - s.records["objective"][-1] == pytest.approx(1.0, abs=1e-8)
+    assert s.finished and s.records["objective"][0] - s.records["objective"][-1] == pytest.approx(
+        1.0, abs=1e-8
+    )
 
 
 def test_resumed_bit_for_bit():
@@ -189,7 +197,8 @@ import hashlib, numba, numpy as np, hkflow
 from test_characteristics import problem
 numba.set_num_threads(%d)
 s = hkflow.solve(problem(hkflow.Flow(1.0, 2.0), 40, m=700), 1.0, kind="characteristics")
-print(hashlib.sha256(b"".join(np.ascontiguousarray(s.states[-1][n]).tobytes() for n in ("positions", "log_weights"))).hexdigest())
+last = [np.ascontiguousarray(s.states[-1][name]).tobytes() for name in ("positions", "log_weights")]
+print(hashlib.sha256(b"".join(last)).hexdigest())
 """
 
 
@@ -197,7 +206,9 @@ def test_one_and_two_threads_make_the_same_bits():
     here = os.path.dirname(__file__)
     environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
     found = [
-        subprocess.run([sys.executable, "-c", PROGRAM % k], env=environment, cwd=here, check=True, capture_output=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM % k], env=environment, cwd=here, check=True, capture_output=True
+        ).stdout
         for k in (1, 2)
     ]
     assert found[0] == found[1] and len(found[0]) > 60

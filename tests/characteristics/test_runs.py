@@ -1,4 +1,4 @@
-"""Runs by characteristics from case files: read, compared, drawn, exported and resumed as those of particles are."""
+"""Runs by characteristics from case files: read, compared, drawn, exported and resumed as those of particles."""
 
 import re
 import sys
@@ -53,7 +53,10 @@ def test_a_run_is_read_back_whole(run):
     for save in range(len(run.time)):
         a, b, state = run.atoms_at(save), packed.atoms_at(save), run.state_at(save)
         assert np.array_equal(a.weights, b.weights) and np.array_equal(a.positions, b.positions)
-        assert np.array_equal(packed.state_at(save)["held"], state["held"]) and state["positions"].shape == (60, 3)
+        assert np.array_equal(packed.state_at(save)["held"], state["held"]) and state["positions"].shape == (
+            60,
+            3,
+        )
         h = np.maximum(run.problem.objective.inputs @ a.positions.T, 0.0) @ (a.signs * a.weights)
         assert np.allclose(h, run.predictions[save], atol=1e-13)
     for name in ("particles", "crossings", "captures", "releases", "held"):
@@ -72,7 +75,9 @@ def test_it_compares_with_particles_and_is_drawn_and_exported(path, run, tmp_pat
     other = hkflow.run(path, output=tmp_path / "particles", method={"kind": "particles", "particles": 60})
     compared = hkflow.compare(run, other)
     assert np.abs(run.predictions - other.predictions).max() < 1e-3 and np.allclose(compared.time, run.time)
-    assert "cloud of 60 particles moved along characteristics on S^2" in command("compare", run.path, other.path)
+    assert "cloud of 60 particles moved along characteristics on S^2" in command(
+        "compare", run.path, other.path
+    )
     assert fitting(run) == fitting(other)
     for kind in ("particles", "density", "records"):
         hkflow.plots.draw(kind, run)
@@ -119,10 +124,16 @@ def test_starts_are_those_of_particles(path, points):
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        ({"method.particles": 3}, "method: 3 evenly spread points cannot be shared by 2 signs; give an even number"),
+        (
+            {"method.particles": 3},
+            "method: 3 evenly spread points cannot be shared by 2 signs; give an even number",
+        ),
         ({"method.stepper": "dopri5"}, "method.stepper: unknown key"),
         ({"method.scale": 2.0}, "points = 'gaussian' alone reads 'scale'; leave it out"),
-        ({"method.points": "mesh"}, "method.particles: the mesh has its own number of cells, so leave it out"),
+        (
+            {"method.points": "mesh"},
+            "method.particles: the mesh has its own number of cells, so leave it out",
+        ),
     ],
 )
 def test_faults_are_named(path, overrides, message):
@@ -133,8 +144,14 @@ def test_faults_are_named(path, overrides, message):
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        ({"flow": {"kind": "perturbed", "noise": 0.1}}, "method: Characteristics are those of flows without noise, got noise = 0.1"),
-        ({"objective.activation": "squared-relu"}, "method: Characteristics are known for the features 'relu' and 'linear'"),
+        (
+            {"flow": {"kind": "perturbed", "noise": 0.1}},
+            "method: Characteristics are those of flows without noise, got noise = 0.1",
+        ),
+        (
+            {"objective.activation": "squared-relu"},
+            "method: Characteristics are known for the features 'relu' and 'linear'",
+        ),
     ],
 )
 def test_what_has_no_closed_form_is_refused_before_anything_is_written(path, tmp_path, overrides, message):

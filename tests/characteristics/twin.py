@@ -1,4 +1,4 @@
-"""Slow twins of the kernel of characteristics: data by data, decisions by scipy, motion in closed form or by an ODE solver."""
+"""Slow twin of the kernel: data by data, decisions by scipy, motion in closed form or by an ODE solver."""
 
 from itertools import product
 
@@ -10,15 +10,18 @@ ON = 1e-12  # |x·θ|/|x| of an atom on the kink of x
 
 
 def choose(base, normals):
-    """The velocity's negative and the state (0 sliding, ±1 sides) of an atom on the kinks of `normals`, (n, p), ε r x each.
+    """The vector that drives an atom on some kinks, `normals` a list of (x, ε r), others summed up in base (p,).
 
-    J = base·w + Σ (normal·w)₊ signed by the caller; among the sides of ridges the steepest way down is taken.
+    The shortest one over multipliers of valleys; among the sides of ridges the steepest way down is taken.
     """
     valleys = [k for k, (_, c) in enumerate(normals) if c > 0.0]
     ridges = [k for k, (_, c) in enumerate(normals) if c <= 0.0]
     best = None
     for sides in product((0.0, 1.0), repeat=len(ridges)):
-        g = base + sum((s * normals[k][1] * normals[k][0] for s, k in zip(sides, ridges, strict=True)), np.zeros_like(base))
+        g = base + sum(
+            (s * normals[k][1] * normals[k][0] for s, k in zip(sides, ridges, strict=True)),
+            np.zeros_like(base),
+        )
         if valleys:
             A = np.array([normals[k][1] * normals[k][0] for k in valleys]).T
             found = lsq_linear(A, -g, (0.0, 1.0), method="bvls", tol=1e-15, max_iter=1000)
@@ -56,14 +59,16 @@ def time_to(theta, force, normal, alpha):
 
 
 def frozen(theta, sign, inputs, residuals, alpha, beta, decay, time, linear=False, ode=False):
-    """One atom for a time: θ, growth of log m. Held kinks are those with a nonzero force along them taken away."""
+    """One atom for a time: θ, and the growth of log m."""
     theta, growth = np.array(theta), 0.0
     sizes = np.linalg.norm(inputs, axis=1)
     live = np.flatnonzero(sizes > 0.0)
     sides = np.ones(len(inputs)) if linear else np.sign(inputs @ theta)
     on = set() if linear else {i for i in live if abs(inputs[i] @ theta) <= ON * sizes[i]}
     for _ in range(1000):
-        base = sign * sum((residuals[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0), np.zeros(len(theta)))
+        base = sign * sum(
+            (residuals[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0), np.zeros(len(theta))
+        )
         force = choose(base, [(inputs[i], sign * residuals[i]) for i in sorted(on)])
         off = [] if linear else [i for i in live if i not in on]
         if ode:
@@ -79,7 +84,9 @@ def frozen(theta, sign, inputs, residuals, alpha, beta, decay, time, linear=Fals
         near = {i for i in live if abs(inputs[i] @ theta) <= ON * sizes[i]} | {hit}
         for i in on - near:
             sides[i] = np.sign(inputs[i] @ theta)
-        stays = {i for i in on if abs(inputs[i] @ force) <= 1e-10 * sizes[i]}  # it slides there, or is carried along it
+        stays = {
+            i for i in on if abs(inputs[i] @ force) <= 1e-10 * sizes[i]
+        }  # it slides there, or is carried along it
         on = near | stays
     raise RuntimeError("too many events")
 
@@ -99,6 +106,14 @@ def _by_ode(theta, force, decay, alpha, beta, time, inputs, off):
         f.terminal, f.direction = True, -np.sign(inputs[i] @ theta)
         return f
 
-    s = solve_ivp(rate, (0.0, time), np.append(theta, 0.0), "DOP853", rtol=1e-12, atol=1e-13, events=[event(i) for i in off] or None)
+    s = solve_ivp(
+        rate,
+        (0.0, time),
+        np.append(theta, 0.0),
+        "DOP853",
+        rtol=1e-12,
+        atol=1e-13,
+        events=[event(i) for i in off] or None,
+    )
     hit = next((i for i, t in zip(off, s.t_events, strict=True) if len(t)), None) if s.status == 1 else None
     return s.t[-1], s.y[:p, -1], s.y[p, -1], hit

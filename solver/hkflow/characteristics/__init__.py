@@ -1,1 +1,1 @@
-"""Measures as atoms that move exactly in the potential of ReLU or linear features while its loss gradient is frozen."""
+"""Measures as atoms that move exactly while the loss gradient is frozen: ReLU and linear features."""

@@ -1,4 +1,4 @@
-"""Measures as atoms that move exactly in frozen potentials of ReLU or linear features, coupled in time through few numbers: r."""
+"""Measures as atoms that move exactly in frozen potentials, coupled in time through the loss gradient r."""
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from .kinks import Kinks
 from .movement import Movement
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
-FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)  # weights of r at the Gauss points of a step in its first half
+FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(
+    3.0
+)  # weights of r at the Gauss points of a step in its first half
 EXPLICIT = 0.5  # time step, in units of 1/stiffness, up to which a step is explicit without looking closer
 STABLE = 2.0  # the same, beyond which no step is explicit: r would oscillate, which h need not show
-WORTHWHILE = 6.0  # the same, from which an implicit step is worth its cost, which is that of some explicit ones
+WORTHWHILE = (
+    6.0  # the same, from which an implicit step is worth its cost, which is that of some explicit ones
+)
 REST = 16  # explicit steps that follow an implicit one that was not
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
@@ -30,13 +34,19 @@ COUNTED = ("crossings", "captures", "releases")
 class Cloud:
     """Atoms, and what follows from where they are; extensive numbers are in units of e^log_scale.
 
-    positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each;  predictions, residuals : (n_data,)
+    positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
+    predictions, residuals : (n_data,) h and r
     objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) : numbers
-    speed : of the clock of the smooth margin, 1 if the clock is time;  stiffness : rate at which r answers itself, as last seen
+    speed : of the clock of the smooth margin, 1 if the clock is time
+    stiffness : the largest rate at which a change of r reacts back on r, as last seen
     """
 
     def __init__(self, shape, n, n_data):
-        self.positions, self.log_weights, self.held = np.zeros(shape), np.zeros(n), np.zeros(n, dtype=np.int64)
+        self.positions, self.log_weights, self.held = (
+            np.zeros(shape),
+            np.zeros(n),
+            np.zeros(n, dtype=np.int64),
+        )
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.objective = self.mass = self.log_mass = self.rounding = self.mobile = self.defect = 0.0
         self.speed, self.stiffness = 1.0, np.inf
@@ -48,21 +58,21 @@ class Cloud:
 
 
 class Characteristics:
-    """Exact motion between couplings, on the sphere or signed sphere of any dimension, without noise, for ReLU or linear features.
+    """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any dimension.
 
-    A predictor drives all atoms by the mean over the step of the polynomial through the last three values of r. The corrector
-    has the new value in it as well, and a loss gradient for each half of the step, since flows do not commute:
+    A predictor drives all atoms by the mean over the step of the polynomial through the last three values of r.
+    The corrector uses the new value as well, and a loss gradient for each half, since flows do not commute:
 
-        r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ the Gauss points, w = ½ ± 1/√3
+        r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ Gauss points, w = ½ ± 1/√3
 
     (a commutator-free Magnus method of order 4; Blanes & Moan 2006). Together they are of order 3.
 
     problem : the flow to compute; its initial measure as atoms gives the first ones
-    tolerance : largest difference in a step between h after predictor and corrector, root mean square, relative to the larger
-        of h and targets. The corrector is much closer than that, and the errors of all steps add up to about the tolerance
+    tolerance : largest difference in a step between h after predictor and corrector, root mean square, relative
+        to the larger of h and targets. The corrector is much closer: errors of all steps add up to about the tolerance
     max_step : no step is longer
-    coupling : through the data; implicit steps, of order 2, have their errors controlled by the energy budget. auto takes them
-        where explicit ones would be unstable, if they are much longer than those, and there are at most 512 data
+    coupling : through the data; implicit steps, of order 2, have their errors controlled by the energy budget. auto
+        takes them where explicit ones would be unstable and much shorter, if there are at most 512 data
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
@@ -101,13 +111,20 @@ class Characteristics:
         self.objective = self.problem.objective.on_moving(positions)
         blocks = blocked(positions, self.objective.transform.points.shape[2])
         self.move = Movement(self.kinks, len(blocks))
-        self.current, self.trial, self.middle, self.between = (Cloud(blocks.shape, n, n_data) for _ in range(4))
+        self.current, self.trial, self.middle, self.between = (
+            Cloud(blocks.shape, n, n_data) for _ in range(4)
+        )
         self.current.positions[:], self.current.log_weights[:] = blocks, log_weights
 
     def state(self):
         """All that the method needs to go on from here, bit for bit."""
         e = self.current
-        state = {"positions": unblocked(e.positions, self.n), "signs": self.signs, "log_weights": e.log_weights, "held": e.held}
+        state = {
+            "positions": unblocked(e.positions, self.n),
+            "signs": self.signs,
+            "log_weights": e.log_weights,
+            "held": e.held,
+        }
         state |= {"log_scale": self.log_scale, "residuals": e.residuals, "past": self.past, "ages": self.ages}
         state |= {"defect": e.defect, "speed": e.speed, "stiffness": e.stiffness, "rest": self.rest}
         return state | {"events": self.events, "mass_at_start": self.mass_at_start}
@@ -177,7 +194,7 @@ class Characteristics:
         return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
 
     def advance(self, dt):
-        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
+        """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until `accept`."""
         time = dt / self.current.speed
         coupling = self._implicit_coupling(time)
         for _ in range(MOST_CLOCK_CORRECTIONS):
@@ -209,11 +226,13 @@ class Characteristics:
         if not step.rejection:
             step.error = self._difference(guess)
             changed = _rms(at_gauss.mean(axis=0) - mean)
-            self.trial.stiffness = _rms(self.trial.residuals - residuals) / (changed * time) if changed > 0.0 else 0.0
+            self.trial.stiffness = (
+                _rms(self.trial.residuals - residuals) / (changed * time) if changed > 0.0 else 0.0
+            )
         return step
 
     def _drive(self, residuals, time):
-        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time, into `trial`; returns the Step."""
+        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns the Step."""
         step = Step(time, counts=np.zeros(len(COUNTED)))
         clouds = [self.current, *[self.middle][: len(residuals) - 1], self.trial]
         for r, begin, after in zip(residuals, clouds[:-1], clouds[1:], strict=True):
@@ -248,7 +267,7 @@ class Characteristics:
         step.counts += [sums[name] for name in COUNTED]
 
     def _difference(self, guess):
-        """Root mean square of how far the corrected predictions lie from a guess (n_data,), relative to them or the targets."""
+        """How far corrected predictions lie from a guess (n_data,), relative to them or the targets."""
         e, targets = self.trial, self.problem.objective.targets
         size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
         return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
@@ -256,7 +275,10 @@ class Characteristics:
     def accept(self, step):
         """Make the trial state the accepted one."""
         self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.residuals
-        self.ages[1:], self.ages[0] = np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0), self.passed
+        self.ages[1:], self.ages[0] = (
+            np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
+            self.passed,
+        )
         self.events += step.counts
         self.rest = max(self.rest - 1, 0)
         self.current, self.trial, self.tried = self.trial, self.current, False
@@ -273,10 +295,14 @@ class Characteristics:
         e, objective, flow = self.current, self.problem.objective, self.flow
         if self.coupling == "explicit" or not is_stiff(self, time):
             return None
-        if self.coupling == "auto" and len(e.predictions) > DENSE:  # its products cost more than explicit, controlled steps
+        if (
+            self.coupling == "auto" and len(e.predictions) > DENSE
+        ):  # its products cost more than explicit, controlled steps
             return None
         rate = time * e.stiffness
-        if self.coupling == "auto" and (self.rest > 0 and rate < STABLE or not self.tried and rate < EXPLICIT):
+        if self.coupling == "auto" and (
+            self.rest > 0 and rate < STABLE or not self.tried and rate < EXPLICIT
+        ):
             return None  # the matrix costs more than a step; it is asked again where a step fails
         weights = np.exp(e.log_weights - self.log_scale)
         state = objective, unblocked(e.positions, self.n), weights, weights, flow
@@ -333,9 +359,15 @@ def _has_closed_form(problem):
     if feature.kernel not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
         what = f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
         raise ValueError(
-            f"Characteristics are known for the features 'relu' and 'linear' of data, not for {what}: take particles or the grid."
+            f"Characteristics are known for the features 'relu' and 'linear' of data, not for {what}: "
+            "take particles or the grid."
         )
     if flow.noise > 0.0:
-        raise ValueError(f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: take particles or the grid.")
+        raise ValueError(
+            f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: "
+            "take particles or the grid."
+        )
     if flow.depth != 2.0 or problem.is_discrete:
-        raise ValueError("Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or a network.")
+        raise ValueError(
+            "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or a network."
+        )

@@ -1,14 +1,14 @@
 """Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from kink to kink.
 
-Between kinks, and while it slides along some, an atom is driven by a constant vector G: with e = −G/|G|, z = e·θ and τ = α|G|t,
+Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e = −G/|G|, z = e·θ, τ = α|G|t:
 
-    θ(t) = (θ + c e)/f,   c = z (cosh τ − 1) + sinh τ,   f = cosh τ + z sinh τ,   log m += (β/α) log f − βλ t:
+    θ(t) = (θ + c e)/f,   c = z (cosh τ − 1) + sinh τ,   f = cosh τ + z sinh τ,   log m += (β/α) log f − βλ t,
 
 a great circle towards e, on which kink k is met at c = −(n_k·θ)/(n_k·e). In terms of E = e^τ and of θ = aside + z e
 
     2f = (1 + z) E + (1 − z)/E,   2 f z(t) = (1 + z) E − (1 − z)/E,   f θ(t) = aside + f z(t) e,
 
-which has no cancellation. On kinks the velocity is −α times the shortest vector of {g⁻ + Σ_k μ_k n_k, μ_k between 0 and ε κ_k}
+which has no cancellation. On kinks the velocity is −α times the shortest vector of {g⁻ + Σ_k μ_k n_k, 0 ≤ μ_k ≤ ε κ_k}
 (Filippov): a kink with 0 < μ_k < ε κ_k holds the atom, any other one is left to the side of its bound.
 """
 
@@ -18,11 +18,23 @@ from numba import njit, prange
 from ..blocks import kernel
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
-DEPENDENT = 1e-9  # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
+DEPENDENT = (
+    1e-9  # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
+)
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
 FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
-SUMS = ("mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures", "potential")
+SUMS = (
+    "mass",
+    "transport",
+    "energy",
+    "exchange",
+    "crossings",
+    "captures",
+    "releases",
+    "failures",
+    "potential",
+)
 
 
 @njit(cache=True)
@@ -68,14 +80,14 @@ def to_unit(x):
 
 @njit(cache=True, error_model="numpy")
 def settle(count, lists, limits, rows, base, force, basis, triangle):
-    """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many kinks hold it, −1 if that is not found.
+    """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it, −1 if not found.
 
-    lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ), overwritten; two of scratch
-    limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows (n_kinks, p);  base (p,);  force (p,): the result
+    lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ), overwritten; scratch
+    limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows (n_kinks, p);  base, force (p,): the result
     basis (p, p): orthonormal normals of those that hold.  triangle (p, p): scratch
 
-    A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ meets a bound, and taken
-    where the velocity would cross it. A kink with ε κ ≤ 0 never holds: it is crossed then, which hastens the way down.
+    A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ meets a bound,
+    and taken where the velocity would cross it. One with ε κ ≤ 0 never holds: it is crossed then, and speed grows.
     """
     if count == 0:
         for a in range(len(base)):
@@ -156,7 +168,7 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
 
 @njit(cache=True)
 def settle_one(at, cap, normal, base, force, basis):
-    """`settle` on a single kink that an atom meets from the side `at`; returns the state: 0, or the side it goes on."""
+    """`settle` on a single kink that an atom meets from the side `at`; returns 0, or the side it goes on."""
     slope, slip = dot(base, normal), SLIP * (np.sqrt(dot(base, base)) + abs(cap))
     for a in range(len(base)):
         force[a] = base[a]
@@ -208,8 +220,8 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
 def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, lists, limits):
     """Sides of all kinks, their sum `base` without those that θ is on, and the list of these; returns its length.
 
-    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink stays dead, whatever rounding
-    made of its side.
+    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink stays dead,
+    whatever rounding made of its side.
     """
     along(normals, theta, s)
     for k in range(len(s)):
@@ -260,10 +272,10 @@ def reach(c, z, plus, minus, square):
 
 @njit(cache=True, error_model="numpy")
 def move(
-    theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most, vectors, basis, values, lists,
-    limits, sums,
+    theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most, vectors, basis, values,
+    lists, limits, sums,
 ):  # fmt: skip
-    """Move one atom for a time; returns the growth of its log mass and how many kinks hold it. Arrays as in move_atoms."""
+    """Move one atom for a time; returns the growth of its log mass and how many kinks hold it."""
     p = len(theta)
     e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
     s, slopes, sides = values[0], values[1], values[2]
@@ -350,17 +362,18 @@ def move(
 
 @kernel
 def move_atoms(
-    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time, log_scale, most, vectors,
-    basis, values, lists, limits, new_positions, new_log_weights, new_held, sums,
+    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time, log_scale, most,
+    vectors, basis, values, lists, limits, new_positions, new_log_weights, new_held, sums,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
-    positions, new_positions (n_blocks, p, width) blocked as in lagrangian/kernels.py; log_weights, held, signs and the new ones
-    (n,): log mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,), normals (p, n_kinks), rows its transpose
-    alpha, beta, decay, time, log_scale: α, β, λ, t, L: masses in units of e^L;  most: events of an atom before it is given up
+    positions, new_positions (n_blocks, p, width), blocked as in lagrangian/kernels.py; log_weights, held, signs and
+    the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,)
+    normals (p, n_kinks), rows its transpose;  alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of
+    its exponential;  most: events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists (n_groups, 5, n_kinks) and
     limits (n_groups, 3, n_kinks): scratch of each group of blocks, which is one thread's
-    sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν at the start
+    sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
@@ -373,8 +386,8 @@ def move_atoms(
                 for a in range(p):
                     theta[a] = positions[b, a, i]
                 growth, new_held[c] = move(
-                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant, normals, rows, alpha, beta,
-                    decay, time, most, vectors[g], basis[g], values[g], lists[g], limits[g], sums[b],
+                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant, normals, rows,
+                    alpha, beta, decay, time, most, vectors[g], basis[g], values[g], lists[g], limits[g], sums[b],
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
                 for a in range(p):

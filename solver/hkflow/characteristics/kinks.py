@@ -42,14 +42,20 @@ class Kinks:
         same, opposite = _directions(units)
         _, first, kink[alive] = np.unique(np.minimum(same, opposite), return_index=True, return_inverse=True)
         normals = units[first]
-        length[alive] = np.where(same == same[first][kink[alive]], 1.0, -1.0) * np.linalg.norm(inputs[alive], axis=1)
+        length[alive] = np.where(same == same[first][kink[alive]], 1.0, -1.0) * np.linalg.norm(
+            inputs[alive], axis=1
+        )
         return Kinks(np.ascontiguousarray(normals), inputs, kink, length, linear)
 
     def gradient(self, residuals):
         """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
         everywhere = residuals if self.linear else np.where(self.length < 0.0, residuals, 0.0)
-        jumps = np.bincount(self.kink, residuals * np.abs(self.length), len(self.normals))[: len(self.normals)]
-        return jumps, np.einsum("i,ia->a", everywhere, self.inputs)  # not BLAS: its threads would fight with the kernels’
+        jumps = np.bincount(self.kink, residuals * np.abs(self.length), len(self.normals))[
+            : len(self.normals)
+        ]
+        return jumps, np.einsum(
+            "i,ia->a", everywhere, self.inputs
+        )  # not BLAS: its threads would fight with the kernels’
 
 
 def _directions(units):

@@ -6,7 +6,7 @@ from ..blocks import LARGE
 from .frozen import SUMS, move_atoms
 
 GROUPS = 64  # of blocks of atoms, at most: a group is moved in order by one thread
-EVENTS = 64  # of an atom in one frozen interval, and EVENTS_PER_KINK besides for each kink, beyond which it is given up
+EVENTS = 64  # of an atom in one frozen interval beyond which it is given up; EVENTS_PER_KINK come to it for each kink
 EVENTS_PER_KINK = 8
 
 
@@ -33,8 +33,7 @@ class Movement:
         work = len(signs) * self.normals.size
         compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
         compiled(
-            *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport), float(flow.reaction),
-            float(decay), float(time), float(log_scale), self.most, *self.scratch, *out, self.parts,
+            *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
+            float(flow.reaction), float(decay), float(time), float(log_scale), self.most, *self.scratch, *out, self.parts,
         )  # fmt: skip
         return self.parts.sum(axis=0)
-
