@@ -147,8 +147,7 @@ class Characteristics:
     def record(self, clock):
         """What is recorded of this method alone: events so far, and the share of the mass that kinks hold."""
         e = self.current
-        signed_weights(e.log_weights, self.signs, self.log_scale, self.weights)
-        share = np.abs(self.weights[e.held > 0]).sum() / e.mass if e.mass > 0.0 else 0.0
+        share = np.exp(e.log_weights[e.held > 0] - self.log_scale).sum() / e.mass if e.mass > 0.0 else 0.0
         return {"particles": self.n, **dict(zip(COUNTED, self.events, strict=True)), "held": share}
 
     def fault(self):
