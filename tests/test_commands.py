@@ -156,7 +156,7 @@ def test_the_architecture_has_no_upward_imports():
     floors = [
         ("sphere", "errors", "userfiles", "blocks", "parallel"),
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
-        ("eulerian", "lagrangian", "stepping", "margins", "metrics", "convergence"),
+        ("eulerian", "lagrangian", "characteristics", "stepping", "margins", "metrics", "convergence"),
         ("problem", "time_loop", "observers"),
         ("case", "store", "runs", "comparison", "progress", "margin_report", "studies", "summary"),
         ("cli", "plots", "report", "reproduction"),

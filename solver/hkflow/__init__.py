@@ -36,6 +36,7 @@ _HOMES = {
     "Risk": "objectives.risks",
     "RISKS": "objectives.risks",
     "Mesh": "meshes",
+    "Characteristics": "characteristics.characteristics",
     "Particles": "lagrangian.particles",
     "Network": "lagrangian.network",
     "Atoms": "measures",

@@ -29,4 +29,5 @@ def kernel(function):
         large = max(getattr(argument, "size", 0) for argument in arguments) >= LARGE
         return (parallel if large else serial)(*arguments)
 
+    call.parallel, call.serial = parallel, serial  # for callers who know better what is large
     return call

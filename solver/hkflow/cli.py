@@ -130,7 +130,7 @@ def check(case: CasePath, overrides: Overrides = None):
     resolved, problem = runs.check(file)
     typer.echo(toml_of(resolved))
     data, axes = problem.objective.inputs.shape
-    carriers = f"{len(problem.atoms())} {resolved.method.kind if resolved.method.kind == 'particles' else 'units'}"
+    carriers = f"{len(problem.atoms())} {'units' if resolved.method.kind == 'network' else 'particles'}"
     carriers = f"{problem.mesh.n_cells} cells" if resolved.method.kind == "grid" else carriers
     typer.echo(f"# {case} is valid: {data} data, {carriers} on S^{axes - 1}, {len(problem.signs)} sign(s).")
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")

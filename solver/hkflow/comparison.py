@@ -247,8 +247,9 @@ def described(run):
     if run.method == "grid":
         return f"grid of {run.mesh.n_cells} cells on S^{run.dim}, {len(run.signs)} output sign(s)"
     count = len(run.atoms_at(len(run.time) - 1, normalised=True)) if len(run.time) else "no saved"
-    if run.method == "particles":
-        return f"cloud of {count} particles on S^{run.dim}"
+    if run.method != "network":
+        moved = " moved along characteristics" if run.method == "characteristics" else ""
+        return f"cloud of {count} particles{moved} on S^{run.dim}"
     return f"network of {count} units, layers '{run.case.method.layers}', training '{run.case.method.training}'"
 
 

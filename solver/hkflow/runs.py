@@ -133,7 +133,8 @@ STARTING_KEYS = {"particles", "units", "points", "scale"}  # of [method], that t
 
 def _method(problem, case, source=""):
     options = {key: value for key, value in case.method.model_dump().items() if value is not None and key not in STARTING_KEYS}
-    seed = {} if case.method.kind == "grid" else {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]}
+    drawn = case.method.kind in ("particles", "network")
+    seed = {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]} if drawn else {}
     try:
         return make_method(problem, **options, **seed)
     except ValueError as error:

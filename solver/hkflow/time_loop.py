@@ -24,6 +24,7 @@ ENERGIES = tuple(f"energy_{name}" for name in BUDGET[:4])
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 METHODS = {
     "grid": "eulerian.finite_volume.FiniteVolume",
+    "characteristics": "characteristics.characteristics.Characteristics",
     "particles": "lagrangian.particles.Particles",
     "network": "lagrangian.network.Network",
 }

@@ -417,7 +417,8 @@ def estimated_memory(case, n_data, axes):
     points = signs * mesh or method.count or len(getattr(case.initial, "positions", None) or ()) or DEFAULT_POINTS
     if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
-    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh)
+    kinks = 6000 * n_data if method.kind == "characteristics" else 0
+    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh + kinks)
 
 
 def check_memory(case, n_data, axes):

@@ -331,8 +331,8 @@ class GridMethod(Table):
         return self
 
 
-class FromPoints(Table):
-    """Keys of the methods that start from points."""
+class StartingPoints(Table):
+    """Where the methods without a mesh start."""
 
     points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field(
         "quasi-uniform",
@@ -340,6 +340,16 @@ class FromPoints(Table):
         "units with Gaussian input and output weights (which fix the masses too), or the cell centres of domain.cells",
     )
     scale: Positive = Field(1.0, description="with points = 'gaussian': standard deviation of the weights")
+
+    @model_validator(mode="after")
+    def _scale_is_read(self):
+        _refuse_unread(self, self.points != "gaussian", "points = 'gaussian' alone reads", "scale")
+        return self
+
+
+class FromPoints(StartingPoints):
+    """Keys of the methods that start from points and follow an ordinary differential equation."""
+
     stepper: Literal["dopri5", "dop853", "euler"] = "dopri5"
     tolerance: Positive | None = Field(
         None,
@@ -352,8 +362,22 @@ class FromPoints(Table):
     def _fixed_step(self):
         if self.stepper == "euler" and self.max_step is None:
             raise ValueError("'euler' has no error estimate: give 'max_step', its fixed step")
-        _refuse_unread(self, self.points != "gaussian", "points = 'gaussian' alone reads", "scale")
         return self
+
+
+class CharacteristicsMethod(StartingPoints):
+    """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no noise."""
+
+    kind: Literal["characteristics"]
+    coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
+    particles: Count | None = Field(None, description="how many atoms; as for particles")
+    tolerance: Positive = Field(1e-4, description="of the predictions in a step, relative to them or the targets; their error is like it")
+    max_step: Positive | None = Field(None, description="no step is longer than this")
+
+    @property
+    def count(self):
+        """How many points are asked for."""
+        return self.particles
 
 
 class ParticlesMethod(FromPoints):
@@ -426,7 +450,7 @@ class NetworkMethod(FromPoints):
         return self
 
 
-MethodTable = Annotated[GridMethod | ParticlesMethod | NetworkMethod, Field(discriminator="kind")]
+MethodTable = Annotated[GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod, Field(discriminator="kind")]
 
 
 class TimeTable(Table):
@@ -476,7 +500,7 @@ class Case(Table):
     objective: ObjectiveTable
     domain: DomainTable
     initial: InitialTable = UniformInitial(kind="uniform")
-    flow: FlowTable | None = Field(None, description="of a grid or particles; a network's flow follows from its layers")
+    flow: FlowTable | None = Field(None, description="of all methods but the network; a network's flow follows from its layers")
     method: MethodTable = GridMethod()
     time: TimeTable
 
@@ -517,7 +541,7 @@ class Case(Table):
 
     def _points_come_from_one_place(self):
         listed, meshed = self.initial.kind == "points", self.method.points == "mesh"
-        key = "particles" if self.method.kind == "particles" else "units"
+        key = "units" if self.method.kind == "network" else "particles"
         if self.method.count is not None and (listed or meshed):
             source = "the initial points are listed" if listed else "the mesh has its own number of cells"
             raise ValueError(f"method.{key}: {source}, so leave it out")

@@ -101,9 +101,10 @@ def margin_increase(method, step, clock):
 
 
 def _slides(method):
-    """Whether points move, as they do in no mesh, where the gradient of the feature jumps."""
+    """Whether points move, as they do in no mesh, where the gradient of the feature jumps, by steps that do not see the jumps."""
     feature, layers = method.problem.objective.feature, getattr(method, "layers", None)
-    moving = not isinstance(method, FiniteVolume) and (method.flow.transport > 0.0 or layers == "normalized")
+    sees = isinstance(method, FiniteVolume) or getattr(method, "sees_kinks", False)
+    moving = not sees and (method.flow.transport > 0.0 or layers == "normalized")
     return moving and (feature.kernel is None or feature.kernel == RELU)
 
 

@@ -48,7 +48,7 @@ def _carriers(run):
     """What a run is made of, in two words."""
     if run.method == "grid":
         return f"{run.mesh.n_cells} cells"
-    return f"{len(run.atoms_at(-1))} {'particles' if run.method == 'particles' else 'units'}"
+    return f"{len(run.atoms_at(-1))} {'units' if run.method == 'network' else 'particles'}"
 
 
 def _last(c):

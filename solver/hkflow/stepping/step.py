@@ -12,7 +12,7 @@ BUDGET = ("transport", "reaction", "noise_loss", "noise_gain", "mass_reaction", 
 class Step:
     """A step that was tried.
 
-    dt : its length;  count : how many steps of the method's own it stands for (gradient descent takes many at once)
+    dt : its length;  counts : events in it, as a method may count them;  count : how many steps of the method's own it stands for (gradient descent takes many at once)
     budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy and mass
     defect : by how much implicit predictions may be off, which is as good as rounding in F
     error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a sentence, if it failed
@@ -25,6 +25,7 @@ class Step:
     defect: float = 0.0
     error: float | None = None
     rejection: str | None = None
+    counts: np.ndarray | None = None
 
 
 MASS_ROUNDING = 1e-13  # of the mass, in one step

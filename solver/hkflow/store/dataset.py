@@ -18,6 +18,7 @@ LONG_NAMES = {
     "positions": "directions of particles",
     "signs": "output signs of particles",
     "log_weights": "log of the weights of particles",
+    "held": "number of kinks that a particle slides along",
     "hidden": "input weights of units",
     "output": "output weights of units",
     "inner": "inner weights of units",

@@ -34,6 +34,7 @@ STATE_ARRAYS = {
     "positions": ("particle", "axis"),
     "signs": ("particle",),
     "log_weights": ("particle",),
+    "held": ("particle",),
     "hidden": ("unit", "axis"),
     "output": ("unit",),
     "inner": ("unit",),
@@ -127,7 +128,7 @@ class Run:
 
     @property
     def method(self):
-        """grid, particles or network."""
+        """grid, characteristics, particles or network."""
         return self.case.method.kind
 
     @property

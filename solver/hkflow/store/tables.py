@@ -51,7 +51,7 @@ def _densities(run):
 def _particles(run):
     """The states as they are in results.h5: of particles theta, sign, log_weight; of a network hidden, output and what it has."""
     names = {"positions": "theta", "signs": "sign", "log_weights": "log_weight"}
-    header = ["time", "particle" if run.method == "particles" else "unit"]
+    header = ["time", "unit" if run.method == "network" else "particle"]
     for name, array in _carried(run.state_at(0)).items():
         header += _numbered(names.get(name, name), array.shape[1]) if array.ndim == 2 else [names.get(name, name)]
 

@@ -1,0 +1,119 @@
+"""The method of characteristics: errors of predictions by seeds, steps and seconds, as Markdown tables.
+
+Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2): root mean square over
+the data, against a reference with 2 × 10242 seeds. The seeds are the cells of geodesic meshes. Seconds are of the second
+of two runs, without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many
+atoms and data over a short time with frozen potential.
+
+    NUMBA_NUM_THREADS=1 python -m benchmarks.characteristics [--quick]
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import hkflow
+from hkflow.characteristics.kinks import Kinks
+from hkflow.characteristics.movement import Movement
+from hkflow.transforms.dense import blocked
+
+from .timing import clock, seconds
+
+LEVELS = {162: 2, 642: 3, 2562: 4, 10242: 5}
+REFERENCE = {"cells": 10242, "tolerance": 1e-7}
+IRIS = Path(__file__).parent.parent / "cases" / "quickstart" / "iris.toml"
+FLOWS = {"W": hkflow.Flow(1.0, 0.0), "HK": hkflow.Flow(1.0, 2.0)}
+LARGE = ((100_000, 100), (100_000, 10_000))  # atoms, data
+
+
+def iris(cells):
+    """The quickstart case with so many seeds for each sign."""
+    return hkflow.check(IRIS, **{"domain.cells": cells})[1]
+
+
+def six(cells, seed, flow):
+    """Six Gaussian data with a bias and Gaussian targets; no symmetry, strong kinks."""
+    rng = np.random.default_rng(seed)
+    x, y = np.column_stack([rng.normal(size=(6, 2)), np.ones(6)]), rng.normal(size=6)
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, y)
+    return hkflow.Problem(hkflow.geodesic_mesh(LEVELS[cells]), objective, FLOWS[flow], (1, -1))
+
+
+def run(problem, times, tolerance):
+    """A run, and how long it took."""
+    begin = clock()
+    solution = hkflow.solve(problem, times[-1], times, kind="characteristics", tolerance=tolerance)
+    if not solution.finished:
+        raise RuntimeError(solution.status)
+    return solution, clock() - begin
+
+
+def rows(name, make, times, levels, tolerance):
+    """Errors at the times, size of the predictions, steps, seconds, by number of seeds."""
+    wanted = run(make(REFERENCE["cells"]), times, REFERENCE["tolerance"])[0].predictions
+    for cells in levels:
+        problem = make(cells)
+        run(problem, times, tolerance)
+        got, spent = run(problem, times, tolerance)
+        errors = np.sqrt(np.mean((got.predictions - wanted) ** 2, axis=1))
+        size, records = np.abs(wanted).max(), got.records
+        found = " | ".join(f"{error:.1e}" for error in errors)
+        events = " | ".join(
+            f"{records[key][-1]:.0f}" for key in ("step", "crossings", "captures", "releases")
+        )
+        print(f"| {name} | 2 × {cells} | {found} | {size:.2g} | {events} | {spent:.2f} |", flush=True)
+
+
+def head(times):
+    """The first two lines of a table."""
+    at = " | ".join(f"error at t = {time:g}" for time in times)
+    print(f"\n| problem | seeds | {at} | size | steps | crossings | captures | releases | seconds |")
+    print("| --- |" + " ---: |" * (7 + len(times)))
+
+
+def large(atoms, data):
+    """Microseconds for each atom and nanoseconds for each pair of a short flow with a frozen potential."""
+    rng = np.random.default_rng(0)
+    x, points = (
+        np.column_stack([rng.normal(size=(data, 2)), np.ones(data)]),
+        blocked(hkflow.quasi_uniform(atoms, 2)),
+    )
+    movement = Movement(Kinks.of(hkflow.FEATURES["relu"], x), len(points))
+    start = points, np.zeros(atoms), np.zeros(atoms, dtype=np.int64)
+    out = np.zeros_like(points), np.zeros(atoms), np.zeros(atoms, dtype=np.int64)
+    signs, r = rng.choice([-1.0, 1.0], size=atoms), rng.normal(size=data) / data
+
+    def work():
+        movement(start, signs, r, FLOWS["HK"], 0.0, 0.01, 0.0, out)
+
+    work()
+    spent = min(seconds(work) for _ in range(3))
+    print(f"| {atoms} | {data} | {1e6 * spent / atoms:.2f} | {1e9 * spent / atoms / data:.2f} |", flush=True)
+
+
+def main(quick=False):
+    """Print all tables; quick: coarse seeds and one draw."""
+    levels, draws = ((162, 642), 1) if quick else ((162, 642, 2562), 5)
+    times = [5.0, 10.0, 20.0]
+    head(times)
+    for tolerance in (1e-4,) if quick else (1e-4, 1e-5):
+        rows(f"iris, tolerance {tolerance:g}", iris, times, levels, tolerance)
+    times = [5.0, 20.0, 40.0]
+    head(times)
+    for seed in range(draws):
+        for flow in FLOWS:
+            rows(
+                f"six data, seed {seed}, {flow}",
+                lambda cells, seed=seed, flow=flow: six(cells, seed, flow),
+                times,
+                levels[1:],
+                1e-4,
+            )
+    print("\n| atoms | data | µs per atom | ns per pair |\n| ---: | ---: | ---: | ---: |")
+    for atoms, data in LARGE[:1] if quick else LARGE:
+        large(atoms, data)
+
+
+if __name__ == "__main__":
+    main("--quick" in sys.argv)

@@ -1,0 +1,1 @@
+"""Measures as atoms that move exactly while the loss gradient is frozen: ReLU and linear features."""
