@@ -21,6 +21,7 @@ MAX_REJECTIONS = 40  # of one step, each at least halving it
 TINY_STEP = 1e-10  # of the whole time
 CERTIFIED_STEPS = 16  # between two certificates: one costs as much as ten other records; the end has one besides
 ENERGIES = tuple(f"energy_{name}" for name in BUDGET[:4])
+LOOK = 4  # steps between two looks at how stiff an explicit run is; after a rejected step there is one besides
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 METHODS = {
     "grid": "eulerian.finite_volume.FiniteVolume",
@@ -177,8 +178,8 @@ def take_record(method, clock, certified=False):
 
 def accepted_step(method, clock, control, target, smallest, guards):
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why there is none."""
-    for _ in range(MAX_REJECTIONS):
-        dt = control.propose(target - clock.time)
+    for attempt in range(MAX_REJECTIONS):
+        dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
         step = method.advance(dt, control.implicit)
         reason = step.rejection or next(filter(None, (guard(method, step, clock) for guard in guards)), None)
         if reason and method.prescribed:  # its steps are prescribed: there is no other one to try

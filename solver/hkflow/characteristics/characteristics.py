@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from ..arguments import check_positive
 from ..errors import unknown_name
 from ..lagrangian.coupling import coupling_matrix, coupling_product
 from ..lagrangian.kernels import signed_weights
 from ..measures import Atoms
 from ..stepping.coupling import DENSE, Coupling
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, is_stiff, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
 from ..stepping.step import Step, budget_error
 from ..transforms.dense import LINEAR, RELU, blocked, unblocked
 from .frozen import SUMS
@@ -16,15 +17,7 @@ from .kinks import Kinks
 from .movement import Movement
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
-FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(
-    3.0
-)  # weights of r at the Gauss points of a step in its first half
-EXPLICIT = 0.5  # time step, in units of 1/stiffness, up to which a step is explicit without looking closer
-STABLE = 2.0  # the same, beyond which no step is explicit: r would oscillate, which h need not show
-WORTHWHILE = (
-    6.0  # the same, from which an implicit step is worth its cost, which is that of some explicit ones
-)
-REST = 16  # explicit steps that follow an implicit one that was not
+FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)  # weights of r at the Gauss points for the first half of a step
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
@@ -38,7 +31,6 @@ class Cloud:
     predictions, residuals : (n_data,) h and r
     objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) : numbers
     speed : of the clock of the smooth margin, 1 if the clock is time
-    stiffness : the largest rate at which a change of r reacts back on r, as last seen
     """
 
     def __init__(self, shape, n, n_data):
@@ -49,7 +41,7 @@ class Cloud:
         )
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.objective = self.mass = self.log_mass = self.rounding = self.mobile = self.defect = 0.0
-        self.speed, self.stiffness = 1.0, np.inf
+        self.speed = 1.0
 
     @property
     def atoms(self):
@@ -57,7 +49,7 @@ class Cloud:
         return self.positions, self.log_weights, self.held
 
 
-class Characteristics:
+class Characteristics(ImplicitSteps):
     """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any dimension.
 
     A predictor drives all atoms by the mean over the step of the polynomial through the last three values of r.
@@ -80,12 +72,15 @@ class Characteristics:
     energy_slack = 0.0  # every step falls, or is taken again shorter
     prescribed = False
     keeps_budgets = sees_kinks = True
-    order = ORDER
+    order, stability = ORDER, 2.0
+    enters, leaves, least_gain = 2.0, 3.0, 2.0  # an implicit step costs as much as some explicit ones
     log_scale = 0.0
     evaluations = 0  # of flows with frozen potentials, so far
 
     def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), coupling="auto"):
         _has_closed_form(problem)
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
         if coupling not in COUPLINGS:
             raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
         needs_known_curvature(coupling, problem.objective)
@@ -99,7 +94,7 @@ class Characteristics:
         self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
-        self.events, self.tried, self.rest = np.zeros(len(COUNTED)), False, 0
+        self.events = np.zeros(len(COUNTED))
         self.evaluate(self.current)
         self.mass_at_start = self.current.mass
 
@@ -126,18 +121,19 @@ class Characteristics:
             "held": e.held,
         }
         state |= {"log_scale": self.log_scale, "residuals": e.residuals, "past": self.past, "ages": self.ages}
-        state |= {"defect": e.defect, "speed": e.speed, "stiffness": e.stiffness, "rest": self.rest}
+        state |= {"defect": e.defect, "speed": e.speed}
         return state | {"events": self.events, "mass_at_start": self.mass_at_start}
 
     def load(self, state):
         """Continue from a state made by `state`."""
         self._place(state["positions"], state["signs"], state["log_weights"])
         self.current.held[:] = state["held"]
-        self.current.speed, self.current.stiffness = float(state["speed"]), float(state["stiffness"])
+        self.current.speed = float(state["speed"])
         self.log_scale = float(state["log_scale"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
-        self.mass_at_start, self.tried, self.rest = float(state["mass_at_start"]), False, int(state["rest"])
+        self.mass_at_start = float(state["mass_at_start"])
         self.evaluate(self.current, state["residuals"], state["defect"])
+        self.state_changed()
 
     @staticmethod
     def measure(state):
@@ -192,10 +188,10 @@ class Characteristics:
         rate = max(self.flow.reaction, self.flow.transport) * rough
         return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
 
-    def advance(self, dt):
+    def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until `accept`."""
         time = dt / self.current.speed
-        coupling = self._implicit_coupling(time)
+        coupling = self.accepted_coupling() if implicit else None
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step = self._explicit(time) if coupling is None else self._implicit(coupling, time)
             gained = self.current.objective - self.trial.objective
@@ -205,7 +201,7 @@ class Characteristics:
                 step.rejection = "the smooth margin does not grow"
                 break
             time *= min(dt / gained, 10.0)
-        self.passed, self.tried = time, True
+        self.passed = time
         if self.flow.clock == "margin":
             self.trial.speed = dt / time
         step.dt = dt
@@ -224,10 +220,6 @@ class Characteristics:
         step = self._drive(_combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), time)
         if not step.rejection:
             step.error = self._difference(guess)
-            changed = _rms(at_gauss.mean(axis=0) - mean)
-            self.trial.stiffness = (
-                _rms(self.trial.residuals - residuals) / (changed * time) if changed > 0.0 else 0.0
-            )
         return step
 
     def _drive(self, residuals, time):
@@ -279,36 +271,34 @@ class Characteristics:
             self.passed,
         )
         self.events += step.counts
-        self.rest = max(self.rest - 1, 0)
-        self.current, self.trial, self.tried = self.trial, self.current, False
+        self.current, self.trial = self.trial, self.current
+        self.state_changed()
         e = self.current
         if self.flow.drive == "measure" or abs(e.log_mass - self.log_scale) > RESCALE:
-            defect = e.defect * np.exp(self.log_scale - e.log_mass)
-            self.log_scale = e.log_mass
-            self.evaluate(e, e.residuals.copy(), defect)
+            vanishes = e.log_mass < (-RESCALE if self.flow.drive == "measure" else 0.0)
+            log_scale = 0.0 if vanishes else e.log_mass  # F does not vanish with the mass: it needs units of one
+            if log_scale != self.log_scale:
+                defect = e.defect * np.exp(self.log_scale - log_scale)
+                self.log_scale = log_scale
+                self.evaluate(e, e.residuals.copy(), defect)
 
     # --- implicit in the coupling
 
-    def _implicit_coupling(self, time):
-        """The coupling, if a step of this length is to be implicit in it; None if not."""
-        e, objective, flow = self.current, self.problem.objective, self.flow
-        if self.coupling == "explicit" or not is_stiff(self, time):
-            return None
-        if (
-            self.coupling == "auto" and len(e.predictions) > DENSE
-        ):  # its products cost more than explicit, controlled steps
-            return None
-        rate = time * e.stiffness
-        if self.coupling == "auto" and (
-            self.rest > 0 and rate < STABLE or not self.tried and rate < EXPLICIT
-        ):
-            return None  # the matrix costs more than a step; it is asked again where a step fails
+    def knows_implicit(self):
+        """Whether steps can be implicit; by themselves they are not where products with K cost more than explicit steps."""
+        return super().knows_implicit() and (self.coupling == "implicit" or len(self.current.predictions) <= DENSE)
+
+    def speed(self):
+        """Of the clock."""
+        return self.current.speed
+
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
+        e, objective = self.current, self.problem.objective
         weights = np.exp(e.log_weights - self.log_scale)
-        state = objective, unblocked(e.positions, self.n), weights, weights, flow
+        state = objective, unblocked(e.positions, self.n), weights, weights, self.flow
         matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
-        coupling = Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
-        self.stiffness = coupling.stiffness(e.predictions, e.residuals)
-        return coupling if time * self.stiffness > 1.0 or self.coupling == "implicit" else None
+        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
 
     def _implicit(self, coupling, time):
         """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""
@@ -330,10 +320,7 @@ class Characteristics:
         step.counts = counts
         if not step.rejection:
             self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
-            step.error, self.trial.stiffness = budget_error(self.current, self.trial, step), self.stiffness
-            longest = time * (self.tolerance / step.error) ** (1.0 / ORDER) if step.error else np.inf
-            if longest * self.stiffness < WORTHWHILE:
-                self.rest = REST
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
         return step
 
 

@@ -18,6 +18,7 @@ from .coupling import curvatures, implicit_is_known
 from .step import Step
 
 COUPLINGS = ("auto", "explicit", "implicit")
+ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
 GAMMA = 1.0 - np.sqrt(0.5)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}  # (time that r is implicit in, time it is used for)
 MOST_CORRECTIONS = 12
@@ -36,10 +37,24 @@ class ImplicitSteps:
 
     A subclass has `current`, `problem`, `flow`, `log_scale`, `coupling_at_current()` -> Coupling, which is asked for once per
     accepted state, and calls `state_changed()` where that changes.
+
+    implicit_order : the error of an implicit step, as it is measured, grows like dt^order
+    stability : largest dt λ of a stable explicit step;  enters, leaves : dt λ at which steps become implicit, and explicit
+    least_gain : how many times as long as an explicit step an implicit one has to be
     """
 
-    implicit_order = 2
+    implicit_order, stability, least_gain = 2, 2.0, 1.0
     _coupling = _stiffness = None
+
+    @property
+    def enters(self):
+        """An explicit step that error control shortens because it is unstable hovers around the stability limit."""
+        return ENTER * self.stability
+
+    @property
+    def leaves(self):
+        """Well below, so that steps do not go to and fro."""
+        return LEAVE * self.stability
 
     def speed(self):
         """Of the clock, per unit of time."""
@@ -68,9 +83,17 @@ class ImplicitSteps:
         answer = curvatures(objective, e.predictions, e.residuals, self.log_scale) @ sizes
         if not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile) > limit * self.speed():
             return False
+        return bool(dt * self.stiffness() > limit * self.speed())
+
+    def stiffness(self):
+        """λ(K ∂²R) of the accepted state, asked for once."""
         if self._stiffness is None:
-            self._stiffness = self.accepted_coupling().stiffness(e.predictions, e.residuals)
-        return bool(dt * self._stiffness > limit * self.speed())
+            self._stiffness = self.accepted_coupling().stiffness(self.current.predictions, self.current.residuals)
+        return self._stiffness
+
+    def stable_step(self):
+        """The longest stable explicit step, by the clock."""
+        return self.stability * self.speed() / self.stiffness()
 
 
 def implicit_step(coupling, dt, substeps, states, frozen, tolerance):

@@ -3,16 +3,15 @@
 Explicit steps, and steps that are implicit in the coupling through the data, have a controller each. With coupling = "auto"
 a run goes over to implicit steps where stability, not accuracy, keeps explicit ones short, and back where they gain nothing:
 
-    explicit -> implicit   if the explicit limit is below the method's bound and exceeds ENTER ℓ/λ
-    implicit -> explicit   if the implicit step is below LEAVE ℓ/λ
+    explicit -> implicit   if the explicit limit is below the method's bound and above `enters`/λ, or unstable
+    implicit -> explicit   if the implicit step is below `leaves`/λ
 
-λ is the largest rate at which the loss gradient reacts to itself, ℓ = λ dt the stability limit of the explicit stepper. An
-explicit step that error control shortens because it is unstable hovers around ℓ/λ, so ENTER lies well below one.
+λ is the largest rate at which the loss gradient reacts to itself. Where implicit steps were no longer than explicit ones when last
+tried, explicit steps go on at the stability limit at most.
 """
 
 from dataclasses import dataclass
 
-ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
 FORGET = 1.05  # per explicit step: what implicit steps could not do when last tried is tried again after a while
 
 
@@ -78,10 +77,13 @@ class StepControl:
         """The controller of the kind of step that is being taken."""
         return self.sizes[self.implicit]
 
-    def propose(self, remaining):
-        """The next step, hit exactly if it is the last one before the save; sets `implicit`."""
+    def propose(self, remaining, look=True):
+        """The next step, hit exactly if it is the last one before the save; sets `implicit`.
+
+        look : whether explicit steps are to be compared with λ, which costs as much as some of them
+        """
         bound = self.method.bound(remaining)
-        self.implicit = self._wants_implicit(bound)
+        self.implicit = self._wants_implicit(bound, look)
         return self.size.propose(bound, remaining)
 
     def learn(self, dt, error):
@@ -90,7 +92,7 @@ class StepControl:
             self.sizes[True].limit *= FORGET
         return self.size.learn(dt, error)
 
-    def _wants_implicit(self, bound):
+    def _wants_implicit(self, bound, look):
         method, (explicit, implicit) = self.method, self.sizes
         if method.coupling == "explicit" or not method.knows_implicit():
             return False
@@ -101,13 +103,15 @@ class StepControl:
         bound = min(bound, method.max_step)
         if self.implicit:
             dt = min(bound, implicit.limit)
-            if method.exceeds_stiffness(dt, LEAVE * method.stability):
+            if method.exceeds_stiffness(dt, method.leaves):
                 return True
             explicit.limit = dt
             return False
-        if not explicit.limit < min(bound, implicit.limit):
+        dt = min(bound, explicit.limit)
+        if not look or not method.exceeds_stiffness(dt, method.enters if dt < bound else method.stability):
             return False
-        if not method.exceeds_stiffness(explicit.limit, ENTER * method.stability):
-            return False
-        implicit.limit = 2.0 * explicit.limit if implicit.limit == float("inf") else implicit.limit
-        return True
+        if method.least_gain * dt < implicit.limit:
+            implicit.limit = 2.0 * dt if implicit.limit == float("inf") else implicit.limit
+            return True
+        explicit.limit = min(explicit.limit, method.stable_step())
+        return False

@@ -42,6 +42,7 @@ STATE_ARRAYS = {
 MEASURES = {  # arrays that make it, of each method; a network has some of several
     "grid": [{"density", "log_scale"}],
     "particles": [{"positions", "signs", "log_weights"}],
+    "characteristics": [{"positions", "signs", "log_weights"}],
     "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
 }
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
@@ -352,7 +353,7 @@ def check_state(state, case, sizes):
         raise ValueError("arrays of a state have different lengths, or none")
     if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
         raise ValueError("'signs' are not all 1 or -1")
-    if case.method.kind == "particles" and not values["positions"].any(axis=1).all():
+    if case.method.kind in ("particles", "characteristics") and not values["positions"].any(axis=1).all():
         raise ValueError("'positions' are zero")
 
 
