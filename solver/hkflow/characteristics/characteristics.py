@@ -225,9 +225,8 @@ class Characteristics:
         if not step.rejection:
             step.error = self._difference(guess)
             changed = _rms(at_gauss.mean(axis=0) - mean)
-            self.trial.stiffness = (
-                _rms(self.trial.residuals - residuals) / (changed * time) if changed > 0.0 else 0.0
-            )
+            answer = _rms(self.trial.residuals - residuals)
+            self._learn_stiffness(answer / (changed * time) if changed > 0.0 else 0.0)
         return step
 
     def _drive(self, residuals, time):
@@ -310,6 +309,10 @@ class Characteristics:
         self.stiffness = coupling.stiffness(e.predictions, e.residuals)
         return coupling if time * self.stiffness > 1.0 or self.coupling == "implicit" else None
 
+    def _learn_stiffness(self, rate):
+        """Keep a rate as the next step's guess; a soft-argmin may have none where one datum has all weight, and jump."""
+        self.trial.stiffness = np.inf if self.problem.objective.risk.scaled is not None else rate
+
     def _implicit(self, coupling, time):
         """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""
         counts = np.zeros(len(COUNTED))
@@ -330,7 +333,8 @@ class Characteristics:
         step.counts = counts
         if not step.rejection:
             self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
-            step.error, self.trial.stiffness = budget_error(self.current, self.trial, step), self.stiffness
+            step.error = budget_error(self.current, self.trial, step)
+            self._learn_stiffness(self.stiffness)
             longest = time * (self.tolerance / step.error) ** (1.0 / ORDER) if step.error else np.inf
             if longest * self.stiffness < WORTHWHILE:
                 self.rest = REST
