@@ -108,7 +108,7 @@ class Coupling:
         for the logistic tail θ − log(1 − a/q) stands for θ.
         """
         q, y, smooth = self.objective.weights, self.objective.targets, self.objective.risk.scaled is not None
-        last, rounded = np.inf, max(1e-6, 8.0 * np.finfo(float).eps * np.abs(u).max() / temperature)  # rounding may take over
+        last = np.inf
         for _ in range(most):
             if smooth:
                 theta = theta - theta.max()
@@ -128,7 +128,7 @@ class Coupling:
                 change = np.minimum(change, -0.5 * theta)  # a < q
             theta = theta + change
             size = np.abs(a * change).max() / a.max()
-            if change.max() < 1.0 and (size <= tolerance or size < rounded and size > 0.3 * last):
+            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and size > 0.3 * last):  # or rounding has taken over
                 return theta
             last = size
         return None
