@@ -118,7 +118,7 @@ class Characteristics(ImplicitSteps):
             "positions": unblocked(e.positions, self.n),
             "signs": self.signs,
             "log_weights": e.log_weights,
-            "held": e.held,
+            "held": e.held.astype(float),
         }
         state |= {"log_scale": self.log_scale, "residuals": e.residuals, "past": self.past, "ages": self.ages}
         state |= {"defect": e.defect, "speed": e.speed}
