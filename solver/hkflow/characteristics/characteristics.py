@@ -4,12 +4,11 @@ import numpy as np
 
 from ..arguments import check_positive
 from ..errors import unknown_name
-from ..lagrangian.coupling import coupling_matrix, coupling_product
+from ..lagrangian.coupling import CoupledPoints
 from ..lagrangian.kernels import signed_weights
 from ..measures import Atoms
-from ..stepping.coupling import DENSE, Coupling
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
 from ..stepping.step import Step, budget_error
 from ..transforms.dense import LINEAR, RELU, blocked, unblocked
 from .frozen import SUMS
@@ -20,7 +19,6 @@ ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)  # weights of r at the Gauss points for the first half of a step
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
-RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 COUNTED = ("crossings", "captures", "releases")
 
 
@@ -49,7 +47,7 @@ class Cloud:
         return self.positions, self.log_weights, self.held
 
 
-class Characteristics(ImplicitSteps):
+class Characteristics(CoupledPoints):
     """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any dimension.
 
     A predictor drives all atoms by the mean over the step of the polynomial through the last three values of r.
@@ -273,32 +271,13 @@ class Characteristics(ImplicitSteps):
         self.events += step.counts
         self.current, self.trial = self.trial, self.current
         self.state_changed()
-        e = self.current
-        if self.flow.drive == "measure" or abs(e.log_mass - self.log_scale) > RESCALE:
-            vanishes = e.log_mass < (-RESCALE if self.flow.drive == "measure" else 0.0)
-            log_scale = 0.0 if vanishes else e.log_mass  # F does not vanish with the mass: it needs units of one
-            if log_scale != self.log_scale:
-                defect = e.defect * np.exp(self.log_scale - log_scale)
-                self.log_scale = log_scale
-                self.evaluate(e, e.residuals.copy(), defect)
+        self.change_unit()
 
     # --- implicit in the coupling
 
-    def knows_implicit(self):
-        """Whether steps can be implicit; by themselves they are not where products with K cost more than explicit steps."""
-        return super().knows_implicit() and (self.coupling == "implicit" or len(self.current.predictions) <= DENSE)
-
-    def speed(self):
-        """Of the clock."""
-        return self.current.speed
-
     def coupling_at_current(self):
         """The Coupling of the accepted state."""
-        e, objective = self.current, self.problem.objective
-        weights = np.exp(e.log_weights - self.log_scale)
-        state = objective, unblocked(e.positions, self.n), weights, weights, self.flow
-        matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
-        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
+        return self.coupling_of(unblocked(self.current.positions, self.n), self.current.log_weights)
 
     def _implicit(self, coupling, time):
         """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""

@@ -8,21 +8,19 @@ from ..arguments import check_positive, whole_number
 from ..errors import unknown_name
 from ..measures import Atoms
 from ..point_sets import quasi_uniform, random_uniform
-from ..stepping.coupling import DENSE, Coupling
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
 from ..stepping.step import SMALLEST, budget_error
 from ..transforms.dense import blocked, unblocked
 from . import kernels
-from .coupling import coupling_matrix, coupling_product
+from .coupling import CoupledPoints
 from .ode import Evaluation, OdeMethod
 
 NOISE_KINDS = ("deterministic", "random")
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
-RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 
 
-class Particles(ImplicitSteps, OdeMethod):
+class Particles(CoupledPoints, OdeMethod):
     """The Lagrangian method, on the sphere or signed sphere of any dimension.
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
@@ -198,24 +196,10 @@ class Particles(ImplicitSteps, OdeMethod):
             step.error = None if error is None else share * error
         return step
 
-    def knows_implicit(self):
-        """Whether steps can be implicit; by themselves they are not where products with K cost more than explicit steps."""
-        if self.problem.objective.feature.kernel is None:
-            return False
-        return super().knows_implicit() and (self.coupling == "implicit" or len(self.current.predictions) <= DENSE)
-
-    def speed(self):
-        """Of the clock."""
-        return self.current.speed
-
     def coupling_at_current(self):
         """The Coupling of the accepted state."""
-        e, objective, flow = self.current, self.problem.objective, self.flow
-        positions = unblocked(self._positions(e.y), self.n)
-        weights = np.exp(self._log_weights(e.y) - self.log_scale)
-        state = objective, positions, weights, weights ** (2.0 - 2.0 / flow.depth), flow
-        matrix = coupling_matrix(*state) if len(e.predictions) <= DENSE else None
-        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
+        y = self.current.y
+        return self.coupling_of(unblocked(self._positions(y), self.n), self._log_weights(y))
 
     def _implicit(self, coupling, time):
         """A step with residuals implicit in their effect (see stepping/implicit.py); into `trial`."""
@@ -285,13 +269,8 @@ class Particles(ImplicitSteps, OdeMethod):
         else:
             vars(self).update(vars(self.renewal))
         self.state_changed()
-        if self.flow.depth == 2.0 and (self.flow.drive == "measure" or abs(self.current.log_mass - self.log_scale) > RESCALE):
-            vanishes = self.current.log_mass < (-RESCALE if self.flow.drive == "measure" else 0.0)
-            log_scale = 0.0 if vanishes else self.current.log_mass  # F does not vanish with the mass: it needs units of one
-            if log_scale != self.log_scale:
-                defect = self.current.defect * np.exp(self.log_scale - log_scale)
-                self.log_scale = log_scale
-                self.evaluate(self.current, self.current.residuals.copy(), defect)
+        if self.flow.depth == 2.0:
+            self.change_unit()
         if self.flow.noise == 0.0:
             return
         ends, self.wait = self._ends_wait(step.dt), self.wait - step.dt
