@@ -303,8 +303,8 @@ def read_snapshots(path):
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        why = f"{path}: cannot be read ({error.strerror}); make it readable and try again."
+    except (OSError, MemoryError) as error:
+        why = f"{path}: cannot be read ({getattr(error, 'strerror', 'larger than the memory')}); make it readable and try again."
         raise RunFolderError(why) from error
     try:
         with h5py.File(BytesIO(content), "r") as file:
@@ -357,7 +357,7 @@ def _checked_meta(meta):
         raise ValueError(f"'seconds' is {meta['seconds']!r}")
     if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
         raise ValueError("a time or a count is negative or not finite")
-    return meta
+    return meta | {"clock": clock.as_dict()}
 
 
 def prepare_resume(folder):
