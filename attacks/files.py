@@ -317,7 +317,7 @@ def _change_array(rng, file, name, outside):
             (
                 lambda: array[:0], lambda: array[..., None], lambda: array[: len(array) // 2] if array.ndim else array[None],
                 lambda: np.full(array.shape, np.nan), lambda: np.zeros_like(array), lambda: -array, lambda: array.T,
-                lambda: array + 1000, lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
+                lambda: array + array.dtype.type(100), lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
                 lambda: array.astype(complex), lambda: array.astype("i8"), lambda: array > 0, lambda: np.array(b"text"),
                 lambda: np.concatenate([array, array]) if array.ndim else array, lambda: array[::-1] if array.ndim else -array,
             )

@@ -210,3 +210,11 @@ def test_a_study_of_wrong_shapes_is_one_sentence(tmp_path):
         file["run"], file["repeat"], file["status"] = ["runs/a"], [0, 1], ["x"]
     with pytest.raises(hkflow.RunFolderError, match="no study here, or a damaged one"):
         read_study(tmp_path)
+
+
+def test_residuals_beyond_numbers_are_no_damage(run):
+    """A run that was stopped at its start, for an objective of inf, has them, and can be looked at."""
+    with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
+        _array("residuals", lambda a: a * np.inf)(file)
+        seal(file)
+    assert np.isinf(hkflow.load(run).state_at(0)["residuals"]).any()

@@ -344,7 +344,10 @@ def check_state(state, case, sizes):
         raise ValueError(f"a state of {', '.join(values) or 'nothing'} is none of method '{case.method.kind}'")
     for name, array in values.items():
         check_array(array, name, STATE_ARRAYS[name], sizes)
-        if not (array < np.inf).all() or name != "log_weights" and not np.isfinite(array).all():
+        if name == "residuals":  # those of a start beyond numbers are inf, and make no measure
+            continue
+        low = -np.inf if name == "log_weights" else np.finfo(float).min  # a weight may be 0
+        if not ((array >= low) & (array < np.inf)).all():
             raise ValueError(f"'{name}' holds numbers that are not finite")
     counts = {sizes[name] for (name,) in COUNTED if name in sizes}
     if len(counts) > 1 or 0 in counts:
