@@ -352,6 +352,8 @@ def check_state(state, case, sizes):
     counts = {sizes[name] for (name,) in COUNTED if name in sizes}
     if len(counts) > 1 or 0 in counts:
         raise ValueError("arrays of a state have different lengths, or none")
+    if not flow_of(case.flow).signed and (values.get("density", np.zeros(1)) < 0.0).any():
+        raise ValueError("'density' is negative")
     if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
         raise ValueError("'signs' are not all 1 or -1")
     if case.method.kind == "particles" and not values["positions"].any(axis=1).all():

@@ -314,6 +314,8 @@ def read_snapshots(path):
         if text is not None:  # of format 4, a single one
             return [_snapshot(arrays, parse_json(text))]
         metas = parse_json(arrays.pop("meta").tobytes())
+        if not metas:
+            return None
         rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(metas)))
         return [_snapshot(row, meta) for row, meta in zip(rows, metas, strict=True)]
     except DAMAGE:
