@@ -272,7 +272,7 @@ def _typed(table, types):
     for name, kind in types.items():
         if name not in table:
             raise ValueError(f"'{name}' is missing")
-        if not isinstance(table[name], kind):
+        if not isinstance(table[name], kind) or isinstance(table[name], int) and not -(2**63) <= table[name] < 2**63:
             raise ValueError(f"'{name}' is {str(table[name])[:60]!r}")
     return table
 
