@@ -29,13 +29,19 @@ The whole suite passes with Python 3.11, 3.12 and 3.13 and the newest numpy, sci
 that `setup.cfg` allows (numpy 2.0, scipy 1.16, numba 0.61, h5py 3.11, matplotlib 3.9). Nothing is downloaded at run time.
 
 A hostile problem may be refused, or stop with a sentence: for numbers beyond float64, or a coupling through the data that cannot be
-solved where features times mass are large. Of 1000, 852 were completed, 50 refused and 98 stopped so; none of these is a loss.
+solved where features times mass are large, or for data that have no weight. Of 1000, 770 were completed, 155 refused and 75 stopped
+so; none of these is a loss.
+
+Files of unknown origin are data: nothing in them is executed, no link in an HDF5 file and no other file that it names is followed,
+what a header claims is compared with what the file can hold and with the shapes that the case has before it is read, and a file
+that is a device, a pipe or a folder is refused.
 
 The campaigns found, and tests now keep, among others: a crash of the certificate's search where squares of data overflow; a crash of
 HDF5 on a full disk; records cut short there; the noise of particles counted in the wrong units at masses below 1e-19; orphaned
 processes of a study that was killed while they were starting; a study that waited for ever, from Python 3.12 on, after one of its
 processes was killed; a crash of Python 3.12 on a full disk; a depth that the moment problem has not, refused without its key;
-singular systems of the implicit coupling; messages of several lines.
+singular systems of the implicit coupling; messages of several lines; bytes of another file read as a record; a mesh of another level
+in the cache; a case of 3000 brackets; a smooth margin divided by the weights of data that had none; a dollar in the name of a column.
 """
 
 
@@ -82,7 +88,11 @@ def long_run(tries, told):
 
 # name: (what it is called, tries, the function (tries, told) -> {seed: fault})
 PARTS = {
-    "fuzz": ("case files made wrong at random; what is right written, read, run a step, packed, opened", 20_000, lambda tries, told: fuzz.fuzz(tries, told=told)),
+    "fuzz": (
+        "case files made wrong at random; those that are right written, read, run for a step, packed, opened",
+        20_000,
+        lambda tries, told: fuzz.fuzz(tries, told=told),
+    ),
     "csv": ("data files made wrong at random, special files", 5_000, damaged("csv")),
     "folders": ("run folders and results files damaged or tampered with", 2_000, damaged("run")),
     "hostile": ("run folders made hostile: right checksums, links, special files, foreign storage", 2_000, damaged("hostile")),

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 import hkflow
+from hkflow.store import run_folder
 from hkflow.store.export import export
 from hkflow.store.files import checksum
 from hkflow.store.results import pack
@@ -316,7 +317,7 @@ def _change_array(rng, file, name, outside):
             (
                 lambda: array[:0], lambda: array[..., None], lambda: array[: len(array) // 2] if array.ndim else array[None],
                 lambda: np.full(array.shape, np.nan), lambda: np.zeros_like(array), lambda: -array, lambda: array.T,
-                lambda: array + 1000, lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
+                lambda: array + array.dtype.type(100), lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
                 lambda: array.astype(complex), lambda: array.astype("i8"), lambda: array > 0, lambda: np.array(b"text"),
                 lambda: np.concatenate([array, array]) if array.ndim else array, lambda: array[::-1] if array.ndim else -array,
             )
@@ -385,21 +386,26 @@ def _tamper(rng, path, what):
 FOLDERS = {"run": damaged_run, "hostile": hostile_run}
 
 
-def make_run(folder):
-    """A small finished run to be tampered with."""
+def make_run(folder, wait=run_folder.MAX_WAIT):
+    """A small finished run to be tampered with; wait : seconds in which its saves share a file."""
+    folder.mkdir(exist_ok=True)
     (folder / "case.toml").write_text(CASE)
     (folder / "data.csv").write_text(ROWS)
-    hkflow.run(folder / "case.toml", output=folder / "run", force=True)
+    usual, run_folder.MAX_WAIT = run_folder.MAX_WAIT, wait
+    try:
+        hkflow.run(folder / "case.toml", output=folder / "run", force=True)
+    finally:
+        run_folder.MAX_WAIT = usual
     return folder / "run"
 
 
 def campaign(kind, place, tries, first=0, told=lambda done: None):
     """{seed: fault} of so many wrong files: kind "csv", "run" or "hostile"."""
     place = Path(place)
-    run = make_run(place) if kind != "csv" else None
+    runs = [make_run(place), make_run(place / "apart", 0.0)] if kind != "csv" else ()
     faults = {}
     for seed in range(first, first + tries):
-        fault = one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, run, seed)
+        fault = one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, runs[seed % 2], seed)
         if fault:
             faults[seed] = fault
         told(seed - first + 1)

@@ -115,7 +115,7 @@ def faults(solution):
     for name in ("objective", "mass", "log_mass"):
         if np.isnan(records[name]).any():
             return f"{name} is nan"
-    if not np.isfinite(solution.predictions).all():
+    if not np.isfinite(solution.scaled_predictions).all():  # in plain units they may be beyond numbers
         return "predictions are not finite"
     rising = np.diff(records["objective"] * np.exp(np.minimum(records["log_scale"], 600.0)))
     objective, mass = solution.problem.objective, records["mass"].max()

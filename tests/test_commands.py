@@ -156,7 +156,7 @@ def test_a_breach_ends_with_exit_code_one(tmp_path):
 
 def test_the_architecture_has_no_upward_imports():
     floors = [
-        ("sphere", "errors", "userfiles", "blocks", "parallel"),
+        ("sphere", "errors", "arguments", "userfiles", "blocks", "parallel"),
         ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
         ("eulerian", "lagrangian", "characteristics", "stepping", "margins", "metrics", "convergence"),
         ("problem", "time_loop", "observers"),

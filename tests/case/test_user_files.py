@@ -68,7 +68,7 @@ def test_special_files_are_refused_at_once(case, tmp_path, kind):
 
 
 def test_many_columns_take_no_more_than_their_share(tmp_path):
-    """40 000 columns took half a minute when every name was looked for in all others."""
+    """Every name was looked for in all others: 40 000 columns took half a minute."""
     names = [f"c{k}" for k in range(40_000)]
     (tmp_path / "wide.csv").write_text(f"{','.join(names)},y\n" + f"{','.join(['1.5'] * len(names))},1\n" * 2)
     began = time.process_time()
@@ -81,7 +81,7 @@ def test_many_columns_take_no_more_than_their_share(tmp_path):
 
 
 def test_numbers_are_read_nearly_as_fast_as_numpy_reads_them(tmp_path, rng):
-    """Before, a cell cost 40 times as much: a sentence was made for each, in case it was wrong."""
+    """Twice numpy's time; before it was six times: a sentence was made for each cell, in case it was wrong."""
     values = rng.standard_normal((4000, 21))
     path = tmp_path / "long.csv"
     np.savetxt(path, values, fmt="%.17g", delimiter=",", header=",".join([*(f"c{k}" for k in range(20)), "y"]), comments="")
@@ -95,7 +95,7 @@ def test_numbers_are_read_nearly_as_fast_as_numpy_reads_them(tmp_path, rng):
         return min(spent)
 
     assert np.array_equal(read_csv(path, ",", None, "y")[0], values[:, :20])
-    assert seconds(lambda: read_csv(path, ",", None, "y")) < 8.0 * seconds(lambda: np.loadtxt(path, delimiter=",", skiprows=1))
+    assert seconds(lambda: read_csv(path, ",", None, "y")) < 4.0 * seconds(lambda: np.loadtxt(path, delimiter=",", skiprows=1))
     path.write_text(path.read_text() + ",".join(["1"] * 10 + ["oops"] * 11) + "\n")
     with pytest.raises(hkflow.CaseError, match="line 4002, column 'c10': 'oops' is not a number"):
         read_csv(path, ",", None, "y")

@@ -165,6 +165,7 @@ def _meta(**changes):
         ("problem.h5", lambda file: file.attrs.update(mesh="geodesic"), "no mesh is called 'geodesic' in R\\^2"),
         ("snap/00000000.h5", _array("density", lambda a: np.swapaxes(a, 1, 2)), r"'density' has the shape \(12, 2\)"),
         ("snap/00000000.h5", _array("density", lambda a: a * np.nan), "'density' holds numbers that are not finite"),
+        ("snap/00000000.h5", _array("density", lambda a: -a), "'density' is negative"),
         ("snap/00000000.h5", lambda file: file.pop("density"), "is none of method 'grid'"),
         ("snap/00000000.h5", _array("predictions", lambda a: a[:, :1]), "'predictions' has the shape"),
         ("results.h5", lambda file: file.attrs.pop("status"), "damaged"),
@@ -210,3 +211,19 @@ def test_a_study_of_wrong_shapes_is_one_sentence(tmp_path):
         file["run"], file["repeat"], file["status"] = ["runs/a"], [0, 1], ["x"]
     with pytest.raises(hkflow.RunFolderError, match="no study here, or a damaged one"):
         read_study(tmp_path)
+
+
+def test_residuals_beyond_numbers_are_no_damage(run):
+    """A run that was stopped at its start, for an objective of inf, has them, and can be looked at."""
+    with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
+        _array("residuals", lambda a: a * np.inf)(file)
+        seal(file)
+    assert np.isinf(hkflow.load(run).state_at(0)["residuals"]).any()
+
+
+def test_a_file_of_no_snapshots_counts_as_damaged(run):
+    with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
+        del file["meta"]
+        file["meta"] = np.frombuffer(b"[]", np.uint8)
+        seal(file)
+    assert len(hkflow.load(run).time) == 1

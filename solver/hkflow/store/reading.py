@@ -128,7 +128,7 @@ def check_mesh(name, arrays):
     area = cells if discrete else surface_area(p - 1)
     if not (arrays["volumes"] > 0.0).all() or abs(arrays["volumes"].sum() - area) > TOLERANCE * area:
         raise ValueError(f"'volumes' sum to {arrays['volumes'].sum():.12g}, wanted {area:.12g}")
-    if not discrete and not (arrays["face_areas"] >= 0.0).all() or not (arrays["face_distances"] > 0.0).all():
+    if not (arrays["face_areas"] > 0.0).all() or not (arrays["face_distances"] > 0.0).all():
         raise ValueError("'face_areas' or 'face_distances' are not positive")
     for key in () if discrete else ("centers", "face_midpoints", "vertices"):
         if (np.abs(np.einsum("ij,ij->i", arrays[key], arrays[key]) - 1.0) > TOLERANCE).any():

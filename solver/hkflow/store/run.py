@@ -274,7 +274,7 @@ def _typed(table, types):
     for name, kind in types.items():
         if name not in table:
             raise ValueError(f"'{name}' is missing")
-        if not isinstance(table[name], kind):
+        if not isinstance(table[name], kind) or isinstance(table[name], int) and not -(2**63) <= table[name] < 2**63:
             raise ValueError(f"'{name}' is {str(table[name])[:60]!r}")
     return table
 
@@ -346,11 +346,16 @@ def check_state(state, case, sizes):
         raise ValueError(f"a state of {', '.join(values) or 'nothing'} is none of method '{case.method.kind}'")
     for name, array in values.items():
         check_array(array, name, STATE_ARRAYS[name], sizes)
-        if not (array < np.inf).all() or name != "log_weights" and not np.isfinite(array).all():
+        if name == "residuals":  # those of a start beyond numbers are inf, and make no measure
+            continue
+        low = -np.inf if name == "log_weights" else np.finfo(float).min  # a weight may be 0
+        if not ((array >= low) & (array < np.inf)).all():
             raise ValueError(f"'{name}' holds numbers that are not finite")
     counts = {sizes[name] for (name,) in COUNTED if name in sizes}
     if len(counts) > 1 or 0 in counts:
         raise ValueError("arrays of a state have different lengths, or none")
+    if not flow_of(case.flow).signed and (values.get("density", np.zeros(1)) < 0.0).any():
+        raise ValueError("'density' is negative")
     if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
         raise ValueError("'signs' are not all 1 or -1")
     if case.method.kind in ("particles", "characteristics") and not values["positions"].any(axis=1).all():

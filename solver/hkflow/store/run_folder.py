@@ -303,8 +303,8 @@ def read_snapshots(path):
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        why = f"{path}: cannot be read ({error.strerror}); make it readable and try again."
+    except (OSError, MemoryError) as error:
+        why = f"{path}: cannot be read ({getattr(error, 'strerror', 'larger than the memory')}); make it readable and try again."
         raise RunFolderError(why) from error
     try:
         with h5py.File(BytesIO(content), "r") as file:
@@ -314,6 +314,8 @@ def read_snapshots(path):
         if text is not None:  # of format 4, a single one
             return [_snapshot(arrays, parse_json(text))]
         metas = parse_json(arrays.pop("meta").tobytes())
+        if not metas:
+            return None
         rows = ({name: array[k] for name, array in arrays.items()} for k in range(len(metas)))
         return [_snapshot(row, meta) for row, meta in zip(rows, metas, strict=True)]
     except DAMAGE:
@@ -357,7 +359,7 @@ def _checked_meta(meta):
         raise ValueError(f"'seconds' is {meta['seconds']!r}")
     if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
         raise ValueError("a time or a count is negative or not finite")
-    return meta
+    return meta | {"clock": clock.as_dict()}
 
 
 def prepare_resume(folder):
