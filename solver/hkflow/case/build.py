@@ -413,7 +413,7 @@ def estimated_memory(case, n_data, axes):
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)
         partial_sums = 8 * n_data * (cells // 512 + 8)
         return int(libraries + 1500 * cells + states + partial_sums)
-    mesh = case.domain.cells if method.points == "mesh" else 0
+    mesh = (case.domain.cells or axes) if method.points == "mesh" else 0
     points = signs * mesh or method.count or len(getattr(case.initial, "positions", None) or ()) or DEFAULT_POINTS
     if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
