@@ -108,7 +108,7 @@ def run(
     file = together.all(lambda: _read(case, overrides))
     from . import runs
 
-    _finish(runs.run(file, output=output, force=force, quiet=quiet, ranks=together, overview=True), quiet, together)
+    _finish(runs.run(file, output=output, force=force, quiet=quiet, ranks=together), quiet, together)
 
 
 @app.command()
@@ -116,7 +116,7 @@ def resume(folder: RunPath, quiet: Quiet = False):
     """Continue an interrupted run; the result is the same, bit for bit, as without the interruption."""
     from . import runs
 
-    _finish(runs.resume(folder, quiet=quiet, ranks=ranks(), overview=True), quiet, ranks())
+    _finish(runs.resume(folder, quiet=quiet, ranks=ranks()), quiet, ranks())
 
 
 @app.command()
@@ -378,12 +378,17 @@ def _finish(one, quiet, together):
 
 
 def _shown(one, quiet):
-    """Summarise a run; returns its exit code."""
+    """Draw and summarise a run; returns its exit code. Ctrl-C while it is drawn costs the picture alone."""
+    from .plots.overview import save_overview
     from .summary import in_columns, summary
 
+    try:
+        picture = save_overview(one)
+    except KeyboardInterrupt:
+        picture = f"broken off; 'hkflow plot {one.path}' draws it"
     if not quiet:
         typer.echo(in_columns(summary(one)))
-        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {one.path / 'overview.png'}")
+        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
     if not one.finished:
         if quiet:
             typer.echo(one.status, err=True)

@@ -77,10 +77,11 @@ class MarginReport:
         f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
         proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
         none = f"the data are not separable: no margin is positive, up to {max(f1.upper, 0.0):.1e}"
-        none = f"no margin is positive: {self.contradiction}" if self.contradiction else none
         gap = f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes" if self.separable else none
         lines = [f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})", f"relative gap:     {gap}"]
-        if self.problem.objective.feature.joint:
+        if self.contradiction:
+            lines = [f"F₁ max-margin: 0 (certified), no margin is positive: {self.contradiction}"]
+        elif self.problem.objective.feature.joint:
             lines.append(f"of a network:     the same, per squared norm of all weights; γ_ℓ1 in {_interval(self.gamma)}")
         elif self.of_network is not None:
             lines.append(f"of a network:     half of it, {_interval(self.of_network)}, per squared norm of all weights")

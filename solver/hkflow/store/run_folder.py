@@ -52,10 +52,12 @@ def refuse_used(folder, force=False):
     if not folder.exists() or folder.is_dir() and not any(folder.iterdir()):
         return
     if not force:
-        raise RunFolderError(
-            f"{folder} is not empty. Choose another --output, continue that run with 'hkflow resume {folder}', "
-            "or give --force, which moves it aside."
-        )
+        remedy = "Choose another --output"
+        if _is_run(folder):
+            begun = (folder / "run.json").exists()
+            remedy += f", continue that run with 'hkflow resume {folder}'" if begun else " than that of a run that never began"
+            remedy += ", or give --force, which moves it aside"
+        raise RunFolderError(f"{folder} is not empty. {remedy}.")
     whole, here = folder.resolve(), Path.cwd().resolve()
     if whole in (here, *here.parents):
         raise RunFolderError(
