@@ -133,7 +133,7 @@ def test_a_largest_step_is_positive(kind, value):
         ({"savse": 3}, "Unknown grid option 'savse'. Did you mean 'saves'? Choose from: "),
         ({"kind": "particles", "noise_point": 3}, "Unknown particles option 'noise_point'. Did you mean 'noise_points'?"),
         ({"kind": "network", "layer": "both"}, "Unknown network option 'layer'. Did you mean 'layers'?"),
-        ({"kind": "netwrk"}, "Unknown method 'netwrk'. Did you mean 'network'? Choose from: grid, network, particles."),
+        ({"kind": "netwrk"}, "Unknown method 'netwrk'. Did you mean 'network'? Choose from: characteristics, grid, network, particles."),
     ],
 )
 def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
