@@ -162,7 +162,6 @@ class Characteristics(CoupledPoints):
         e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
         e.objective = risk + decay * e.mass
         e.rounding = objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.rounding += np.abs(e.residuals).sum() * defect if defect else 0.0
         e.defect = float(defect)
 
     # --- steps

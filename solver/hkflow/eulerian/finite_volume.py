@@ -215,16 +215,11 @@ class FiniteVolume(ImplicitSteps):
         e.mass, e.smallest, e.lowest = mass, float(self.sums[:, 5].min()), float(self.sums[:, 6].min())
         e.first = first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
-        self._round(e)
+        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
         e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
         e.shift = first / mass if flow.keeps_mass else 0.0
         e.mobile = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
         self._budget(e, first, second, plain * self.problem.uniform, work)
-
-    def _round(self, e):
-        """What rounding, and the defect of implicit predictions, may do to the objective of e."""
-        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.rounding += np.abs(e.residuals).sum() * e.defect if e.defect else 0.0
 
     def _source(self):
         """Mass that noise brings per time, in units of e^log_scale."""

@@ -132,7 +132,6 @@ class Particles(CoupledPoints, OdeMethod):
         self.set_clock(e)
         e.objective = risk + decay * e.mass
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.rounding += np.abs(e.residuals).sum() * defect if defect else 0.0
         e.defect = defect
 
     def _set(self, e):

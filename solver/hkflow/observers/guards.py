@@ -51,14 +51,14 @@ def mass_budget(method, step, clock):
 def energy_decrease(method, step, clock):
     """Without noise, the objective does not rise above the lowest value so far, beyond rounding and what the method may.
 
-    A method's energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the grid.
+    The lowest value is known to rounding, and to the defect of its implicit predictions. A method's energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the grid.
     """
-    after, slack = method.trial, method.energy_slack * (clock.gross[0] + step.gross[0])
-    if (
-        method.prescribed
-        or method.flow.noise > 0.0
-        or after.objective <= clock.lowest_objective + method.current.rounding + slack
-    ):
+    if method.prescribed or method.flow.noise > 0.0:
+        return None
+    before, after = method.current, method.trial
+    slack = method.energy_slack * (clock.gross[0] + step.gross[0]) + before.rounding
+    slack += np.abs(before.residuals).sum() * before.defect if before.defect else 0.0
+    if after.objective <= clock.lowest_objective + slack:
         return None
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
 

@@ -12,9 +12,10 @@ BUDGET = ("transport", "reaction", "noise_loss", "noise_gain", "mass_reaction", 
 class Step:
     """A step that was tried.
 
-    dt : its length;  counts : events in it, as a method may count them;  count : how many steps of the method's own it stands for (gradient descent takes many at once)
+    dt : its length;  counts : events in it, as a method may count them
+    count : how many steps of the method's own it stands for (gradient descent takes many at once)
     budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy and mass
-    defect : by how much implicit predictions may be off, which is as good as rounding in F
+    defect : by how much implicit predictions may be off
     error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a sentence, if it failed
     """
 
@@ -35,8 +36,8 @@ SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 def budget_error(before, after, step, tolerance):
     """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
-    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where rounding, or the defect of
-    implicit predictions, hides an error that is within the tolerance all the same, it stands for the error.
+    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where rounding hides an error that is
+    within the tolerance all the same, it stands for the error.
     """
     residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
     roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST)
