@@ -123,7 +123,7 @@ def test_local_searches_end_at_listed_points(d, n, rng):
     x, y = random_data(d, n)
     A, signed = y[:, None] * x, y[:, None] * np.hstack([x, -x])
     points, ends = stationary_points(x, y, 3), []
-    for _ in range(25):
+    for _ in range(100):  # starts, from many of which SLSQP fails; from which depends on BLAS
         found = minimize(
             lambda u: u @ u,
             rng.uniform(0.0, 1.5, size=2 * d),
@@ -137,7 +137,9 @@ def test_local_searches_end_at_listed_points(d, n, rng):
         if found.success and np.min(A @ (up - down)) > 1.0 - 1e-7:
             assert closest(points, up - down) < 1e-4
             ends.append((quasi_norm(up - down, 3), up - down))
-    assert len(ends) >= 10, len(ends)  # SLSQP fails from the other starts; from which depends on BLAS
+        if len(ends) == 15:
+            break
+    assert len(ends) == 15
     best = min(value for value, _ in ends)
     assert best >= points[0].value * (1.0 - 1e-6)
     assert best == pytest.approx(points[0].value, rel=1e-6)
