@@ -173,7 +173,7 @@ def test_tolerance_bounds_the_time_error():
     assert found[0] > found[1] > found[2]
 
 
-@pytest.mark.parametrize("stepper, transport", [("hancock", 0.0), ("ssprk2", 0.0), ("ssprk3", 0.0), ("ssprk3", 1.0)])
+@pytest.mark.parametrize("stepper, transport", [("hancock", 0.0), ("ssprk2", 0.0), ("ssprk3", 0.0), ("ssprk3", 1.0), (None, 1.0)])
 def test_the_tolerance_is_proportional_to_the_error_in_time(stepper, transport):
     """On a fixed mesh, against short steps of ssprk3, two decades of tolerance are one to three of error.
 

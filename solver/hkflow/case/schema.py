@@ -309,9 +309,10 @@ class GridMethod(Table):
 
     kind: Literal["grid"] = "grid"
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
-    stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] = Field(
-        "hancock",
-        description="hancock: one potential and one transport per step; euler: explicit steps of max_step (Wei et al., E.3)",
+    stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = Field(
+        None,
+        description="hancock: one potential and one transport per step; ssprk3: three, errors in time proportional to the tolerance, "
+        "and the default with transport where the tolerance is below 1e-4; euler: explicit steps of max_step (Wei et al., E.3)",
     )
     coupling: Literal["auto", "explicit", "implicit"] = Field(
         "auto", description="through the data, stiff where the mass is large; auto goes implicit where explicit is unstable"
@@ -324,7 +325,7 @@ class GridMethod(Table):
 
     @model_validator(mode="after")
     def _positive(self):
-        if self.limiter != "first-order" and self.stepper != "hancock" and (self.cfl or 0.0) > 0.5:
+        if self.limiter != "first-order" and self.stepper not in ("hancock", None) and (self.cfl or 0.0) > 0.5:
             raise ValueError(f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs at most 0.5")
         if self.stepper == "euler" and self.max_step is None:
             raise ValueError("'euler' takes plain steps of 'max_step': give it")

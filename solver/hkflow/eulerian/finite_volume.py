@@ -18,6 +18,7 @@ from .gap import bounds_gap, gap_bound
 from .limiters import limiter_code
 from .stencil import stencil_of
 
+TOLERANCE = 1e-4
 RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
 
 
@@ -46,7 +47,8 @@ class FiniteVolume(ImplicitSteps):
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
     stepper : hancock, one transport and one potential per step, that of its middle, extrapolated; ssprk1, ssprk2, ssprk3 or
-        strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3)
+        strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3); if none is named, hancock, but ssprk3 where
+        mass moves and the tolerance is below 1e-4: there errors in time stay proportional to it
     coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for the others; or auto, which
         takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at most 1 with hancock or at
@@ -62,13 +64,15 @@ class FiniteVolume(ImplicitSteps):
     keeps_budgets = True
 
     def __init__(
-        self, problem, limiter="mc", stepper="hancock", coupling="auto", cfl=None, tolerance=1e-4, max_step=float("inf")
+        self, problem, limiter="mc", stepper=None, coupling="auto", cfl=None, tolerance=TOLERANCE, max_step=float("inf")
     ):
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
+        if stepper is None:
+            stepper = "ssprk3" if tolerance < TOLERANCE and problem.flow.transport > 0.0 else "hancock"
         for what, name, choices in (("stepper", stepper, STEPPERS), ("coupling", coupling, COUPLINGS)):
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
-        check_positive(tolerance=tolerance)
-        check_positive(max_step=max_step, finite=False)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if problem.flow.clock != "time":
