@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from hkflow.point_sets import quasi_uniform
 from hkflow.sphere import distance, normalize, surface_area, triangle_area
 
 
@@ -30,3 +31,14 @@ def test_small_triangle_is_nearly_flat():
     h = 1e-4
     points = normalize(np.array([[1, 0, 0], [1, h, 0], [1, 0, h]]))
     assert triangle_area(*points) == pytest.approx(h * h / 2, rel=1e-7)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 100, 101, 20_000])
+def test_quasi_uniform_points_are_unit_vectors_without_a_preferred_direction(dim):
+    """In 20,000 dimensions the tables of a Halton sequence would not fit into memory."""
+    n = 400 if dim < 1000 else 20
+    points = quasi_uniform(n, dim)
+    assert points.shape == (n, dim + 1)
+    assert np.linalg.norm(points, axis=1) == pytest.approx(np.ones(n), rel=1e-14)
+    assert np.linalg.norm(points.mean(axis=0)) < 1.1 / np.sqrt(n)  # of independent points about 1/√n
+    assert np.array_equal(points, quasi_uniform(n, dim))

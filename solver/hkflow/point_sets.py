@@ -4,12 +4,15 @@ import numpy as np
 
 from .sphere import normalize
 
+MAX_HALTON = 100  # dimensions
+
 
 def quasi_uniform(n, dim):
     """n evenly spread points of S^dim, the same ones each time. Returns (n, dim+1).
 
     Equal arcs on the circle, a Fibonacci spiral on S² (Swinbank & Purser 2006), in higher dimension a Halton sequence of
-    the cube, carried to Gaussians and from there to the sphere.
+    the cube, carried to Gaussians and from there to the sphere. Beyond a hundred dimensions no n is large enough for such a
+    sequence to be more even than draws, and its tables grow like dim²: there, draws of a fixed seed.
     """
     k = np.arange(n) + 0.5
     if dim == 1:
@@ -20,6 +23,8 @@ def quasi_uniform(n, dim):
         angle = np.pi * (3.0 - np.sqrt(5.0)) * k
         radius = np.sqrt(1.0 - height**2)
         return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
+    if dim > MAX_HALTON:
+        return random_uniform(np.random.default_rng(0), n, dim)
     from scipy.special import ndtri  # seconds together, and rarely needed
     from scipy.stats import qmc
 
