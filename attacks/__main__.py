@@ -23,7 +23,7 @@ what is wrong.
 
 TAIL = """
 Same case, same seed: same bits, with any number of threads, workers of a study, ranks of `mpiexec`, and whether a run was broken off
-or not (`tests/eulerian/test_budgets.py`, `tests/store/test_run_folder.py`, `tests/studies`, `tests/test_mpi.py`).
+or not (`tests/methods/grid/test_budgets.py`, `tests/store/test_run_folder.py`, `tests/studies`, `tests/operators/test_ranks.py`).
 
 The whole suite passes with Python 3.11, 3.12 and 3.13 and the newest numpy, scipy, numba, h5py and matplotlib, and with the oldest
 that `setup.cfg` allows (numpy 2.0, scipy 1.16, numba 0.61, h5py 3.11, matplotlib 3.9). Nothing is downloaded at run time.

@@ -7,7 +7,7 @@ import psutil
 
 import hkflow
 from hkflow.objectives.data import cluster_grid
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 SAMPLES = 20
 

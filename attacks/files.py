@@ -17,10 +17,10 @@ import numpy as np
 import hkflow
 from hkflow.store import run_folder
 from hkflow.store.export import export
-from hkflow.store.files import checksum
+from hkflow.files.writing import checksum
 from hkflow.store.results import pack
 from hkflow.store.run_folder import read_snapshots, static_arrays
-from hkflow.summary import provenance, summary
+from hkflow.analysis.summary import provenance, summary
 
 from .fuzz import Hang, time_limit, value
 

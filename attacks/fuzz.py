@@ -20,7 +20,7 @@ import tomlkit
 import hkflow
 from hkflow.case.build import resolve
 from hkflow.case.load import parse_case, toml_of
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")

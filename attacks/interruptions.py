@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 import hkflow
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 from hkflow.store.run_folder import read_snapshots
 
 CASE = """
@@ -44,7 +44,7 @@ PATIENCE = 120.0  # seconds for a process that was told to stop
 
 def hkflow_process(*words, **options):
     """A process of the command line."""
-    command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -270,7 +270,7 @@ def narrow_streams(place, seed):
     words = ("run", place / "case.toml", "--output", folder, *(("--quiet",) if rng.random() < 0.3 else ()))
     with open("/dev/full", "w") as full:
         options = {"stdout": full} if rng.random() < 0.2 else {"stdout": subprocess.PIPE}
-        command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
+        command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", *map(str, words)]
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=lambda: [os.close(n) for n in closed], **options
         )

@@ -29,10 +29,10 @@ def with_hkflow(levels):
 
 def hkflow_runs(mesh):
     """The runs on a mesh; fluxes are differences of the stream function, exact on every face."""
-    from hkflow.eulerian.frozen import Transport
-    from hkflow.eulerian.limiters import limiter_code
-    from hkflow.eulerian.stencil import stencil_of
-    from hkflow.meshes.mesh import half_faces
+    from hkflow.methods.grid.frozen import Transport
+    from hkflow.methods.grid.limiters import limiter_code
+    from hkflow.methods.grid.stencil import stencil_of
+    from hkflow.geometry.mesh import half_faces
 
     omega, center = rotation(TILTED)
     cell, neighbor, face, slot = half_faces(mesh)

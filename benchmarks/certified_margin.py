@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import hkflow
-from hkflow.margins import max_margin
+from hkflow.certificates import max_margin
 
 CASE = "cases/colt/cluster-margin.toml"
 ROWS = 4  # of each run, equally spaced in time

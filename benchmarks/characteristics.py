@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import hkflow
-from hkflow.characteristics.kinks import Kinks
-from hkflow.characteristics.movement import Movement
-from hkflow.transforms.dense import blocked
+from hkflow.methods.characteristics.kinks import Kinks
+from hkflow.methods.characteristics.movement import Movement
+from hkflow.operators.dense import blocked
 
 from .timing import clock, seconds
 

@@ -33,8 +33,8 @@ def linear(points, vector, out):
 
 def tree_times(points, n, repeats):
     """Median seconds of J, h and of a linear function of the points."""
-    from hkflow.transforms.dense import RELU
-    from hkflow.transforms.tree import TreeTransform
+    from hkflow.operators.dense import RELU
+    from hkflow.operators.tree import TreeTransform
 
     rng, inputs = np.random.default_rng(1), data(n, 3)
     transform, J, h = TreeTransform(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
@@ -94,7 +94,7 @@ def memory_row(cells, n):
 
 def particle_rows(base, factors, repeats):
     """Exponents of the particle right-hand side in each of its three sizes."""
-    from hkflow.time_loop import make_method
+    from hkflow.solving.loop import make_method
 
     for axis, name in enumerate(("m", "d + 1", "n")):
         sizes = [[size * factor if a == axis else size for a, size in enumerate(base)] for factor in factors]

@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 import hkflow
-from hkflow.meshes import geodesic_level
+from hkflow.geometry import geodesic_level
 from hkflow.objectives.data import cluster_grid
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 

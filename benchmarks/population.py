@@ -17,7 +17,7 @@ from scipy.special import eval_legendre, sph_harm_y_all
 
 import hkflow
 from hkflow.objectives.population import PopulationRisk, arc_cosine
-from hkflow.transforms.dense import DenseTransform
+from hkflow.operators.dense import DenseTransform
 
 LEVELS, REPEATS, LARGEST = (3, 4, 5), 9, 2_000_000_000  # bytes of harmonics
 FEATURES = {"relu": 3.0, "squared-relu": 15.0}  # and their radial moments in three dimensions

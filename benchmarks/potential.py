@@ -19,8 +19,8 @@ CIRCLE, MILLISECONDS = (1_000_000, 100_000), 50.0
 
 def against_dense(points, n, goals, repeats):
     """Both sums by hkflow's choice and by dense tiles, taking turns on the same arrays."""
-    from hkflow.transforms.choice import make_transform
-    from hkflow.transforms.dense import RELU, DenseTransform
+    from hkflow.operators.choice import make_transform
+    from hkflow.operators.dense import RELU, DenseTransform
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
@@ -50,8 +50,8 @@ def machine_row(points, n, dense, repeats):
 def circle(n_points, n, repeats):
     """J on the circle, checked against the plain sum at some points, and the time to stream its arrays."""
     from hkflow import quasi_uniform
-    from hkflow.transforms.dense import RELU
-    from hkflow.transforms.sorted import SortedTransform
+    from hkflow.operators.dense import RELU
+    from hkflow.operators.sorted import SortedTransform
 
     points, inputs = quasi_uniform(n_points, 1), peers.data(n, 2)
     residuals, J = np.random.default_rng(1).normal(size=n) / n, np.zeros(n_points)
@@ -120,6 +120,6 @@ def rows(threads, quick):
 def mesh_points(cells):
     """Centres of the geodesic mesh with so many cells."""
     from hkflow import geodesic_mesh
-    from hkflow.meshes import geodesic_level
+    from hkflow.geometry import geodesic_level
 
     return geodesic_mesh(geodesic_level(cells)).centers

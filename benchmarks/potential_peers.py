@@ -37,8 +37,8 @@ def problem(what, n_points, n):
 
 def with_hkflow(what, n_points, n):
     """hkflow."""
-    from hkflow.transforms.choice import make_transform
-    from hkflow.transforms.dense import RELU
+    from hkflow.operators.choice import make_transform
+    from hkflow.operators.dense import RELU
 
     points, inputs, given = problem(what, n_points, n)
     transform, out = make_transform("auto", points, inputs, RELU), np.zeros(n_points if what != "h" else n)

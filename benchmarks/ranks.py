@@ -11,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 import hkflow
-from hkflow.parallel import Ranks
-from hkflow.time_loop import make_method
+from hkflow.operators.ranks import Ranks
+from hkflow.solving.loop import make_method
 
 TURNS, MESSAGES = 25, 200
 LATENCY, BANDWIDTH, RANKS = 2e-6, 1e10, (1, 2, 4, 8, 16, 32, 64)  # of the model: seconds a message, bytes per second

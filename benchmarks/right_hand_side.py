@@ -13,7 +13,7 @@ CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 def problem(cells, n):
     """A Wasserstein flow on S² with n Gaussian data; starts from a smooth density."""
     import hkflow
-    from hkflow.meshes import geodesic_level
+    from hkflow.geometry import geodesic_level
 
     rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(geodesic_level(cells))
     inputs = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)])
@@ -51,7 +51,7 @@ def against_stream(name, work, arrays, cells, repeats, goal=None):
 
 def rows(threads, quick):
     """A whole right-hand side, the transport in it, and a whole step of the default stepper with all its budgets and checks."""
-    from hkflow.time_loop import make_method
+    from hkflow.solving.loop import make_method
 
     cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
     stages = make_method(problem(cells, n), "grid", stepper="ssprk3")

@@ -26,7 +26,8 @@ def limits(inputs, targets, points, tolerance=1e-6):
     """The F₁ and F₂ max-margin classifiers of data in the plane, without bias column, and what they say at points."""
     import numpy as np
 
-    from hkflow import FEATURES, RISKS, Objective, margins
+    from hkflow import FEATURES, RISKS, Objective
+    from hkflow import certificates as margins
 
     x, new = (np.column_stack([v, np.ones(len(v))]) for v in map(np.asarray, (inputs, points)))
     objective = Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets))
@@ -47,7 +48,7 @@ def l2_on_units(hidden, inputs, targets):
     """What the output layer of given ReLU units tends to: weights (m,) of the largest margin, √m |a|₂ = 1."""
     import numpy as np
 
-    from hkflow.margins import l2_margin
+    from hkflow.certificates import l2_margin
 
     x = np.column_stack([inputs, np.ones(len(inputs))])
     best = l2_margin(np.asarray(targets)[:, None] * np.maximum(x @ np.asarray(hidden).T, 0.0))

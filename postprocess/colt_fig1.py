@@ -14,7 +14,7 @@ from colt import REACH, SIDE, cosine, draw_map, l2_on_units, limits, network_mar
 from matplotlib.figure import Figure
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("colt/fig1",)
 ALSO = ("icm-fig5",)

@@ -13,9 +13,9 @@ import numpy as np
 from colt import draw_data, l2_on_units
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
+from hkflow.analysis.convergence import mean_and_band
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("colt/fig2b", "colt/fig2c")
 ALSO = ("icm-fig6",)

@@ -13,9 +13,9 @@ import numpy as np
 from colt import network_margin
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
+from hkflow.analysis.convergence import mean_and_band
 from hkflow.plots import COLUMN
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("colt/fig2d",)
 MINUTES = {"quick": 2.3, "paper": 20}
@@ -27,7 +27,8 @@ def largest_margin(inputs, targets, tolerance):
     """γ_ℓ1 of data without bias column: the margin of a measure, and the highest upper value that was found."""
     import numpy as np
 
-    from hkflow import FEATURES, RISKS, Objective, margins
+    from hkflow import FEATURES, RISKS, Objective
+    from hkflow import certificates as margins
 
     x = np.column_stack([inputs, np.ones(len(inputs))])
     one = margins.max_margin(Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets)), (1, -1), tolerance)

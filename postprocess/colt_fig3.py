@@ -15,10 +15,10 @@ import numpy as np
 from colt import cosine, draw_map, limits, network_margin, square
 from matplotlib.figure import Figure
 
-from hkflow.margins import tangent_max_margin
+from hkflow.certificates import tangent_max_margin
 from hkflow.objectives.data import with_bias
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("colt/fig3", "colt/fig3-wide")
 MINUTES = {"quick": 0.6, "paper": 4}

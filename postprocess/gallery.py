@@ -10,8 +10,8 @@ import json
 import shutil
 from pathlib import Path
 
-from hkflow.progress import StudyProgress
-from hkflow.reproduction import SCALES, Claim, figure_of, figures, reproduce, root, title
+from hkflow.running.progress import StudyProgress
+from hkflow.app.reproduction import SCALES, Claim, figure_of, figures, reproduce, root, title
 
 HEAD = """# Gallery
 

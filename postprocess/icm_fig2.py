@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("icm/fig2",)
 MINUTES = {"quick": 0.4, "paper": 2}

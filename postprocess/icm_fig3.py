@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("icm/fig3",)
 MINUTES = {"quick": 0.6, "paper": 100}

@@ -11,8 +11,8 @@ def ground_truth(inputs, depth, mus, only_minima):
     """Max-margins in ℓ₁ and ℓ₂, points of the Q_μ path and stationary points of the ℓ_(2/D) quasi-norm, all at margin one."""
     import numpy as np
 
-    from hkflow.margins import path_point, stationary_points
-    from hkflow.margins.diagonal_path import l1_margin_direction, l2_margin_direction
+    from hkflow.certificates import path_point, stationary_points
+    from hkflow.certificates.diagonal_path import l1_margin_direction, l2_margin_direction
 
     x, y = np.array(inputs), np.ones(len(inputs))
     points = [path_point(x, y, mu, depth) for mu in mus]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from moroshko import azimuth_pitch, colors, curve, degrees_between, scale_name, targets, truth, weights
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 ALSO = ("moroshko-fig6",)
 STUDIES = ("moroshko/fig3",)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from moroshko import colors, curve, degrees_between, scale_name, targets, truth, weights
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig4",)
 MINUTES = {"quick": 0.3, "paper": 0.4}

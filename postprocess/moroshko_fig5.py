@@ -14,7 +14,7 @@ from moroshko import at_margin_one, truth, weights
 from scipy.stats import t
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig5",)
 MINUTES = {"quick": 0.4, "paper": 0.4}

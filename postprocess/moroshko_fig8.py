@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from moroshko import at_margin_one, colors, degrees_between, scale_name, truth, weights
 
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig8",)
 MINUTES = {"quick": 0.6, "paper": 1}

@@ -11,9 +11,9 @@ our ℓ₁ max-margin, it is the same for all depths.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.margins.diagonal_path import l1_margin_direction
+from hkflow.certificates.diagonal_path import l1_margin_direction
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("moroshko/fig9",)
 MINUTES = {"quick": 0.2, "paper": 0.2}

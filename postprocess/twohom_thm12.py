@@ -13,10 +13,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import hkflow
-from hkflow.convergence import mean_and_band
-from hkflow.margins import f2_max_margin, tangent_max_margin
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.certificates import f2_max_margin, tangent_max_margin
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("twohom/thm12",)
 MINUTES = {"quick": 0.5, "paper": 18}
@@ -52,7 +52,7 @@ def cube_margins(bits, dims):
     import numpy as np
 
     import hkflow
-    from hkflow.margins import max_margin
+    from hkflow.certificates import max_margin
 
     rows = []
     for k, d in zip(bits, dims, strict=True):

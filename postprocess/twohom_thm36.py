@@ -11,10 +11,10 @@ take small steps of gradient descent in place of the gradient flow.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.margins import l1_margin
-from hkflow.margins.column_generation import signed_features
+from hkflow.certificates import l1_margin
+from hkflow.certificates.column_generation import signed_features
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("twohom/thm36",)
 MINUTES = {"quick": 0.2, "paper": 3}

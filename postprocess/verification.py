@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hkflow
 from hkflow.plots.convergence import save_study
-from hkflow.progress import StudyProgress
+from hkflow.running.progress import StudyProgress
 from hkflow.studies.report import markdown
 
 ROOT = Path(__file__).parent.parent

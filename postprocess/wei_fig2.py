@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import hkflow
-from hkflow.margins import f2_max_margin
+from hkflow.certificates import f2_max_margin
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 MINUTES = {"quick": 1, "paper": 6}
 CASE = Path(__file__).parent.parent / "cases" / "wei" / "fig2.toml"
@@ -95,7 +95,7 @@ def exact(inputs, targets, plotted, exponents):
     import numpy as np
 
     import hkflow
-    from hkflow.margins import regularisation_path
+    from hkflow.certificates import regularisation_path
 
     feature = hkflow.FEATURES["relu"]
     objective = hkflow.Objective(feature, hkflow.RISKS["logistic"], inputs, targets)
@@ -115,8 +115,8 @@ def exact(inputs, targets, plotted, exponents):
 def machines(inputs, targets, plotted, directions):
     """The ℓ1 SVM on evenly spaced directions, and γ_ℓ1 over all of them."""
     import hkflow
-    from hkflow.margins import max_margin
-    from hkflow.margins.column_generation import max_margin_of_atoms
+    from hkflow.certificates import max_margin
+    from hkflow.certificates.column_generation import max_margin_of_atoms
 
     feature = hkflow.FEATURES["relu"]
     objective = hkflow.Objective(feature, hkflow.RISKS["logistic"], inputs, targets)

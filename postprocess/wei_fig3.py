@@ -11,12 +11,13 @@ supposes. Width, step and n are ours, for the paper does not say them.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
-from hkflow.margins import bounds, f2_max_margin, l2_interpolation
-from hkflow.margins.column_generation import max_margin_of_atoms
-from hkflow.margins.kernel_machine import arc_cosine_kernel
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.certificates import bounds
+from hkflow.certificates import f2_max_margin, l2_interpolation
+from hkflow.certificates.column_generation import max_margin_of_atoms
+from hkflow.certificates.kernel_machine import arc_cosine_kernel
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("wei/fig3",)
 MINUTES = {"quick": 1, "paper": 55}

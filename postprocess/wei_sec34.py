@@ -10,10 +10,10 @@ weights on the directions that they end in. A hundred particles are enough up to
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
-from hkflow.margins.column_generation import max_margin_of_atoms
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.certificates.column_generation import max_margin_of_atoms
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("wei/sec34",)
 MINUTES = {"quick": 0.5, "paper": 25}
@@ -37,8 +37,8 @@ def kernels(numbers, dims, draws):
     """γ_ℓ2 of every draw, the upper bound of Lemma 3.6, and the margin of the four units."""
     import numpy as np
 
-    from hkflow.margins import kernel_margin
-    from hkflow.margins.kernel_machine import arc_cosine_kernel
+    from hkflow.certificates import kernel_margin
+    from hkflow.certificates.kernel_machine import arc_cosine_kernel
     from hkflow.objectives.data import xor
 
     shape = len(numbers), len(dims), draws
@@ -60,7 +60,7 @@ def enclosures(numbers, draws):
     import numpy as np
 
     import hkflow
-    from hkflow.margins import max_margin
+    from hkflow.certificates import max_margin
     from hkflow.objectives.data import xor
 
     out = np.zeros((len(numbers), draws, 2))

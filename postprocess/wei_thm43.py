@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
-from hkflow.margins import minimise
+from hkflow.certificates import minimise
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
+from hkflow.app.reproduction import Claim, main
 
 STUDIES = ("wei/thm43",)
 MINUTES = {"quick": 0.2, "paper": 0.4}

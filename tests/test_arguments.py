@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow import margins
+from hkflow import certificates as margins
 from hkflow.arguments import real_array
 
 X, Y = np.array([[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]]), np.array([1.0, -1.0, -1.0])
@@ -142,7 +142,7 @@ def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
 
 
 def test_an_option_of_another_method_is_told_with_those_of_this():
-    from hkflow.time_loop import make_method
+    from hkflow.solving.loop import make_method
 
     with pytest.raises(ValueError, match="Unknown grid option 'noise'. Choose from: cfl, coupling, "):
         make_method(problem(), "grid", noise="random")

@@ -19,7 +19,7 @@ from test_commands import coarse
 from typer.testing import CliRunner
 
 import hkflow
-from hkflow.cli import app
+from hkflow.app.cli import app
 from hkflow.studies.file import load_study
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,7 +40,7 @@ NOT_RUN = {
     "pip install clawpack": "the same",
     "pytest": "is this suite",
     "python -m benchmarks": "takes many minutes; tests/test_benchmarks.py runs it with --quick",
-    "hkflow reproduce icm-fig2": "smaller cases do not show what it claims; tests/test_reproduction.py runs the command on its own",
+    "hkflow reproduce icm-fig2": "smaller cases do not show what it claims; tests/app/test_reproduction.py runs the command on its own",
     "hkflow reproduce icm-fig2 --scale paper": "the same, for minutes",
     "python postprocess/gallery.py": "runs all figures, for a quarter of an hour",
 }

@@ -232,9 +232,9 @@ def test_the_schema_offers_what_the_solver_has():
     from typing import get_args
 
     from hkflow.case import schema
-    from hkflow.eulerian.limiters import LIMITERS
-    from hkflow.flows import FLOW_KINDS
-    from hkflow.stepping.splitting import STEPPERS
+    from hkflow.methods.grid.limiters import LIMITERS
+    from hkflow.problem.flow import FLOW_KINDS
+    from hkflow.methods.stepping.splitting import STEPPERS
 
     def choices(model, field):
         annotation = model.model_fields[field].annotation

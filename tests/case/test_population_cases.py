@@ -139,7 +139,7 @@ def test_folders_are_read_drawn_and_compared_without_data(made, tmp_path, name, 
     c = hkflow.compare(run, made("grid2-32", cells=32))
     assert np.isnan(c.data_max).all() and 0.0 < c.test_rms[-1] < 1.0 and "on 1600 new inputs" in str(c)
     assert save_comparison(c, tmp_path / "compare.png").stat().st_size > 20_000
-    command = [sys.executable, "-W", "error", "-c", "from hkflow.cli import main; main()", "info", str(run.path)]
+    command = [sys.executable, "-W", "error", "-c", "from hkflow.app.cli import main; main()", "info", str(run.path)]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "objective:" in out and "RMSE" not in out and "; 0 data" in out
 

@@ -11,8 +11,8 @@ import hkflow
 from hkflow import FEATURES
 from hkflow.objectives import population
 from hkflow.objectives.population import PopulationRisk, arc_cosine
-from hkflow.sphere import normalize
-from hkflow.transforms.dense import blocked, unblocked
+from hkflow.geometry.sphere import normalize
+from hkflow.operators.dense import blocked, unblocked
 
 NAMES = {1: "relu", 2: "squared-relu"}
 DEGREES = tuple(NAMES)

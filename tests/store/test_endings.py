@@ -8,11 +8,11 @@ import pytest
 from test_run_folder import CASE, LAGRANGIAN, content
 
 import hkflow
-from hkflow.eulerian.finite_volume import FiniteVolume
-from hkflow.lagrangian.ode import OdeMethod
-from hkflow.observers.observer import Observer
+from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.particles.ode import OdeMethod
+from hkflow.solving.observer import Observer
 from hkflow.store import run_folder
-from hkflow.time_loop import Memory, integrate, make_method, take_record
+from hkflow.solving.loop import Memory, integrate, make_method, take_record
 
 HOOKS = ("record", "save", "step", "stop")
 SAVES = np.linspace(0.0, 0.6, 4)
@@ -171,7 +171,7 @@ def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, t
 
         if checkpoints:
             patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
-        patch.setattr("hkflow.time_loop.MAX_REJECTIONS", 3)
+        patch.setattr("hkflow.solving.loop.MAX_REJECTIONS", 3)
         run = hkflow.run(case[0], output=tmp_path / "run", observers=[Count()])
         again = hkflow.resume(tmp_path / "run", observers=[Count()])  # without a step: it stops where it was
     assert not run.finished and run.status.startswith("Stopped at t = ") and "tired" in run.status

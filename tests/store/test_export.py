@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.cli import main
-from hkflow.observers.observer import Observer
-from hkflow.store import dataset, vtkhdf
+from hkflow.app.cli import main
+from hkflow.solving.observer import Observer
+from hkflow.store import dataset
+from hkflow.store import vtkhdf
 
 CIRCLE = """
 title = "small"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 from hkflow.store import run_folder
-from hkflow.store.files import checksum
+from hkflow.files.writing import checksum
 from hkflow.store.results import pack
-from hkflow.time_loop import Clock
+from hkflow.solving.loop import Clock
 
 CASE = """
 title = "small"
@@ -271,7 +271,7 @@ def resume_with(change, folder, monkeypatch):
         state, clock, *others = honest(folder)
         return *change(state, clock), *others
 
-    monkeypatch.setattr("hkflow.runs.prepare_resume", forgetful)
+    monkeypatch.setattr("hkflow.running.run.prepare_resume", forgetful)
     hkflow.resume(folder)
 
 
@@ -619,7 +619,7 @@ def test_packing_reads_every_file_a_few_times_however_many_saves_are_in_it(case,
 
 
 def start(case, folder, *options):
-    command = [sys.executable, "-c", "from hkflow.cli import main; main()", "run", str(case), "--output", str(folder), *options]
+    command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", "run", str(case), "--output", str(folder), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while len(list(folder.glob("snap/*.h5"))) < 3 and process.poll() is None and time.monotonic() < deadline:

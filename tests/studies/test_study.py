@@ -193,7 +193,7 @@ SLOW = f'case = "{CASE}"\n[set]\ntime = {{end = 2.0, saves = 5}}\nmethod.max_ste
 
 
 def command(path, folder, *options):
-    return [sys.executable, "-c", "from hkflow.cli import main; main()", "study", str(path), "--output", str(folder), *options]
+    return [sys.executable, "-c", "from hkflow.app.cli import main; main()", "study", str(path), "--output", str(folder), *options]
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,18 @@ import numpy as np
 import psutil
 
 from ..errors import CaseError
-from ..exact import MomentFlow
-from ..flows import Flow, named_flow
-from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
-from ..measures import Atoms, Units, atoms_of_points
-from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..problem.exact import MomentFlow
+from ..problem.flow import Flow, named_flow
+from ..measures.initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
+from ..measures.point_measure import Atoms, Units, atoms_of_points
+from ..geometry import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..objectives import data as generators
-from ..objectives.features import FEATURES
+from ..objectives.activations import FEATURES
 from ..objectives.objective import Objective
-from ..objectives.risks import LARGEST_LOG, RISKS
-from ..point_sets import quasi_uniform, random_uniform
-from ..problem import Problem
-from ..store.mesh_cache import cached_geodesic_mesh
+from ..objectives.losses import LARGEST_LOG, RISKS
+from ..geometry.point_sets import quasi_uniform, random_uniform
+from ..problem.problem import Problem
+from .mesh_cache import cached_geodesic_mesh
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .schema import FlowTable, UniformInitial
 
@@ -50,7 +50,7 @@ def _resolved_flow(case):
     elif flow is not None:
         flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
     if case.method.kind == "network":
-        from ..lagrangian.network import check_network_flow, network_flow
+        from ..methods.network.network import check_network_flow, network_flow
 
         own = network_flow(case.method.layers, degree, flow.depth if flow else 2.0)
         try:
@@ -81,7 +81,7 @@ def _resolved_time(case):
         if counted and np.mod([*saves, time.end], 1.0).any():
             raise CaseError("time.end: with method.schedule 'proposition' time counts steps, so end and saves are whole numbers.")
         return time
-    from ..lagrangian.network import SCHEDULES
+    from ..methods.network.network import SCHEDULES
 
     sizes = (1.0 if counted else method.step) * SCHEDULES[method.schedule](np.arange(time.steps))
     times = np.concatenate([[0.0], np.cumsum(sizes)])

@@ -6,7 +6,7 @@ import importlib.util
 import numpy as np
 
 from ..errors import CaseError, unknown_name
-from ..userfiles import open_text
+from ..files.userfiles import open_text
 
 
 def read_csv(path, delimiter, features, label):

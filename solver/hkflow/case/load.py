@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
-from ..userfiles import read_text
+from ..files.userfiles import read_text
 from .schema import DEFAULT_KINDS, Case
 
 

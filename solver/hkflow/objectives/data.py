@@ -6,7 +6,7 @@ classes of their clusters or their teacher, take it from the generator that they
 
 import numpy as np
 
-from ..sphere import normalize
+from ..geometry.sphere import normalize
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 

@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 
 from ..arguments import real_array
-from ..parallel import ALONE, Alone
-from ..transforms.choice import SINGLE
-from .features import Feature
-from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
+from ..operators.ranks import ALONE, Alone
+from ..operators.choice import SINGLE
+from .activations import Feature
+from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
@@ -21,8 +21,8 @@ class Objective:
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
-    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see transforms.choice)
-    ranks : between which they are shared out; if these are several, all must do the same (see hkflow.parallel)
+    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see operators.choice)
+    ranks : between which they are shared out; if these are several, all must do the same (see hkflow.operators.ranks)
     Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not fit, and what the risk forbids.
     """
 

@@ -19,13 +19,13 @@ from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
 from ..arguments import real_array
-from ..blocks import kernel
+from ..operators.parallel_loops import kernel
 from ..errors import unknown_name
-from ..parallel import ALONE, Alone
-from ..sphere import normalize
-from ..transforms.dense import blocked
-from .features import FEATURES, Feature
-from .risks import RISKS, Risk
+from ..operators.ranks import ALONE, Alone
+from ..geometry.sphere import normalize
+from ..operators.dense import blocked
+from .activations import FEATURES, Feature
+from .losses import RISKS, Risk
 
 CHOICES = {name: FEATURES[name] for name in ("relu", "squared-relu")}
 TERMS = 20  # even
@@ -162,7 +162,7 @@ def homogeneous(unit, lengths, n, degree, sums, gradient, slopes):
 class Charges:
     """Points of any length with signed weights, which make a potential and feel one; every array is allocated here, once.
 
-    points : (n_blocks, p, width), see transforms.dense.blocked; `move` after writing to it
+    points : (n_blocks, p, width), see operators.dense.blocked; `move` after writing to it
     masses, sums : (n_blocks, width) weights × |θ_c|^degree, and what `feel` adds up at the unit vectors
     gradient : (n_blocks, p, width) the same for the gradient, or (n_blocks, 0, width)
     """

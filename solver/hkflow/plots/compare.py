@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from ..measures import Atoms
-from ..metrics import systematic_draw
+from ..measures.point_measure import Atoms
+from ..measures.distances import systematic_draw
 from ..store.shown import density_of
-from . import circle, records, sphere
+from . import circle
+from . import records
+from . import sphere
 from .figures import PAGE, write_figure
 from .shown import plain, sign_color, sign_name
 

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
-from ..comparison import POPULATION_FRAME
+from ..analysis.comparison import POPULATION_FRAME
 from ..errors import HkflowError
-from ..margins.kernel_machine import KERNELS, f2_max_margin
+from ..certificates.kernel_machine import KERNELS, f2_max_margin
 from ..objectives.data import with_bias
 from ..store.shown import is_normalised
 from .figures import legend_below

@@ -3,7 +3,10 @@
 import numpy as np
 
 from ..store.shown import density_of, is_normalised, name_of
-from . import atoms, circle, coordinates, sphere
+from . import atoms
+from . import circle
+from . import coordinates
+from . import sphere
 from .shown import clock_of, colors_of, sign_name, some, time_of
 
 WIDE = 1.7  # width over height from which the sheets of two signs stand side by side

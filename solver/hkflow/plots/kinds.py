@@ -10,7 +10,13 @@ from matplotlib.figure import Figure
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..store.run import Run, load
 from ..studies.study import StudyResult, read_study
-from . import convergence, decision, density, overview, records, spacetime, tracks
+from . import convergence
+from . import decision
+from . import density
+from . import overview
+from . import records
+from . import spacetime
+from . import tracks
 from .figures import COLUMN, PAGE, style, write_figure
 
 

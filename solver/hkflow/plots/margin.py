@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from ..margins.column_generation import signed_features
+from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
-from . import circle, sphere
+from . import circle
+from . import sphere
 from .decision import frame
 from .shown import plain, sign_color, sign_name
 

@@ -12,8 +12,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Ellipse
 from scipy.spatial import cKDTree
 
-from ..meshes.overlap import corner_table
-from ..sphere import normalize
+from ..geometry.transfer import corner_table
+from ..geometry.sphere import normalize
 from .shown import clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons

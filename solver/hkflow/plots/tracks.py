@@ -7,7 +7,8 @@ from matplotlib.collections import LineCollection
 
 from ..case.build import teacher_of
 from ..store.shown import are_beyond, density_of, is_normalised, name_of
-from . import circle, sphere
+from . import circle
+from . import sphere
 from .density import sheets
 from .figures import legend_below
 from .shown import colors_of, sign_color, sign_name, time_of

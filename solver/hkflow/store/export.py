@@ -1,9 +1,9 @@
 """Runs in the formats of other programs."""
 
 from ..errors import CaseError, RunFolderError, unknown_name
-from ..userfiles import named
+from ..files.userfiles import named
 from .dataset import check_xarray, write_netcdf
-from .files import write_whole
+from ..files.writing import write_whole
 from .run import Run, load
 from .tables import write_csv
 from .vtkhdf import check_shape, write_vtkhdf

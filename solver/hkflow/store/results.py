@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import RunFolderError
-from .files import checksum, write_hdf5
-from .reading import DATA, MESH
+from ..files.writing import checksum, write_hdf5
+from ..files.reading import DATA, MESH
 from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 

@@ -9,17 +9,17 @@ from ..arguments import real_array
 from ..case.build import build_objective, flow_of, fresh_data, input_names, resolve, signs_of
 from ..case.load import parse_case
 from ..errors import RunFolderError
-from ..initial import atoms_on_mesh
-from ..measures import Units
-from ..meshes.mesh import Mesh
-from ..margins.contradiction import contradiction
+from ..measures.initial import atoms_on_mesh
+from ..measures.point_measure import Units
+from ..geometry.mesh import Mesh
+from ..certificates.contradiction import contradiction
 from ..objectives.data import axis_names, with_bias
-from ..objectives.features import FEATURES
-from ..problem import Problem
-from ..time_loop import ENERGIES, in_plain_units, method_class
-from ..userfiles import named, parse_json, read_text
-from .files import checksum
-from .reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
+from ..objectives.activations import FEATURES
+from ..problem.problem import Problem
+from ..solving.loop import ENERGIES, in_plain_units, method_class
+from ..files.userfiles import named, parse_json, read_text
+from ..files.writing import checksum
+from ..files.reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
 from .run_folder import CHECKPOINT, FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
 
 HEADER = {"case": str, "resolved_case": str, "title": str, "seed": int, "threads": int, "versions": dict, "commit": str | None}

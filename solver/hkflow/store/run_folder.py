@@ -26,11 +26,11 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
-from ..observers.observer import Observer
-from ..time_loop import Clock
-from ..userfiles import parse_json, size_of
-from .files import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
-from .reading import DAMAGE, read_arrays
+from ..solving.observer import Observer
+from ..solving.loop import Clock
+from ..files.userfiles import parse_json, size_of
+from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from ..files.reading import DAMAGE, read_arrays
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from .files import write_whole
+from ..files.writing import write_whole
 from .run import COUNTED, STATE_ARRAYS
 
 

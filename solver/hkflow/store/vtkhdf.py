@@ -65,7 +65,7 @@ def _cells(mesh):
         n = mesh.n_cells
         corners = np.stack([np.arange(n) - 1, np.arange(n)], axis=1) % n  # the vertex k is where the cell k ends
         return mesh.vertices, "Lines", 2 * np.arange(n + 1), corners.ravel()
-    from ..meshes.overlap import corner_table
+    from ..geometry.transfer import corner_table
 
     table, counts = corner_table(mesh)
     return mesh.vertices, "Polygons", np.append(0, counts.cumsum()), table[np.arange(table.shape[1]) < counts[:, None]]

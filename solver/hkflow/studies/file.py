@@ -13,7 +13,7 @@ from ..case.build import resolve
 from ..case.load import MAX_CASE_BYTES, UNIONS, CaseFile, load_case, parse_toml, refuse_unfit, sentences
 from ..case.schema import Count, Table
 from ..errors import CaseError
-from ..userfiles import read_text
+from ..files.userfiles import read_text
 
 Values = dict[str, Any]
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")  # keys whose numbers grow with resolution

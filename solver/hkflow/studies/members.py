@@ -18,9 +18,9 @@ from filelock import FileLock, Timeout
 
 from ..case.load import toml_of
 from ..errors import CaseError, HkflowError
-from ..observers.interrupts import Interrupts
-from ..observers.observer import Observer
-from ..userfiles import read_text, size_of
+from ..solving.interrupts import Interrupts
+from ..solving.observer import Observer
+from ..files.userfiles import read_text, size_of
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
 EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # their sentences explain themselves
@@ -56,7 +56,7 @@ def compute(folder, file, threads):
     """Make a run in its folder, or finish it; returns whether it finished, and the sentence how. Nothing is raised."""
     import numba
 
-    from ..runs import resume, run
+    from ..running.run import resume, run
 
     folder = Path(folder)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..case.build import resolve
 from ..case.load import toml_of
-from ..store.files import write_hdf5, write_whole
+from ..files.writing import write_hdf5, write_whole
 from .file import described, shown
 
 TITLES = {

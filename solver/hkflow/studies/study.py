@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 
 from ..case.load import parse_toml
-from ..convergence import convergence_table
+from ..analysis.convergence import convergence_table
 from ..errors import CaseError, RunFolderError
-from ..store.reading import DAMAGE, find, open_hdf5, read
+from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..store.run import WORK, load
 from ..store.run_folder import lock
-from ..userfiles import named
+from ..files.userfiles import named
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
-from .measures import errors_of, values_of
+from ..analysis.measures import errors_of, values_of
 from .members import compute_all, is_finished, key_of
 from .report import AGAINST, write_report
 
