@@ -94,7 +94,7 @@ def memory_row(cells, n):
 
 def particle_rows(base, factors, repeats):
     """Exponents of the particle right-hand side in each of its three sizes."""
-    from hkflow.solving.loop import make_method
+    from hkflow.methods.choice import make_method
 
     for axis, name in enumerate(("m", "d + 1", "n")):
         sizes = [[size * factor if a == axis else size for a, size in enumerate(base)] for factor in factors]

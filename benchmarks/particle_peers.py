@@ -36,7 +36,7 @@ def repeat(step, steps, state):
 def descent(s):
     """The network method, as hkflow.solve makes it."""
     import hkflow
-    from hkflow.solving.loop import make_method
+    from hkflow.methods.choice import make_method
 
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], s.X, s.y)
     problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1), initial=hkflow.Units(s.A, s.b))
@@ -45,7 +45,7 @@ def descent(s):
 
 def with_hkflow(*size):
     """What hkflow.solve does once the method is made, with every guard and record."""
-    from hkflow.solving.loop import integrate
+    from hkflow.solving.solve import integrate
 
     def take(steps, method):
         clock, status, _ = integrate(method, (0.0, steps * STEP))

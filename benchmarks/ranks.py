@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import hkflow
 from hkflow.operators.ranks import Ranks
-from hkflow.solving.loop import make_method
+from hkflow.methods.choice import make_method
 
 TURNS, MESSAGES = 25, 200
 LATENCY, BANDWIDTH, RANKS = 2e-6, 1e10, (1, 2, 4, 8, 16, 32, 64)  # of the model: seconds a message, bytes per second

@@ -51,7 +51,7 @@ def against_stream(name, work, arrays, cells, repeats, goal=None):
 
 def rows(threads, quick):
     """A whole right-hand side, the transport in it, and a whole step of the default stepper with all its budgets and checks."""
-    from hkflow.solving.loop import make_method
+    from hkflow.methods.choice import make_method
 
     cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
     stages = make_method(problem(cells, n), "grid", stepper="ssprk3")

@@ -142,7 +142,7 @@ def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
 
 
 def test_an_option_of_another_method_is_told_with_those_of_this():
-    from hkflow.solving.loop import make_method
+    from hkflow.methods.choice import make_method
 
     with pytest.raises(ValueError, match="Unknown grid option 'noise'. Choose from: cfl, coupling, "):
         make_method(problem(), "grid", noise="random")

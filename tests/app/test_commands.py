@@ -57,16 +57,6 @@ def test_run_info_plot_pack_resume(tmp_path):
     assert hk("resume", tmp_path / "run", "--quiet") == ("", "")
 
 
-def test_a_run_from_python_draws_its_overview_if_asked(tmp_path):
-    small = {"domain.cells": 162, "time.end": 0.2, "time.saves": 2}
-    run = hkflow.run(IRIS, output=tmp_path / "run", **small)
-    assert not (run.path / "overview.png").exists()
-    hkflow.resume(run.path, overview=True)
-    assert (run.path / "overview.png").stat().st_size > 20_000
-    hkflow.run(IRIS, output=tmp_path / "run", force=True, overview=True, **small)
-    assert (run.path / "overview.png").stat().st_size > 20_000
-
-
 def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
     _, err = hk("run", IRIS, "--output", tmp_path / "run", "--set", "flow.nois=0.1", code=2)
     assert "flow.nois: unknown key. Did you mean 'noise'" in err and "Traceback" not in err
@@ -152,24 +142,3 @@ def test_a_breach_ends_with_exit_code_one(tmp_path):
     out, _ = hk("run", case, "--output", tmp_path / "run", code=1)
     assert out.startswith("Stopped at t = 0: the initial objective is inf")
     assert hkflow.load(tmp_path / "run").time.tolist() == [0.0]
-
-
-def test_the_architecture_has_no_upward_imports():
-    floors = [
-        ("sphere", "errors", "arguments", "userfiles", "blocks", "parallel"),
-        ("meshes", "objectives", "transforms", "flows", "exact", "initial", "measures", "point_sets"),
-        ("eulerian", "lagrangian", "characteristics", "stepping", "margins", "metrics", "convergence"),
-        ("problem", "time_loop", "observers"),
-        ("case", "store", "runs", "comparison", "progress", "margin_report", "studies", "summary"),
-        ("cli", "plots", "report", "reproduction"),
-    ]
-    level = {room: k for k, rooms in enumerate(floors) for room in rooms}
-    package = ROOT / "solver" / "hkflow"
-    for path in package.rglob("*.py"):
-        here = path.relative_to(package).with_suffix("").parts
-        if here[0] == "__init__":
-            continue
-        for dots, target in re.findall(r"^\s*from (\.+)([\w.]*) import", path.read_text(), flags=re.M):
-            base = here[: len(here) - len(dots)] + tuple(target.split(".") if target else ())
-            if base and base[0] in level and path.stem != "runs":
-                assert level[here[0]] >= level[base[0]], f"{path}: {base}"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.solving import loop as time_loop
+from hkflow.solving import loop
 from hkflow.certificates import certificate
 from hkflow.certificates.certificate import certifies_margin, dual_value, margin_certificate
 from hkflow.certificates.column_generation import max_margin
@@ -39,7 +39,7 @@ def due(solution):
     following, found = 0, []
     for step in solution.records["step"]:
         found.append(step >= following)
-        following = step + time_loop.CERTIFIED_STEPS if found[-1] else following
+        following = step + loop.CERTIFIED_STEPS if found[-1] else following
     return np.array(found[:-1] + [True])
 
 
@@ -140,7 +140,7 @@ def test_nothing_is_recorded_of_what_proves_nothing(what):
 
 
 def test_certificates_are_taken_at_the_end_and_every_so_many_steps(monkeypatch):
-    monkeypatch.setattr(time_loop, "CERTIFIED_STEPS", 5)
+    monkeypatch.setattr(loop, "CERTIFIED_STEPS", 5)
     o = objective(3)
     s = hkflow.solve(particle_problem(o), 1.0, saves=[0.0, 0.25, 1.0], kind="particles")
     known = np.isfinite(s.records["dual_value"])
@@ -184,7 +184,7 @@ def test_sibling_the_highest_cell_is_no_bound(monkeypatch):
 def test_sibling_weights_of_the_wrong_sign_are_seen(monkeypatch):
     """With −p instead of p, no weight is positive and a run has no dual value."""
     honest, o = certificate.margin_certificate, objective(2)
-    monkeypatch.setattr("hkflow.solving.loop.margin_certificate", lambda problem, h, mass, r: honest(problem, h, mass, -r))
+    monkeypatch.setattr("hkflow.certificates.certificate.margin_certificate", lambda problem, h, mass, r: honest(problem, h, mass, -r))
     s = hkflow.solve(grid_problem(o, 64), 0.5)
     with pytest.raises(AssertionError):
         check(s, max_margin(o, (1, -1)))

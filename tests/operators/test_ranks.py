@@ -161,7 +161,7 @@ FIRST = "import os, signal, sys, hkflow.running.run\nrank = hkflow.operators.ran
 def test_an_error_on_one_rank_ends_all(folder, tmp_path):
     """Instead of leaving the others to wait for ever."""
     begin, output = ("run", folder / "tree.toml", "--output"), tmp_path / "a"
-    refuse = FIRST + "if rank == 1: hkflow.running.run._build = lambda file: hkflow.running.run.load('nowhere')"
+    refuse = FIRST + "if rank == 1: hkflow.running.run.build_case = lambda file: hkflow.running.run.load('nowhere')"
     _, err = hk(2, *begin, output, code=2, before=refuse)
     assert err.count("nowhere: no run here") == 1 and "Traceback" not in err and not output.exists()
     fail = FIRST + "if rank == 1: hkflow.running.run.integrate = lambda *a, **k: 1 / 0"

@@ -12,7 +12,10 @@ from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.particles.ode import OdeMethod
 from hkflow.solving.observer import Observer
 from hkflow.store import run_folder
-from hkflow.solving.loop import Memory, integrate, make_method, take_record
+from hkflow.solving.solution import Memory
+from hkflow.solving.solve import integrate
+from hkflow.methods.choice import make_method
+from hkflow.solving.records import take_record
 
 HOOKS = ("record", "save", "step", "stop")
 SAVES = np.linspace(0.0, 0.6, 4)

@@ -18,7 +18,7 @@ from hkflow.solving.observer import Observer
 from hkflow.store import run_folder
 from hkflow.files.writing import checksum
 from hkflow.store.results import pack
-from hkflow.solving.loop import Clock
+from hkflow.solving.state import Clock
 
 CASE = """
 title = "small"

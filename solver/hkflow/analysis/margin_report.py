@@ -14,7 +14,7 @@ from ..certificates.search import peaks
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..measures.point_measure import Atoms, Units
 from ..problem.problem import Problem
-from ..running.run import check
+from ..case.check import check
 from ..files.writing import write_json
 from ..store.run import load
 

@@ -123,11 +123,11 @@ def resume(folder: RunPath, quiet: Quiet = False):
 def check(case: CasePath, overrides: Overrides = None):
     """Check a case file and its data; print the case with every default written out, and the memory it needs."""
     file = _read(case, overrides)
-    from ..running import run as runs
     from ..case.build import estimated_memory
+    from ..case.check import check as checked
     from ..case.load import toml_of
 
-    resolved, problem = runs.check(file)
+    resolved, problem = checked(file)
     typer.echo(toml_of(resolved))
     data, axes = problem.objective.inputs.shape
     carriers = f"{len(problem.atoms())} {'units' if resolved.method.kind == 'network' else 'particles'}"

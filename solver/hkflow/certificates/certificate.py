@@ -19,6 +19,27 @@ def certifies_margin(problem):
     return objective.risk.classifies and objective.weight_decay == 0.0 and len(objective.targets) > 0 and searched
 
 
+def margin_certifier(problem):
+    """The MarginCertifier of a problem, or None if its margin is not enclosed."""
+    return MarginCertifier(problem) if certifies_margin(problem) else None
+
+
+class MarginCertifier:
+    """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run does."""
+
+    def __init__(self, problem):
+        self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
+
+    def record(self, e, margin, known, renew):
+        """The certificate of an evaluation e as numbers by name, and what margins are proved by now.
+
+        margin : of e;  known : lower and upper bound so far;  renew : else the certificate is nan
+        """
+        proof = margin_certificate(self.problem, e.predictions, e.mass, e.residuals) if renew else NOTHING
+        upper = 0.0 if self.contradictory else proof["dual_value"]
+        return proof | {"margin_lower": np.fmax(known[0], margin), "margin_upper": np.fmin(known[1], upper)}
+
+
 def margin_certificate(problem, predictions, mass, residuals):
     """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name; nan where p is no probability.
 
@@ -35,11 +56,6 @@ def margin_certificate(problem, predictions, mass, residuals):
     value = dual_value(problem, p)
     measure, data = slackness(problem.objective.targets * predictions / mass, p, value)
     return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
-
-
-def proved_upper(problem, dual):
-    """What is proved from above by a dual value, or by contradictory data whatever the run does; nan, inf for nothing."""
-    return dual if contradiction(problem.objective) is None else 0.0
 
 
 NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), np.nan)

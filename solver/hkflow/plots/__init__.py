@@ -3,7 +3,7 @@
 from ..lazy import public
 
 _HOMES = {
-    "KINDS": "kinds", "draw": "kinds", "write": "kinds", "fitting": "kinds", "animate": "animation", "style": "figures",
+    "KINDS": "kinds", "draw": "kinds", "write": "kinds", "fitting": "kinds", "animate": "animation", "save_overview": "overview", "style": "figures",
     "COLUMN": "figures", "PAGE": "figures",
 }  # fmt: skip
 

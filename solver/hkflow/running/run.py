@@ -11,8 +11,9 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from ..case.build import DYNAMICS, build_problem, lines_of_data, read_named, resolve
-from ..case.load import CaseFile, load_case, toml_of
+from ..case.build import DYNAMICS, lines_of_data
+from ..case.check import build_case, read_case
+from ..case.load import toml_of
 from ..errors import CaseError, RunFolderError
 from ..certificates.contradiction import contradiction
 from ..solving.interrupts import Interrupts
@@ -24,13 +25,14 @@ from ..files.reading import DAMAGE
 from ..store.results import pack
 from ..store.run import load, read_header
 from ..store.run_folder import FORMAT, RunWriter, claim_folder, lock, prepare_resume, refuse_used, write_problem
-from ..solving.loop import integrate, make_method, save_times
+from ..solving.solve import integrate, save_times
+from ..methods.choice import make_method
 from ..files.userfiles import named
 
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, overview=False, **overrides):
+def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by default runs/<case name>
@@ -39,15 +41,14 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, o
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone touches the folder and returns
         the Run, the others None
-    overview : draw RUN/overview.png at the end, as the command does; that takes a second or two
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it stands; and RunFolderError if
     the folder can no longer be written.
     """
-    file = ranks.all(lambda: _read(case, overrides))
+    file = ranks.all(lambda: read_case(case, overrides))
     folder = named(output or Path("runs") / file.name)
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
-    resolved, problem = ranks.all(lambda: _build(file))
+    resolved, problem = ranks.all(lambda: build_case(file))
     with preparing(quiet):
         method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
 
@@ -63,14 +64,13 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, o
 
     with ExitStack() as held:
         ranks.told(begin)
-        made = _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
-    return _drawn(made, overview, ranks)
+        return _integrate(folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks)
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE, overview=False):
+def resume(folder, quiet=True, observers=(), ranks=ALONE):
     """Continue an interrupted run to the bits that it would have had without the interruption, and return its Run.
 
-    observers, ranks, overview : as for `run`, ranks as many as one likes; all must see the folder
+    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
     """
     folder = Path(folder)
 
@@ -90,34 +90,7 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE, overview=False):
             method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         writer = RunWriter(folder, checkpoint, seconds)
-        made = _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
-    return _drawn(made, overview, ranks)
-
-
-def _drawn(made, overview, ranks):
-    """The Run, its overview drawn by the first rank if it is wanted."""
-    if overview:
-        from ..plots.overview import save_overview
-
-        ranks.told(lambda: save_overview(made))
-    return made
-
-
-def check(case, **overrides):
-    """Read and check a case file, its data included, without computing or writing. Returns (resolved case, problem)."""
-    return _build(_read(case, overrides))
-
-
-def _read(case, overrides):
-    return case if isinstance(case, CaseFile) else load_case(case, overrides)
-
-
-def _build(file):
-    try:
-        resolved, data = read_named(resolve(file.case), file.folder)
-        return resolved, build_problem(resolved, file.folder, data)
-    except CaseError as error:
-        raise CaseError(f"{file.source}: {error}") from error
+        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
 
 
 STARTING_KEYS = {"particles", "units", "points", "scale"}  # of [method], that the initial measure was made with

@@ -10,7 +10,6 @@ from math import exp, isfinite, log
 
 import numpy as np
 
-from ..methods.grid.finite_volume import FiniteVolume
 from ..objectives.losses import LARGEST_LOG, SMOOTH_MARGINS
 from ..methods.step import MASS_ROUNDING, SMALLEST
 from ..operators.dense import RELU
@@ -103,8 +102,7 @@ def margin_increase(method, step, clock):
 def _slides(method):
     """Whether points move, as they do in no mesh, where the gradient of the feature jumps, by steps that do not see the jumps."""
     feature, layers = method.problem.objective.feature, getattr(method, "layers", None)
-    sees = isinstance(method, FiniteVolume) or getattr(method, "sees_kinks", False)
-    moving = not sees and (method.flow.transport > 0.0 or layers == "normalized")
+    moving = not method.sees_kinks and (method.flow.transport > 0.0 or layers == "normalized")
     return moving and (feature.kernel is None or feature.kernel == RELU)
 
 

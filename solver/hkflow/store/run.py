@@ -16,7 +16,9 @@ from ..certificates.contradiction import contradiction
 from ..objectives.data import axis_names, with_bias
 from ..objectives.activations import FEATURES
 from ..problem.problem import Problem
-from ..solving.loop import ENERGIES, in_plain_units, method_class
+from ..solving.records import ENERGIES
+from ..solving.solution import in_plain_units
+from ..methods.choice import method_class
 from ..files.userfiles import named, parse_json, read_text
 from ..files.writing import checksum
 from ..files.reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays

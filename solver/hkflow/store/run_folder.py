@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
 from ..solving.observer import Observer
-from ..solving.loop import Clock
+from ..solving.state import Clock
 from ..files.userfiles import parse_json, size_of
 from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
 from ..files.reading import DAMAGE, read_arrays

@@ -12,7 +12,7 @@ from scipy.special import roots_jacobi
 
 import hkflow
 from hkflow.methods.characteristics import characteristics
-from hkflow.solving.loop import make_method
+from hkflow.methods.choice import make_method
 
 KIND = {"kind": "characteristics"}
 RATES = [(1.0, 0.0), (1.0, 2.0), (0.0, 4.0)]

@@ -10,7 +10,7 @@ from conftest import exact_errors, moment_problem, order
 import hkflow
 from hkflow.methods.grid import muscl_hancock as hancock
 from hkflow.methods.grid.finite_volume import FiniteVolume
-from hkflow.solving.loop import integrate
+from hkflow.solving.solve import integrate
 
 TIME = 2.0
 LEVELS = (4, 5, 6)

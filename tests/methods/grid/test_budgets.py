@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.solving.guards import GUARDS, energy_decrease, mass_budget, sound
-from hkflow.solving.loop import Clock, integrate
+from hkflow.solving.state import Clock
+from hkflow.solving.solve import integrate
 
 MESHES = {"circle": hkflow.circle_mesh(40), "sphere": hkflow.geodesic_mesh(2)}
 

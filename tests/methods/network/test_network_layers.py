@@ -9,7 +9,8 @@ from hkflow.methods.network import diagonal
 from hkflow.methods.network import fixed_units
 from hkflow.methods.network import network
 from hkflow.certificates.fixed_points import l1_margin, l2_margin, mirror_ascent_bound, projected_ascent_bound
-from hkflow.solving.loop import Memory, integrate
+from hkflow.solving.solution import Memory
+from hkflow.solving.solve import integrate
 
 DESCENT = {"kind": "network", "training": "gradient-descent"}
 TIGHT = {"stepper": "dop853", "tolerance": 1e-11}

@@ -7,7 +7,9 @@ import hkflow
 from hkflow.methods.particles import kernels
 from hkflow.methods.particles import particles
 from hkflow.solving import guards
-from hkflow.solving.loop import Memory, integrate, make_method
+from hkflow.solving.solution import Memory
+from hkflow.solving.solve import integrate
+from hkflow.methods.choice import make_method
 
 LOSSES = {"exponential": lambda v: -np.log(v), "logistic": lambda v: -np.log(np.expm1(v))}
 TAILS = {"exponential": lambda u: np.exp(-u), "logistic": lambda u: np.log1p(np.exp(-u))}

@@ -7,7 +7,8 @@ from agreement import grid_problem, objective, particle_problem
 import hkflow
 from hkflow.solving.guards import GUARDS
 from hkflow.solving.observer import Observer
-from hkflow.solving.loop import integrate, make_method
+from hkflow.solving.solve import integrate
+from hkflow.methods.choice import make_method
 
 FLOW, TIME = hkflow.Flow(1.0, 2.0, 0.5), 1.0
 

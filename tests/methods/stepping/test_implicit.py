@@ -209,7 +209,8 @@ def test_the_composition_is_the_second_order_sdirk_method():
 @pytest.mark.parametrize("make", [grid, particles])
 def test_an_implicit_run_resumes_to_the_same_bits(make):
     """Residuals and their defect belong to the state: at large mass they do not follow from the measure."""
-    from hkflow.solving.loop import integrate, make_method
+    from hkflow.solving.solve import integrate
+    from hkflow.methods.choice import make_method
 
     problem = make("smooth-margin", np.exp(6.0), flow=hkflow.Flow(1.0, 4.0, drive="measure"))
     kind = {"kind": "particles", "tolerance": 1e-4} if make is particles else {}

@@ -61,7 +61,7 @@ class FiniteVolume(ImplicitSteps):
     evaluations = 0  # of the potential, so far
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     mass_slack = 0.05
-    keeps_budgets = True
+    keeps_budgets = sees_kinks = True
 
     def __init__(
         self, problem, limiter="mc", stepper=None, coupling="auto", cfl=None, tolerance=TOLERANCE, max_step=float("inf")
