@@ -7,7 +7,8 @@ import os
 
 from .lazy import public
 
-# Threads that wait must sleep: spinning ones cost milliseconds per kernel as soon as another program wants a core.
+# Threads that wait must sleep: spinning ones cost milliseconds per kernel as soon as another
+# program wants a core.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _HOMES = {

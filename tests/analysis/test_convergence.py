@@ -1,4 +1,5 @@
-"""Observed orders: synthetic errors whose orders are known, and intervals that cover as often as they say."""
+"""Observed orders: synthetic errors whose orders are known, and intervals that cover as often as
+they say."""
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ def test_the_ratios_of_h_may_differ_and_come_in_any_order():
 
 def test_the_interval_covers_the_order_as_often_as_it_says(rng):
     h = 2.0 ** -np.arange(6.0)
-    fits = [convergence_table(h, h**2 * np.exp(0.2 * rng.standard_normal(6))).fit for _ in range(2000)]
+    fits = [
+        convergence_table(h, h**2 * np.exp(0.2 * rng.standard_normal(6))).fit for _ in range(2000)
+    ]
     covered = np.mean([fit.low <= 2.0 <= fit.high for fit in fits])
     assert 0.935 < covered < 0.965
 
@@ -56,7 +59,10 @@ def test_two_levels_have_an_order_without_an_interval():
     assert fit.order == pytest.approx(2.0) and np.isnan(fit.low) and np.isnan(fit.high)
 
 
-@pytest.mark.parametrize("h, errors", [([0.1], [1.0]), ([0.1, 0.1], [1.0, 2.0]), ([0.1, -0.1], [1, 2]), ([0.2, 0.1], [1, 2, 3])])
+@pytest.mark.parametrize(
+    "h, errors",
+    [([0.1], [1.0]), ([0.1, 0.1], [1.0, 2.0]), ([0.1, -0.1], [1, 2]), ([0.2, 0.1], [1, 2, 3])],
+)
 def test_what_has_no_order_is_refused(h, errors):
     with pytest.raises(ValueError, match="h"):
         convergence_table(h, errors)

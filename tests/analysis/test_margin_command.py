@@ -9,11 +9,17 @@ from conftest import ROOT
 from typer.testing import CliRunner
 
 import hkflow
-from hkflow.app.cli import app
 from hkflow.analysis.margin_report import margin_report
+from hkflow.app.cli import app
 
-CLUSTERS, PATH = ROOT / "cases" / "colt" / "cluster-margin.toml", ROOT / "cases" / "moroshko" / "path.toml"
-RAW, IRIS = ROOT / "cases" / "moroshko" / "raw-network.toml", ROOT / "cases" / "quickstart" / "iris.toml"
+CLUSTERS, PATH = (
+    ROOT / "cases" / "colt" / "cluster-margin.toml",
+    ROOT / "cases" / "moroshko" / "path.toml",
+)
+RAW, IRIS = (
+    ROOT / "cases" / "moroshko" / "raw-network.toml",
+    ROOT / "cases" / "quickstart" / "iris.toml",
+)
 SMALL = """
 title = "seven data on a line"
 [data]
@@ -49,7 +55,8 @@ def independent_margin(report):
 
 
 def network_margin(stored, inputs, targets, joint):
-    """min_i y_i f(x_i) over the squared norm of all weights of the network f of a stored measure: balanced, or joint units."""
+    """min_i y_i f(x_i) over the squared norm of all weights of the network f of a stored measure:
+    balanced, or joint units."""
     positions, root = np.array(stored["positions"]), np.sqrt(stored["weights"])[:, None]
     if joint:
         hidden, output = root * positions[:, :-1], root[:, 0] * positions[:, -1]
@@ -71,11 +78,18 @@ def strict(path):
 def test_a_case_gives_values_files_and_a_picture(tmp_path):
     result = CliRunner().invoke(app, ["margin", str(CLUSTERS), "--output", str(tmp_path / "m")])
     assert result.exit_code == 0 and "certified" in result.stdout and "half of it" in result.stdout
-    stored, o = strict(tmp_path / "m" / "margin.json"), hkflow.running.run.check(CLUSTERS)[1].objective
+    stored, o = (
+        strict(tmp_path / "m" / "margin.json"),
+        hkflow.running.run.check(CLUSTERS)[1].objective,
+    )
     low, high = stored["gamma_l1"]
     assert 0.0 < low <= high <= low * (1.0 + 1e-6) and stored["certified"]
-    assert stored["half_gamma_l1"][0] == pytest.approx(network_margin(stored, o.inputs, o.targets, False), rel=1e-9)
-    assert sum(stored["weights"]) == pytest.approx(1.0) and sum(stored["dual"]) == pytest.approx(1.0)
+    assert stored["half_gamma_l1"][0] == pytest.approx(
+        network_margin(stored, o.inputs, o.targets, False), rel=1e-9
+    )
+    assert sum(stored["weights"]) == pytest.approx(1.0) and sum(stored["dual"]) == pytest.approx(
+        1.0
+    )
     assert (tmp_path / "m" / "margin.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -100,18 +114,33 @@ def test_a_run_is_polished_into_the_same_interval(tmp_path):
     assert polished.f1.relative_gap <= 1e-6 and plain.f1.relative_gap <= 1e-6
     assert max(polished.f1.lower, plain.f1.lower) <= min(polished.f1.upper, plain.f1.upper)
     low, high = polished.enclosed
-    assert low <= polished.f1.upper and high >= polished.f1.lower and (high - low) < 1.5 * polished.f1.lower
+    assert (
+        low <= polished.f1.upper
+        and high >= polished.f1.lower
+        and (high - low) < 1.5 * polished.f1.lower
+    )
     assert independent_margin(polished) == pytest.approx(polished.f1.lower, rel=1e-12)
     assert "the run proved" in str(polished)
     assert "F₁ max-margin:    in [" in CliRunner().invoke(app, ["info", str(run.path)]).stdout
 
 
 def test_a_network_has_a_tangent_kernel_and_atoms_a_programme_of_their_own(tmp_path):
-    with_network = CLUSTERS.read_text().replace('drive = "measure"\n', "").replace('kind = "spherical-hellinger-kantorovich"', "")
+    with_network = (
+        CLUSTERS.read_text()
+        .replace('drive = "measure"\n', "")
+        .replace('kind = "spherical-hellinger-kantorovich"', "")
+    )
     case = tmp_path / "case.toml"
-    case.write_text(with_network.replace("[flow]\n", "") + '\n[method]\nkind = "network"\npoints = "gaussian"\nunits = 50\n')
+    case.write_text(
+        with_network.replace("[flow]\n", "")
+        + '\n[method]\nkind = "network"\npoints = "gaussian"\nunits = 50\n'
+    )
     report = margin_report(case)
-    assert report.tangent.machine.value > 0.0 and set(report.classifiers()) == {"F₁", "F₂", "tangent kernel"}
+    assert report.tangent.machine.value > 0.0 and set(report.classifiers()) == {
+        "F₁",
+        "F₂",
+        "tangent kernel",
+    }
     for function in report.classifiers().values():
         o = report.problem.objective
         assert (o.targets * function(o.inputs)).min() == pytest.approx(1.0, abs=1e-6)
@@ -119,7 +148,8 @@ def test_a_network_has_a_tangent_kernel_and_atoms_a_programme_of_their_own(tmp_p
 
 
 def test_joint_units_have_the_numbers_of_the_signed_sphere(tmp_path):
-    """A joint network is measured by the squared norm of its weights itself, so that its max-margin is γ_ℓ1/2."""
+    """A joint network is measured by the squared norm of its weights itself, so that its max-margin
+    is γ_ℓ1/2."""
     reports = {
         name: margin_report(small(tmp_path, name, domain))
         for name, domain in (("relu", "signed-sphere"), ("joint-relu", "sphere"))
@@ -131,14 +161,19 @@ def test_joint_units_have_the_numbers_of_the_signed_sphere(tmp_path):
         o = report.problem.objective
         margin = network_margin(stored[name], o.inputs, o.targets, name == "joint-relu")
         assert stored[name]["half_gamma_l1"][0] == pytest.approx(margin, rel=1e-9)
-        assert stored[name]["f1"][0] == pytest.approx(margin * (1.0 if name == "joint-relu" else 2.0), rel=1e-9)
+        assert stored[name]["f1"][0] == pytest.approx(
+            margin * (1.0 if name == "joint-relu" else 2.0), rel=1e-9
+        )
         assert f"{stored[name]['half_gamma_l1'][0]:.7g}"[:9] in str(report)
 
 
 def test_half_of_it_is_said_of_balanced_units_alone(tmp_path):
     """Not of squared ReLU, nor of atoms, where |u|² is |w|₁ at depth 2."""
     for report in (margin_report(small(tmp_path, "squared-relu")), margin_report(PATH)):
-        assert "of a network" not in str(report) and strict(report.write(tmp_path / "m"))["half_gamma_l1"] is None
+        assert (
+            "of a network" not in str(report)
+            and strict(report.write(tmp_path / "m"))["half_gamma_l1"] is None
+        )
     assert "half of it" in str(margin_report(small(tmp_path)))
 
 
@@ -151,8 +186,15 @@ def test_equal_margins_are_drawn(tmp_path):
 def test_what_is_infinite_is_said_in_words(tmp_path):
     """Two irises with equal petals and other names, and a run without an upper value."""
     result = CliRunner().invoke(app, ["margin", str(IRIS), "--output", str(tmp_path / "iris")])
-    assert result.exit_code == 0 and "F₁ max-margin: 0 (certified)" in result.stdout and "inf %" not in result.stdout
-    assert "no margin is positive: lines 72 and 128 of the data file hold one input with both labels" in result.stdout
+    assert (
+        result.exit_code == 0
+        and "F₁ max-margin: 0 (certified)" in result.stdout
+        and "inf %" not in result.stdout
+    )
+    assert (
+        "no margin is positive: lines 72 and 128 of the data file hold one input with both labels"
+        in result.stdout
+    )
     assert strict(tmp_path / "iris" / "margin.json")["gamma_l1"] == [0.0, 0.0]
     report = replace(margin_report(small(tmp_path)), enclosed=(0.1, np.inf))
     assert "the run proved:   at least 0.1, no upper value\n" in str(report)
@@ -162,7 +204,9 @@ def test_what_is_infinite_is_said_in_words(tmp_path):
 def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["margin", str(PATH), "--output", str(tmp_path / "file")])
-    assert "F₁ max-margin in [" in result.stdout and isinstance(result.exception, hkflow.errors.RunFolderError)
+    assert "F₁ max-margin in [" in result.stdout and isinstance(
+        result.exception, hkflow.errors.RunFolderError
+    )
     assert "margin.json cannot be written there" in str(result.exception)
 
 
@@ -170,7 +214,13 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
     "words, wanted",
     [
         ((), "needs a case file, or a run"),
-        (("cases/icm/fig2.toml",), "targets +1 and -1, got -2.69183, -2.66044, -2.48996, …. List the classes in data.positive"),
+        (
+            ("cases/icm/fig2.toml",),
+            (
+                "targets +1 and -1, got -2.69183, -2.66044, -2.48996, …. List the classes in"
+                " data.positive"
+            ),
+        ),
         (("cases/population/sphere.toml",), "needs data; a population has none"),
         (("cases/moroshko/path.toml", "--tolerance", "nan"), "finite and at least 0, got nan"),
         (("cases/moroshko/path.toml", "--tolerance=-1"), "finite and at least 0, got -1"),

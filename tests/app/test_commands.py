@@ -1,7 +1,6 @@
 """The command line as a user types it, and every case file."""
 
 import json
-import re
 import subprocess
 import sys
 import tomllib
@@ -48,9 +47,19 @@ def test_run_info_plot_pack_resume(tmp_path):
     assert "density-1.png" in hk("plot", tmp_path / "run", "density", "--save", 1, "--wide")[0]
     assert (tmp_path / "run" / "density-1.png").stat().st_size > 20_000
     out, _ = hk("plot", tmp_path / "run", "help")
-    assert [line.split()[0] for line in out.splitlines()] == ["overview", "density", "decision", "predictions", "records"]
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "overview",
+        "density",
+        "decision",
+        "predictions",
+        "records",
+    ]
     out, err = hk("animate", tmp_path / "run", "predictions", "--output", tmp_path / "film.gif")
-    assert "film.gif" in out and err == "" and (tmp_path / "film.gif").read_bytes().startswith(b"GIF89a")
+    assert (
+        "film.gif" in out
+        and err == ""
+        and (tmp_path / "film.gif").read_bytes().startswith(b"GIF89a")
+    )
     (tmp_path / "run" / "results.h5").unlink()
     hk("pack", tmp_path / "run")
     assert hkflow.load(tmp_path / "run" / "results.h5").finished
@@ -69,14 +78,19 @@ def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
     assert "unknown picture format '.gif'" in err
     _, err = hk("plot", tmp_path / "run", "paths", code=2)
     assert (
-        "this run is a grid, without particles or units. Choose from: decision, density, overview, predictions, records." in err
+        "this run is a grid, without particles or units. Choose from: decision, density, overview,"
+        " predictions, records." in err
     )
     hk("run", IRIS, "--output", tmp_path / "run", *SMALL, code=2)
 
 
 def test_check_prints_a_case_that_runs(tmp_path):
     out, _ = hk("check", IRIS, "--set", "flow.noise=0.01")
-    assert "reaction = 2.0" in out and "Estimated memory" in out and "100 data, 10242 cells on S^2, 2 sign(s)" in out
+    assert (
+        "reaction = 2.0" in out
+        and "Estimated memory" in out
+        and "100 data, 10242 cells on S^2, 2 sign(s)" in out
+    )
     (tmp_path / "again.toml").write_text(out)
     (tmp_path / "iris.csv").write_bytes((IRIS.parent / "iris.csv").read_bytes())
     hk("check", tmp_path / "again.toml")
@@ -90,7 +104,10 @@ def test_schema_is_json():
 def test_help_and_import_are_light():
     heavy = ("numba", "scipy", "matplotlib", "h5py", "numpy")
     code = f"import sys, hkflow, hkflow.app.cli; print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "[]"
+    )
 
 
 # Pinned at coarse resolution, to 1e-6: a change of the scheme shows here and must be meant.
@@ -116,10 +133,17 @@ def coarse(path):
     kind = table["domain"]["kind"]
     cells = {} if kind == "atoms" else {"domain.cells": 64 if "circle" in path.stem else 642}
     end = SHORT.get(f"{path.parent.name}/{path.stem}", SHORT.get(path.parent.name))
-    steps = {"time.steps": 1000} if "steps" in table["time"] else {}  # many more, and rounding decides which datum is hardest
-    tight = table.get("method", {}).get("tolerance", 1.0) < 1e-6  # on few cells rounding would decide the lengths of steps
+    # many more, and rounding decides which datum is hardest
+    steps = {"time.steps": 1000} if "steps" in table["time"] else {}
+    # on few cells rounding would decide the lengths of steps
+    tight = table.get("method", {}).get("tolerance", 1.0) < 1e-6
     steps |= {"method.tolerance": 1e-5} if tight else {}
-    return cells | {"time.saves": 2} | steps | ({"time.end": end} if end and "end" in table["time"] else {})
+    return (
+        cells
+        | {"time.saves": 2}
+        | steps
+        | ({"time.end": end} if end and "end" in table["time"] else {})
+    )
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -135,9 +159,10 @@ def test_every_case_runs_coarse_and_matches_its_pinned_numbers(path, tmp_path):
 def test_a_breach_ends_with_exit_code_one(tmp_path):
     case = tmp_path / "steep.toml"
     case.write_text(
-        '[data]\nsource = "inline"\ninputs = [[-1e4, 0.0], [1.0, 0.0]]\ntargets = [1.0, -1.0]\n'
-        '[objective]\nactivation = "linear"\nloss = "exponential"\n[domain]\nkind = "sphere"\ncells = 16\n'
-        '[initial]\nkind = "points"\npositions = [[1.0, 0.0]]\n[flow]\nkind = "wasserstein"\n[time]\nend = 1.0\n'
+        '[data]\nsource = "inline"\ninputs = [[-1e4, 0.0], [1.0, 0.0]]\ntargets = [1.0,'
+        ' -1.0]\n[objective]\nactivation = "linear"\nloss = "exponential"\n[domain]\nkind ='
+        ' "sphere"\ncells = 16\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]\n[flow]\nkind'
+        ' = "wasserstein"\n[time]\nend = 1.0\n'
     )
     out, _ = hk("run", case, "--output", tmp_path / "run", code=1)
     assert out.startswith("Stopped at t = 0: the initial objective is inf")

@@ -1,4 +1,5 @@
-"""Figures of the papers: that their scripts and studies are in order, and that the command computes, checks and goes on."""
+"""Figures of the papers: that their scripts and studies are in order, and that the command
+computes, checks and goes on."""
 
 import json
 import signal
@@ -64,7 +65,11 @@ def clone(tmp_path, monkeypatch):
     (tmp_path / "postprocess").mkdir()
     (tmp_path / "cases" / "paper" / "studies").mkdir(parents=True)
     (tmp_path / "postprocess" / "paper_fig1.py").write_text(SCRIPT)
-    case = (ROOT / "cases" / "verification" / "circle-hellinger.toml").read_text().replace('kind = "hellinger"', "reaction = 4.0")
+    case = (
+        (ROOT / "cases" / "verification" / "circle-hellinger.toml")
+        .read_text()
+        .replace('kind = "hellinger"', "reaction = 4.0")
+    )
     (tmp_path / "cases" / "paper" / "fig1.toml").write_text(case)
     (tmp_path / "cases" / "paper" / "studies" / "fig1.toml").write_text(STUDY)
     monkeypatch.setattr(papers, "root", lambda: tmp_path)
@@ -77,14 +82,28 @@ def test_a_figure_is_computed_drawn_and_checked_once(clone, monkeypatch):
     assert papers.names() == ["other-fig7", "paper-fig1"]
     made = hkflow.reproduce("other-fig7", workers=1)
     assert made.folder.resolve() == clone / "reproductions" / "paper-fig1" / "quick"
-    assert [claim.holds for claim in made.claims] == [True, False] and not made.holds and made.seconds > 0.0
+    assert (
+        [claim.holds for claim in made.claims] == [True, False]
+        and not made.holds
+        and made.seconds > 0.0
+    )
     assert (made.folder / "figure.png").stat().st_size > 5000
     kept = json.loads((made.folder / "claims.json").read_text())
-    assert kept["claims"][1] == {"says": "masses are above 100", "holds": False, "evidence": f"{made.data['mass'].min():.3f}"}
-    assert made.data["doubled"] == pytest.approx(2.0 * made.data["mass"]) and len(made.data["mass"]) == 2
+    assert kept["claims"][1] == {
+        "says": "masses are above 100",
+        "holds": False,
+        "evidence": f"{made.data['mass'].min():.3f}",
+    }
+    assert (
+        made.data["doubled"] == pytest.approx(2.0 * made.data["mass"])
+        and len(made.data["mass"]) == 2
+    )
     assert papers.missing(papers.figures()["paper-fig1"], "quick", made.folder) == 0.0
     assert papers.missing(papers.figures()["paper-fig1"], "paper", made.folder) == 1.0
-    assert papers.checked("paper-fig1", "quick") == made.claims and papers.checked("paper-fig1", "paper") is None
+    assert (
+        papers.checked("paper-fig1", "quick") == made.claims
+        and papers.checked("paper-fig1", "paper") is None
+    )
 
     def refuse(*_, **__):
         raise AssertionError("computed again")
@@ -105,7 +124,10 @@ def test_what_is_kept_of_a_function_goes_with_its_arguments(tmp_path):
     assert work.once(square, x=3.0)["square"] == 9.0
     spent = work.seconds
     assert work.once(square, x=3.0)["square"] == 9.0 and work.seconds == spent > 0.0  # counted once
-    assert work.once(square, x=np.arange(3.0))["square"].tolist() == [0.0, 1.0, 4.0] and len(calls) == 2
+    assert (
+        work.once(square, x=np.arange(3.0))["square"].tolist() == [0.0, 1.0, 4.0]
+        and len(calls) == 2
+    )
 
 
 def test_a_run_that_fails_is_told(clone):

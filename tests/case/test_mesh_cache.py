@@ -2,9 +2,9 @@ import h5py
 import numpy as np
 import pytest
 
-from hkflow.geometry import geodesic_mesh
 from hkflow.case import mesh_cache
 from hkflow.files.writing import checksum
+from hkflow.geometry import geodesic_mesh
 
 
 @pytest.fixture
@@ -13,7 +13,9 @@ def cached(tmp_path, monkeypatch):
     monkeypatch.setenv("HKFLOW_CACHE", str(tmp_path / "cache"))
     built = []
     honest = mesh_cache.geodesic_mesh
-    monkeypatch.setattr(mesh_cache, "geodesic_mesh", lambda level: built.append(level) or honest(level))
+    monkeypatch.setattr(
+        mesh_cache, "geodesic_mesh", lambda level: built.append(level) or honest(level)
+    )
     return tmp_path / "cache", built
 
 

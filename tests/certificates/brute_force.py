@@ -1,4 +1,5 @@
-"""Where the highest points of Σ c_i φ(·, x_i) can be, without any walk: in exact arithmetic for few data, densely for many."""
+"""Where the highest points of Σ c_i φ(·, x_i) can be, without any walk: in exact arithmetic for few
+data, densely for many."""
 
 from fractions import Fraction
 from itertools import permutations, product
@@ -17,16 +18,24 @@ def _cross(a, b):
 
 
 def exact_highest(x, c):
-    """The maximum over S² of Σ c_i (x_i·θ)₊, or 0 if that is larger, for few data x (n, 3): a rational until the last division.
+    """The maximum over S² of Σ c_i (x_i·θ)₊, or 0 if that is larger, for few data x (n, 3): a
+    rational until the last division.
 
-    Tried are A of every subset of the data, its projections on every circle, and all crossings: 2ⁿ (n + 1) + n² directions.
+    Tried are A of every subset of the data, its projections on every circle, and all crossings: 2ⁿ
+    (n + 1) + n² directions.
     """
     x, c = [[Fraction(v) for v in row] for row in x.tolist()], [Fraction(v) for v in c.tolist()]
     directions = [_cross(a, b) for a, b in permutations(x, 2)]
     for on in product((0, 1), repeat=len(x)):
         A = [sum(o * ci * row[k] for o, ci, row in zip(on, c, x, strict=True)) for k in range(3)]
         along = [_dot(A, row) / _dot(row, row) for row in x]
-        directions += [A, *([a - share * v for a, v in zip(A, row, strict=True)] for share, row in zip(along, x, strict=True))]
+        directions += [
+            A,
+            *(
+                [a - share * v for a, v in zip(A, row, strict=True)]
+                for share, row in zip(along, x, strict=True)
+            ),
+        ]
     highest = Fraction(0)
     for v in filter(any, directions):
         G = sum(ci * max(_dot(v, row), 0) for ci, row in zip(c, x, strict=True))
@@ -36,12 +45,17 @@ def exact_highest(x, c):
 
 
 def explicit_candidates(x, on_arcs=61):
-    """Evenly spread points of S², evenly spread points of all circles x_i·θ = 0, and their crossings, (k, 3)."""
+    """Evenly spread points of S², evenly spread points of all circles x_i·θ = 0, and their
+    crossings, (k, 3)."""
     rows = normalize(x[x.any(axis=1)])
     i, j = np.triu_indices(len(rows), 1)
-    crossings = np.cross(rows[i], rows[j] - np.sign(np.sum(rows[i] * rows[j], axis=1))[:, None] * rows[i])
+    crossings = np.cross(
+        rows[i], rows[j] - np.sign(np.sum(rows[i] * rows[j], axis=1))[:, None] * rows[i]
+    )
     crossings = normalize(crossings[crossings.any(axis=1)]) if crossings.any() else np.zeros((0, 3))
     first = normalize(np.cross(rows, np.eye(3)[np.argmin(np.abs(rows), axis=1)]))
     angles = 2.0 * np.pi * np.arange(on_arcs) / on_arcs
-    arcs = np.cos(angles)[:, None, None] * first + np.sin(angles)[:, None, None] * np.cross(rows, first)
+    arcs = np.cos(angles)[:, None, None] * first + np.sin(angles)[:, None, None] * np.cross(
+        rows, first
+    )
     return np.concatenate([arcs.reshape(-1, 3), crossings, -crossings])

@@ -4,9 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from hkflow.errors import HkflowError
 from hkflow.certificates import fixed_points
-from hkflow.certificates.fixed_points import l1_margin, l2_margin, least_distance, mirror_ascent_bound, projected_ascent_bound
+from hkflow.certificates.fixed_points import (
+    l1_margin,
+    l2_margin,
+    least_distance,
+    mirror_ascent_bound,
+    projected_ascent_bound,
+)
+from hkflow.errors import HkflowError
 
 MARGINS = [l1_margin, l2_margin]
 STEPS = 10_000
@@ -19,17 +25,23 @@ def dual_value(margin, z, kind):
 
 
 def random_features(activation, n=20, m=200, seed=7):
-    """z_ij = y_i φ(θ_j, x_i) for two clusters x = y e + noise in R³ and units uniform on the sphere, half of them negative."""
+    """z_ij = y_i φ(θ_j, x_i) for two clusters x = y e + noise in R³ and units uniform on the
+    sphere, half of them negative."""
     rng = np.random.default_rng(seed)
     y, signs = np.repeat([1.0, -1.0], n // 2), np.repeat([1.0, -1.0], m // 2)
     x = y[:, None] * [1.0, 0.0, 0.0] + 0.2 * rng.normal(size=(n, 3))
     theta = rng.normal(size=(m, 3))
     theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    return y[:, None] * signs * {"relu": lambda v: np.maximum(v, 0.0), "linear": lambda v: v}[activation](x @ theta.T)
+    return (
+        y[:, None]
+        * signs
+        * {"relu": lambda v: np.maximum(v, 0.0), "linear": lambda v: v}[activation](x @ theta.T)
+    )
 
 
 def mirror_ascent(z, steps, start=10.0):
-    """r ← r + η m ∇F(r), F = −log mean_i exp(−(z r²/m)_i), η = 1/(16 ‖z‖ √(t+1)): best margins so far, Σ 1/(β √(s+1))."""
+    """r ← r + η m ∇F(r), F = −log mean_i exp(−(z r²/m)_i), η = 1/(16 ‖z‖ √(t+1)): best margins so
+    far, Σ 1/(β √(s+1))."""
     m = z.shape[1]
     r, margins, terms = np.full(m, start), np.empty(steps), np.empty(steps)
     for s in range(steps):
@@ -41,7 +53,8 @@ def mirror_ascent(z, steps, start=10.0):
 
 
 def projected_ascent(z, steps):
-    """r ← r + η m ∇F(r), F = −log mean_i exp(−(z r/m)_i), η = β √2/(‖z‖ √(t+1)): best margins so far."""
+    """r ← r + η m ∇F(r), F = −log mean_i exp(−(z r/m)_i), η = β √2/(‖z‖ √(t+1)): best margins so
+    far."""
     m = z.shape[1]
     r, beta, margins = np.zeros(m), 1.0, np.empty(steps)
     for s in range(steps):
@@ -98,19 +111,29 @@ def test_data_that_nothing_separates():
 
 
 @given(
-    seed=st.integers(0, 10**6), n=st.integers(1, 8), m=st.integers(1, 8), shift=st.floats(-1.0, 3.0), size=st.floats(1e-6, 1e6)
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 8),
+    m=st.integers(1, 8),
+    shift=st.floats(-1.0, 3.0),
+    size=st.floats(1e-6, 1e6),
 )
 @settings(max_examples=60, deadline=None)
 def test_primal_and_dual_enclose_the_margin(seed, n, m, shift, size):
     z = size * (np.random.default_rng(seed).normal(size=(n, m)) + shift)
     for kind in MARGINS:
         margin = kind(z)
-        assert margin.value == pytest.approx(np.min(z @ margin.weights), rel=1e-14, abs=1e-14 * size)
+        assert margin.value == pytest.approx(
+            np.min(z @ margin.weights), rel=1e-14, abs=1e-14 * size
+        )
         assert margin.dual.sum() == pytest.approx(1.0, rel=1e-14) and (margin.dual >= 0.0).all()
         assert abs(dual_value(margin, z, kind) - margin.value) <= 1e-9 * np.abs(z).max()
-    assert l1_margin(z).weights.sum() == pytest.approx(1.0, rel=1e-14) and (l1_margin(z).weights >= 0.0).all()
+    assert (
+        l1_margin(z).weights.sum() == pytest.approx(1.0, rel=1e-14)
+        and (l1_margin(z).weights >= 0.0).all()
+    )
     assert np.sqrt(m) * np.linalg.norm(l2_margin(z).weights) <= 1.0 + 1e-14
-    assert l2_margin(z).value <= l1_margin(np.hstack([z, -z])).value + 1e-9 * np.abs(z).max()  # |a|₁ ≤ √m |a|₂
+    # |a|₁ ≤ √m |a|₂
+    assert l2_margin(z).value <= l1_margin(np.hstack([z, -z])).value + 1e-9 * np.abs(z).max()
 
 
 def test_any_dual_weights_bound_every_margin(rng):
@@ -121,9 +144,12 @@ def test_any_dual_weights_bound_every_margin(rng):
 
 @pytest.mark.parametrize("angle", [1e-2, 1e-4, 1e-6])
 def test_a_tiny_l2_margin_is_found(angle):
-    """Two unit rows, almost opposite: the nearest point of their segment is sin(angle) away, known to rounding/angle."""
+    """Two unit rows, almost opposite: the nearest point of their segment is sin(angle) away, known
+    to rounding/angle."""
     z = np.array([[np.cos(angle), np.sin(angle)], [-np.cos(angle), np.sin(angle)]])
-    assert l2_margin(z).value == pytest.approx(np.sin(angle) / np.sqrt(2.0), rel=0.0, abs=1e-15 / angle)
+    assert l2_margin(z).value == pytest.approx(
+        np.sin(angle) / np.sqrt(2.0), rel=0.0, abs=1e-15 / angle
+    )
 
 
 def test_hundreds_of_data_and_repeated_ones_are_solved(rng):
@@ -170,13 +196,16 @@ def test_least_distance_meets_its_optimality_conditions(rng):
 def test_mirror_ascent_stays_above_its_bound(mirror_run):
     z, best, sums = mirror_run
     t = np.arange(1, STEPS + 1)
-    bound = mirror_ascent_bound(l1_margin(z).value, np.abs(z).max(), z.shape[1], z.shape[0], t, sums)
+    bound = mirror_ascent_bound(
+        l1_margin(z).value, np.abs(z).max(), z.shape[1], z.shape[0], t, sums
+    )
     assert (best >= bound).all()
     assert best[-1] <= l1_margin(z).value * (1.0 + 1e-14)
 
 
 def test_the_bound_of_mirror_ascent_can_break(mirror_run):
-    """Constants added instead of subtracted, or γ₁ three times too large: the same run falls below."""
+    """Constants added instead of subtracted, or γ₁ three times too large: the same run falls
+    below."""
     z, best, sums = mirror_run
     gamma, t = l1_margin(z).value, np.arange(1, STEPS + 1)
     numbers = np.abs(z).max(), z.shape[1], z.shape[0], t, sums
@@ -185,21 +214,27 @@ def test_the_bound_of_mirror_ascent_can_break(mirror_run):
 
 
 def test_mirror_ascent_bound_is_the_formula():
-    """By hand: m = n = t = 1 leaves γ − ‖z‖; e² data, e units and e² steps leave γ − (‖z‖ (8 + 2 + 1) + 8 sum)/e."""
+    """By hand: m = n = t = 1 leaves γ − ‖z‖; e² data, e units and e² steps leave γ − (‖z‖ (8 + 2 +
+    1) + 8 sum)/e."""
     e = np.e
     assert mirror_ascent_bound(0.5, 3.0, 1, 1, [1], [7.0]) == pytest.approx([-2.5], rel=1e-15)
-    assert mirror_ascent_bound(0.5, 3.0, e, e**2, [e**2], [7.0]) == pytest.approx([0.5 - (33.0 + 56.0) / e], rel=1e-14)
+    assert mirror_ascent_bound(0.5, 3.0, e, e**2, [e**2], [7.0]) == pytest.approx(
+        [0.5 - (33.0 + 56.0) / e], rel=1e-14
+    )
 
 
 def test_projected_ascent_stays_above_its_bound(projected_run):
     z, best = projected_run
     t = np.arange(1, STEPS + 1)
-    assert (best >= projected_ascent_bound(l2_margin(z).value, np.abs(z).max(), z.shape[0], t)).all()
+    assert (
+        best >= projected_ascent_bound(l2_margin(z).value, np.abs(z).max(), z.shape[0], t)
+    ).all()
     assert best[-1] <= l2_margin(z).value * (1.0 + 1e-14)
 
 
 def test_the_bound_of_projected_ascent_can_break(projected_run):
-    """Constants added, γ₂ twice too large, or γ₂ without the √m of its norm: the same run falls below."""
+    """Constants added, γ₂ twice too large, or γ₂ without the √m of its norm: the same run falls
+    below."""
     z, best = projected_run
     gamma, t = l2_margin(z).value, np.arange(1, STEPS + 1)
     numbers = np.abs(z).max(), z.shape[0], t

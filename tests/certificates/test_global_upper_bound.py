@@ -1,4 +1,5 @@
-"""The certified bound against the exact search, on random and on degenerate data, and what a wrong bound would look like."""
+"""The certified bound against the exact search, on random and on degenerate data, and what a wrong
+bound would look like."""
 
 from itertools import product
 
@@ -49,7 +50,11 @@ def test_joint_units_on_the_circle_have_two_directions(rng):
     angles = np.linspace(0.0, 2.0 * np.pi, 8001)
     points = np.column_stack([np.cos(angles), np.sin(angles)])
     for n in (1, 2, 9):
-        x, c, feature = np.append(rng.normal(size=(n, 1)), [[0.0]], axis=0), rng.normal(size=n + 1), hkflow.FEATURES["joint-relu"]
+        x, c, feature = (
+            np.append(rng.normal(size=(n, 1)), [[0.0]], axis=0),
+            rng.normal(size=n + 1),
+            hkflow.FEATURES["joint-relu"],
+        )
         highest, bound = (c @ feature.matrix(points, x)).max(), room.ceiling(feature, x, c)
         assert highest <= bound <= highest + 1e-6 * np.abs(c).sum()
 
@@ -70,7 +75,12 @@ DEGENERATE = {
 def test_plateaus_and_repeated_circles(name, feature, rng):
     x = DEGENERATE[name]
     n = len(x)
-    for c in (np.where(np.arange(n) % 2, 1.0, -1.0) / n, np.sign(x[:, 0] * x[:, 1] + 0.1) / n, np.ones(n) / n, -np.ones(n) / n):
+    for c in (
+        np.where(np.arange(n) % 2, 1.0, -1.0) / n,
+        np.sign(x[:, 0] * x[:, 1] + 0.1) / n,
+        np.ones(n) / n,
+        -np.ones(n) / n,
+    ):
         assert -1e-15 < gap(feature, x, c, (1,)) < 2e-9
 
 
@@ -91,7 +101,11 @@ def test_where_room_ends_the_tolerance_grows(feature, rng, monkeypatch):
     monkeypatch.setattr(room, "_branch_and_bound", branch)
     monkeypatch.setitem(branch.__globals__, "ROOM", 24)
     for _ in range(5):
-        assert -1e-15 < gap(feature, rng.normal(size=(30, 3)), coefficients("random", 30, rng), (1,)) < 1.0
+        assert (
+            -1e-15
+            < gap(feature, rng.normal(size=(30, 3)), coefficients("random", 30, rng), (1,))
+            < 1.0
+        )
 
 
 # --- siblings
@@ -111,5 +125,8 @@ def test_sibling_a_cap_too_small_is_no_bound(feature, rng, monkeypatch):
     monkeypatch.setitem(branch.__globals__, "_cap", small)
     monkeypatch.setitem(branch.__globals__, "_climbed", lambda *_: -np.inf)
     monkeypatch.setitem(branch.__globals__, "FINEST", 0)
-    gaps = [gap(feature, rng.normal(size=(12, 3)), coefficients("negative", 12, rng), (1, -1)) for _ in range(10)]
+    gaps = [
+        gap(feature, rng.normal(size=(12, 3)), coefficients("negative", 12, rng), (1, -1))
+        for _ in range(10)
+    ]
     assert min(gaps) < -1e-6

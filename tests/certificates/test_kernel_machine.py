@@ -5,19 +5,33 @@ from scipy.special import roots_jacobi
 from sklearn.svm import SVC
 
 from hkflow import FEATURES, RISKS, Objective
-from hkflow.errors import HkflowError
 from hkflow.certificates import kernel_machine
 from hkflow.certificates.fixed_points import l2_margin
-from hkflow.certificates.kernel_machine import KERNELS, KernelMachine, arc_cosine_kernel, f2_max_margin, kernel_margin, kkt_residual, l2_interpolation
+from hkflow.certificates.kernel_machine import (
+    KERNELS,
+    KernelMachine,
+    arc_cosine_kernel,
+    f2_max_margin,
+    kernel_margin,
+    kkt_residual,
+    l2_interpolation,
+)
+from hkflow.errors import HkflowError
 from hkflow.geometry.sphere import normalize
 
 DEGREES = {"linear": 1, "relu": 1, "squared-relu": 2}
-XOR, XOR_LABELS = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+XOR, XOR_LABELS = (
+    np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]),
+    np.array([1.0, 1.0, -1.0, -1.0]),
+)
 
 
 def circle_mean(name, a, b):
-    """∫ φ(θ, a) φ(θ, b) dτ(θ) on the circle, by Gauss–Legendre between the kinks: exact to rounding."""
-    kinks = np.concatenate([np.arctan2(v[1], v[0]) + np.array([0.5, 1.5]) * np.pi for v in (a, b)]) % (2.0 * np.pi)
+    """∫ φ(θ, a) φ(θ, b) dτ(θ) on the circle, by Gauss–Legendre between the kinks: exact to
+    rounding."""
+    kinks = np.concatenate(
+        [np.arctan2(v[1], v[0]) + np.array([0.5, 1.5]) * np.pi for v in (a, b)]
+    ) % (2.0 * np.pi)
     ends = np.concatenate([[0.0], np.sort(kinks), [2.0 * np.pi]])
     nodes, weights = np.polynomial.legendre.leggauss(20)
     half = 0.5 * np.diff(ends)[:, None]
@@ -28,7 +42,8 @@ def circle_mean(name, a, b):
 
 
 def sphere_mean(name, a, b, p):
-    """The same on the sphere of R^p for a, b in the plane of two axes, where θ has length s, s² ~ Beta(1, p/2 − 1)."""
+    """The same on the sphere of R^p for a, b in the plane of two axes, where θ has length s, s² ~
+    Beta(1, p/2 − 1)."""
     if p == 2:
         return circle_mean(name, a, b)
     nodes, weights = roots_jacobi(10, p / 2.0 - 2.0, 0.0)
@@ -41,13 +56,18 @@ def product_rule(latitudes, longitudes):
     height, weights = np.polynomial.legendre.leggauss(latitudes)
     angle = 2.0 * np.pi * np.arange(longitudes) / longitudes
     radius = np.sqrt(1.0 - height**2)[:, None]
-    theta = np.stack(np.broadcast_arrays(radius * np.cos(angle), radius * np.sin(angle), height[:, None]), axis=-1)
+    theta = np.stack(
+        np.broadcast_arrays(radius * np.cos(angle), radius * np.sin(angle), height[:, None]),
+        axis=-1,
+    )
     return theta.reshape(-1, 3), np.repeat(weights, longitudes) / (2.0 * longitudes)
 
 
 def data(rng, n=12, p=3):
     """n random inputs in R^p with a bias and random labels."""
-    return np.column_stack([rng.uniform(-1.0, 1.0, (n, p - 1)), np.ones(n)]), rng.choice([-1.0, 1.0], n)
+    return np.column_stack([rng.uniform(-1.0, 1.0, (n, p - 1)), np.ones(n)]), rng.choice(
+        [-1.0, 1.0], n
+    )
 
 
 def objective(feature, x, y):
@@ -60,7 +80,9 @@ def test_kernels_are_means_over_the_sphere(name, p, rng):
     for _ in range(10):
         pair = np.zeros((2, p))
         pair[:, :2] = rng.normal(size=(2, 2))
-        assert KERNELS[name](pair[:1], pair[1:])[0, 0] == pytest.approx(sphere_mean(name, *pair[:, :2], p), rel=1e-12, abs=1e-14)
+        assert KERNELS[name](pair[:1], pair[1:])[0, 0] == pytest.approx(
+            sphere_mean(name, *pair[:, :2], p), rel=1e-12, abs=1e-14
+        )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -72,35 +94,48 @@ def test_kernels_are_means_over_s2_in_any_frame(name, rng):
 
 
 def test_wrong_constants_of_the_kernels_are_seen(rng):
-    """p for p(p+2), the Gaussian 1/2π for 1/2πp, or a wrong power of |x|: far outside the tolerance."""
+    """p for p(p+2), the Gaussian 1/2π for 1/2πp, or a wrong power of |x|: far outside the
+    tolerance."""
     a, b = rng.normal(size=(2, 2))
     for p in (2, 3, 5):
         wanted = {name: sphere_mean(name, a, b, p) for name in KERNELS}
         x, z = (np.append(v, np.zeros(p - 2))[None] for v in (a, b))
         one, two = (arc_cosine_kernel(x, z, degree)[0, 0] for degree in (1, 2))
-        for wrong, right in ((p * one, "relu"), ((p + 2) * two, "squared-relu"), (two / np.linalg.norm(a), "squared-relu")):
+        for wrong, right in (
+            (p * one, "relu"),
+            ((p + 2) * two, "squared-relu"),
+            (two / np.linalg.norm(a), "squared-relu"),
+        ):
             assert wrong != pytest.approx(wanted[right], rel=1e-2)
 
 
 @pytest.mark.parametrize("degree", [1, 2])
 def test_kernels_of_nearly_parallel_and_opposite_inputs(degree):
-    """With δ from 0 or π the series k₁ = ½ − δ²/4 + δ³/6π, k₁ = δ³/6π; k₂ = 3/2 − δ², k₂ = 2δ⁵/15π, to a few ε and δ⁴."""
+    """With δ from 0 or π the series k₁ = ½ − δ²/4 + δ³/6π, k₁ = δ³/6π; k₂ = 3/2 − δ², k₂ = 2δ⁵/15π,
+    to a few ε and δ⁴."""
     for delta in (1e-3, 1e-6, 1e-9, 0.0):
-        x, z = np.array([[1.0, 0.0]]), np.array([[np.cos(delta), np.sin(delta)], [-np.cos(delta), np.sin(delta)]])
+        x, z = (
+            np.array([[1.0, 0.0]]),
+            np.array([[np.cos(delta), np.sin(delta)], [-np.cos(delta), np.sin(delta)]]),
+        )
         found = arc_cosine_kernel(x, z, degree)[0] * (2.0 if degree == 1 else 8.0)
         near, far = (
             (0.5 - delta**2 / 4.0 + delta**3 / (6.0 * np.pi), delta**3 / (6.0 * np.pi))
             if degree == 1
             else (1.5 - delta**2, 2.0 * delta**5 / (15.0 * np.pi))
         )
-        assert found == pytest.approx([near, far], rel=0.0, abs=2e-15 + 2.0 * delta**4) and (found >= 0.0).all()
+        assert (
+            found == pytest.approx([near, far], rel=0.0, abs=2e-15 + 2.0 * delta**4)
+            and (found >= 0.0).all()
+        )
     x = np.array([[3.0, -4.0, 12.0], [0.0, 0.0, 0.0]])
     exact = 169.0 / 6.0 if degree == 1 else 169.0**2 * 1.5 / 15.0
     assert arc_cosine_kernel(x, x, degree) == pytest.approx(np.diag([exact, 0.0]), rel=4e-16)
 
 
 def test_the_machine_of_xor_data():
-    """p = ¼ by symmetry: γ₂² = (k₁(0) − 2 k₁(π/2) + k₁(π))/4 for |x|² = p = 2; no linear machine separates them."""
+    """p = ¼ by symmetry: γ₂² = (k₁(0) − 2 k₁(π/2) + k₁(π))/4 for |x|² = p = 2; no linear machine
+    separates them."""
     found = f2_max_margin(objective("relu", XOR, XOR_LABELS))
     assert found.machine.value == pytest.approx(np.sqrt(0.5 - 1.0 / np.pi) / 2.0, rel=1e-14)
     assert found.machine.dual == pytest.approx(np.full(4, 0.25), rel=1e-12)
@@ -129,7 +164,12 @@ def test_machines_meet_their_optimality_conditions(name, rng):
         K = KERNELS[name](x, x)
         machine = kernel_margin(K, y)
         assert kkt_residual(machine, K, y) < 1e-7
-        assert machine.lower == machine.value <= machine.upper * (1.0 + 1e-14) <= machine.value * (1.0 + 1e-8)
+        assert (
+            machine.lower
+            == machine.value
+            <= machine.upper * (1.0 + 1e-14)
+            <= machine.value * (1.0 + 1e-8)
+        )
         assert np.min(y * machine.decision(K)) == pytest.approx(machine.value, rel=1e-7)
 
 
@@ -165,7 +205,11 @@ def test_machines_agree_with_a_general_solver(rng):
                     "fun": lambda v, z=z: z @ v[:-1] - v[-1],
                     "jac": lambda v, z=z: np.column_stack([z, -np.ones(8)]),
                 },
-                {"type": "ineq", "fun": lambda v: 1.0 - v[:-1] @ v[:-1], "jac": lambda v: np.append(-2.0 * v[:-1], 0.0)},
+                {
+                    "type": "ineq",
+                    "fun": lambda v: 1.0 - v[:-1] @ v[:-1],
+                    "jac": lambda v: np.append(-2.0 * v[:-1], 0.0),
+                },
             ],
             options={"ftol": 1e-14, "maxiter": 500},
         )
@@ -173,7 +217,8 @@ def test_machines_agree_with_a_general_solver(rng):
 
 
 def test_machines_agree_with_a_library_on_mirrored_data_and_not_otherwise(rng):
-    """With every (−K(x, ·), −y) added the free intercept of SVC is 0 by symmetry; without it is another, larger margin."""
+    """With every (−K(x, ·), −y) added the free intercept of SVC is 0 by symmetry; without it is
+    another, larger margin."""
     x, y = data(rng, 10, 3)
     y[0], y[1:] = 1.0, -1.0
     K = KERNELS["relu"](x, x)
@@ -182,7 +227,9 @@ def test_machines_agree_with_a_library_on_mirrored_data_and_not_otherwise(rng):
     for kernel, labels in ((mirrored, np.append(y, -y)), (K, y)):
         svc = SVC(kernel="precomputed", C=1e12, tol=1e-12).fit(kernel, labels)
         weights = svc.dual_coef_[0]
-        margins.append(1.0 / np.sqrt(weights @ kernel[np.ix_(svc.support_, svc.support_)] @ weights))
+        margins.append(
+            1.0 / np.sqrt(weights @ kernel[np.ix_(svc.support_, svc.support_)] @ weights)
+        )
     value = kernel_margin(K, y).value
     assert value == pytest.approx(margins[0], rel=1e-6)
     assert margins[1] > 1.01 * value
@@ -205,7 +252,9 @@ def test_scales_do_not_matter(rng):
 
 def test_the_certificate_refuses_other_weights(monkeypatch, rng):
     x, y = data(rng)
-    monkeypatch.setattr(kernel_machine, "least_distance", lambda G, h: np.full(len(h), 1.0 / len(h)))
+    monkeypatch.setattr(
+        kernel_machine, "least_distance", lambda G, h: np.full(len(h), 1.0 / len(h))
+    )
     with pytest.raises(HkflowError, match="of its dual bound .* more than 1e-08"):
         kernel_margin(KERNELS["relu"](x, x), y)
 
@@ -222,20 +271,24 @@ def test_interpolation_is_the_least_norm(rng):
 
 
 def test_interpolation_of_one_unit_costs_n_on_average():
-    """Wei, Lemma D.7: E |g|² = n for y_i = (θ·x_i)₊ and θ uniform, since E yyᵀ = K; here over S² by quadrature."""
+    """Wei, Lemma D.7: E |g|² = n for y_i = (θ·x_i)₊ and θ uniform, since E yyᵀ = K; here over S² by
+    quadrature."""
     theta, weights = product_rule(60, 120)
     x = normalize(np.array([[1.0, 0.2, 0.1], [0.3, -1.0, 0.2], [-0.4, 0.3, 1.0], [0.5, 0.5, -0.6]]))
     K, values = KERNELS["relu"](x, x), FEATURES["relu"].matrix(theta, x)
     squares = np.array([l2_interpolation(K, y).norm ** 2 for y in values.T])
     assert weights @ squares == pytest.approx(4.0, rel=2e-3)
-    assert weights @ squares != pytest.approx(4.0 * 3, rel=0.5)  # the Gaussian constant would give n/p
+    # the Gaussian constant would give n/p
+    assert weights @ squares != pytest.approx(4.0 * 3, rel=0.5)
 
 
 def test_repeated_data_interpolate_only_repeated_values(rng):
     x, y = data(rng, 8)
     twice, values = np.vstack([x, x[:1]]), np.append(y, y[0])
     K = KERNELS["relu"](twice, twice)
-    assert l2_interpolation(K, values).norm == pytest.approx(l2_interpolation(K[:8, :8], y).norm, rel=1e-9)
+    assert l2_interpolation(K, values).norm == pytest.approx(
+        l2_interpolation(K[:8, :8], y).norm, rel=1e-9
+    )
     with pytest.raises(HkflowError, match="numerically singular"):
         l2_interpolation(K, np.append(y, -y[0]))
     assert kernel_margin(K, np.append(y, -y[0])).value == 0.0
@@ -246,9 +299,13 @@ def test_repeated_data_interpolate_only_repeated_values(rng):
 
 
 def test_a_norm_that_rests_on_rounding_is_refused():
-    """λ = 2 and 10⁻¹³: the values differ by 10⁻⁶ only and are reached, but that part has 10/11 of the norm²."""
+    """λ = 2 and 10⁻¹³: the values differ by 10⁻⁶ only and are reached, but that part has 10/11 of
+    the norm²."""
     for small, known in ((1e-13, False), (1e-10, True)):
-        K, y = np.array([[1.0, 1.0 - small], [1.0 - small, 1.0]]), np.array([1.0 + 1e-6, 1.0 - 1e-6])
+        K, y = (
+            np.array([[1.0, 1.0 - small], [1.0 - small, 1.0]]),
+            np.array([1.0 + 1e-6, 1.0 - 1e-6]),
+        )
         if known:
             assert l2_interpolation(K, y).norm ** 2 == pytest.approx(1.0 + 2e-12 / small, rel=1e-5)
             continue
@@ -272,5 +329,7 @@ def test_what_is_no_problem_is_refused(rng):
         kernel_margin(K - np.eye(4), y)
     with pytest.raises(ValueError, match="degree 1 or 2"):
         arc_cosine_kernel(x, x, 3)
-    with pytest.raises(ValueError, match="closed-form kernel 'joint-relu'.*linear, relu, squared-relu"):
+    with pytest.raises(
+        ValueError, match="closed-form kernel 'joint-relu'.*linear, relu, squared-relu"
+    ):
         f2_max_margin(objective("joint-relu", x, y))

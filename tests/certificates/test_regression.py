@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from hkflow.errors import HkflowError
 from hkflow.certificates import regression
 from hkflow.certificates.regression import l1_interpolation
 from hkflow.certificates.regularised import minimise
 from hkflow.certificates.search import peaks
+from hkflow.errors import HkflowError
 from hkflow.objectives.activations import FEATURES
-from hkflow.objectives.objective import Objective
 from hkflow.objectives.losses import RISKS
+from hkflow.objectives.objective import Objective
 
 BOTH = (1, -1)
 
@@ -19,13 +19,17 @@ BOTH = (1, -1)
 def problem(feature="relu", n=12, d=1, seed=0):
     inputs = np.random.default_rng(seed).normal(size=(n, d))
     targets = np.sin(2.0 * inputs[:, 0]) + 0.2
-    return Objective(FEATURES[feature], RISKS["square"], np.column_stack([inputs, np.ones(n)]), targets)
+    return Objective(
+        FEATURES[feature], RISKS["square"], np.column_stack([inputs, np.ones(n)]), targets
+    )
 
 
 def least_on_circle(objective, m):
     """The least mass on m points of the circle with both signs, a linear programme."""
     angles = 2.0 * np.pi * np.arange(m) / m
-    phi = objective.feature.matrix(np.column_stack([np.cos(angles), np.sin(angles)]), objective.inputs)
+    phi = objective.feature.matrix(
+        np.column_stack([np.cos(angles), np.sin(angles)]), objective.inputs
+    )
     solution = linprog(np.ones(2 * m), A_eq=np.column_stack([phi, -phi]), b_eq=objective.targets)
     assert solution.status == 0
     return solution.fun
@@ -33,7 +37,11 @@ def least_on_circle(objective, m):
 
 def agrees_with_the_programme(objective):
     found, grid = l1_interpolation(objective, BOTH), least_on_circle(objective, 20_000)
-    return found.certified and found.lower <= grid * (1.0 + 1e-9) and abs(grid / found.upper - 1.0) < 1e-5
+    return (
+        found.certified
+        and found.lower <= grid * (1.0 + 1e-9)
+        and abs(grid / found.upper - 1.0) < 1e-5
+    )
 
 
 @pytest.mark.parametrize("feature", ["relu", "squared-relu"])
@@ -53,7 +61,8 @@ def test_a_wrong_correction_is_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("feature", "n", "d"), [("relu", 40, 1), ("relu", 20, 2), ("squared-relu", 20, 1), ("squared-relu", 10, 2)]
+    ("feature", "n", "d"),
+    [("relu", 40, 1), ("relu", 20, 2), ("squared-relu", 20, 1), ("squared-relu", 10, 2)],
 )
 def test_the_gap_is_certified(feature, n, d):
     objective = problem(feature, n, d)
@@ -61,7 +70,9 @@ def test_the_gap_is_certified(feature, n, d):
     atoms = found.atoms
     h = objective.feature.matrix(atoms.positions, objective.inputs) @ (atoms.signs * atoms.weights)
     assert found.certified and abs(found.gap) <= 1e-6 and found.upper == atoms.mass
-    np.testing.assert_allclose(h, objective.targets, rtol=0, atol=2e-9 * np.abs(objective.targets).max())
+    np.testing.assert_allclose(
+        h, objective.targets, rtol=0, atol=2e-9 * np.abs(objective.targets).max()
+    )
     assert peaks(objective.feature, objective.inputs, found.dual, BOTH).values[0] <= 1.0 + 1e-12
     assert found.dual @ objective.targets == pytest.approx(found.lower, rel=1e-12, abs=0)
 
@@ -90,7 +101,9 @@ def test_few_units_are_found_by_their_data():
 def test_the_regularised_risk_tends_to_it():
     objective = problem()
     found = minimise(replace(objective, weight_decay=1e-12), BOTH)
-    assert found.upper / 1e-12 == pytest.approx(l1_interpolation(objective, BOTH).upper, rel=3e-6, abs=0)
+    assert found.upper / 1e-12 == pytest.approx(
+        l1_interpolation(objective, BOTH).upper, rel=3e-6, abs=0
+    )
 
 
 def test_zero_is_met_by_nothing():

@@ -1,4 +1,5 @@
-"""The exact search for the highest points of Σ c_i φ(·, x_i), against brute force that knows nothing of circles and walks."""
+"""The exact search for the highest points of Σ c_i φ(·, x_i), against brute force that knows
+nothing of circles and walks."""
 
 from dataclasses import replace
 
@@ -14,7 +15,9 @@ from hkflow.certificates import search
 from hkflow.certificates.search import peaks
 from hkflow.geometry.sphere import normalize
 
-RELU, SQUARED, LINEAR, JOINT = (hkflow.FEATURES[name] for name in ("relu", "squared-relu", "linear", "joint-relu"))
+RELU, SQUARED, LINEAR, JOINT = (
+    hkflow.FEATURES[name] for name in ("relu", "squared-relu", "linear", "joint-relu")
+)
 KINDS = [RELU, SQUARED]
 DENSE = hkflow.quasi_uniform(20_000, 2)
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree
@@ -37,7 +40,8 @@ def on_circle(angles):
 
 
 def circle_maxima(feature, x, c):
-    """All strict local maxima of G on the circle, angles and values, and the largest value: between kinks G is smooth."""
+    """All strict local maxima of G on the circle, angles and values, and the largest value: between
+    kinks G is smooth."""
     rows = x[x.any(axis=1)]
     kinks = np.arctan2(rows[:, 1], rows[:, 0])[:, None] + [0.5 * np.pi, -0.5 * np.pi]
     kinks = np.sort(kinks.ravel() % (2.0 * np.pi))
@@ -50,13 +54,22 @@ def circle_maxima(feature, x, c):
     for left, right in zip(kinks, np.append(kinks[1:], kinks[0] + 2.0 * np.pi), strict=True):
         grid = np.linspace(left, right, 41)
         k = np.clip(np.argmax(G(grid)), 1, 39)
-        best = minimize_scalar(lambda t: -G(t)[0], bounds=(grid[k - 1], grid[k + 1]), method="bounded", options={"xatol": 1e-11})
+        best = minimize_scalar(
+            lambda t: -G(t)[0],
+            bounds=(grid[k - 1], grid[k + 1]),
+            method="bounded",
+            options={"xatol": 1e-11},
+        )
         found.append(best.x)
     found = np.array(found)
     values, steps = G(found), [1e-3, 1e-4]
     sides = np.array([G(found + sign * h) for h in steps for sign in (1.0, -1.0)])
     strict = (values > sides + 1e-9 * size(feature, x, c)).all(axis=0)
-    return found[strict], values[strict], max(values.max(), G(np.linspace(0.0, 2.0 * np.pi, 4001)).max())
+    return (
+        found[strict],
+        values[strict],
+        max(values.max(), G(np.linspace(0.0, 2.0 * np.pi, 4001)).max()),
+    )
 
 
 def candidates(x):
@@ -65,7 +78,8 @@ def candidates(x):
 
 
 def refined(feature, x, c, start):
-    """A local maximum of G next to `start`: squared ReLU is smooth, ReLU is linear on the cone of its active data."""
+    """A local maximum of G next to `start`: squared ReLU is smooth, ReLU is linear on the cone of
+    its active data."""
     if feature is SQUARED:
 
         def negative(v):
@@ -75,7 +89,9 @@ def refined(feature, x, c, start):
             gradient = 2.0 * (c * s) @ x
             return -c @ s**2, -(gradient - (gradient @ t) * t) / length
 
-        return normalize(minimize(negative, start, jac=True, method="BFGS", options={"gtol": 1e-11}).x)
+        return normalize(
+            minimize(negative, start, jac=True, method="BFGS", options={"gtol": 1e-11}).x
+        )
     on = np.where(x @ start > 0.0, 1.0, -1.0)
     A, cone = (c * (on > 0.0)) @ x, on[:, None] * x
     if not A.any():
@@ -95,7 +111,8 @@ def refined(feature, x, c, start):
 
 
 def sphere_highest(feature, x, c, tries=8):
-    """The largest value on S² that dense points and scipy from the best of them, each of another region, find."""
+    """The largest value on S² that dense points and scipy from the best of them, each of another
+    region, find."""
     points = candidates(x)
     values = value(feature, x, c, points)
     best, seen = values.max(), set()
@@ -115,7 +132,12 @@ def highest(feature, x, c):
 
 def is_strict_maximum(feature, x, c, point, rng, strict=True):
     """Whether G is smaller at 200 random points at each of three small distances."""
-    around = normalize(point + np.concatenate([r * normalize(rng.normal(size=(200, len(point)))) for r in (1e-2, 1e-3, 1e-4)]))
+    around = normalize(
+        point
+        + np.concatenate(
+            [r * normalize(rng.normal(size=(200, len(point)))) for r in (1e-2, 1e-3, 1e-4)]
+        )
+    )
     away = np.linalg.norm(around - point, axis=1)
     top, near = value(feature, x, c, point)[0], value(feature, x, c, around)
     if strict:
@@ -129,7 +151,10 @@ def check(feature, x, c, signs=(1,)):
     wanted = max(highest(feature, x, sign * c) for sign in signs)
     scale = size(feature, x, c)
     assert found.certified and np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, rel=1e-12)
-    at = [sign * value(feature, x, c, point)[0] for point, sign in zip(found.points, found.signs, strict=True)]
+    at = [
+        sign * value(feature, x, c, point)[0]
+        for point, sign in zip(found.points, found.signs, strict=True)
+    ]
     assert found.values == pytest.approx(at, rel=1e-12, abs=1e-14 * scale)
     assert found.bound >= wanted - 1e-14 * scale, (found.bound, wanted)
     assert found.values[0] >= wanted - 1e-11 * scale, (found.values[0], wanted)
@@ -138,7 +163,10 @@ def check(feature, x, c, signs=(1,)):
     return found
 
 
-COEFFICIENTS = {"both": lambda rng, n: rng.normal(size=n), "negative": lambda rng, n: -rng.uniform(0.1, 1.0, n)}
+COEFFICIENTS = {
+    "both": lambda rng, n: rng.normal(size=n),
+    "negative": lambda rng, n: -rng.uniform(0.1, 1.0, n),
+}
 COEFFICIENTS |= {"positive": lambda rng, n: rng.uniform(0.1, 1.0, n)}
 
 
@@ -147,7 +175,12 @@ COEFFICIENTS |= {"positive": lambda rng, n: rng.uniform(0.1, 1.0, n)}
 @pytest.mark.parametrize("kind", COEFFICIENTS)
 def test_the_highest_point_is_that_of_brute_force(feature, axes, kind, rng):
     for n in (2, 3, 5, 9, 17):
-        check(feature, rng.normal(size=(n, axes)), COEFFICIENTS[kind](rng, n), (1, -1) if n % 2 else (1,))
+        check(
+            feature,
+            rng.normal(size=(n, axes)),
+            COEFFICIENTS[kind](rng, n),
+            (1, -1) if n % 2 else (1,),
+        )
 
 
 def ring(n):
@@ -170,7 +203,9 @@ def special(name, rng):
         "opposite": np.array([e, -e]),
         "in a plane": rng.normal(size=(6, 2)) @ plane.T,
         "axes": np.concatenate([np.eye(3), -np.eye(3)]),
-        "three through one point": np.concatenate([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]], x[:2]]),
+        "three through one point": np.concatenate(
+            [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]], x[:2]]
+        ),
         "nearly parallel": np.concatenate([x, x + 1e-9 * rng.normal(size=x.shape)]),
         "of all sizes": x * 10.0 ** rng.uniform(-6.0, 3.0, size=(5, 1)),
         "with a bias": np.column_stack([x[:, :2], np.ones(5)]),
@@ -180,8 +215,9 @@ def special(name, rng):
 
 
 SPECIAL = [
-    "duplicates", "antipodal", "zero rows", "parallel", "parallel to an axis", "one", "opposite", "in a plane", "axes",
-    "three through one point", "nearly parallel", "of all sizes", "with a bias", "an even ring", "an odd ring",
+    "duplicates", "antipodal", "zero rows", "parallel", "parallel to an axis", "one", "opposite",
+    "in a plane", "axes", "three through one point", "nearly parallel", "of all sizes",
+    "with a bias", "an even ring", "an odd ring",
 ]  # fmt: skip
 
 
@@ -196,34 +232,49 @@ def test_degenerate_data_on_the_sphere(feature, name, rng):
 @pytest.mark.parametrize("feature", KINDS, ids=lambda f: f.name)
 @pytest.mark.parametrize("name", SPECIAL)
 def test_degenerate_data_on_the_circle(feature, name, rng):
-    x = np.ascontiguousarray(special(name, rng)[:, 1:] if "ring" not in name else ring(8 if "even" in name else 7)[:, :2])
+    x = np.ascontiguousarray(
+        special(name, rng)[:, 1:] if "ring" not in name else ring(8 if "even" in name else 7)[:, :2]
+    )
     for draw in (*COEFFICIENTS.values(), lambda rng, n: np.ones(n), lambda rng, n: -np.ones(n)):
         check(feature, x, draw(rng, len(x)))
 
 
 def test_a_whole_circle_of_highest_points_is_not_missed(rng):
-    """Antipodal pairs spread evenly in a plane: G = N/4 all around it, so that no region has a highest point of its own."""
+    """Antipodal pairs spread evenly in a plane: G = N/4 all around it, so that no region has a
+    highest point of its own."""
     for _ in range(100):
         n = 2 * int(rng.integers(3, 9))
         x = ring(n) @ np.linalg.qr(rng.normal(size=(3, 3)))[0].T
         found = peaks(SQUARED, x, np.ones(n))
-        assert found.values[0] == pytest.approx(n / 4.0, rel=1e-12) and found.bound >= n / 4.0 * (1.0 - 1e-15)
+        assert found.values[0] == pytest.approx(n / 4.0, rel=1e-12) and found.bound >= n / 4.0 * (
+            1.0 - 1e-15
+        )
 
 
 @pytest.mark.parametrize("feature", KINDS, ids=lambda f: f.name)
 def test_data_without_weight_hide_nothing(feature, rng):
-    """The highest point may lie in a region that no circle with a weight touches: circles without one must not count."""
+    """The highest point may lie in a region that no circle with a weight touches: circles without
+    one must not count."""
     for n in (2, 4, 10):
         x, c = rng.normal(size=(n, 3)), np.zeros(n)
         c[-1] = 1.0
         assert check(feature, x, c).points[0] == pytest.approx(normalize(x[-1]), abs=1e-7)
         c[: n // 2] = rng.normal(size=n // 2)
         check(feature, x, c, (1, -1))
-        one, two = (peaks(feature, *data, (1, -1), 0.3) for data in ((x, c), (np.ascontiguousarray(x[c != 0.0]), c[c != 0.0])))
+        one, two = (
+            peaks(feature, *data, (1, -1), 0.3)
+            for data in ((x, c), (np.ascontiguousarray(x[c != 0.0]), c[c != 0.0]))
+        )
         assert one.values == pytest.approx(two.values, rel=1e-12)
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 30), axes=st.integers(2, 3), squared=st.booleans(), grid=st.booleans())
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 30),
+    axes=st.integers(2, 3),
+    squared=st.booleans(),
+    grid=st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
 def test_no_point_is_higher_than_the_bound(seed, n, axes, squared, grid):
     """Data on a coarse lattice are full of duplicates, coplanar triples and zeros."""
@@ -231,25 +282,39 @@ def test_no_point_is_higher_than_the_bound(seed, n, axes, squared, grid):
     x = rng.integers(-2, 3, size=(n, axes)).astype(float) if grid else rng.normal(size=(n, axes))
     c = rng.integers(-2, 3, size=n).astype(float) if grid else rng.normal(size=n)
     feature = KINDS[squared]
-    points = (candidates(x) if x.any() else DENSE) if axes == 3 else on_circle(np.linspace(0.0, 2.0 * np.pi, 2001))
-    assert peaks(feature, x, c).bound >= value(feature, x, c, points).max() - 1e-14 * size(feature, x, c)
+    points = (
+        (candidates(x) if x.any() else DENSE)
+        if axes == 3
+        else on_circle(np.linspace(0.0, 2.0 * np.pi, 2001))
+    )
+    assert peaks(feature, x, c).bound >= value(feature, x, c, points).max() - 1e-14 * size(
+        feature, x, c
+    )
 
 
 # --- nearly coinciding circles, in exact arithmetic
 
 
 def nearly_coinciding(rng):
-    """Two to five data around one or two lines, up to scale and sign, 1e-16 … 1e-2 apart, and coefficients that cancel."""
+    """Two to five data around one or two lines, up to scale and sign, 1e-16 … 1e-2 apart, and
+    coefficients that cancel."""
     distance, n = 10.0 ** rng.uniform(-16.0, -2.0), int(rng.integers(2, 5))
     lines = rng.normal(size=(int(rng.integers(1, 3)), 3))
-    x = lines[rng.integers(0, len(lines), size=n)] * rng.choice([1.0, 1.0, -1.0, 3.0, -1.0 / 3.0], size=(n, 1))
-    x = np.concatenate([x + distance * rng.normal(size=(n, 3)), rng.normal(size=(int(rng.integers(0, 2)), 3))])
-    c = rng.choice([1.0, -1.0], size=len(x)) + (rng.random() < 0.5) * distance * rng.normal(size=len(x))
+    x = lines[rng.integers(0, len(lines), size=n)] * rng.choice(
+        [1.0, 1.0, -1.0, 3.0, -1.0 / 3.0], size=(n, 1)
+    )
+    x = np.concatenate(
+        [x + distance * rng.normal(size=(n, 3)), rng.normal(size=(int(rng.integers(0, 2)), 3))]
+    )
+    c = rng.choice([1.0, -1.0], size=len(x)) + (rng.random() < 0.5) * distance * rng.normal(
+        size=len(x)
+    )
     return x, c / (np.linalg.norm(x, axis=1) if rng.random() < 0.5 else 1.0)
 
 
 def check_exactly(x, c):
-    """The bound holds, and the value is the maximum, to 1e-14 of Σ |c_i x_i|: 30 times what rounding was seen to hide."""
+    """The bound holds, and the value is the maximum, to 1e-14 of Σ |c_i x_i|: 30 times what
+    rounding was seen to hide."""
     found, highest, scale = peaks(RELU, x, c), exact_highest(x, c), size(RELU, x, c)
     assert found.bound >= highest, (x, c)
     assert max(found.values[0], 0.0) == pytest.approx(highest, rel=0, abs=1e-14 * scale), (x, c)
@@ -263,7 +328,8 @@ def test_nearly_coinciding_circles_hide_nothing(rng):
 
 
 def test_two_inputs_that_nearly_coincide():
-    """The highest point of c (x₁ − x₂) between their circles, which was once missed by a tenth, and a unit vector only nearly."""
+    """The highest point of c (x₁ − x₂) between their circles, which was once missed by a tenth, and
+    a unit vector only nearly."""
     x = [
         [-0.3822307459674883, 1.4300765340274333, 1.285720440933214],
         [-0.38223075295189707, 1.4300765401849924, 1.285720454722719],
@@ -305,7 +371,10 @@ def test_joint_relu_is_half_of_the_signed_sphere(axes, kind, rng):
         found, dense = peaks(JOINT, x, c), hkflow.quasi_uniform(20_000, axes)
         wanted = 0.5 * max(highest(RELU, x, c), highest(RELU, x, -c), 0.0)
         assert found.certified and found.values[0] == pytest.approx(wanted, rel=TOLERANCE)
-        assert np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, rel=1e-14) and (found.signs == 1.0).all()
+        assert (
+            np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, rel=1e-14)
+            and (found.signs == 1.0).all()
+        )
         assert value(JOINT, x, c, found.points) == pytest.approx(found.values, rel=1e-12, abs=1e-14)
         assert value(JOINT, x, c, dense).max() <= found.bound
 
@@ -333,12 +402,20 @@ def test_all_strict_local_maxima_of_the_sphere_are_returned(feature, rng):
     for n in (4, 5, 6, 7):
         x, c = rng.normal(size=(n, 3)), np.resize([1.0, -1.0, 1.5], n)
         regions = np.unique(DENSE @ x.T > 0.0, axis=0, return_index=True)[1]
-        starts = DENSE[regions] if feature is RELU else np.concatenate([DENSE[regions], DENSE[::400]])
+        starts = (
+            DENSE[regions] if feature is RELU else np.concatenate([DENSE[regions], DENSE[::400]])
+        )
         climbed = np.array([refined(feature, x, c, start) for start in starts])
         top = value(feature, x, c, climbed).max()
-        wanted = [p for p in climbed if value(feature, x, c, p)[0] > 1e-2 * top and is_strict_maximum(feature, x, c, p, rng)]
+        wanted = [
+            p
+            for p in climbed
+            if value(feature, x, c, p)[0] > 1e-2 * top and is_strict_maximum(feature, x, c, p, rng)
+        ]
         found = peaks(feature, x, c, (1,), 5e-3)
-        distance = np.linalg.norm(np.array(wanted)[:, None] - found.points[None], axis=2).min(axis=1)
+        distance = np.linalg.norm(np.array(wanted)[:, None] - found.points[None], axis=2).min(
+            axis=1
+        )
         assert (distance < 1e-5).all(), (n, distance)
         counts.append(len(np.unique(np.round(wanted, 4), axis=0)))
     assert max(counts) >= 2
@@ -354,10 +431,14 @@ def test_what_is_returned_are_local_maxima_in_order(feature, axes, rng):
             if found.values[0] <= 0.0:
                 assert len(found.values) == 1
                 continue
-            assert (np.diff(found.values) <= 0.0).all() and found.values[-1] >= 0.05 * found.values[0]
+            assert (np.diff(found.values) <= 0.0).all() and found.values[-1] >= 0.05 * found.values[
+                0
+            ]
             for point, sign in zip(found.points, found.signs, strict=True):
                 assert is_strict_maximum(feature, x, sign * c, point, rng, strict=False)
-            assert peaks(feature, x, c, signs).values[0] == pytest.approx(found.values[0], rel=1e-13)
+            assert peaks(feature, x, c, signs).values[0] == pytest.approx(
+                found.values[0], rel=1e-13
+            )
 
 
 # --- invariance, certainty, refusals
@@ -370,7 +451,10 @@ def test_rotation_and_scale(feature, axes, rng):
         x = rng.normal(size=(9, 3)) if name == "random" else special(name, rng)
         x = np.ascontiguousarray(x[:, :axes])
         c, rotation = rng.normal(size=len(x)), np.linalg.qr(rng.normal(size=(axes, axes)))[0]
-        one, two = peaks(feature, x, c, (1, -1), 0.5), peaks(feature, x @ rotation.T, c, (1, -1), 0.5)
+        one, two = (
+            peaks(feature, x, c, (1, -1), 0.5),
+            peaks(feature, x @ rotation.T, c, (1, -1), 0.5),
+        )
         assert two.values == pytest.approx(one.values, rel=1e-10)
         assert two.points[0] == pytest.approx(rotation @ one.points[0], abs=1e-6)
         big = peaks(feature, 1e3 * x, 1e-5 * c, (1, -1), 0.5)
@@ -386,7 +470,9 @@ def test_beyond_the_sphere_nothing_is_certified(feature, rng):
     for sign in (1.0, -1.0) if feature.joint else (1.0,):
         starts = hkflow.quasi_uniform(4000, 3)
         starts = starts[np.argsort(-value(hidden, x, sign * c, starts))[:20]]
-        best = max(best, *(value(hidden, x, sign * c, refined(hidden, x, sign * c, s))[0] for s in starts))
+        best = max(
+            best, *(value(hidden, x, sign * c, refined(hidden, x, sign * c, s))[0] for s in starts)
+        )
     best *= 0.5 if feature.joint else 1.0
     assert found.values[0] >= (1.0 - (1e-8 if feature is SQUARED else 1e-3)) * best
     assert found.values[0] == pytest.approx(value(feature, x, c, found.points[0])[0], rel=1e-14)
@@ -417,7 +503,9 @@ def in_wrong_order(arrangement):
 
 
 @pytest.mark.parametrize("feature", KINDS, ids=lambda f: f.name)
-@pytest.mark.parametrize("axes, fault", [(3, without_a_circle), (2, in_wrong_order), (3, in_wrong_order)])
+@pytest.mark.parametrize(
+    "axes, fault", [(3, without_a_circle), (2, in_wrong_order), (3, in_wrong_order)]
+)
 def test_brute_force_sees_a_faulty_arrangement(axes, feature, fault, rng, monkeypatch):
     honest = search._arrangement
     monkeypatch.setattr(search, "_arrangement", lambda same: fault(honest(same)))

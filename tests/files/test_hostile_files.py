@@ -1,4 +1,5 @@
-"""Runs from strangers: HDF5 that points at other files or claims what it has not, and right checksums of wrong content."""
+"""Runs from strangers: HDF5 that points at other files or claims what it has not, and right
+checksums of wrong content."""
 
 import json
 import os
@@ -54,7 +55,9 @@ def seal(file):
     if "meta" in file:
         file.attrs["sha256"] = checksum(arrays, "")
     else:
-        mesh, data = ({name: item[()] for name, item in file[group].items()} for group in ("mesh", "data"))
+        mesh, data = (
+            {name: item[()] for name, item in file[group].items()} for group in ("mesh", "data")
+        )
         file.attrs["sha256"] = checksum(static_arrays(mesh, data, file["sign"][()]))
 
 
@@ -77,7 +80,9 @@ def virtual(file, name, shape, other):
 
 
 @pytest.mark.parametrize("put", [external, linked, virtual])
-@pytest.mark.parametrize("name", ["records/objective", "density", "predictions", "mesh/volumes", "data/inputs"])
+@pytest.mark.parametrize(
+    "name", ["records/objective", "density", "predictions", "mesh/volumes", "data/inputs"]
+)
 def test_no_other_file_is_read(run, tmp_path, put, name):
     """Before, the bytes of another file came back as a record."""
     other = tmp_path / "other.bin"
@@ -87,7 +92,10 @@ def test_no_other_file_is_read(run, tmp_path, put, name):
         del file[name]
         put(file, name, shape, other)
         seal(file)
-    with pytest.raises(hkflow.RunFolderError, match="results.h5: damaged .*(other files are not read|links are not followed)"):
+    with pytest.raises(
+        hkflow.RunFolderError,
+        match="results.h5: damaged .*(other files are not read|links are not followed)",
+    ):
         hkflow.load(run / "results.h5")
     with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
         del file["density"]
@@ -96,24 +104,34 @@ def test_no_other_file_is_read(run, tmp_path, put, name):
     assert not (hkflow.load(run).density_at(0) == SECRET).any()
 
 
-@pytest.mark.parametrize("options", [{}, {"chunks": True}, {"chunks": (2**20,)}, {"chunks": True, "compression": "gzip"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"chunks": True}, {"chunks": (2**20,)}, {"chunks": True, "compression": "gzip"}]
+)
 def test_a_size_that_a_header_claims_is_not_believed(run, options):
     with h5py.File(run / "results.h5", "r+") as file:
         del file["records"], file["data/targets"]
         file.create_dataset("records/objective", (2**40,), "f8", **options)
         file.create_dataset("data/targets", (2**40,), "f8", **options)
-    with pytest.raises(hkflow.RunFolderError, match="results.h5: damaged \\('targets' has the shape"):
+    with pytest.raises(
+        hkflow.RunFolderError, match="results.h5: damaged \\('targets' has the shape"
+    ):
         hkflow.load(run / "results.h5")
     with h5py.File(run / "problem.h5", "r+") as file:
         for name in ("inputs", "targets", "weights"):
             shape = file["data"][name].shape
             del file["data"][name]
-            file.create_dataset(f"data/{name}", (2**30, *shape[1:]), "f8", **(options if len(shape) == 1 else {}))
-    with pytest.raises(hkflow.RunFolderError, match="problem.h5: damaged \\('inputs' claims 8,589,934,592 bytes"):
+            file.create_dataset(
+                f"data/{name}", (2**30, *shape[1:]), "f8", **(options if len(shape) == 1 else {})
+            )
+    with pytest.raises(
+        hkflow.RunFolderError, match="problem.h5: damaged \\('inputs' claims 8,589,934,592 bytes"
+    ):
         hkflow.load(run)
 
 
-@pytest.mark.parametrize("place", ["run.json", "problem.h5", "status.json", "records.jsonl", "snap/00000000.h5"])
+@pytest.mark.parametrize(
+    "place", ["run.json", "problem.h5", "status.json", "records.jsonl", "snap/00000000.h5"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_special_files_in_a_run_folder_are_not_waited_for(run, place, kind):
     (run / place).unlink()
@@ -122,10 +140,16 @@ def test_special_files_in_a_run_folder_are_not_waited_for(run, place, kind):
     else:
         (run / place).symlink_to("/dev/zero")
     if place.startswith("snap"):
-        with pytest.raises(hkflow.RunFolderError, match=f"{place}: cannot be read \\(it is a {kind}, wanted a regular file"):
+        with pytest.raises(
+            hkflow.RunFolderError,
+            match=f"{place}: cannot be read \\(it is a {kind}, wanted a regular file",
+        ):
             hkflow.load(run)
     else:
-        with pytest.raises(hkflow.RunFolderError, match=f"{place}: damaged \\(it is a {kind}, wanted a regular file"):
+        with pytest.raises(
+            hkflow.RunFolderError,
+            match=f"{place}: damaged \\(it is a {kind}, wanted a regular file",
+        ):
             hkflow.load(run)
 
 
@@ -155,19 +179,51 @@ def _meta(**changes):
     "place, put, wrong",
     [
         ("problem.h5", _array("mesh/faces", lambda a: a + 100), "'faces' points at 100 to"),
-        ("problem.h5", _array("mesh/volumes", lambda a: a[:-1]), r"'volumes' has the shape \(11,\), wanted \(cell 12\)"),
+        (
+            "problem.h5",
+            _array("mesh/volumes", lambda a: a[:-1]),
+            r"'volumes' has the shape \(11,\), wanted \(cell 12\)",
+        ),
         ("problem.h5", _array("mesh/volumes", lambda a: 3.0 * a), "'volumes' sum to 18.8"),
-        ("problem.h5", _array("data/targets", lambda a: a[:2]), r"'targets' has the shape \(2,\), wanted \(datum 3\)"),
-        ("problem.h5", _array("data/inputs", lambda a: np.full_like(a, np.nan)), "data are not finite"),
+        (
+            "problem.h5",
+            _array("data/targets", lambda a: a[:2]),
+            r"'targets' has the shape \(2,\), wanted \(datum 3\)",
+        ),
+        (
+            "problem.h5",
+            _array("data/inputs", lambda a: np.full_like(a, np.nan)),
+            "data are not finite",
+        ),
         ("problem.h5", _array("data/inputs", lambda a: a.astype("S5")), "holds |S5"),
-        ("problem.h5", _array("sign", lambda a: a[:1]), r"'sign' has the shape \(1,\), wanted \(sign 2\)"),
+        (
+            "problem.h5",
+            _array("sign", lambda a: a[:1]),
+            r"'sign' has the shape \(1,\), wanted \(sign 2\)",
+        ),
         ("problem.h5", lambda file: file.attrs.pop("mesh"), "damaged"),
-        ("problem.h5", lambda file: file.attrs.update(mesh="geodesic"), "no mesh is called 'geodesic' in R\\^2"),
-        ("snap/00000000.h5", _array("density", lambda a: np.swapaxes(a, 1, 2)), r"'density' has the shape \(12, 2\)"),
-        ("snap/00000000.h5", _array("density", lambda a: a * np.nan), "'density' holds numbers that are not finite"),
+        (
+            "problem.h5",
+            lambda file: file.attrs.update(mesh="geodesic"),
+            "no mesh is called 'geodesic' in R\\^2",
+        ),
+        (
+            "snap/00000000.h5",
+            _array("density", lambda a: np.swapaxes(a, 1, 2)),
+            r"'density' has the shape \(12, 2\)",
+        ),
+        (
+            "snap/00000000.h5",
+            _array("density", lambda a: a * np.nan),
+            "'density' holds numbers that are not finite",
+        ),
         ("snap/00000000.h5", _array("density", lambda a: -a), "'density' is negative"),
         ("snap/00000000.h5", lambda file: file.pop("density"), "is none of method 'grid'"),
-        ("snap/00000000.h5", _array("predictions", lambda a: a[:, :1]), "'predictions' has the shape"),
+        (
+            "snap/00000000.h5",
+            _array("predictions", lambda a: a[:, :1]),
+            "'predictions' has the shape",
+        ),
         ("results.h5", lambda file: file.attrs.pop("status"), "damaged"),
         ("results.h5", lambda file: file.attrs.update(header="{}"), "'case' is missing"),
         ("results.h5", lambda file: file["records"].pop("mass"), "the record 'mass' is missing"),
@@ -180,13 +236,22 @@ def test_wrong_content_with_a_right_checksum_is_one_sentence(run, place, put, wr
     with h5py.File(run / place, "r+") as file:
         put(file)
         seal(file)
-    with pytest.raises(hkflow.RunFolderError, match=f"{place}: damaged .*{wrong}" if wrong != "damaged" else place):
+    with pytest.raises(
+        hkflow.RunFolderError, match=f"{place}: damaged .*{wrong}" if wrong != "damaged" else place
+    ):
         hkflow.load(run / place if place == "results.h5" else run)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"save": "x"}, {"records_length": -1}, {"time": float("nan")}, {"next_save": 0.5}, {"budget": [1.0]}, {"seconds": "2"}],
+    [
+        {"save": "x"},
+        {"records_length": -1},
+        {"time": float("nan")},
+        {"next_save": 0.5},
+        {"budget": [1.0]},
+        {"seconds": "2"},
+    ],
 )
 def test_a_snapshot_that_knows_nonsense_counts_as_damaged(run, changes):
     with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
@@ -195,7 +260,14 @@ def test_a_snapshot_that_knows_nonsense_counts_as_damaged(run, changes):
     assert len(hkflow.load(run).time) == 1
 
 
-@pytest.mark.parametrize("put", [_array("residuals", lambda a: a[:, :1]), _array("history", lambda a: a[..., :1]), _meta(next_save=0)])
+@pytest.mark.parametrize(
+    "put",
+    [
+        _array("residuals", lambda a: a[:, :1]),
+        _array("history", lambda a: a[..., :1]),
+        _meta(next_save=0),
+    ],
+)
 def test_a_state_that_does_not_fit_is_not_continued(run, put):
     last = max((run / "snap").glob("*.h5"))
     with h5py.File(last, "r+") as file:
@@ -214,7 +286,8 @@ def test_a_study_of_wrong_shapes_is_one_sentence(tmp_path):
 
 
 def test_residuals_beyond_numbers_are_no_damage(run):
-    """A run that was stopped at its start, for an objective of inf, has them, and can be looked at."""
+    """A run that was stopped at its start, for an objective of inf, has them, and can be looked
+    at."""
     with h5py.File(run / "snap" / "00000000.h5", "r+") as file:
         _array("residuals", lambda a: a * np.inf)(file)
         seal(file)

@@ -4,8 +4,8 @@ import pytest
 from hkflow.geometry import circle_mesh, geodesic_cells, geodesic_level, geodesic_mesh
 from hkflow.geometry.geodesic import icosahedron, refine
 from hkflow.geometry.mesh import half_faces
-from hkflow.geometry.voronoi import centroids, edges, lloyd, voronoi_mesh
 from hkflow.geometry.sphere import distance, surface_area
+from hkflow.geometry.voronoi import centroids, edges, lloyd, voronoi_mesh
 
 
 @pytest.mark.parametrize("level", range(5))
@@ -33,18 +33,23 @@ def test_geodesic_faces_have_the_length_of_their_corners():
     mesh = geodesic_mesh(3)
     a, b = np.moveaxis(mesh.vertices[mesh.face_vertices], 1, 0)
     assert mesh.face_areas == pytest.approx(distance(a, b), rel=1e-12)
-    assert distance(mesh.face_midpoints, a) == pytest.approx(distance(mesh.face_midpoints, b), rel=1e-10)
+    assert distance(mesh.face_midpoints, a) == pytest.approx(
+        distance(mesh.face_midpoints, b), rel=1e-10
+    )
 
 
 def test_voronoi_volumes_agree_with_scipy():
     from scipy.spatial import SphericalVoronoi
 
     mesh = geodesic_mesh(3)
-    assert mesh.volumes == pytest.approx(SphericalVoronoi(mesh.centers).calculate_areas(), rel=1e-11)
+    assert mesh.volumes == pytest.approx(
+        SphericalVoronoi(mesh.centers).calculate_areas(), rel=1e-11
+    )
 
 
 def test_closed_cells_have_no_net_normal():
-    """Σ_k (face area) (unit vector to the neighbour) nearly vanishes in every cell: the discrete Gauss theorem."""
+    """Σ_k (face area) (unit vector to the neighbour) nearly vanishes in every cell: the discrete
+    Gauss theorem."""
     mesh = geodesic_mesh(4)
     cell, neighbor, face, _ = half_faces(mesh)
     toward = mesh.centers[neighbor] - mesh.centers[cell]

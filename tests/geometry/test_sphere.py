@@ -6,7 +6,9 @@ from hkflow.geometry.sphere import distance, normalize, surface_area, triangle_a
 
 
 def test_surface_areas():
-    assert [surface_area(d) for d in (1, 2, 3)] == pytest.approx([2 * np.pi, 4 * np.pi, 2 * np.pi**2], rel=1e-14)
+    assert [surface_area(d) for d in (1, 2, 3)] == pytest.approx(
+        [2 * np.pi, 4 * np.pi, 2 * np.pi**2], rel=1e-14
+    )
 
 
 def test_distance_is_accurate_near_zero_and_near_antipodes():
@@ -18,7 +20,9 @@ def test_distance_is_accurate_near_zero_and_near_antipodes():
 
 def test_vectors_of_any_length_are_normalized():
     for size in (1e-200, 1.0, 1e200):
-        assert normalize(size * np.array([3.0, 0.0, -4.0])) == pytest.approx([0.6, 0.0, -0.8], rel=1e-15)
+        assert normalize(size * np.array([3.0, 0.0, -4.0])) == pytest.approx(
+            [0.6, 0.0, -0.8], rel=1e-15
+        )
 
 
 def test_octant_has_an_eighth_of_the_area_and_a_sign():
@@ -40,5 +44,6 @@ def test_quasi_uniform_points_are_unit_vectors_without_a_preferred_direction(dim
     points = quasi_uniform(n, dim)
     assert points.shape == (n, dim + 1)
     assert np.linalg.norm(points, axis=1) == pytest.approx(np.ones(n), rel=1e-14)
-    assert np.linalg.norm(points.mean(axis=0)) < 1.1 / np.sqrt(n)  # of independent points about 1/√n
+    # of independent points about 1/√n
+    assert np.linalg.norm(points.mean(axis=0)) < 1.1 / np.sqrt(n)
     assert np.array_equal(points, quasi_uniform(n, dim))

@@ -1,4 +1,5 @@
-"""Restriction between meshes: exact for constants, mass kept, second order; and the same areas as brute force finds."""
+"""Restriction between meshes: exact for constants, mass kept, second order; and the same areas as
+brute force finds."""
 
 import numpy as np
 import pytest
@@ -6,8 +7,8 @@ from scipy.spatial import cKDTree
 
 import hkflow
 from hkflow.geometry.mesh import Mesh
-from hkflow.geometry.transfer import _sphere_overlaps, corner_table, restrict, spread
 from hkflow.geometry.sphere import triangle_area
+from hkflow.geometry.transfer import _sphere_overlaps, corner_table, restrict, spread
 
 LEVELS = [(0, 0), (0, 1), (1, 2), (1, 4), (2, 3), (3, 4)]
 
@@ -15,10 +16,14 @@ LEVELS = [(0, 0), (0, 1), (1, 2), (1, 4), (2, 3), (3, 4)]
 @pytest.mark.parametrize("coarse, fine", LEVELS)
 def test_levels_share_their_area(coarse, fine, rng):
     coarse, fine = hkflow.geodesic_mesh(coarse), hkflow.geodesic_mesh(fine)
-    assert restrict(np.ones(fine.n_cells), fine, coarse) == pytest.approx(np.ones(coarse.n_cells), rel=1e-12)
+    assert restrict(np.ones(fine.n_cells), fine, coarse) == pytest.approx(
+        np.ones(coarse.n_cells), rel=1e-12
+    )
     density = rng.uniform(0.0, 1.0, (2, fine.n_cells))
     found = restrict(density, fine, coarse)
-    assert found.shape == (2, coarse.n_cells) and found @ coarse.volumes == pytest.approx(density @ fine.volumes, rel=1e-13)
+    assert found.shape == (2, coarse.n_cells) and found @ coarse.volumes == pytest.approx(
+        density @ fine.volumes, rel=1e-13
+    )
     assert found.min() >= 0.0
 
 
@@ -55,7 +60,9 @@ def test_restriction_is_second_order():
     for level in (2, 3):
         fine, coarse = hkflow.geodesic_mesh(level + 1), hkflow.geodesic_mesh(level)
         average = restrict(exact.density(finest.centers, 1.0), finest, coarse)
-        errors.append(np.abs(restrict(exact.density(fine.centers, 1.0), fine, coarse) - average).max())
+        errors.append(
+            np.abs(restrict(exact.density(fine.centers, 1.0), fine, coarse) - average).max()
+        )
     (found,) = hkflow.convergence_table([2.0, 1.0], errors).orders
     assert 1.8 < found < 2.2, (errors, found)
 
@@ -69,7 +76,9 @@ def test_arcs_share_their_length(n, m, rng):
     assert restrict(np.ones(n), fine, coarse) == pytest.approx(np.ones(m), rel=1e-13)
     if n % m == 0:
         assert found == pytest.approx(density.reshape(m, -1).mean(axis=1), rel=1e-13)
-        assert restrict(spread(found, coarse, fine) / fine.volumes, fine, coarse) == pytest.approx(found, rel=1e-12)
+        assert restrict(spread(found, coarse, fine) / fine.volumes, fine, coarse) == pytest.approx(
+            found, rel=1e-12
+        )
     assert spread(found, coarse, fine).sum() == pytest.approx(found @ coarse.volumes, rel=1e-13)
 
 
@@ -82,6 +91,8 @@ def test_other_meshes_are_refused():
 
 def test_sibling_a_mesh_whose_cells_are_wrong_is_seen():
     fine, coarse = hkflow.geodesic_mesh(2), hkflow.geodesic_mesh(1)
-    shifted = Mesh("geodesic", **(coarse.arrays() | {"centers": np.roll(coarse.centers, 1, axis=0)}))
+    shifted = Mesh(
+        "geodesic", **(coarse.arrays() | {"centers": np.roll(coarse.centers, 1, axis=0)})
+    )
     with pytest.raises(ArithmeticError, match="miss"):
         restrict(np.ones(fine.n_cells), fine, shifted)

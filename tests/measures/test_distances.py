@@ -1,4 +1,5 @@
-"""Distances between measures, against linear programmes, closed forms and an independent minimisation."""
+"""Distances between measures, against linear programmes, closed forms and an independent
+minimisation."""
 
 import numpy as np
 import pytest
@@ -6,8 +7,8 @@ from scipy.optimize import linprog, minimize
 from scipy.special import rel_entr
 
 import hkflow
-from hkflow.measures.point_measure import distances as metrics
 from hkflow.geometry import sphere
+from hkflow.measures.point_measure import distances as metrics
 
 ot = pytest.importorskip("ot")
 
@@ -18,7 +19,9 @@ def points(rng, n, dim=2, spread=1.0):
 
 def signed(rng, n, dim=2, mass=1.0):
     """Atoms of both signs with uneven weights."""
-    return hkflow.Atoms(points(rng, n, dim), rng.choice([1.0, -1.0], size=n), mass * rng.dirichlet(np.full(n, 0.5)))
+    return hkflow.Atoms(
+        points(rng, n, dim), rng.choice([1.0, -1.0], size=n), mass * rng.dirichlet(np.full(n, 0.5))
+    )
 
 
 def rotated(atoms, angle):
@@ -32,11 +35,14 @@ def transport_cost(cost, p, q):
     """The optimal balanced cost, by linear programming."""
     n, m = cost.shape
     rows, columns = np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))
-    return linprog(cost.ravel(), A_eq=np.vstack([rows, columns])[:-1], b_eq=np.concatenate([p, q])[:-1]).fun
+    return linprog(
+        cost.ravel(), A_eq=np.vstack([rows, columns])[:-1], b_eq=np.concatenate([p, q])[:-1]
+    ).fun
 
 
 def by_sheets(a, b, power):
-    """Σ_ε c_ε cost(a_ε/|a_ε|, b_ε/|b_ε|) from the definition, c_ε the mean mass of the sheets by the mean mass of all."""
+    """Σ_ε c_ε cost(a_ε/|a_ε|, b_ε/|b_ε|) from the definition, c_ε the mean mass of the sheets by
+    the mean mass of all."""
     total = 0.0
     for sign in (1.0, -1.0):
         (x, p), (y, q) = a.sheet(sign), b.sheet(sign)
@@ -51,23 +57,33 @@ def test_wasserstein_distances_solve_their_linear_programmes(seed):
     a, b = signed(rng, 14, dim=1), signed(rng, 19, dim=1, mass=2.5)
     assert metrics.wasserstein1(a, b) == pytest.approx((by_sheets(a, b, 1), 0.0), rel=1e-9)
     assert metrics.wasserstein2(a, b) == pytest.approx((by_sheets(a, b, 2) ** 0.5, 0.0), rel=1e-9)
-    assert abs(metrics.wasserstein1(a, b).value - by_sheets(a, b, 2) ** 0.5) > 1e-3  # the two are told apart
+    # the two are told apart
+    assert abs(metrics.wasserstein1(a, b).value - by_sheets(a, b, 2) ** 0.5) > 1e-3
     c, d = signed(rng, 14, dim=3), signed(rng, 19, dim=3)
     assert metrics.wasserstein2(c, d) == pytest.approx((by_sheets(c, d, 2) ** 0.5, 0.0), rel=1e-9)
 
 
 def test_wasserstein1_on_the_circle_agrees_with_pot_and_goes_round(rng):
-    x, y, p, q = rng.uniform(-4, 4, 500), rng.uniform(0, 5, 400), rng.dirichlet(np.ones(500)), rng.dirichlet(np.ones(400))
+    x, y, p, q = (
+        rng.uniform(-4, 4, 500),
+        rng.uniform(0, 5, 400),
+        rng.dirichlet(np.ones(500)),
+        rng.dirichlet(np.ones(400)),
+    )
     wanted = 2 * np.pi * ot.wasserstein_circle(x / (2 * np.pi), y / (2 * np.pi), p, q)[0]
     assert metrics.circle_wasserstein1(x, p, y, q) == pytest.approx(wanted, rel=1e-10)
     one = np.ones(1)
-    assert metrics.circle_wasserstein1(np.array([3.0]), one, np.array([-3.0]), one) == pytest.approx(2 * np.pi - 6.0, rel=1e-12)
+    assert metrics.circle_wasserstein1(
+        np.array([3.0]), one, np.array([-3.0]), one
+    ) == pytest.approx(2 * np.pi - 6.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("dim", [1, 2])
 def test_a_shift_is_seen_and_nothing_else(rng, dim):
     a = hkflow.Atoms(points(rng, 300, dim, 0.2))
-    for measure in (metrics.wasserstein2, metrics.gaussian_hellinger_kantorovich) + (metrics.wasserstein1,) * (dim == 1):
+    for measure in (metrics.wasserstein2, metrics.gaussian_hellinger_kantorovich) + (
+        metrics.wasserstein1,
+    ) * (dim == 1):
         itself, shifted = measure(a, a), measure(a, rotated(a, 1e-3))
         assert itself.value < 1e-7 and itself.bar < 1e-5
         assert 5e-4 < shifted.value < 1.001e-3 and shifted.bar < 1e-5
@@ -75,28 +91,40 @@ def test_a_shift_is_seen_and_nothing_else(rng, dim):
             assert shifted.value == pytest.approx(1e-3, rel=1e-4)
     heavier = a.scaled_to(1.21)
     assert metrics.wasserstein2(a, heavier).value < 1e-7
-    assert metrics.gaussian_hellinger_kantorovich(a, heavier).value == pytest.approx(0.1, rel=1e-6)  # √1.21 − √1
+    # √1.21 − √1
+    assert metrics.gaussian_hellinger_kantorovich(a, heavier).value == pytest.approx(0.1, rel=1e-6)
 
 
 def test_signs_are_kept_apart(rng):
     a = signed(rng, 40)
     b = hkflow.Atoms(a.positions, -a.signs, a.weights)
-    assert metrics.wasserstein2(a, b).value > 0.1 and metrics.gaussian_hellinger_kantorovich(a, b).value > 0.1
+    assert (
+        metrics.wasserstein2(a, b).value > 0.1
+        and metrics.gaussian_hellinger_kantorovich(a, b).value > 0.1
+    )
     plus = hkflow.Atoms(a.positions, None, a.weights)
     assert np.isnan(metrics.wasserstein2(a, plus)).all()
     half = a.scaled_to(0.5)
     far = hkflow.Atoms([[1.0, 0.0, 0.0]], [-1.0], [0.5])
     near = hkflow.Atoms([[1.0, 0.0, 0.0]], [1.0], [0.3])
-    assert metrics.gaussian_hellinger_kantorovich(near, far).value ** 2 == pytest.approx(0.8, rel=1e-12)  # no plan joins them
+    # no plan joins them
+    assert metrics.gaussian_hellinger_kantorovich(near, far).value ** 2 == pytest.approx(
+        0.8, rel=1e-12
+    )
     assert metrics.gaussian_hellinger_kantorovich(half, half).value < 1e-6
 
 
 @pytest.mark.parametrize("mass", [1e-3, 1.0, 40.0])
 @pytest.mark.parametrize("angle", [0.0, 0.01, 1.0, np.pi])
 def test_ghk_between_two_atoms_has_its_closed_form(mass, angle):
-    a, b = hkflow.Atoms([[1.0, 0.0]], None, [mass]), hkflow.Atoms([[np.cos(angle), np.sin(angle)]], None, [2.0])
+    a, b = (
+        hkflow.Atoms([[1.0, 0.0]], None, [mass]),
+        hkflow.Atoms([[np.cos(angle), np.sin(angle)]], None, [2.0]),
+    )
     wanted = mass + 2.0 - 2.0 * np.sqrt(2.0 * mass) * np.exp(-0.5 * angle**2)
-    assert metrics.gaussian_hellinger_kantorovich(a, b).value ** 2 == pytest.approx(wanted, abs=1e-12 * (mass + 2.0))
+    assert metrics.gaussian_hellinger_kantorovich(a, b).value ** 2 == pytest.approx(
+        wanted, abs=1e-12 * (mass + 2.0)
+    )
 
 
 def primal(plan, cost, a, b):
@@ -140,7 +168,9 @@ def test_ghk_bounds_meet_pot_and_bear_tiny_and_uneven_masses(rng):
         if ratio == 1.0:
             plan = ot.unbalanced.mm_unbalanced(a, b, cost, 1.0, numItermax=3000)
             assert lower <= primal(plan, cost, a, b) < lower * (1 + 1e-3)
-    assert metrics.ghk_bounds(np.zeros((0, 2)), np.zeros(0), np.array([1.0, 0.5])) == pytest.approx((1.5, 1.5), rel=1e-15)
+    assert metrics.ghk_bounds(np.zeros((0, 2)), np.zeros(0), np.array([1.0, 0.5])) == pytest.approx(
+        (1.5, 1.5), rel=1e-15
+    )
 
 
 def test_the_factor_is_that_of_the_complement(rng):
@@ -190,11 +220,18 @@ def test_gathered_sheets_keep_mass_and_mean_direction(rng):
     assert moved < np.average(metrics.distances(a[0], random).min(axis=1) ** 2, weights=a[1])
     opposite = (np.array([[1.0, 0.0], [-1.0, 0.0]]), np.ones(2))
     x, p, moved = metrics.quantised(opposite, opposite, 1)[0]
-    assert np.linalg.norm(x) == pytest.approx(1.0) and p.tolist() == [2.0] and moved == pytest.approx(0.5 * np.pi**2)
+    assert (
+        np.linalg.norm(x) == pytest.approx(1.0)
+        and p.tolist() == [2.0]
+        and moved == pytest.approx(0.5 * np.pi**2)
+    )
 
 
 def test_systematic_draws_follow_the_weights(rng):
     weights = rng.dirichlet(np.ones(50))
-    counts = np.mean([np.bincount(metrics.systematic_draw(rng, weights, 200), minlength=50) for _ in range(300)], axis=0)
+    counts = np.mean(
+        [np.bincount(metrics.systematic_draw(rng, weights, 200), minlength=50) for _ in range(300)],
+        axis=0,
+    )
     assert np.abs(counts - 200 * weights).max() < 0.2
     assert len(set(metrics.systematic_draw(rng, np.ones(100), 60).tolist())) == 60

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.operators.ranks import Alone
 from hkflow.operators.dense import DenseTransform, blocked
 from hkflow.operators.distributed import SharedTransform, shared
+from hkflow.operators.ranks import Alone
 from hkflow.operators.sorted import SortedTransform
 
 
 class Rank(Alone):
-    """One of several ranks that are called in turn: what the others have sent it finds when it is called again."""
+    """One of several ranks that are called in turn: what the others have sent it finds when it is
+    called again."""
 
     def __init__(self, rank, size, boards):
         self.rank, self.size, self.boards, self.made = rank, size, boards, 0
@@ -48,7 +49,8 @@ def together(size, kind=Rank):
 
 
 def same(ranks, make, points, n_data, rng, exact=True, moving=False):
-    """Whether all ranks have the sums of a transform alone, to the bit or to rounding; with moved points and other data too."""
+    """Whether all ranks have the sums of a transform alone, to the bit or to rounding; with moved
+    points and other data too."""
     alone, parts = make(hkflow.operators.ranks.ALONE), [make(rank) for rank in ranks]
     names = ("forward", "gradient") if moving else ("forward", "adjoint")
     for _ in range(2):
@@ -76,7 +78,11 @@ def same(ranks, make, points, n_data, rng, exact=True, moving=False):
 
 def alone_inputs(transform):
     """Shape of the inputs of a transform."""
-    return transform.hidden.shape if hasattr(transform, "hidden") else getattr(transform, "shape", None) or transform.inputs.shape
+    return (
+        transform.hidden.shape
+        if hasattr(transform, "hidden")
+        else getattr(transform, "shape", None) or transform.inputs.shape
+    )
 
 
 TANH = hkflow.Feature(
@@ -84,8 +90,19 @@ TANH = hkflow.Feature(
     lambda theta, x: np.tanh(x @ theta.T),
     pullback=lambda theta, x, residuals: (residuals / np.cosh(theta @ x.T) ** 2) @ x,
 )
-MANY = [("dense", 900, 150, 3), ("dense", 40_000, 3, 3), ("dense", 40, 3000, 4), ("dense", 333, 21, 60)]
-FIXED = [*MANY, ("dense-single", 900, 150, 3), ("tree", 3000, 70, 3), ("tree", 90, 1500, 3), ("tree", 40_000, 2, 3)]
+MANY = [
+    ("dense", 900, 150, 3),
+    ("dense", 40_000, 3, 3),
+    ("dense", 40, 3000, 4),
+    ("dense", 333, 21, 60),
+]
+FIXED = [
+    *MANY,
+    ("dense-single", 900, 150, 3),
+    ("tree", 3000, 70, 3),
+    ("tree", 90, 1500, 3),
+    ("tree", 40_000, 2, 3),
+]
 FIXED += [("tree", 500, 500, 4), ("sorted", 2000, 150, 2), ("auto", 2562, 700, 3)]
 
 
@@ -98,7 +115,13 @@ def test_sums_over_fixed_points_have_the_same_bits(size, feature, shape, rng):
         return
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
     feature = hkflow.FEATURES[feature]
-    assert same(together(size), lambda rank: feature.transform(points, inputs, name, ranks=rank), points, n_data, rng)
+    assert same(
+        together(size),
+        lambda rank: feature.transform(points, inputs, name, ranks=rank),
+        points,
+        n_data,
+        rng,
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])
@@ -120,25 +143,49 @@ def test_sums_over_moving_points_have_the_same_bits(size, feature, shape, rng):
 def test_features_given_as_functions_are_the_same_to_rounding(size, rng):
     """BLAS makes their products, and rounds those of a part as it likes."""
     points, inputs = rng.normal(size=(400, 4)), rng.normal(size=(150, 4))
-    assert same(together(size), lambda rank: TANH.transform(points, inputs, ranks=rank), points, 150, rng, exact=False)
+    assert same(
+        together(size),
+        lambda rank: TANH.transform(points, inputs, ranks=rank),
+        points,
+        150,
+        rng,
+        exact=False,
+    )
     moving = together(size)
     assert same(
-        moving, lambda rank: TANH.moving_transform(points, inputs, ranks=rank), points, 150, rng, exact=False, moving=True
+        moving,
+        lambda rank: TANH.moving_transform(points, inputs, ranks=rank),
+        points,
+        150,
+        rng,
+        exact=False,
+        moving=True,
     )
     joint = hkflow.FEATURES["joint-relu"]
-    assert same(together(size), lambda rank: joint.transform(points, inputs[:, :3], ranks=rank), points, 150, rng)
+    assert same(
+        together(size),
+        lambda rank: joint.transform(points, inputs[:, :3], ranks=rank),
+        points,
+        150,
+        rng,
+    )
 
 
 def test_small_and_sorted_sums_are_made_by_every_rank(rng):
     """They cost no more than a message, or than the rest of a step."""
     relu, rank = hkflow.FEATURES["relu"], together(2)[0]
-    assert isinstance(relu.transform(rng.normal(size=(50, 3)), rng.normal(size=(20, 3)), ranks=rank), DenseTransform)
+    assert isinstance(
+        relu.transform(rng.normal(size=(50, 3)), rng.normal(size=(20, 3)), ranks=rank),
+        DenseTransform,
+    )
     circle = rng.normal(size=(5000, 2)), rng.normal(size=(500, 2))
     assert isinstance(relu.transform(*circle, "auto", ranks=rank), SortedTransform)
     assert isinstance(relu.moving_transform(*circle, "auto", ranks=rank), SortedTransform)
 
 
-@pytest.mark.parametrize("name, feature", [("dense", "relu"), ("tree", "relu"), ("dense", "joint-relu")])
+@pytest.mark.parametrize(
+    "name, feature", [("dense", "relu"), ("tree", "relu"), ("dense", "joint-relu")]
+)
 def test_a_part_that_is_sent_from_the_wrong_place_is_seen(name, feature, rng):
     feature = hkflow.FEATURES[feature]
     points, inputs = rng.normal(size=(2000, 3 + feature.joint)), rng.normal(size=(100, 3))
@@ -156,7 +203,9 @@ def test_a_tree_of_part_of_the_leaves_holds_part_of_the_lists(rng):
     whole = relu.transform(points, inputs, "tree")
     for rank in together(4):
         part = relu.transform(points, inputs, "tree", ranks=rank)
-        lengths.append([sum(len(one.lists[k]) for k in (1, 3)) for one in (part.to_data, part.to_points)])
+        lengths.append(
+            [sum(len(one.lists[k]) for k in (1, 3)) for one in (part.to_data, part.to_points)]
+        )
     shares = np.array(lengths) / sum(len(whole.lists[k]) for k in (1, 3))
     assert shares.max() < 0.4 and np.all(shares.sum(axis=0) < 1.1)
 
@@ -170,9 +219,13 @@ def test_nothing_is_allocated_once_all_have_been_called(rng):
     for name in ("dense", "tree"):
         rank = together(2)[0]
         transform = shared(rank, lambda *given: DenseTransform(*given, 1), points, inputs)
-        transform = transform if name == "dense" else hkflow.FEATURES["relu"].transform(points, inputs, name, ranks=rank)
+        transform = (
+            transform
+            if name == "dense"
+            else hkflow.FEATURES["relu"].transform(points, inputs, name, ranks=rank)
+        )
         G = np.zeros_like(transform.points) if name == "dense" else None
-        for turn in range(2):
+        for turn in range(2):  # noqa: B007
             tracemalloc.start()
             transform.forward(weights, h)
             transform.adjoint(residuals, J)

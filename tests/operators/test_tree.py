@@ -10,19 +10,35 @@ from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
 from hkflow.operators.tree import TreeTransform
 
 KERNELS = [LINEAR, RELU, SQUARED_RELU]
-SHAPES = [(1, 1, 3), (31, 5, 3), (33, 700, 3), (2562, 100, 3), (3000, 40, 4), (1500, 3000, 4), (700, 90, 2), (500, 60, 6)]
+SHAPES = [
+    (1, 1, 3),
+    (31, 5, 3),
+    (33, 700, 3),
+    (2562, 100, 3),
+    (3000, 40, 4),
+    (1500, 3000, 4),
+    (700, 90, 2),
+    (500, 60, 6),
+]
 
 
 def worst(kernel, points, inputs, transform, rng):
-    """Largest error of both sums, relative to the sums of sizes; twice, in both orders, as scratch is used again."""
+    """Largest error of both sums, relative to the sums of sizes; twice, in both orders, as scratch
+    is used again."""
     h, J, errors = np.full(len(inputs), np.nan), np.full(len(points), np.nan), []
     size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
     for _ in range(2):
         weights, residuals = rng.normal(size=len(points)), rng.normal(size=len(inputs))
         transform.forward(weights, h)
         transform.adjoint(residuals, J)
-        errors.append(np.abs(h - reference.dense_forward(points, inputs, weights, kernel)) / (size @ np.abs(weights)))
-        errors.append(np.abs(J - reference.dense_adjoint(points, inputs, residuals, kernel)) / (np.abs(residuals) @ size))
+        errors.append(
+            np.abs(h - reference.dense_forward(points, inputs, weights, kernel))
+            / (size @ np.abs(weights))
+        )
+        errors.append(
+            np.abs(J - reference.dense_adjoint(points, inputs, residuals, kernel))
+            / (np.abs(residuals) @ size)
+        )
     return max(e.max() for e in errors)
 
 
@@ -36,22 +52,42 @@ def test_both_sums_are_exact_to_rounding(kernel, shape, rng):
 
 @pytest.mark.parametrize("kernel", [RELU, SQUARED_RELU])
 def test_degenerate_geometry_is_exact_too(kernel, rng):
-    """Data that coincide, are opposite, zero or tiny; circles through cell centres; points that coincide, or are zero."""
+    """Data that coincide, are opposite, zero or tiny; circles through cell centres; points that
+    coincide, or are zero."""
     mesh = hkflow.geodesic_mesh(3)
     across = np.cross(mesh.centers[:50], mesh.centers[50:100])
-    inputs = np.concatenate([across, across, -across[:20], np.eye(3), np.zeros((2, 3)), 1e-150 * across[:5], 1e100 * across[:5]])
-    same = np.concatenate([mesh.centers, np.repeat(mesh.centers[:1], 200, axis=0), np.zeros((3, 3))])
+    inputs = np.concatenate(
+        [
+            across,
+            across,
+            -across[:20],
+            np.eye(3),
+            np.zeros((2, 3)),
+            1e-150 * across[:5],
+            1e100 * across[:5],
+        ]
+    )
+    same = np.concatenate(
+        [mesh.centers, np.repeat(mesh.centers[:1], 200, axis=0), np.zeros((3, 3))]
+    )
     for points in (mesh.centers, same):
         transform = TreeTransform(points, inputs[:-5], kernel)
         h, J = np.zeros(len(inputs) - 5), np.zeros(len(points))
         weights, residuals = rng.normal(size=len(points)), rng.normal(size=len(h))
         transform.forward(weights, h), transform.adjoint(residuals, J)
-        assert np.abs(h - reference.dense_forward(points, inputs[:-5], weights, kernel)).max() < 1e-13 * np.abs(weights).sum()
-        assert np.abs(J - reference.dense_adjoint(points, inputs[:-5], residuals, kernel)).max() < 1e-13 * np.abs(residuals).sum()
+        assert (
+            np.abs(h - reference.dense_forward(points, inputs[:-5], weights, kernel)).max()
+            < 1e-13 * np.abs(weights).sum()
+        )
+        assert (
+            np.abs(J - reference.dense_adjoint(points, inputs[:-5], residuals, kernel)).max()
+            < 1e-13 * np.abs(residuals).sum()
+        )
 
 
 def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
-    """Every pair is counted once: far and positive, near, or on the other side; and near lists hold no datum without need."""
+    """Every pair is counted once: far and positive, near, or on the other side; and near lists hold
+    no datum without need."""
     points, inputs = hkflow.geodesic_mesh(4).centers, rng.normal(size=(200, 3))
     transform = TreeTransform(points, inputs, RELU)
     far_start, far, near_start, near = transform.lists
@@ -62,7 +98,10 @@ def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
         meets[far[far_start[k] : far_start[k + 1]], first[k] * LEAF : last[k] * LEAF] += 1
     assert meets.max() == 1 and (s[meets == 1] >= 0.0).all()
     for leaf in range(len(near_start) - 1):
-        data, cells = near[near_start[leaf] : near_start[leaf + 1]], slice(leaf * LEAF, (leaf + 1) * LEAF)
+        data, cells = (
+            near[near_start[leaf] : near_start[leaf + 1]],
+            slice(leaf * LEAF, (leaf + 1) * LEAF),
+        )
         data = data[data < len(inputs)]
         meets[data, cells] += 1
         assert (s[data, cells].min(axis=1) < 0.0).all() and (s[data, cells].max(axis=1) > 0.0).all()
@@ -90,7 +129,9 @@ def test_lists_grow_with_the_root_of_the_number_of_cells(rng):
         lengths.append((len(near), len(far)))
     growth = np.diff(np.log2(lengths), axis=0)
     print(f"lengths of near and far lists at 2562, 10242, 40962 cells: {lengths}")
-    assert (growth[:, 0] > 0.75).all() and (growth[:, 0] < 1.15).all() and (growth[:, 1] < 1.15).all()
+    assert (
+        (growth[:, 0] > 0.75).all() and (growth[:, 0] < 1.15).all() and (growth[:, 1] < 1.15).all()
+    )
 
 
 def test_results_do_not_depend_on_the_number_of_threads(rng):
@@ -113,7 +154,8 @@ def test_the_order_keeps_leaves_compact(rng):
     assert np.array_equal(np.sort(order), np.arange(5000))
     leaves = units[order][: 5000 // LEAF * LEAF].reshape(-1, LEAF, 3)
     radii = np.linalg.norm(leaves - leaves.mean(axis=1, keepdims=True), axis=2).max(axis=1)
-    assert np.median(radii) < 2.0 * np.sqrt(4.0 * LEAF / 5000)  # a disc of the leaf's area has radius √(4 LEAF / N)
+    # a disc of the leaf's area has radius √(4 LEAF / N)
+    assert np.median(radii) < 2.0 * np.sqrt(4.0 * LEAF / 5000)
 
 
 def test_tree_and_dense_make_the_same_run(rng):
@@ -122,10 +164,17 @@ def test_tree_and_dense_make_the_same_run(rng):
     targets = np.sign(inputs[:, 0] * inputs[:, 1])
     found = []
     for name in ("dense", "tree"):
-        objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], inputs, targets, transform=name)
-        problem = hkflow.Problem(hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1))
+        objective = hkflow.Objective(
+            hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], inputs, targets, transform=name
+        )
+        problem = hkflow.Problem(
+            hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1)
+        )
         found.append(hkflow.solve(problem, 0.5).density[-1])
-    assert np.abs(found[0] - found[1]).max() < 1e-11 * found[0].max() and np.abs(found[0] - found[1]).max() > 0.0
+    assert (
+        np.abs(found[0] - found[1]).max() < 1e-11 * found[0].max()
+        and np.abs(found[0] - found[1]).max() > 0.0
+    )
 
 
 def test_dense_agrees_on_the_mesh(rng):

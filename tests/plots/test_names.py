@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow import plots
-from hkflow.app.cli import app
 from hkflow.analysis.margin_report import margin_report
+from hkflow.app.cli import app
 from hkflow.objectives.data import axis_names, numbered
 from hkflow.plots.margin import draw_margins
 
@@ -51,7 +51,11 @@ def colour_of(handle):
     while isinstance(handle, tuple):
         handle = handle[0]
     with plots.style():  # which says what C1 is
-        return to_rgb(handle.get_color() if hasattr(handle, "get_color") else np.ravel(handle.get_facecolor())[:3])
+        return to_rgb(
+            handle.get_color()
+            if hasattr(handle, "get_color")
+            else np.ravel(handle.get_facecolor())[:3]
+        )
 
 
 def colours(figure):
@@ -85,7 +89,9 @@ def test_a_sign_has_one_colour_in_all_panels(tmp_path, dim, cells, bias, method,
     assert all_of_them["+1"] != all_of_them["−1"]
 
 
-@pytest.mark.parametrize("dim, bias, names", [(2, "true", ["+w₁", "+w₂", "+bias"]), (3, "false", ["+w₁", "+w₂", "+w₃"])])
+@pytest.mark.parametrize(
+    "dim, bias, names", [(2, "true", ["+w₁", "+w₂", "+bias"]), (3, "false", ["+w₁", "+w₂", "+w₃"])]
+)
 def test_maps_of_runs_and_of_max_margins_name_their_axes_alike(tmp_path, dim, bias, names):
     run = a_run(tmp_path, dim, bias=bias)
     figure = Figure(figsize=(6.9, 3.4), layout="constrained")
@@ -104,16 +110,33 @@ def test_names_are_numbered_beyond_nine():
 
 
 def test_columns_keep_the_names_of_their_header(tmp_path):
-    """Whether or not the case lists them: the case that is stored, and that `hkflow check` prints, does."""
-    rows = "".join(f"{a:.3f},{'yes' if a > b else 'no'},{b:.3f}\n" for a, b in np.random.default_rng(0).normal(size=(20, 2)))
+    """Whether or not the case lists them: the case that is stored, and that `hkflow check` prints,
+    does."""
+    rows = "".join(
+        f"{a:.3f},{'yes' if a > b else 'no'},{b:.3f}\n"
+        for a, b in np.random.default_rng(0).normal(size=(20, 2))
+    )
     (tmp_path / "data.csv").write_text("width,outcome,height\n" + rows)
-    listed = '[data]\nsource = "csv"\nfile = "data.csv"\nlabel = "outcome"\npositive = ["yes"]\nnegative = ["no"]\n'
-    (tmp_path / "case.toml").write_text(listed + CASE.format(dim=2, cells=42, bias="true").partition("dim = 2\n")[2])
+    listed = (
+        '[data]\nsource = "csv"\nfile = "data.csv"\nlabel = "outcome"\npositive = ["yes"]\nnegative'
+        ' = ["no"]\n'
+    )
+    (tmp_path / "case.toml").write_text(
+        listed + CASE.format(dim=2, cells=42, bias="true").partition("dim = 2\n")[2]
+    )
     run = hkflow.run(tmp_path / "case.toml", output=tmp_path / "run")
     assert run.input_names == ["width", "height"] and run.case.data.features == ["width", "height"]
     assert {"width", "height"} <= set(legible(figure_of("overview", run)))
-    assert margin_report(tmp_path / "case.toml").input_names == margin_report(run=run.path).input_names == ("width", "height")
+    assert (
+        margin_report(tmp_path / "case.toml").input_names
+        == margin_report(run=run.path).input_names
+        == ("width", "height")
+    )
     out = CliRunner().invoke(app, ["check", str(tmp_path / "case.toml")]).stdout
     assert 'features = ["width", "height"]' in out
-    projected = hkflow.run(tmp_path / "case.toml", output=tmp_path / "projected", **{"data.components": 1, "domain.cells": 24})
+    projected = hkflow.run(
+        tmp_path / "case.toml",
+        output=tmp_path / "projected",
+        **{"data.components": 1, "domain.cells": 24},
+    )
     assert projected.input_names == ["x₁"]

@@ -1,4 +1,5 @@
-"""Every picture is drawn from small runs, has its axes, labels and data, and can be read; films are whole or not there."""
+"""Every picture is drawn from small runs, has its axes, labels and data, and can be read; films are
+whole or not there."""
 
 import runpy
 from dataclasses import replace
@@ -16,9 +17,7 @@ import hkflow
 from hkflow import plots
 from hkflow.case.build import teacher_of
 from hkflow.geometry import geodesic_mesh
-from hkflow.plots import circle
-from hkflow.plots import sphere
-from hkflow.plots import fitting
+from hkflow.plots import circle, fitting, sphere
 from hkflow.plots.overview import draw_overview, save_overview
 from hkflow.plots.records import relative_to_largest
 from hkflow.plots.tracks import Tracks, _on_map
@@ -54,7 +53,11 @@ end = 0.1
 )
 def test_overview_has_its_panels(tmp_path, dim, bias, domain, cells, activation, labels):
     path = tmp_path / "case.toml"
-    path.write_text(CASE.format(title="A title", dim=dim, bias=bias, domain=domain, cells=cells, activation=activation))
+    path.write_text(
+        CASE.format(
+            title="A title", dim=dim, bias=bias, domain=domain, cells=cells, activation=activation
+        )
+    )
     run = hkflow.run(path, output=tmp_path / "run")
     figure = Figure(figsize=(plots.PAGE, 5.0), layout="constrained")
     draw_overview(figure, run)
@@ -62,7 +65,9 @@ def test_overview_has_its_panels(tmp_path, dim, bias, domain, cells, activation,
     assert labels | {"time t", "objective F", "total mass |ν|", "relative residual"} <= texts
     assert "A title" in figure._suptitle.get_text()
     if cells == 42:
-        assert sum(isinstance(one, PolyCollection) for ax in figure.axes for one in ax.collections) == len(run.signs)
+        assert sum(
+            isinstance(one, PolyCollection) for ax in figure.axes for one in ax.collections
+        ) == len(run.signs)
     for suffix in (".png", ".pdf", ".svg"):
         assert save_overview(run, tmp_path / f"picture{suffix}").stat().st_size > 5000
     with pytest.raises(hkflow.RunFolderError, match="unknown picture format"):
@@ -111,7 +116,13 @@ def other_run(tmp_path):
 
     def make(dim, activation, domain, cells, flow, initial="", **overrides):
         path, folder = tmp_path / "case.toml", tmp_path / "run"
-        words = {"inputs": INPUTS[dim], "activation": activation, "domain": domain, "flow": flow, "initial": initial}
+        words = {
+            "inputs": INPUTS[dim],
+            "activation": activation,
+            "domain": domain,
+            "flow": flow,
+            "initial": initial,
+        }
         path.write_text(OTHERS.format(cells=f"cells = {cells}" if cells else "", **words))
         return hkflow.run(path, output=folder, force=True, **overrides)
 
@@ -127,12 +138,16 @@ def drawn(run):
 
 
 def labels_of(figure):
-    return {text for ax in figure.axes for text in (ax.get_xlabel(), ax.get_ylabel(), ax.get_title())}
+    return {
+        text for ax in figure.axes for text in (ax.get_xlabel(), ax.get_ylabel(), ax.get_title())
+    }
 
 
 @pytest.mark.parametrize("method", [{}, {"method.kind": "particles"}])
 def test_atoms_are_bars_by_coordinate(other_run, method):
-    run = other_run(3, "linear", "atoms", None, "diagonal", '[initial]\nkind = "scaled"\nscale = 0.1', **method)
+    run = other_run(
+        3, "linear", "atoms", None, "diagonal", '[initial]\nkind = "scaled"\nscale = 0.1', **method
+    )
     figure = drawn(run)
     bars = next(ax for ax in figure.axes if ax.get_xlabel() == "coordinate k")
     atoms = run.atoms_at(-1)
@@ -140,12 +155,17 @@ def test_atoms_are_bars_by_coordinate(other_run, method):
     wanted = np.concatenate([positive @ up, -(negative @ down)])
     assert [patch.get_height() for patch in bars.patches] == pytest.approx(wanted, rel=1e-12)
     assert bars.lines[0].get_ydata() == pytest.approx(wanted[:3] + wanted[3:], rel=1e-12)
-    assert run.predict(run.inputs) == pytest.approx(run.inputs @ (wanted[:3] + wanted[3:]), rel=1e-12)
-    assert run.mass == pytest.approx([atoms.mass for atoms in map(run.atoms_at, range(3))], rel=1e-12)
+    assert run.predict(run.inputs) == pytest.approx(
+        run.inputs @ (wanted[:3] + wanted[3:]), rel=1e-12
+    )
+    assert run.mass == pytest.approx(
+        [atoms.mass for atoms in map(run.atoms_at, range(3))], rel=1e-12
+    )
 
 
 def stretched(run, by):
-    """The same run with a mass e^by times as large at the last save, which only log_scale and log weights can hold."""
+    """The same run with a mass e^by times as large at the last save, which only log_scale and log
+    weights can hold."""
     last = run.state_at(len(run.time) - 1)
     changed = last | {key: last[key] + by for key in ("log_weights", "log_scale") if key in last}
     run._states[-1] = lambda: changed
@@ -169,7 +189,9 @@ def stretched(run, by):
     ],
 )
 def test_masses_beyond_numbers_are_drawn_and_said(other_run, by, dim, domain, cells, method):
-    flow, activation = ("hellinger", "linear") if domain == "atoms" else ("hellinger-kantorovich", "relu")
+    flow, activation = (
+        ("hellinger", "linear") if domain == "atoms" else ("hellinger-kantorovich", "relu")
+    )
     run = other_run(dim, activation, domain, cells, flow, **method)
     log_mass, wanted = run.log_mass[-1], run.atoms_at(-1)
     normalised = run.predict(run.inputs, normalised=True)
@@ -182,7 +204,10 @@ def test_masses_beyond_numbers_are_drawn_and_said(other_run, by, dim, domain, ce
     assert atoms.weights == pytest.approx(wanted.weights / wanted.mass, rel=1e-6)
     assert run.predict(run.inputs, normalised=True) == pytest.approx(normalised, rel=1e-6)
     if abs(by) > 600.0:
-        with pytest.raises(ValueError, match=r"The mass at save -1 is e\^.*take atoms_at\(-1, normalised=True\) and log_mass"):
+        with pytest.raises(
+            ValueError,
+            match=r"The mass at save -1 is e\^.*take atoms_at\(-1, normalised=True\) and log_mass",
+        ):
             run.atoms_at(-1)
     texts = labels_of(drawn(run))
     assert {"objective per mass F/|ν|", "log mass log |ν|", "relative residual"} <= texts
@@ -202,17 +227,25 @@ def test_signed_densities_are_drawn(other_run, dim, cells):
         ax = next(ax for ax in figure.axes if ax.get_xlabel() == "angle of θ")
         assert ax.get_ylim()[0] < density.min() and ax.lines[0].get_ydata().min() == density.min()
     else:
-        image = next(one for ax in figure.axes for one in ax.collections if isinstance(one, PolyCollection))
+        image = next(
+            one for ax in figure.axes for one in ax.collections if isinstance(one, PolyCollection)
+        )
         assert image.norm.vmin == -np.abs(density).max() == -image.norm.vmax
         assert np.nanmin(image.get_array()) == pytest.approx(density.min())
         legible(plots.draw("density", run))
 
 
 def test_residuals_are_relative_in_whatever_units(rng):
-    values, sizes, scale = rng.normal(size=50), rng.normal(size=50), np.repeat([0.0, 3.0, 700.0, 1e6, 1e6 + 1.0], 10)
+    values, sizes, scale = (
+        rng.normal(size=50),
+        rng.normal(size=50),
+        np.repeat([0.0, 3.0, 700.0, 1e6, 1e6 + 1.0], 10),
+    )
     whole = np.abs(values) / np.maximum.accumulate(np.abs(sizes))
     assert relative_to_largest(values, sizes, np.zeros(50)) == pytest.approx(whole, rel=1e-12)
-    got = relative_to_largest(values * np.exp(-np.minimum(scale, 3.0)), sizes * np.exp(-np.minimum(scale, 3.0)), scale)
+    got = relative_to_largest(
+        values * np.exp(-np.minimum(scale, 3.0)), sizes * np.exp(-np.minimum(scale, 3.0)), scale
+    )
     assert got[:20] == pytest.approx(whole[:20], rel=1e-12) and np.isfinite(got).all()
 
 
@@ -238,25 +271,42 @@ def runs(tmp_path_factory):
 
 
 def teacher(dim, bias, domain, cells):
-    return CASE.format(title="A title", dim=dim, bias=bias, domain=domain, cells=cells, activation="relu")
+    return CASE.format(
+        title="A title", dim=dim, bias=bias, domain=domain, cells=cells, activation="relu"
+    )
 
 
 def classes(dim, domain, cells):
-    words = {"inputs": INPUTS[dim], "activation": "relu", "domain": domain, "flow": "hellinger-kantorovich", "initial": ""}
+    words = {
+        "inputs": INPUTS[dim],
+        "activation": "relu",
+        "domain": domain,
+        "flow": "hellinger-kantorovich",
+        "initial": "",
+    }
     return OTHERS.format(cells=f"cells = {cells}", **words)
 
 
 POINTS = {"method.kind": "particles", "method.particles": 12, "method.points": "random"}
 SMALL = {
     "circle, one sign, 2 saves": (teacher(2, "false", "sphere", 24), {}),
-    "circle, 40 saves": (teacher(2, "false", "signed-sphere", 24), {"time.end": 20.0, "time.saves": 40}),
+    "circle, 40 saves": (
+        teacher(2, "false", "signed-sphere", 24),
+        {"time.end": 20.0, "time.saves": 40},
+    ),
     "sphere, one sign": (teacher(2, "true", "sphere", 42), {}),
     "sphere, classes": (classes(3, "signed-sphere", 42), {}),
     "circle, classes": (classes(2, "signed-sphere", 24), {}),
     "one input": (classes(1, "signed-sphere", 24), {"objective.bias": True}),
     "heavy": (classes(2, "signed-sphere", 24), {}),
-    "particles on the circle": (teacher(2, "false", "signed-sphere", 24), POINTS | {"time.end": 5.0, "time.saves": 40}),
-    "particles on S²": (teacher(2, "true", "signed-sphere", 42), POINTS | {"time.end": 5.0, "time.saves": 5}),
+    "particles on the circle": (
+        teacher(2, "false", "signed-sphere", 24),
+        POINTS | {"time.end": 5.0, "time.saves": 40},
+    ),
+    "particles on S²": (
+        teacher(2, "true", "signed-sphere", 42),
+        POINTS | {"time.end": 5.0, "time.saves": 5},
+    ),
     "one sign carries mass": (classes(2, "signed-sphere", 24), POINTS | {"initial.signs": [1]}),
     "network": (
         teacher(2, "false", "signed-sphere", 24).replace('[flow]\nkind = "wasserstein"\n', ""),
@@ -264,28 +314,56 @@ SMALL = {
     ),
     "growing": (
         teacher(2, "false", "signed-sphere", 24),
-        POINTS | {"flow.noise": 0.1, "method.noise_points": 4, "time.end": 0.5, "time.saves": [0.0, 0.01, 0.5]},
+        POINTS
+        | {
+            "flow.noise": 0.1,
+            "method.noise_points": 4,
+            "time.end": 0.5,
+            "time.saves": [0.0, 0.01, 0.5],
+        },
     ),
     "particles on S³": (teacher(4, "false", "sphere", 24), POINTS),
     "atoms": (
-        OTHERS.format(inputs=INPUTS[3], activation="linear", domain="atoms", flow="diagonal", initial="", cells=""),
-        {"initial.kind": "scaled", "initial.scale": 0.1, "flow.clock": "margin", "method.kind": "particles"},
+        OTHERS.format(
+            inputs=INPUTS[3],
+            activation="linear",
+            domain="atoms",
+            flow="diagonal",
+            initial="",
+            cells="",
+        ),
+        {
+            "initial.kind": "scaled",
+            "initial.scale": 0.1,
+            "flow.clock": "margin",
+            "method.kind": "particles",
+        },
     ),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("circle, classes", "growing")])
+@pytest.mark.parametrize(
+    "name", [name for name in SMALL if name not in ("circle, classes", "growing")]
+)
 def test_every_picture_of_every_run_is_legible_at_both_widths(runs, name):
     run = runs(name)
     for kind in fitting(run):
         for wide, save in ((False, -1), (True, 0)):
             figure = plots.draw(kind, run, save=save, wide=wide)
             texts = legible(figure)
-            assert figure.get_figwidth() == pytest.approx(plots.PAGE if wide or kind == "overview" else plots.COLUMN)
+            assert figure.get_figwidth() == pytest.approx(
+                plots.PAGE if wide or kind == "overview" else plots.COLUMN
+            )
             axes = [ax for ax in figure.axes if ax.axison]
             assert all(ax.has_data() for ax in figure.axes if ax.get_label() != "<colorbar>")
-            assert kind in MAPS or all(ax.get_ylabel() or ax.get_xlabel() or ax.get_label() == "<colorbar>" for ax in axes)
-            if name == "heavy" and kind in ("density", "polar", "spacetime", "decision", "predictions") and save:
+            assert kind in MAPS or all(
+                ax.get_ylabel() or ax.get_xlabel() or ax.get_label() == "<colorbar>" for ax in axes
+            )
+            if (
+                name == "heavy"
+                and kind in ("density", "polar", "spacetime", "decision", "predictions")
+                and save
+            ):
                 assert any("|ν|" in text or "max |h|" in text for text in texts), kind
 
 
@@ -308,15 +386,18 @@ def test_the_reader_of_texts_sees_what_overlaps_and_what_is_cut_off(runs):
 def test_pictures_that_do_not_fit_are_refused_with_those_that_do(runs, tmp_path):
     grid, points = runs("circle, 40 saves"), runs("particles on S²")
     with pytest.raises(
-        hkflow.CaseError, match=r"Unknown picture 'densty'. Did you mean 'density'\? Choose from: decision, density"
+        hkflow.CaseError,
+        match=r"Unknown picture 'densty'. Did you mean 'density'\? Choose from: decision, density",
     ):
         plots.draw("densty", grid)
     with pytest.raises(
-        hkflow.CaseError, match="'paths' shows .*, but this run is a grid, .*Choose from: decision, density, over"
+        hkflow.CaseError,
+        match="'paths' shows .*, but this run is a grid, .*Choose from: decision, density, over",
     ):
         plots.draw("paths", grid)
     with pytest.raises(
-        hkflow.CaseError, match="'spacetime' shows .*, but this run lives on S.2. Choose from: .*particles, paths"
+        hkflow.CaseError,
+        match="'spacetime' shows .*, but this run lives on S.2. Choose from: .*particles, paths",
     ):
         plots.write("spacetime", points)
     with pytest.raises(hkflow.CaseError, match="lives on atoms"):
@@ -327,12 +408,16 @@ def test_pictures_that_do_not_fit_are_refused_with_those_that_do(runs, tmp_path)
         plots.draw("convergence", grid)
     with pytest.raises(hkflow.CaseError, match="there is no save 40; its saves are 0 to 39"):
         plots.draw("density", grid, save=40)
-    with pytest.raises(hkflow.CaseError, match="'density' has no room for another run underneath. Choose from: particles"):
+    with pytest.raises(
+        hkflow.CaseError,
+        match="'density' has no room for another run underneath. Choose from: particles",
+    ):
         plots.draw("density", grid, under=grid)
     with pytest.raises(hkflow.CaseError, match="wanted a grid run on the same sphere"):
         plots.draw("particles", points, under=grid)
     with pytest.raises(
-        hkflow.CaseError, match="'records' .* the same at every save. Choose from: decision, density, polar, pred"
+        hkflow.CaseError,
+        match="'records' .* the same at every save. Choose from: decision, density, polar, pred",
     ):
         plots.animate("records", grid, tmp_path / "film.gif")
     assert not list(tmp_path.iterdir())
@@ -363,14 +448,21 @@ def test_heights_around_the_circle_are_densities(runs):
     ax = plots.draw("polar", run).axes[0]
     radius = np.hypot(*ax.lines[0].get_data())
     density = run.density_at(1)[0]
-    assert circle.HEIGHT * density.min() / density.max() == pytest.approx(radius.min() - 1.0 - circle.GAP, abs=1e-12)
+    assert circle.HEIGHT * density.min() / density.max() == pytest.approx(
+        radius.min() - 1.0 - circle.GAP, abs=1e-12
+    )
     assert radius.max() == pytest.approx(1.0 + circle.GAP + circle.HEIGHT, rel=1e-12)
 
 
 def test_paths_are_those_of_the_units_with_the_teacher(runs):
     run = runs("network")
     ax = plots.draw("paths", run).axes[0]
-    paths = [path for one in ax.collections if hasattr(one, "get_segments") for path in one.get_segments()]
+    paths = [
+        path
+        for one in ax.collections
+        if hasattr(one, "get_segments")
+        for path in one.get_segments()
+    ]
     for save in (0, 1):
         units = run.state_at(save)
         sizes = np.linalg.norm(units["hidden"], axis=1)
@@ -390,11 +482,15 @@ def test_trails_follow_particles_from_their_birth_and_break_at_the_edge(runs):
     assert len(run.atoms_at(-1)) > len(run.atoms_at(0))
     tracks = Tracks(run, len(run.time) - 1)
     born = np.isfinite(tracks.weights).sum(axis=0)
-    assert born.min() == 1 < born.max() == 3 and np.nansum(tracks.weights, axis=1) == pytest.approx(1.0)
+    assert born.min() == 1 < born.max() == 3 and np.nansum(tracks.weights, axis=1) == pytest.approx(
+        1.0
+    )
     around = np.linspace(-3.0, 3.6, 12)  # past the longitude where the map is cut
     parts = _on_map(np.column_stack([np.cos(around), np.sin(around), np.full(12, 0.3)]))
     assert len(parts) == 2 and max(np.abs(np.diff(part[:, 0])).max() for part in parts) < 0.2
-    ax = plots.draw("particles", runs("particles on the circle"), under=runs("circle, 40 saves")).axes[0]
+    ax = plots.draw(
+        "particles", runs("particles on the circle"), under=runs("circle, 40 saves")
+    ).axes[0]
     assert len(ax.collections) == 3 and ax.collections[0].get_array().size == 24 * 40
 
 
@@ -430,18 +526,34 @@ def test_pictures_go_into_figures_of_ones_own(runs, tmp_path):
 
 def test_films_have_a_frame_for_each_save_with_the_same_axes(runs, tmp_path):
     run, seen = runs("sphere, classes"), []
-    path = plots.animate("density", run, tmp_path / "film.gif", fps=2, watch=lambda done, count: seen.append((done, count)))
+    path = plots.animate(
+        "density",
+        run,
+        tmp_path / "film.gif",
+        fps=2,
+        watch=lambda done, count: seen.append((done, count)),
+    )
     with Image.open(path) as film:
-        assert film.n_frames >= len(run.time) and film.size[0] == pytest.approx(200 * plots.COLUMN, abs=2)
+        assert film.n_frames >= len(run.time) and film.size[0] == pytest.approx(
+            200 * plots.COLUMN, abs=2
+        )
     assert seen == [(1, 3), (2, 3), (3, 3)] and list(tmp_path.iterdir()) == [path]
     saves = range(3)
-    norms = [plots.draw("density", run, save=k, shared=saves).axes[0].collections[0].norm for k in saves]
+    norms = [
+        plots.draw("density", run, save=k, shared=saves).axes[0].collections[0].norm for k in saves
+    ]
     assert len({(norm.vmin, norm.vmax) for norm in norms}) == 1
     for name in ("circle, 40 saves", "one input", "atoms", "particles on the circle"):
         other = runs(name)
         for kind in fitting(other, moving=True):
-            frames = [plots.draw(kind, other, save=k, shared=range(len(other.time))) for k in (0, len(other.time) - 1)]
-            limits = [[ax.get_xlim() + ax.get_ylim() for ax in frame.axes if ax.axison] for frame in frames]
+            frames = [
+                plots.draw(kind, other, save=k, shared=range(len(other.time)))
+                for k in (0, len(other.time) - 1)
+            ]
+            limits = [
+                [ax.get_xlim() + ax.get_ylim() for ax in frame.axes if ax.axison]
+                for frame in frames
+            ]
             assert kind == "predictions" or limits[0] == limits[1], (name, kind)
 
 
@@ -450,7 +562,9 @@ def test_films_are_whole_or_not_there(runs, tmp_path, monkeypatch):
     film = plots.animate("polar", run, tmp_path / "film.mp4")
     assert film.read_bytes()[4:8] == b"ftyp"
     film.unlink()
-    with pytest.raises(hkflow.RunFolderError, match="unknown film format '.avi'. Choose from: .mp4, .gif"):
+    with pytest.raises(
+        hkflow.RunFolderError, match="unknown film format '.avi'. Choose from: .mp4, .gif"
+    ):
         plots.animate("polar", run, tmp_path / "film.avi")
     with pytest.raises(hkflow.RunFolderError, match="cannot be written"):
         plots.animate("polar", run, tmp_path / "none" / "film.gif")
@@ -462,7 +576,8 @@ def test_films_are_whole_or_not_there(runs, tmp_path, monkeypatch):
         plots.animate("polar", run, tmp_path / "film.mp4", watch=stop)
     monkeypatch.setattr("hkflow.plots.animation.ffmpeg", lambda: None)
     with pytest.raises(
-        hkflow.CaseError, match=r"MP4 needs ffmpeg: install it, or pip install 'hkflow\[movie\]', or choose a .gif"
+        hkflow.CaseError,
+        match=r"MP4 needs ffmpeg: install it, or pip install 'hkflow\[movie\]', or choose a .gif",
     ):
         plots.animate("polar", run, tmp_path / "film.mp4")
     assert list(tmp_path.iterdir()) == []
@@ -484,7 +599,10 @@ def test_films_are_whole_or_not_there(runs, tmp_path, monkeypatch):
     ],
 )
 def test_scripts_draw(runs, tmp_path, monkeypatch, script, words):
-    paths = [str(tmp_path / word if word in ("picture.pdf", "films") else runs(word).path) for word in words]
+    paths = [
+        str(tmp_path / word if word in ("picture.pdf", "films") else runs(word).path)
+        for word in words
+    ]
     monkeypatch.setattr("sys.argv", [script, *paths])
     monkeypatch.setattr("hkflow.plots.animation.DOTS", 50)
     runpy.run_path(str(ROOT / "postprocess" / f"{script}.py"), run_name="__main__")

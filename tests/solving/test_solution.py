@@ -29,20 +29,28 @@ saves = 3
 
 @pytest.fixture
 def problem():
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], INPUTS, TARGETS)
-    return hkflow.Problem(hkflow.circle_mesh(24), objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], INPUTS, TARGETS
+    )
+    return hkflow.Problem(
+        hkflow.circle_mesh(24), objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1)
+    )
 
 
 @pytest.mark.parametrize("kind", ["grid", "particles"])
 def test_a_solution_and_a_run_give_the_same_predictions(problem, tmp_path, kind):
     path = tmp_path / "case.toml"
-    path.write_text(CASE + ('[method]\nkind = "particles"\npoints = "mesh"\n' if kind == "particles" else ""))
+    path.write_text(
+        CASE + ('[method]\nkind = "particles"\npoints = "mesh"\n' if kind == "particles" else "")
+    )
     s, run = hkflow.solve(problem, 2.0, 3, kind=kind), hkflow.run(path, output=tmp_path / "run")
     assert np.abs(s.log_scale[1:]).min() > 0.1  # or the units would not matter
     for name in ("time", "log_scale", "predictions", "scaled_predictions"):
         assert getattr(s, name) == pytest.approx(getattr(run, name), rel=1e-9, abs=1e-12), name
     atoms = s.atoms_at(-1)
-    h = problem.objective.feature.matrix(atoms.positions, problem.objective.inputs) @ (atoms.signs * atoms.weights)
+    h = problem.objective.feature.matrix(atoms.positions, problem.objective.inputs) @ (
+        atoms.signs * atoms.weights
+    )
     assert s.predictions[-1] == pytest.approx(h, rel=1e-12)
 
 
@@ -62,5 +70,10 @@ def test_predictions_beyond_numbers_are_infinite_with_their_sign_and_zeros_stay(
     path = tmp_path / "case.toml"
     path.write_text(CASE)
     run = hkflow.run(path, output=tmp_path / "run")
-    run.log_scale, run.scaled_predictions = np.array([800.0, -800.0, 0.0]), np.array([[0.5, -0.5, 0.0]] * 3)
-    assert np.array_equal(run.predictions, [[np.inf, -np.inf, 0.0], [0.0, -0.0, 0.0], [0.5, -0.5, 0.0]])
+    run.log_scale, run.scaled_predictions = (
+        np.array([800.0, -800.0, 0.0]),
+        np.array([[0.5, -0.5, 0.0]] * 3),
+    )
+    assert np.array_equal(
+        run.predictions, [[np.inf, -np.inf, 0.0], [0.0, -0.0, 0.0], [0.5, -0.5, 0.0]]
+    )

@@ -1,4 +1,5 @@
-"""Two runs of one problem, compared at the times that both saved: their predictions, objectives, masses and measures."""
+"""Two runs of one problem, compared at the times that both saved: their predictions, objectives,
+masses and measures."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -6,8 +7,8 @@ from textwrap import shorten
 
 import numpy as np
 
-from ..measures import distances as metrics
 from ..errors import CaseError
+from ..measures import distances as metrics
 from ..store.run import Run, load
 
 SAME_TIME = 1e-9  # of the longer run
@@ -33,10 +34,12 @@ class Comparison:
     """What `compare` found at n common save times.
 
     a, b : the runs;  saves : (n, 2) their saves;  time : (n,);  test_inputs : (n_test, dim)
-    data_max, data_rms, test_max, test_rms : (n,) of h_A − h_B on the data, nan if there are none, and on test_inputs
+    data_max, data_rms, test_max, test_rms : (n,) of h_A − h_B on the data, nan if there are none,
+        and on test_inputs
     objective, mass : (n, 2) of both;  moment : (n,) |∫ε θ dν_A − ∫ε θ dν_B|
     chosen : (k,) indices of the times that the table shows and that W2 and GHK are computed at
-    distances : by name, those of W1, W2 and GHK that there are: (n, 2) values and error bars, nan where not computed
+    distances : by name, those of W1, W2 and GHK that there are: (n, 2) values and error bars, nan
+        where not computed
     notes : sentences on what else is not the same
     """
 
@@ -61,11 +64,13 @@ class Comparison:
 
 
 def compare(a, b):
-    """Compare two runs of the same problem, by whatever methods; a, b : Run, run folder or results.h5.
+    """Compare two runs of the same problem, by whatever methods; a, b : Run, run folder or
+    results.h5.
 
-    Measures are compared by W1 on the circle, W2 (needs POT: pip install 'hkflow[ot]') and GHK; see `metrics`.
-    Raises CaseError, saying what differs, if the problems are not the same or no save time is common, and if the mass of a
-    run is beyond numbers at one of the common times.
+    Measures are compared by W1 on the circle, W2 (needs POT: pip install 'hkflow[ot]') and GHK; see
+    `metrics`.
+    Raises CaseError, saying what differs, if the problems are not the same or no save time is
+    common, and if the mass of a run is beyond numbers at one of the common times.
     """
     a, b = (run if isinstance(run, Run) else load(run) for run in (a, b))
     check_same_problem(a, b)
@@ -82,7 +87,15 @@ def compare(a, b):
                 values[k] = DISTANCES[name](*atoms)
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return Comparison(
-        a, b, saves, a.time[saves[:, 0]], test, chosen=chosen, distances=distances, notes=tuple(_notes(a, b)), **columns
+        a,
+        b,
+        saves,
+        a.time[saves[:, 0]],
+        test,
+        chosen=chosen,
+        distances=distances,
+        notes=tuple(_notes(a, b)),
+        **columns,
     )
 
 
@@ -108,7 +121,9 @@ def _row(runs, saves, atoms, test):
         "data_rms": np.sqrt(np.mean(data**2)) if len(data) else np.nan,
         "test_max": np.abs(new).max(),
         "test_rms": np.sqrt(np.mean(new**2)),
-        "objective": [_objective(run, save, one) for run, save, one in zip(runs, saves, atoms, strict=True)],
+        "objective": [
+            _objective(run, save, one) for run, save, one in zip(runs, saves, atoms, strict=True)
+        ],
         "mass": [one.mass for one in atoms],
         "moment": np.linalg.norm(atoms[0].moment() - atoms[1].moment()),
     }
@@ -129,20 +144,32 @@ def _objective(run, save, atoms):
 
 
 def check_same_problem(a, b):
-    """Raise CaseError with all that differs between two runs' objectives, domains, flows and data."""
+    """Raise CaseError with all that differs between two runs' objectives, domains, flows and
+    data."""
     first, second = _statement(a), _statement(b)
     if not (_in_the_family(a) and _in_the_family(b)):
         first = {name: words for name, words in first.items() if not name.startswith("flow.")}
     faults = [
-        f"{name} is {first[name]} in the first and {second[name]} in the second" for name in first if first[name] != second[name]
+        f"{name} is {first[name]} in the first and {second[name]} in the second"
+        for name in first
+        if first[name] != second[name]
     ]
     faults = faults or [fault for name in ROWS for fault in _different_row(name, a, b)]
     if faults:
-        raise CaseError(f"{a.path} and {b.path} are not runs of the same problem: {'; '.join(faults)}.")
+        raise CaseError(
+            f"{a.path} and {b.path} are not runs of the same problem: {'; '.join(faults)}."
+        )
 
 
-# Arrays of the data, or of a population's teacher, that must be equal, with what a row of them is called.
-ROWS = {"inputs": "datum", "targets": "datum", "weights": "datum", "teacher": "unit", "teacher_weights": "unit"}
+# Arrays of the data, or of a population's teacher, that must be equal, with what a row of them is
+# called.
+ROWS = {
+    "inputs": "datum",
+    "targets": "datum",
+    "weights": "datum",
+    "teacher": "unit",
+    "teacher_weights": "unit",
+}
 
 
 def _statement(run):
@@ -156,22 +183,31 @@ def _statement(run):
         "weight_decay": f"{table.weight_decay:.12g}",
         "the domain": f"'{run.case.domain.kind}'",
     }
-    return statement | {f"flow.{name}": f"{getattr(flow, name):.12g}" for name in ("transport", "reaction", "noise")}
+    return statement | {
+        f"flow.{name}": f"{getattr(flow, name):.12g}" for name in ("transport", "reaction", "noise")
+    }
 
 
 def _data_in_words(run):
-    """Number and dimension of the data, or of the teacher's units if there is a population instead."""
+    """Number and dimension of the data, or of the teacher's units if there is a population
+    instead."""
     if run.case.data.source == "population":
-        return f"a population of {run.inputs.shape[1]} inputs with a teacher of {run.case.data.units} units"
+        return (
+            f"a population of {run.inputs.shape[1]} inputs with a teacher of {run.case.data.units}"
+            " units"
+        )
     return f"{len(run.inputs)} x {run.inputs.shape[1]}"
 
 
 def _in_the_family(run):
-    """Whether a run follows a flow of the family: a network does that is balanced and trains more than its output weights."""
+    """Whether a run follows a flow of the family: a network does that is balanced and trains more
+    than its output weights."""
     method = run.case.method
     if run.method != "network":
         return True
-    balanced = run.problem.objective.feature.degree == 2 or (method.balance == 1.0 and method.points != "gaussian")
+    balanced = run.problem.objective.feature.degree == 2 or (
+        method.balance == 1.0 and method.points != "gaussian"
+    )
     return method.layers != "output" and balanced
 
 
@@ -181,38 +217,52 @@ def _different_row(name, a, b):
     differ = np.abs(x - y) > SAME_DATA * np.abs(x).max(initial=0.0)
     if differ.any():
         row = int(np.argmax(differ.reshape(len(x), -1).any(axis=1)))
-        yield f"{name} of {ROWS[name]} {row} are {_numbers(x[row])} in the first and {_numbers(y[row])} in the second"
+        yield (
+            f"{name} of {ROWS[name]} {row} are {_numbers(x[row])} in the first and"
+            f" {_numbers(y[row])} in the second"
+        )
 
 
 def _numbers(values):
-    return ", ".join(f"{value:.6g}" for value in np.atleast_1d(values)[:4]) + (", …" if np.size(values) > 4 else "")
+    return ", ".join(f"{value:.6g}" for value in np.atleast_1d(values)[:4]) + (
+        ", …" if np.size(values) > 4 else ""
+    )
 
 
 def common_saves(a, b):
-    """Indices of the saves of a and b at times that both saved, (n, 2). Raises CaseError if there are none."""
+    """Indices of the saves of a and b at times that both saved, (n, 2). Raises CaseError if there
+    are none."""
     for run in (a, b):
         if len(run.time) == 0:
             raise CaseError(f"{run.path}: holds no save yet, so there is nothing to compare.")
     apart = np.abs(a.time[:, None] - b.time)
     saves = np.argwhere(apart <= SAME_TIME * max(a.time[-1], b.time[-1]))
     if len(saves) == 0:
-        ranges = " and ".join(f"{run.path} has {len(run.time)} from t = {run.time[0]:g} to {run.time[-1]:g}" for run in (a, b))
+        ranges = " and ".join(
+            f"{run.path} has {len(run.time)} from t = {run.time[0]:g} to {run.time[-1]:g}"
+            for run in (a, b)
+        )
         raise CaseError(f"No save time is common: {ranges}. Give both the same list in time.saves.")
     return saves
 
 
 def make_test_inputs(inputs):
-    """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two inputs, or Gaussian draws.
+    """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
+    inputs, or Gaussian draws.
 
-    The draws have the mean and the covariance of the data and are the same in every comparison. Without data, for a
-    population, both are made for standard Gaussian inputs.
+    The draws have the mean and the covariance of the data and are the same in every comparison.
+    Without data, for a population, both are made for standard Gaussian inputs.
     """
     count, dim = inputs.shape
     if dim in TEST_POINTS:
-        seen = inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(dim)
+        seen = (
+            inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(dim)
+        )
         low, high = seen.min(axis=0), seen.max(axis=0)
         edge = np.where(high > low, FRAME * (high - low), 1.0)
-        axes = [np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[dim]) for k in range(dim)]
+        axes = [
+            np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[dim]) for k in range(dim)
+        ]
         return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, dim)
     mean = inputs.mean(axis=0) if count else np.zeros(dim)
     covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(dim)
@@ -228,11 +278,18 @@ def _notes(a, b):
         first, second = (shorten(str(table[key]), 40, placeholder=" …") for table in (x, y))
         yield f"The starts differ: initial.{key} is {first} for A and {second} for B."
     masses = [_atoms(run, 0).mass for run in (a, b)]
-    if x["mass"] == y["mass"] and a.time[0] == b.time[0] and abs(masses[0] - masses[1]) > SAME_MASS * max(masses):
+    if (
+        x["mass"] == y["mass"]
+        and a.time[0] == b.time[0]
+        and abs(masses[0] - masses[1]) > SAME_MASS * max(masses)
+    ):
         yield f"The starts differ: the mass is {masses[0]:.6g} for A and {masses[1]:.6g} for B."
     for name, run in (("A", a), ("B", b)):
         if not _in_the_family(run):
-            yield f"{name} is a network that is not balanced or trains its output weights alone: no flow of the family."
+            yield (
+                f"{name} is a network that is not balanced or trains its output weights alone: no"
+                " flow of the family."
+            )
         if not run.finished:
             yield f"{name}: {run.status}"
 
@@ -250,7 +307,10 @@ def described(run):
     if run.method != "network":
         moved = " moved along characteristics" if run.method == "characteristics" else ""
         return f"cloud of {count} particles{moved} on S^{run.dim}"
-    return f"network of {count} units, layers '{run.case.method.layers}', training '{run.case.method.training}'"
+    return (
+        f"network of {count} units, layers '{run.case.method.layers}', training"
+        f" '{run.case.method.training}'"
+    )
 
 
 def table(c):
@@ -258,15 +318,22 @@ def table(c):
     lines = [f"{name}  {run.path}\n   {described(run)}" for name, run in (("A", c.a), ("B", c.b))]
     shown = "all" if len(c.chosen) == len(c.time) else f"{len(c.chosen)} of"
     times = "save time" if len(c.time) == 1 else "save times"
-    lines += [f"Shown: {shown} {len(c.time)} common {times}, t = {c.time[0]:g} to {c.time[-1]:g}.", *c.notes, ""]
+    lines += [
+        f"Shown: {shown} {len(c.time)} common {times}, t = {c.time[0]:g} to {c.time[-1]:g}.",
+        *c.notes,
+        "",
+    ]
     lines += _difference_table(c) + [""] + _value_table(c) + [""]
     data = f"the {len(c.a.targets)} data and on " if len(c.a.targets) else ""
-    lines.append(f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|.")
+    lines.append(
+        f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
+    )
     lines += [LEGENDS[name] for name in c.distances]
     widths = [run.mesh.width for run in (c.a, c.b) if run.method == "grid" and not run.is_discrete]
     if widths:
         lines.append(
-            f"Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h = {max(widths):.2g} their width."
+            "Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h ="
+            f" {max(widths):.2g} their width."
         )
     if any(np.nanmax(values[:, 1], initial=0.0) > 0.0 for values in c.distances.values()):
         lines.append(
@@ -274,15 +341,23 @@ def table(c):
             "atoms per sign, and from rounding."
         )
     if any(np.isnan(values[c.chosen]).any() for values in c.distances.values()):
-        lines.append("-: a sheet of one sign is empty in one of the two, so that W1 and W2 mean nothing.")
+        lines.append(
+            "-: a sheet of one sign is empty in one of the two, so that W1 and W2 mean nothing."
+        )
     if "W2" not in c.distances:
         lines.append("W2 is left out; it needs POT: pip install 'hkflow[ot]'.")
     return "\n".join(lines)
 
 
 LEGENDS = {
-    "W1": "W1: Wasserstein-1 between sheets (of one sign) scaled to mass 1, averaged by mass, in radians.",
-    "W2": "W2: Wasserstein-2 between sheets (of one sign) scaled to mass 1, averaged by mass, in radians.",
+    "W1": (
+        "W1: Wasserstein-1 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
+        " radians."
+    ),
+    "W2": (
+        "W2: Wasserstein-2 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
+        " radians."
+    ),
     "GHK": "GHK: Gaussian-Hellinger-Kantorovich distance of the measures with their masses.",
 }
 
@@ -296,7 +371,12 @@ def _difference_table(c):
     for k in c.chosen:
         numbers = [c.data_max[k], c.data_rms[k], c.test_max[k], c.test_rms[k], c.moment[k]]
         line = f"{c.time[k]:9.5g} " + " ".join(f"{_number(number):>8}" for number in numbers)
-        lines.append(line + "".join(f" {_with_bar(*values[k]):>{width[name]}}" for name, values in c.distances.items()))
+        lines.append(
+            line
+            + "".join(
+                f" {_with_bar(*values[k]):>{width[name]}}" for name, values in c.distances.items()
+            )
+        )
     return lines
 
 
@@ -314,5 +394,8 @@ def _value_table(c):
     """Objectives and masses at the chosen times."""
     lines = [f"{'t':>9} {'objective A':>15} {'objective B':>15} {'mass A':>15} {'mass B':>15}"]
     for k in c.chosen:
-        lines.append(f"{c.time[k]:9.5g} " + " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k])))
+        lines.append(
+            f"{c.time[k]:9.5g} "
+            + " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k]))
+        )
     return lines

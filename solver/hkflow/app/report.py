@@ -4,14 +4,15 @@ from base64 import b64encode
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..errors import RunFolderError
-from ..plots.kinds import fitting, write
-from ..files.writing import write_whole
-from ..store.run import Run, load
 from ..analysis.summary import provenance, summary
+from ..errors import RunFolderError
+from ..files.writing import write_whole
+from ..plots.kinds import fitting, write
+from ..store.run import Run, load
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
-COMPARED = ("objective", "log_mass", "margin", "training_error", "step")  # last records that the table of several runs shows
+# last records that the table of several runs shows
+COMPARED = ("objective", "log_mass", "margin", "training_error", "step")
 
 
 def write_report(runs, path="report.html"):
@@ -25,8 +26,12 @@ def write_report(runs, path="report.html"):
     for run in runs:
         if not len(run.time):
             raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to report.")
-    page = Environment(loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    text = page.get_template("report.html").render(runs=[_shown(run) for run in runs], table=_table(runs))
+    page = Environment(
+        loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    text = page.get_template("report.html").render(
+        runs=[_shown(run) for run in runs], table=_table(runs)
+    )
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +60,8 @@ def _name(run):
 
 
 def _figures(run):
-    """The pictures of a run, by name, as bytes of PNG: all that fit and say more than the overview."""
+    """The pictures of a run, by name, as bytes of PNG: all that fit and say more than the
+    overview."""
     with TemporaryDirectory() as folder:
         for name in fitting(run):
             if name not in REPEATED:
@@ -73,5 +79,11 @@ def _table(runs):
     for run in runs:
         last = {name: values[-1] for name, values in run.records.items()}
         numbers = [run.time[-1], *(last.get(name) for name in COMPARED), run.end.get("seconds")]
-        rows.append([_name(run), run.method, *("" if number is None else f"{number:.6g}" for number in numbers)])
+        rows.append(
+            [
+                _name(run),
+                run.method,
+                *("" if number is None else f"{number:.6g}" for number in numbers),
+            ]
+        )
     return header, rows

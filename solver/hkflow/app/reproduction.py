@@ -1,10 +1,13 @@
-"""Figures of papers, computed again: what each needs, what it shows, and whether what the paper says of it comes out.
+"""Figures of papers, computed again: what each needs, what it shows, and whether what the paper
+says of it comes out.
 
 A figure is a script `postprocess/<paper>_<figure>.py` of a clone of the repository, which defines
 
-    __doc__              source and title in the first line, then a paragraph on what is shown and how it differs from the paper's
+    __doc__              source and title in the first line, then a paragraph on what is shown and
+                         how it differs from the paper's
     MINUTES              {"quick": …, "paper": …} that it takes on two cores
-    STUDIES              names paper/figure of the study files cases/paper/studies/figure.toml that it runs; may be left out
+    STUDIES              names paper/figure of the study files cases/paper/studies/figure.toml that
+                         it runs; may be left out
     compute(work)        a dictionary of arrays with all that the figure shows; work is a Work
     draw(data)           the matplotlib Figure
     claims(data)         a list of Claims
@@ -24,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CaseError, HkflowError, unknown_name
-from ..files.writing import write_arrays, write_hdf5, write_json
 from ..files.reading import open_hdf5, read_arrays
+from ..files.writing import write_arrays, write_hdf5, write_json
 
 SCALES = ("quick", "paper")
 ALL = "all"
@@ -55,9 +58,11 @@ class Interrupted(HkflowError):
 
 
 class Work:
-    """What computing a figure may ask for; all of it is kept in a folder, so that a second call goes on where the first ended.
+    """What computing a figure may ask for; all of it is kept in a folder, so that a second call
+    goes on where the first ended.
 
-    scale : "quick" or "paper";  folder : of this figure at this scale;  workers : runs at a time;  watch : as for hkflow.study
+    scale : "quick" or "paper";  folder : of this figure at this scale;  workers : runs at a time;
+        watch : as for hkflow.study
     seconds : that all of it took on one core, whenever it was computed
     """
 
@@ -71,26 +76,44 @@ class Work:
         return self.scale == "quick"
 
     def study(self, name):
-        """Run what is missing of the study paper/figure; yields (changes of the case, Run) of every member.
+        """Run what is missing of the study paper/figure; yields (changes of the case, Run) of every
+        member.
 
         Raises HkflowError if a run did not finish, and Interrupted after a signal.
         """
         from ..store.run import load
         from ..studies.study import study
 
-        result = study(study_path(name), self.folder / "studies" / name, self.workers, watch=self.watch, quick=self.quick)
+        result = study(
+            study_path(name),
+            self.folder / "studies" / name,
+            self.workers,
+            watch=self.watch,
+            quick=self.quick,
+        )
         if result.signal:
             raise Interrupted(result.signal)
         failed = [outcome for outcome in result.outcomes if not outcome.finished]
         if failed:
-            raise HkflowError(f"{name}: {len(failed)} of {len(result.outcomes)} runs did not finish. {failed[0].status}")
+            raise HkflowError(
+                f"{name}: {len(failed)} of {len(result.outcomes)} runs did not finish."
+                f" {failed[0].status}"
+            )
         self.seconds += sum(outcome.work["seconds"] for outcome in result.outcomes)
-        return ((outcome.member.changes, load(outcome.folder / "results.h5")) for outcome in result.outcomes)
+        return (
+            (outcome.member.changes, load(outcome.folder / "results.h5"))
+            for outcome in result.outcomes
+        )
 
     def once(self, function, **arguments):
-        """function(**arguments), a dictionary of arrays, kept in a file that is known by the function's source and arguments."""
-        text = json.dumps(arguments, sort_keys=True, default=lambda array: np.asarray(array).tolist())
-        digest = hashlib.sha256(f"{version('hkflow')}\n{inspect.getsource(function)}\n{text}".encode()).hexdigest()[:12]
+        """function(**arguments), a dictionary of arrays, kept in a file that is known by the
+        function's source and arguments."""
+        text = json.dumps(
+            arguments, sort_keys=True, default=lambda array: np.asarray(array).tolist()
+        )
+        digest = hashlib.sha256(
+            f"{version('hkflow')}\n{inspect.getsource(function)}\n{text}".encode()
+        ).hexdigest()[:12]
         path = self.folder / "once" / f"{function.__name__}-{digest}.h5"
         if not path.exists():
             started = time.monotonic()
@@ -112,7 +135,8 @@ class Work:
 class Reproduction:
     """A figure that was computed again.
 
-    name, scale;  data : what it shows, by name;  claims : list of Claim;  seconds : that its computations took on one core
+    name, scale;  data : what it shows, by name;  claims : list of Claim;  seconds : that its
+    computations took on one core
     folder : with figure.png, figure.h5 and claims.json
     """
 
@@ -130,7 +154,8 @@ class Reproduction:
 
 
 def reproduce(name, scale="quick", output=None, workers=None, watch=None):
-    """Compute a figure of a paper, or what is missing of it, draw it and check the paper's claims; returns the Reproduction.
+    """Compute a figure of a paper, or what is missing of it, draw it and check the paper's claims;
+    returns the Reproduction.
 
     name : one of names();  scale : "quick", or "paper" for the paper's own parameters
     output : folder, by default reproductions/<name>/<scale>;  workers, watch : as for hkflow.study
@@ -150,17 +175,26 @@ def reproduce(name, scale="quick", output=None, workers=None, watch=None):
     with style():
         figure.draw(data).savefig(folder / "figure.png", dpi=150)
     write_hdf5(folder / "figure.h5", lambda file: write_arrays(file, data))
-    about = {"name": name, "scale": scale, "version": version("hkflow"), "seconds": round(work.seconds, 1)}
+    about = {
+        "name": name,
+        "scale": scale,
+        "version": version("hkflow"),
+        "seconds": round(work.seconds, 1),
+    }
     write_json(folder / "claims.json", about | {"claims": [asdict(claim) for claim in claims]})
     return Reproduction(name, scale, data, claims, work.seconds, folder)
 
 
 def root():
-    """The clone of the repository that has the figures' scripts and cases. Raises CaseError if there is none."""
+    """The clone of the repository that has the figures' scripts and cases. Raises CaseError if
+    there is none."""
     for place in (Path(__file__).resolve().parents[2], Path.cwd()):
         if (place / "postprocess").is_dir() and (place / "cases").is_dir():
             return place
-    raise CaseError("The papers' figures lie in a clone of the repository, in cases and postprocess: call this from there.")
+    raise CaseError(
+        "The papers' figures lie in a clone of the repository, in cases and postprocess: call this"
+        " from there."
+    )
 
 
 def study_path(name):
@@ -173,7 +207,9 @@ def figures():
     """{name: module} of all figures, in the order of their names."""
     scripts = sorted((root() / "postprocess").glob("*.py"))
     found = {
-        path.stem.replace("_", "-"): _module(path) for path in scripts if "\ndef claims(" in path.read_text(encoding="utf-8")
+        path.stem.replace("_", "-"): _module(path)
+        for path in scripts
+        if "\ndef claims(" in path.read_text(encoding="utf-8")
     }
     return found
 
@@ -190,7 +226,9 @@ def figure_of(name):
 def names(found=None):
     """Names of all figures, those that they have in other papers included."""
     found = found or figures()
-    return sorted({name for main, module in found.items() for name in (main, *getattr(module, "ALSO", ()))})
+    return sorted(
+        {name for main, module in found.items() for name in (main, *getattr(module, "ALSO", ()))}
+    )
 
 
 def title(module):
@@ -199,23 +237,33 @@ def title(module):
 
 
 def missing(module, scale, folder):
-    """The share of a figure's runs that are not computed yet; 1 for one without studies that was never finished."""
+    """The share of a figure's runs that are not computed yet; 1 for one without studies that was
+    never finished."""
     from ..studies.file import load_study
     from ..studies.members import is_finished, key_of
 
     done = []
     for name in getattr(module, "STUDIES", ()):
         runs = folder / "studies" / name / "runs"
-        keys = {key_of(member.file) for member in load_study(study_path(name), quick=scale == "quick").members}
+        keys = {
+            key_of(member.file)
+            for member in load_study(study_path(name), quick=scale == "quick").members
+        }
         done += [is_finished(runs / key) for key in keys]
     return 1.0 - sum(done) / len(done) if done else float(not (folder / "claims.json").exists())
 
 
 def checked(name, scale):
-    """Claims as last checked here, in reproductions, or else as the repository's gallery has them; None if never."""
-    for path in (Path("reproductions") / name / scale / "claims.json", root() / "docs" / "gallery" / f"{name}-{scale}.json"):
+    """Claims as last checked here, in reproductions, or else as the repository's gallery has them;
+    None if never."""
+    for path in (
+        Path("reproductions") / name / scale / "claims.json",
+        root() / "docs" / "gallery" / f"{name}-{scale}.json",
+    ):
         if path.exists():
-            return [Claim(**claim) for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]]
+            return [
+                Claim(**claim) for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
+            ]
     return None
 
 
@@ -232,7 +280,8 @@ def _module(path):
 
 
 def main(name):
-    """What `python postprocess/<figure>.py` does: the command `hkflow reproduce` of that figure, with the same options."""
+    """What `python postprocess/<figure>.py` does: the command `hkflow reproduce` of that figure,
+    with the same options."""
     from .cli import main as command
 
     sys.argv[1:1] = ["reproduce", name]

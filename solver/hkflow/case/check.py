@@ -6,7 +6,8 @@ from .load import CaseFile, load_case
 
 
 def check(case, **overrides):
-    """Read and check a case file, its data included, without computing or writing. Returns (resolved case, problem)."""
+    """Read and check a case file, its data included, without computing or writing. Returns
+    (resolved case, problem)."""
     return build_case(read_case(case, overrides))
 
 

@@ -1,6 +1,7 @@
 """Geodesic meshes kept between runs in the user's cache folder, which may be deleted at any time.
 
-Two processes that miss the same mesh both build it and each renames its own file into place: the last one wins, both are right.
+Two processes that miss the same mesh both build it and each renames its own file into place: the
+last one wins, both are right.
 """
 
 import os
@@ -9,11 +10,11 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from ..files.reading import DAMAGE, MESH, check_mesh, open_hdf5, read_arrays
+from ..files.writing import checksum, write_arrays, write_hdf5
 from ..geometry import geodesic_mesh
 from ..geometry.geodesic import LLOYD_ITERATIONS, geodesic_cells
 from ..geometry.mesh import Mesh
-from ..files.writing import checksum, write_arrays, write_hdf5
-from ..files.reading import DAMAGE, MESH, check_mesh, open_hdf5, read_arrays
 
 FORMAT = 2  # of the cached files; to be raised when the construction of the mesh changes
 
@@ -24,7 +25,8 @@ def cache_folder():
 
 
 def cached_geodesic_mesh(level):
-    """The geodesic mesh of a level, from the cache if it is there and right; built and stored otherwise.
+    """The geodesic mesh of a level, from the cache if it is there and right; built and stored
+    otherwise.
 
     Warns of a file that is there and is not that mesh.
     """
@@ -34,7 +36,9 @@ def cached_geodesic_mesh(level):
     except (FileNotFoundError, NotADirectoryError):
         pass
     except DAMAGE as error:
-        warnings.warn(f"{path}: not the mesh that belongs here ({error}); it is built again.", stacklevel=2)
+        warnings.warn(
+            f"{path}: not the mesh that belongs here ({error}); it is built again.", stacklevel=2
+        )
     mesh = geodesic_mesh(level)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,8 +59,12 @@ def _read(path, level):
     with open_hdf5(path) as file:
         kept = file.attrs["format"], file.attrs["level"]
         if kept != (FORMAT, level):
-            raise ValueError(f"format and level are {kept[0]} and {kept[1]}, wanted {FORMAT} and {level}")
-        arrays = read_arrays(file, MESH, {"cell": geodesic_cells(level), "axis": 3, "side": 2, "corner": 2})
+            raise ValueError(
+                f"format and level are {kept[0]} and {kept[1]}, wanted {FORMAT} and {level}"
+            )
+        arrays = read_arrays(
+            file, MESH, {"cell": geodesic_cells(level), "axis": 3, "side": 2, "corner": 2}
+        )
         if checksum(arrays) != file.attrs["sha256"]:
             raise ValueError("the checksum does not fit")
     check_mesh("geodesic", arrays)

@@ -1,4 +1,5 @@
-"""What flows converge to, computed independently: max-margins, kernel machines, regularised minimisers; and what runs prove."""
+"""What flows converge to, computed independently: max-margins, kernel machines, regularised
+minimisers; and what runs prove."""
 
 from ..lazy import public
 

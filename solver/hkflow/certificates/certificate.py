@@ -1,22 +1,29 @@
 """What a run proves about the max-margin, from its own predictions and its own soft-argmin weights.
 
-For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-margin over all measures of mass one,
+For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-margin over all measures of
+mass one,
 
     min_i y_i h_ν̄(x_i)  ≤  γ_ℓ1  ≤  max_θ Σ_i p_i y_i φ(θ, x_i)
 """
 
 import numpy as np
 
-from .global_upper_bound import ceiling
 from .contradiction import contradiction
+from .global_upper_bound import ceiling
 from .search import is_searchable
 
 
 def certifies_margin(problem):
-    """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can be searched with certainty."""
+    """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can
+    be searched with certainty."""
     objective = problem.objective
     searched = problem.is_discrete or is_searchable(objective.feature, objective.axes)
-    return objective.risk.classifies and objective.weight_decay == 0.0 and len(objective.targets) > 0 and searched
+    return (
+        objective.risk.classifies
+        and objective.weight_decay == 0.0
+        and len(objective.targets) > 0
+        and searched
+    )
 
 
 def margin_certifier(problem):
@@ -25,23 +32,33 @@ def margin_certifier(problem):
 
 
 class MarginCertifier:
-    """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run does."""
+    """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run
+    does."""
 
     def __init__(self, problem):
         self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
 
     def record(self, e, margin, known, renew):
-        """The certificate of an evaluation e as numbers by name, and what margins are proved by now.
+        """The certificate of an evaluation e as numbers by name, and what margins are proved by
+        now.
 
         margin : of e;  known : lower and upper bound so far;  renew : else the certificate is nan
         """
-        proof = margin_certificate(self.problem, e.predictions, e.mass, e.residuals) if renew else NOTHING
+        proof = (
+            margin_certificate(self.problem, e.predictions, e.mass, e.residuals)
+            if renew
+            else NOTHING
+        )
         upper = 0.0 if self.contradictory else proof["dual_value"]
-        return proof | {"margin_lower": np.fmax(known[0], margin), "margin_upper": np.fmin(known[1], upper)}
+        return proof | {
+            "margin_lower": np.fmax(known[0], margin),
+            "margin_upper": np.fmin(known[1], upper),
+        }
 
 
 def margin_certificate(problem, predictions, mass, residuals):
-    """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name; nan where p is no probability.
+    """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name;
+    nan where p is no probability.
 
     predictions (n_data,), mass : in one unit;  residuals : (n_data,) ∂R/∂h_i
     dual_value : the maximum over the whole domain, from above, rounding included
@@ -62,7 +79,8 @@ NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), n
 
 
 def slackness(margins, dual, upper):
-    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν, dual p and upper value."""
+    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν,
+    dual p and upper value."""
     mean = dual @ margins
     return np.array([upper - mean, mean - margins.min()])
 

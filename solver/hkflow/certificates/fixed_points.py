@@ -1,4 +1,5 @@
-"""Max-margin problems on fixed points θ_j, and the rates at which gradient ascent is proved to solve them.
+"""Max-margin problems on fixed points θ_j, and the rates at which gradient ascent is proved to
+solve them.
 
           points j →
 z  =  data i ↓   z_ij = y_i φ(θ_j, x_i)          margins of the weights a : (z a)_i,  i = 1 … n
@@ -19,7 +20,8 @@ FLAT = 1e-8  # of the longest row: a shorter one says nothing about scales
 
 @dataclass(frozen=True, eq=False)
 class Margin:
-    """A largest margin and its proof: value = min_i (z a)_i, and p shows that no other weights exceed it by more than GAP max|z|.
+    """A largest margin and its proof: value = min_i (z a)_i, and p shows that no other weights
+    exceed it by more than GAP max|z|.
 
     weights : (n_points,) a;  dual : (n_data,) p ≥ 0, Σ p = 1
     """
@@ -34,8 +36,10 @@ def l1_margin(z):
 
         γ₁ = max over a ≥ 0, Σ a = 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of max_j (zᵀp)_j
 
-    z : (n_data, n_points) signed features.   Returns a Margin, negative if every convex combination has a negative margin.
-    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more than GAP max|z|.
+    z : (n_data, n_points) signed features.   Returns a Margin, negative if every convex combination
+        has a negative margin.
+    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more
+    than GAP max|z|.
     Source: Chizat & Bach 2020, Prop. 6.
     """
     z, size = _checked(z)
@@ -50,7 +54,9 @@ def l1_margin(z):
         options=TIGHT,
     )
     if solution.status != 0:
-        raise HkflowError(f"The ℓ₁ max-margin of {n} data and {m} points was not found: {solution.message}")
+        raise HkflowError(
+            f"The ℓ₁ max-margin of {n} data and {m} points was not found: {solution.message}"
+        )
     a, p = _on_simplex(solution.x[:m]), _on_simplex(-solution.ineqlin.marginals)
     return _certified(Margin(float(np.min(z @ a)), a, p), np.max(p @ z), size)
 
@@ -58,11 +64,13 @@ def l1_margin(z):
 def l2_margin(z):
     """The ℓ₂ max-margin, whose dual is the point of least norm in the convex hull of the rows of z:
 
-        γ₂ = max over √m |a|₂ ≤ 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of |zᵀp|₂/√m,   a ∝ zᵀp
+        γ₂ = max over √m |a|₂ ≤ 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of |zᵀp|₂/√m,   a ∝
+        zᵀp
 
     z : (n_data, n_points = m) signed features.
     Returns a Margin with √m |a| = 1, or with value 0 and a = 0 if nothing separates the data.
-    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more than GAP max|z|.
+    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more
+    than GAP max|z|.
     Source: Chizat & Bach 2020, Prop. 7.
     """
     z, size = _checked(z)
@@ -76,12 +84,15 @@ def l2_margin(z):
 
 
 def least_distance(G, h):
-    """The multipliers, up to their scale, of the point v nearest to the origin in the polyhedron G v ≥ h:
+    """The multipliers, up to their scale, of the point v nearest to the origin in the polyhedron G
+    v ≥ h:
 
-        min ½|v|²  s.t.  G v ≥ h :   v = Gᵀλ,  λ = p (h·p)/|Gᵀp|²,   p ∝ argmin over u ≥ 0 of |Gᵀu|² + (h·u/s − 1)²
+        min ½|v|²  s.t.  G v ≥ h :   v = Gᵀλ,  λ = p (h·p)/|Gᵀp|²,   p ∝ argmin over u ≥ 0 of |Gᵀu|²
+                                     + (h·u/s − 1)²
 
     where s, the distance of the farthest half-space, is about |v| and keeps the two squares alike.
-    G : (n, m);  h : (n,).   Returns p (n,), Σ p = 1; zero if v = 0.  A polyhedron without points gives Gᵀp = 0, h·p > 0.
+    G : (n, m);  h : (n,).   Returns p (n,), Σ p = 1; zero if v = 0.  A polyhedron without points
+                             gives Gᵀp = 0, h·p > 0.
     Source: Lawson & Hanson 1974, ch. 23.
     """
     n, m = G.shape
@@ -97,10 +108,12 @@ def least_distance(G, h):
 def mirror_ascent_bound(gamma, z_max, n_units, n_data, steps, sums):
     """What the best margin of t steps of gradient ascent on the radii of fixed directions exceeds:
 
-        max_{s<t} min_i (z ā(s))_i ≥ γ₁ − (‖z‖/√t)(8 log m + log t + 1) − (4 log n/√t) Σ_{s<t} 1/(β(s) √(s+1))
+        max_{s<t} min_i (z ā(s))_i ≥ γ₁ − (‖z‖/√t)(8 log m + log t + 1) − (4 log n/√t) Σ_{s<t}
+        1/(β(s) √(s+1))
 
     for a_j = r_j²/m, β = |a|₁, ā = a/β, r(0) ∝ 1 and steps of 1/(16 ‖z‖ √(t+1)).
-    gamma : γ₁;  z_max : ‖z‖ = max |z_ij|;  n_units : m;  n_data : n;  steps : (k,) t ≥ 1;  sums : (k,) the last sum at these t
+    gamma : γ₁;  z_max : ‖z‖ = max |z_ij|;  n_units : m;  n_data : n;  steps : (k,) t ≥ 1;  sums :
+        (k,) the last sum at these t
     Returns (k,).   Source: Chizat & Bach 2020, Prop. 6 and eq. 15.
     """
     t = np.asarray(steps, dtype=float)
@@ -113,12 +126,15 @@ def projected_ascent_bound(gamma, z_max, n_data, steps):
 
         max_{s<t} min_i (z ā(s))_i ≥ γ₂ − (‖z‖/√t)(2√2 + √3 log n/γ₂)
 
-    for a = r/m, β(t) = max(1, max_{s≤t} √m |a(s)|₂), ā = a/β, r(0) = 0 and steps of β(t) √2/(‖z‖ √(t+1)).
+    for a = r/m, β(t) = max(1, max_{s≤t} √m |a(s)|₂), ā = a/β, r(0) = 0 and steps of β(t) √2/(‖z‖
+    √(t+1)).
     gamma : γ₂ > 0;  z_max : ‖z‖ = max |z_ij|;  n_data : n;  steps : (k,) t ≥ 1.   Returns (k,).
     Raises ValueError unless γ₂ > 0.   Source: Chizat & Bach 2020, Prop. 7.
     """
     if not gamma > 0.0:
-        raise ValueError(f"The rate of projected ascent is proved for data with a positive margin, got {gamma}.")
+        raise ValueError(
+            f"The rate of projected ascent is proved for data with a positive margin, got {gamma}."
+        )
     t = np.asarray(steps, dtype=float)
     return gamma - z_max / np.sqrt(t) * (2.0 * np.sqrt(2.0) + np.sqrt(3.0) * np.log(n_data) / gamma)
 
@@ -127,7 +143,9 @@ def _checked(z):
     """z as a matrix of floats, and max |z| (1 if all is zero)."""
     z = real_array(z, "Signed features")
     if z.ndim != 2 or z.size == 0 or not np.isfinite(z).all():
-        raise ValueError(f"Signed features must be a finite matrix, n_data by n_points, got shape {z.shape}.")
+        raise ValueError(
+            f"Signed features must be a finite matrix, n_data by n_points, got shape {z.shape}."
+        )
     return z, np.abs(z).max() or 1.0
 
 
@@ -142,6 +160,7 @@ def _certified(margin, bound, size):
     if not bound - margin.value <= GAP * size:
         gap = (bound - margin.value) / size
         raise HkflowError(
-            f"A margin of {margin.value} is {gap:.1e} max|z| away from its dual bound {bound}, more than {GAP:.0e}."
+            f"A margin of {margin.value} is {gap:.1e} max|z| away from its dual bound {bound}, more"
+            f" than {GAP:.0e}."
         )
     return margin

@@ -2,10 +2,12 @@
 
     G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ or (θ·x)₊²,  θ on the circle or S²
 
-The sphere is cut into arcs or triangles, each inside a cap of radius ρ around its centre. Data that are positive on the whole
-cap make a linear, or quadratic, function there, whose maximum over the cap is known; data that are negative count nothing; the
-undecided ones enter by a bound that shrinks with the cap. Pieces whose bound exceeds the highest value met are cut again, so
-the cost is a few sums over the data and then little more, where `search.peaks` costs n² for points that prove the same.
+The sphere is cut into arcs or triangles, each inside a cap of radius ρ around its centre. Data that
+are positive on the whole cap make a linear, or quadratic, function there, whose maximum over the
+cap is known; data that are negative count nothing; the undecided ones enter by a bound that shrinks
+with the cap. Pieces whose bound exceeds the highest value met are cut again, so the cost is a few
+sums over the data and then little more, where `search.peaks` costs n² for points that prove the
+same.
 """
 
 from functools import lru_cache
@@ -19,17 +21,21 @@ from .search import ByIdentity
 SLACK, SLACK_PER_DATUM = 1e-12, 1e-15  # of Σ |c_i| |x_i|^degree: what rounding may hide
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree: by how much the bound may exceed the maximum
-ROOM = 1024  # pieces of one size; where more are left the tolerance grows: the bound is looser, and still a bound
+# pieces of one size; where more are left the tolerance grows: the bound is looser, and still a
+# bound
+ROOM = 1024
 FINEST = 40  # cuts: the pieces are then as small as rounding
 SETTLED = 1e-14  # a change of a share that counts as none
 ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
-CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1  # for a first high value: climbs, their steps, and how short a vector may get
+# for a first high value: climbs, their steps, and how short a vector may get
+CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
 
 def ceiling(feature, inputs, coefficients, signs=(1,)):
-    """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in signs; see search.is_searchable.
+    """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in
+    signs; see search.is_searchable.
 
     inputs : (n_data, p), p ≤ 3 unless φ is linear;  coefficients : (n_data,)
     """
@@ -41,10 +47,17 @@ def ceiling(feature, inputs, coefficients, signs=(1,)):
 def _highest(kernel, inputs, c, signs):
     p, squared = inputs.shape[1], kernel == SQUARED_RELU
     if kernel == LINEAR:
-        return float(np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1)))
+        return float(
+            np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1))
+        )
     if p == 1:  # two directions
-        positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (2 if squared else 1)
-        return float(np.multiply.outer(signs, positive @ c).max() + _slack(c) * (np.abs(c) @ positive.sum(axis=0)))
+        positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (
+            2 if squared else 1
+        )
+        return float(
+            np.multiply.outer(signs, positive @ c).max()
+            + _slack(c) * (np.abs(c) @ positive.sum(axis=0))
+        )
     u, line, along = _lines(ByIdentity(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
     scale = float(np.abs(sizes).sum())
@@ -52,7 +65,8 @@ def _highest(kernel, inputs, c, signs):
         return scale if scale == 0.0 else np.inf  # beyond numbers: no bound is known
     sizes /= scale
     behind = sizes * (along < 0.0)
-    # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the whole sphere
+    # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the
+    # whole sphere
     merged = np.bincount(line, sizes - 2.0 * behind if squared else sizes, len(u))
     opposite, whole = np.bincount(line, behind, len(u)), np.zeros((3, 3))
     if squared:
@@ -72,20 +86,26 @@ def _slack(c):
 
 @lru_cache(maxsize=4)
 def _lines(same):
-    """Unit vectors u (n_lines, 3) of the lines that data (n, p) lie on, the line of each, and along with x_i = along_i u_line.
+    """Unit vectors u (n_lines, 3) of the lines that data (n, p) lie on, the line of each, and along
+    with x_i = along_i u_line.
 
     Kept, since a run asks for it at every record.
     """
     x = np.zeros((len(same.array), 3))
     x[:, : same.array.shape[1]] = same.array
     largest = np.abs(x).max(axis=1)
-    unit = x / np.maximum(largest, np.finfo(float).tiny)[:, None]  # squares of what is left neither overflow nor vanish
+    # squares of what is left neither overflow nor vanish
+    unit = x / np.maximum(largest, np.finfo(float).tiny)[:, None]
     lengths = np.linalg.norm(unit, axis=1)
     unit /= np.where(lengths > 0.0, lengths, 1.0)[:, None]
     sizes = largest * lengths
     rounded = np.round(unit / SAME_LINE).astype(np.int64)
-    turned = np.sign(np.take_along_axis(rounded, (rounded != 0).argmax(axis=1)[:, None], axis=1)[:, 0])
-    _, first, line = np.unique(rounded * turned[:, None], axis=0, return_index=True, return_inverse=True)
+    turned = np.sign(
+        np.take_along_axis(rounded, (rounded != 0).argmax(axis=1)[:, None], axis=1)[:, 0]
+    )
+    _, first, line = np.unique(
+        rounded * turned[:, None], axis=0, return_index=True, return_inverse=True
+    )
     line = line.ravel()
     return unit[first], line, sizes * turned * turned[first][line]
 
@@ -100,9 +120,17 @@ def _arcs(count):
 def _faces():
     """(20, 3, 3) corners of the faces of an icosahedron: all triples of neighbours."""
     corner = np.array([(0.0, s, t * GOLDEN) for s in (-1.0, 1.0) for t in (-1.0, 1.0)])
-    points = np.concatenate([np.roll(corner, shift, axis=1) for shift in range(3)]) / np.sqrt(1.0 + GOLDEN**2)
+    points = np.concatenate([np.roll(corner, shift, axis=1) for shift in range(3)]) / np.sqrt(
+        1.0 + GOLDEN**2
+    )
     near = points @ points.T > 0.4
-    triples = [(i, j, k) for i in range(12) for j in range(i) for k in range(j) if near[i, j] and near[j, k] and near[i, k]]
+    triples = [
+        (i, j, k)
+        for i in range(12)
+        for j in range(i)
+        for k in range(j)
+        if near[i, j] and near[j, k] and near[i, k]
+    ]
     return points[np.array(triples)]
 
 
@@ -113,11 +141,13 @@ PIECES = {2: _arcs(8), 3: _faces()}  # caps of radius below π/4
 def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
     """The highest value met and a bound of all values, each no less than the given one.
 
-    x : (n, 3) unit vectors;  c : (n,);  whole : (3, 3) M of θᵀMθ, or in its first row A of A·θ, to be added
+    x : (n, 3) unit vectors;  c : (n,);  whole : (3, 3) M of θᵀMθ, or in its first row A of A·θ, to
+        be added
     pieces : (n_pieces, p, 3) corners of a cover of the sphere
 
-    Pieces of one size are looked at in turn, so that high values are met before smaller pieces are made. Each knows a bound,
-    the sum over its decided data, and the others as a range of `lists`, shared with its sisters; [0] now, [1] their children.
+    Pieces of one size are looked at in turn, so that high values are met before smaller pieces are
+    made. Each knows a bound, the sum over its decided data, and the others as a range of `lists`,
+    shared with its sisters; [0] now, [1] their children.
     """
     n, p = len(x), pieces.shape[1]
     corners, sums, tops = np.empty((2, ROOM, p, 3)), np.empty((2, ROOM, 3, 3)), np.empty((2, ROOM))
@@ -182,7 +212,8 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 highest = extra + _cap_of_linear(L, center, cosine, sine, A)
                 if highest > value + tolerance:
                     value = max(value, _value(x, c, whole, squared, A, L))
-                    if len(others) == 2 and p == 3:  # the highest point may be where their circles cross
+                    # the highest point may be where their circles cross
+                    if len(others) == 2 and p == 3:
                         _crossing(x[others[0]], x[others[1]], center, A)
                         value = max(value, _value(x, c, whole, squared, A, L))
             highest = min(highest, tops[now, k])
@@ -193,7 +224,12 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 continue
             used, parts = end, _cut(corners[now, k], corners[then], made)
             for child in range(made, made + parts):
-                sums[then, child], tops[then, child], begins[then, child], ends[then, child] = M, highest, begin, end
+                sums[then, child], tops[then, child], begins[then, child], ends[then, child] = (
+                    M,
+                    highest,
+                    begin,
+                    end,
+                )
             made += parts
         now, count = then, made
     return value, bound
@@ -208,13 +244,19 @@ def _cap(corners, center):
     center /= np.sqrt(_dot(center, center))
     chord = 0.0  # its square, exact for small pieces too
     for corner in corners:
-        chord = max(chord, (corner[0] - center[0]) ** 2 + (corner[1] - center[1]) ** 2 + (corner[2] - center[2]) ** 2)
+        chord = max(
+            chord,
+            (corner[0] - center[0]) ** 2
+            + (corner[1] - center[1]) ** 2
+            + (corner[2] - center[2]) ** 2,
+        )
     return 1.0 - 0.5 * chord, np.sqrt(chord * (1.0 - 0.25 * chord))
 
 
 @njit(cache=True)
 def _cut(corners, out, at):
-    """Cut an arc into two, a triangle into four, at the middles of their sides; writes them to out[at], …; returns how many."""
+    """Cut an arc into two, a triangle into four, at the middles of their sides; writes them to
+    out[at], …; returns how many."""
     p = len(corners)
     middle = np.empty((3, 3))
     for k in range(p):
@@ -232,7 +274,8 @@ def _cut(corners, out, at):
 
 @njit(cache=True)
 def _climbed(x, c, whole, squared, pieces):
-    """A high value of G: the best that steps along its gradient reach from the best few centres of the pieces."""
+    """A high value of G: the best that steps along its gradient reach from the best few centres of
+    the pieces."""
     starts, values, highest = np.empty((len(pieces), 3)), np.empty(len(pieces)), -np.inf
     slope, trial, trial_slope, M = np.empty(3), np.empty(3), np.empty(3), np.empty((3, 3))
     for k in range(len(pieces)):
@@ -295,7 +338,8 @@ def _value(x, c, whole, squared, theta, slope):
 def _lean(A, x, c, share, others, L):
     """Write to L the sum A of decided data and share_i c_i x_i of the undecided ones.
 
-    −|c|(s)₊ ≤ −|c| t s for each t in [0, 1]: the shares of negative coefficients are moved to make |L|, hence the bound, small
+    −|c|(s)₊ ≤ −|c| t s for each t in [0, 1]: the shares of negative coefficients are moved to make
+    |L|, hence the bound, small
     """
     L[:] = A
     for i in others:
@@ -317,7 +361,8 @@ def _lean(A, x, c, share, others, L):
 
 @njit(cache=True)
 def _crossing(x, y, center, theta):
-    """Write to θ where two circles cross, on the side of the centre; the centre itself if they are nearly one."""
+    """Write to θ where two circles cross, on the side of the centre; the centre itself if they are
+    nearly one."""
     for q in range(3):
         theta[q] = x[(q + 1) % 3] * y[(q + 2) % 3] - x[(q + 2) % 3] * y[(q + 1) % 3]
     size = np.sqrt(_dot(theta, theta)) * (1.0 if _dot(theta, center) >= 0.0 else -1.0)
@@ -337,13 +382,16 @@ def _cap_of_linear(L, center, cosine, sine, theta):
         theta[q] = L[q] - along * center[q]
     aside = np.sqrt(_dot(theta, theta))
     for q in range(3):  # where the whole rim is as high, any point of the cap will do
-        theta[q] = cosine * center[q] + sine * theta[q] / aside if aside > ROUNDING * size else center[q]
+        theta[q] = (
+            cosine * center[q] + sine * theta[q] / aside if aside > ROUNDING * size else center[q]
+        )
     return cosine * along + sine * aside
 
 
 @njit(cache=True)
 def _cap_of_quadratic(M, center, cosine, sine, Mc):
-    """A bound of θᵀMθ over the cap: θ = cos r c + sin r v, v ⟂ c, and the top eigenvalue for v. Writes M c to Mc."""
+    """A bound of θᵀMθ over the cap: θ = cos r c + sin r v, v ⟂ c, and the top eigenvalue for v.
+    Writes M c to Mc."""
     for q in range(3):
         Mc[q] = _dot(M[q], center)
     here = _dot(Mc, center)

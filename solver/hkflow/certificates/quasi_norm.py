@@ -1,11 +1,15 @@
-"""The max-margin problem in the quasi-norm of a diagonal network of depth D: its stationary points, all of them if they are few.
+"""The max-margin problem in the quasi-norm of a diagonal network of depth D: its stationary points,
+all of them if they are few.
 
     min |w|_p^p = Σ_k |w_k|^p   s.t.   y_n x_n·w ≥ 1          p = 2/D          (D = 2: the ℓ₁ norm)
 
-With rows A_n = y_n x_n, tight rows T, support S and p < 1 the objective is concave on every orthant, so a stationary point is
+With rows A_n = y_n x_n, tight rows T, support S and p < 1 the objective is concave on every
+orthant, so a stationary point is
 
-    a vertex            A_TS w_S = 1 with as many tight rows as coordinates in S: all local minima are among these
-    a greatest value    of Σ_S |w_k|^p on A_TS w_S = 1 inside one orthant, with fewer tight rows: one at most, never a minimum
+    a vertex            A_TS w_S = 1 with as many tight rows as coordinates in S: all local minima
+                        are among these
+    a greatest value    of Σ_S |w_k|^p on A_TS w_S = 1 inside one orthant, with fewer tight rows:
+                        one at most, never a minimum
 """
 
 from dataclasses import dataclass
@@ -28,11 +32,14 @@ TO_THE_WALL = 0.99  # share of the way to a zero of a positive number that a ste
 
 @dataclass(frozen=True, eq=False)
 class QuasiNormPoint:
-    """A classifier w with smallest margin one, and what it leaves of the network's optimality conditions.
+    """A classifier w with smallest margin one, and what it leaves of the network's optimality
+    conditions.
 
-    u_k = (D/2) u_k^(D−1) sign(w_k) (Aᵀν)_k,  u_k = |w_k|^(1/D);   A w ≥ 1;   ν ≥ 0,  ν_n (A_n·w − 1) = 0
+    u_k = (D/2) u_k^(D−1) sign(w_k) (Aᵀν)_k,  u_k = |w_k|^(1/D);   A w ≥ 1;   ν ≥ 0,  ν_n (A_n·w −
+    1) = 0
     weights : (d,) w;  multipliers : (n,) ν;  value : Σ|w_k|^(2/D)
-    stationarity : max |left − right side| / max u;  feasibility : max (1 − A w)₊;  complementarity : max ν |A w − 1| / max ν
+    stationarity : max |left − right side| / max u;  feasibility : max (1 − A w)₊;  complementarity
+        : max ν |A w − 1| / max ν
     minimum : whether w is a local minimum; False for a w whose residual is above RESIDUAL
     """
 
@@ -51,20 +58,25 @@ class QuasiNormPoint:
 
 
 def quasi_norm(w, depth):
-    """Σ_k |w_k|^(2/D), the square of the least |u|₂ with u₊^D − u₋^D = w.   w : (..., d);  depth : D ≥ 2.   Returns (...)."""
+    """Σ_k |w_k|^(2/D), the square of the least |u|₂ with u₊^D − u₋^D = w.   w : (..., d);  depth :
+    D ≥ 2.   Returns (...)."""
     kappa_of(depth)
     return np.sum(np.abs(w) ** (2.0 / depth), axis=-1)
 
 
 def optimality(w, x, y, depth, tight=TIGHT):
-    """How well the direction of w satisfies the first-order conditions of a network w = u₊^D − u₋^D of least |u|₂:
+    """How well the direction of w satisfies the first-order conditions of a network w = u₊^D − u₋^D
+    of least |u|₂:
 
-        u_k = (D/2) u_k^(D−1) sign(w_k) (Aᵀν)_k,   u_k = |w_k|^(1/D),   for the best ν ≥ 0 on the tight constraints
+        u_k = (D/2) u_k^(D−1) sign(w_k) (Aᵀν)_k,   u_k = |w_k|^(1/D),   for the best ν ≥ 0 on the
+        tight constraints
 
-    which is (2/D) sign(w_k) |w_k|^(2/D−1) = (Aᵀν)_k where w_k ≠ 0 and leaves the other coordinates free. That the network meets
-    for D = 2 too, but there the problem for w is convex, and the residual includes what its solutions need: (|Aᵀν| − 1)₊.
-    A coordinate that only tends to zero is felt as u_k/max u, slower than w_k.
-    w : (d,), of any scale;  x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  tight : constraints up to 1 + tight may have ν > 0.
+    which is (2/D) sign(w_k) |w_k|^(2/D−1) = (Aᵀν)_k where w_k ≠ 0 and leaves the other coordinates
+    free. That the network meets for D = 2 too, but there the problem for w is convex, and the
+    residual includes what its solutions need: (|Aᵀν| − 1)₊. A coordinate that only tends to zero is
+    felt as u_k/max u, slower than w_k.
+    w : (d,), of any scale;  x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  tight : constraints up to 1
+        + tight may have ν > 0.
     Returns a QuasiNormPoint with smallest margin one.
     Raises ValueError for data that no w separates, or a w that does not separate them.
     Source: Moroshko et al. 2020, eq. 3 and Theorem 2, for the networks of sec. 3.
@@ -74,17 +86,23 @@ def optimality(w, x, y, depth, tight=TIGHT):
     w = np.asarray(w, dtype=float)
     smallest = np.min(A @ w) if w.shape == A.shape[1:] else np.nan
     if not smallest > 0.0:
-        raise ValueError(f"Wanted weights {A.shape[1:]} that separate the data, got shape {w.shape}, smallest margin {smallest}.")
+        raise ValueError(
+            f"Wanted weights {A.shape[1:]} that separate the data, got shape {w.shape}, smallest"
+            f" margin {smallest}."
+        )
     return _measured(A, w / smallest, depth, tight)
 
 
 def stationary_points(x, y, depth, only_minima=False):
-    """All stationary points of min Σ|w_k|^(2/D) s.t. y_n x_n·w ≥ 1, by increasing value; the first is the global minimum.
+    """All stationary points of min Σ|w_k|^(2/D) s.t. y_n x_n·w ≥ 1, by increasing value; the first
+    is the global minimum.
 
-    Vertices solve A_TS w_S = 1 for every choice of as many rows as coordinates, C(n+d, d) systems. The others solve by Newton's
-    method A_T w(Aᵀν) = 1, |w_k| = (D |(Aᵀν)_k|/2)^(−D/(D−2)), once for every sign pattern that Aᵀν takes for ν > 0. Linearly
-    independent rows T are enough, by Carathéodory's theorem. For D = 2, where a face may solve it, its vertices are given.
-    x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  only_minima : whether to solve for vertices alone and keep the local minima
+    Vertices solve A_TS w_S = 1 for every choice of as many rows as coordinates, C(n+d, d) systems.
+    The others solve by Newton's method A_T w(Aᵀν) = 1, |w_k| = (D |(Aᵀν)_k|/2)^(−D/(D−2)), once for
+    every sign pattern that Aᵀν takes for ν > 0. Linearly independent rows T are enough, by
+    Carathéodory's theorem. For D = 2, where a face may solve it, its vertices are given.
+    x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  only_minima : whether to solve for vertices alone and
+        keep the local minima
     Returns a list of QuasiNormPoint, each with residual ≤ RESIDUAL.
     Raises ValueError for data that no w separates and for more than MAX_SYSTEMS systems.
     Source: Moroshko et al. 2020, App. H.3, which asks for these points.
@@ -95,12 +113,17 @@ def stationary_points(x, y, depth, only_minima=False):
     if count > MAX_SYSTEMS:
         remedy = "ask for only_minima or " if curved else ""
         raise ValueError(
-            f"{A.shape[0]} data in dimension {A.shape[1]} need {count} systems of equations, more than {MAX_SYSTEMS}: "
-            f"{remedy}take fewer data or coordinates, or search with gradient flows from several starts."
+            f"{A.shape[0]} data in dimension {A.shape[1]} need {count} systems of equations, more"
+            f" than {MAX_SYSTEMS}: {remedy}take fewer data or coordinates, or search with gradient"
+            " flows from several starts."
         )
     found = [*_vertices(A, depth), *(_saddles(A, depth) if curved else ())]
     points = [_measured(A, w, depth, RESIDUAL) for w in _distinct(found)]
-    kept = [point for point in points if point.residual <= RESIDUAL and (point.minimum or not only_minima)]
+    kept = [
+        point
+        for point in points
+        if point.residual <= RESIDUAL and (point.minimum or not only_minima)
+    ]
     return sorted(kept, key=lambda point: point.value)
 
 
@@ -130,8 +153,9 @@ def _measured(A, w, depth, tight):
 def _is_minimum(A, w, depth):
     """Whether a stationary w is a local minimum, for D > 2 and the tight rows A.
 
-    Off the support the slope is infinite, and on it the objective is strictly concave: it has to rise at first order along every
-    v ≠ 0 with A_S v ≥ 0. That holds if the gradient is in the interior of the rows' cone: A_S of full rank and A_Sᵀν = ∇, ν > 0.
+    Off the support the slope is infinite, and on it the objective is strictly concave: it has to
+    rise at first order along every v ≠ 0 with A_S v ≥ 0. That holds if the gradient is in the
+    interior of the rows' cone: A_S of full rank and A_Sᵀν = ∇, ν > 0.
     """
     alive = np.abs(w) > ZERO * np.abs(w).max()
     A, slopes = A[:, alive], np.sign(w[alive]) * np.abs(w[alive]) ** (2.0 / depth - 1.0)
@@ -152,7 +176,8 @@ def _is_minimum(A, w, depth):
 
 
 def _system_count(n, d, curved):
-    """How many systems `stationary_points` may have to solve: C(n+d, d), and with the curved ones a bound."""
+    """How many systems `stationary_points` may have to solve: C(n+d, d), and with the curved ones a
+    bound."""
     count = comb(n + d, d)
     for t in range(1, min(n, d - 1) + 1 if curved else 1):
         patterns = sum(comb(d, j) for j in range(t))
@@ -161,7 +186,8 @@ def _system_count(n, d, curved):
 
 
 def _vertices(A, depth):
-    """All stationary w with as many linearly independent tight rows, whose cone holds the gradient, as coordinates not zero.
+    """All stationary w with as many linearly independent tight rows, whose cone holds the gradient,
+    as coordinates not zero.
 
     For D = 2 the slopes at the other coordinates are still to be looked at.
     """
@@ -183,7 +209,8 @@ def _vertices(A, depth):
 
 
 def _saddles(A, depth):
-    """All stationary w with fewer tight rows, linearly independent and with ν > 0, than coordinates that are not zero."""
+    """All stationary w with fewer tight rows, linearly independent and with ν > 0, than coordinates
+    that are not zero."""
     n, d = A.shape
     for t in range(1, min(n, d - 1) + 1):
         systems = {k: [] for k in range(t + 1, d + 1)}
@@ -192,7 +219,11 @@ def _saddles(A, depth):
             for k, found in systems.items():
                 for columns in map(list, combinations(range(d), k)):
                     patterns, first = np.unique(signs[:, columns], axis=0, return_index=True)
-                    found += [(rows, columns, s, inner[i]) for s, i in zip(patterns, first, strict=True) if s.all()]
+                    found += [
+                        (rows, columns, s, inner[i])
+                        for s, i in zip(patterns, first, strict=True)
+                        if s.all()
+                    ]
         for found in filter(None, systems.values()):
             rows, columns, s, nu = map(np.array, zip(*found, strict=True))
             B = A[rows[:, :, None], columns[:, None, :]] * s[:, None, :]
@@ -203,13 +234,16 @@ def _saddles(A, depth):
 
 
 def _sign_patterns(rows):
-    """The signs that rowsᵀν takes for ν > 0, and a ν for each: the cells into which d planes cut a cone, from the cone's rays.
+    """The signs that rowsᵀν takes for ν > 0, and a ν for each: the cells into which d planes cut a
+    cone, from the cone's rays.
 
     rows : (t, d).   Returns signs (n_cells, d), 0 for columns of zeros, and nu (n_cells, t).
     """
     t, d = rows.shape
     normals = np.vstack([rows.T, np.eye(t)])
-    normals = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny)
+    normals = normals / np.maximum(
+        np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny
+    )
     rays = np.ones((1, 1))
     if t > 1:
         chosen = normals[np.array(list(combinations(range(d + t), t - 1)))]
@@ -222,21 +256,29 @@ def _sign_patterns(rows):
     patterns = {
         tuple(signs)
         for ray in np.unique(touched, axis=0)
-        for signs in product(*((s,) if s or not normals[k].any() else (1.0, -1.0) for k, s in enumerate(ray)))
+        for signs in product(
+            *((s,) if s or not normals[k].any() else (1.0, -1.0) for k, s in enumerate(ray))
+        )
     }
     signs = np.array(sorted(patterns))
     inner = np.array([rays[(touched * s >= 0.0).all(axis=1)].mean(axis=0) for s in signs])
-    exists = ((inner @ normals[:d].T * signs > ZERO) | (signs == 0.0)).all(axis=1) & (inner > ZERO).all(axis=1)
+    exists = ((inner @ normals[:d].T * signs > ZERO) | (signs == 0.0)).all(axis=1) & (
+        inner > ZERO
+    ).all(axis=1)
     return signs[exists], inner[exists]
 
 
 def _greatest(B, nu, depth):
-    """Where max Σ v^p s.t. B v = 1, v > 0 is attained, by damped Newton steps on its dual, many problems at once:
+    """Where max Σ v^p s.t. B v = 1, v > 0 is attained, by damped Newton steps on its dual, many
+    problems at once:
 
-        min over ν of Σ (1−p) v^p + Σ ν,   v = (Bᵀν/p)^(−1/(1−p));   gradient 1 − B v,  curvature B diag(v/((1−p) Bᵀν)) Bᵀ
+        min over ν of Σ (1−p) v^p + Σ ν,   v = (Bᵀν/p)^(−1/(1−p));   gradient 1 − B v,  curvature B
+        diag(v/((1−p) Bᵀν)) Bᵀ
 
-    At a solution it is Σ v^p > 0: a problem whose dual falls to zero has none, nor has one that does not settle.
-    B : (m, t, k);  nu : (m, t) with Bᵀν > 0.   Returns for the s problems solved: at (s,), nu (s, t), v (s, k).
+    At a solution it is Σ v^p > 0: a problem whose dual falls to zero has none, nor has one that
+    does not settle.
+    B : (m, t, k);  nu : (m, t) with Bᵀν > 0.   Returns for the s problems solved: at (s,), nu (s,
+        t), v (s, k).
     """
     kappa, at, solved = kappa_of(depth), np.arange(len(B)), []
     p, ones = 1.0 - kappa, np.ones(B.shape[1])
@@ -267,7 +309,9 @@ def _greatest(B, nu, depth):
         drift, promised = np.einsum("mtk,mt->mk", B, step), np.sum(slope * step, axis=1)
         share = np.minimum(1.0, TO_THE_WALL * np.min(c / np.maximum(-drift, 1e-300), axis=1))
         for _ in range(MAX_HALVINGS):
-            rising = dual(B, nu + share[:, None] * step)[2] > value + DECREASE * share * promised + 1e-14 * np.abs(value)
+            rising = dual(B, nu + share[:, None] * step)[
+                2
+            ] > value + DECREASE * share * promised + 1e-14 * np.abs(value)
             if not rising.any():
                 break
             share = np.where(rising, 0.5 * share, share)

@@ -1,9 +1,12 @@
-"""The global minimum of F(ν) = R(h_ν) + λ|ν| over all measures on the sphere, between a value and a proof, for λ down to 1e-14.
+"""The global minimum of F(ν) = R(h_ν) + λ|ν| over all measures on the sphere, between a value and a
+proof, for λ down to 1e-14.
 
-    min over ν ≥ 0 of R(h_ν)/λ + |ν|  =  max over s of −R*(−λ s)/λ  subject to  G_s(θ, ε) = ε Σ_i s_i φ(θ, x_i) ≤ 1 everywhere
+    min over ν ≥ 0 of R(h_ν)/λ + |ν|  =  max over s of −R*(−λ s)/λ  subject to  G_s(θ, ε) = ε Σ_i
+    s_i φ(θ, x_i) ≤ 1 everywhere
 
-The dual variable s_i = −∂_i R/λ stays of order one as λ → 0. With finitely many columns (θ_j, ε_j) the dual is a convex problem
-in n unknowns whose multipliers are the weights of the measure; peaks of G_s above 1 become new columns until there are none.
+The dual variable s_i = −∂_i R/λ stays of order one as λ → 0. With finitely many columns (θ_j, ε_j)
+the dual is a convex problem in n unknowns whose multipliers are the weights of the measure; peaks
+of G_s above 1 become new columns until there are none.
 """
 
 from collections.abc import Callable
@@ -21,13 +24,15 @@ SHARE = 0.5  # of the highest peak: lower ones wait for a later round
 FAR, ROUGH = 100.0, 1e-2  # a small λ is reached in steps of this factor, up to this relative gap
 IDLE = 0.1  # columns with G_s < 1 − IDLE and no weight are dropped
 RESOLVED = 1e-24  # of the largest s: smaller ones are none
-LOOSE = 0.1  # of the gap: as far as a round solves its problem; the centre it stays at steadies the next round
+# of the gap: as far as a round solves its problem; the centre it stays at steadies the next round
+LOOSE = 0.1
 INWARD = 0.99  # of the way to the boundary that a step may go
 
 
 @dataclass(frozen=True)
 class Conjugate:
-    """c(b) = −R*(−b) of one datum, for b_i = λ s_i/q_i, times y_i for a class: Σ q_i c(b_i)/λ is the dual objective.
+    """c(b) = −R*(−b) of one datum, for b_i = λ s_i/q_i, times y_i for a class: Σ q_i c(b_i)/λ is
+    the dual objective.
 
     value, slope, curvature : functions (b, y) -> c, c′ (the prediction, or y times it) and −c″ > 0
     move : function (b, change) -> b + change to first order, inside the domain of c
@@ -46,12 +51,17 @@ def _move_positive(b, change):
 def _move_between(b, change):
     """The same where b < 1 as well; near 1 the step is that of 1 − b."""
     upward = b - (1.0 - b) * np.expm1(-np.maximum(change, 0.0) / (1.0 - b))
-    return np.minimum(np.where(change < 0.0, b * np.exp(np.minimum(change, 0.0) / b), upward), 1.0 - 1e-12)
+    return np.minimum(
+        np.where(change < 0.0, b * np.exp(np.minimum(change, 0.0) / b), upward), 1.0 - 1e-12
+    )
 
 
 CONJUGATES = {
     "square": Conjugate(
-        lambda b, y: b * (y - 0.5 * b), lambda b, y: y - b, lambda b, y: np.ones_like(b), lambda b, change: b + change
+        lambda b, y: b * (y - 0.5 * b),
+        lambda b, y: y - b,
+        lambda b, y: np.ones_like(b),
+        lambda b, change: b + change,
     ),
     "logistic": Conjugate(
         lambda b, y: -xlogy(b, b) - xlog1py(1.0 - b, -b),
@@ -59,17 +69,22 @@ CONJUGATES = {
         lambda b, y: 1.0 / (b * (1.0 - b)),
         _move_between,
     ),
-    "exponential": Conjugate(lambda b, y: b - xlogy(b, b), lambda b, y: -np.log(b), lambda b, y: 1.0 / b, _move_positive),
+    "exponential": Conjugate(
+        lambda b, y: b - xlogy(b, b), lambda b, y: -np.log(b), lambda b, y: 1.0 / b, _move_positive
+    ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Minimiser:
-    """A measure ν and how good it is: lower ≤ F* ≤ F(ν) = upper, where `lower` is proved only if the search for peaks is.
+    """A measure ν and how good it is: lower ≤ F* ≤ F(ν) = upper, where `lower` is proved only if
+    the search for peaks is.
 
-    atoms : ν;  predictions : (n_data,) h_ν(x_i);  dual : (n_data,) s = −∇R/λ, scaled so that G_s ≤ 1
+    atoms : ν;  predictions : (n_data,) h_ν(x_i);  dual : (n_data,) s = −∇R/λ, scaled so that G_s ≤
+        1
     margin : min_i y_i h_i/|ν|; nan for a regression risk and for ν = 0
-    certified : whether G_s ≤ 1 was proved on the whole sphere (circle, S²) and gap ≤ tolerance;  rounds : searches for peaks
+    certified : whether G_s ≤ 1 was proved on the whole sphere (circle, S²) and gap ≤ tolerance;
+        rounds : searches for peaks
     """
 
     atoms: Atoms
@@ -89,11 +104,14 @@ class Minimiser:
 
 
 def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
-    """The global minimiser of F(ν) = R(h_ν) + λ|ν| over all nonnegative measures on the (signed) sphere.
+    """The global minimiser of F(ν) = R(h_ν) + λ|ν| over all nonnegative measures on the (signed)
+    sphere.
 
-    objective : F with λ = weight_decay > 0 and the square, logistic or exponential risk;  signs : the output signs ε
+    objective : F with λ = weight_decay > 0 and the square, logistic or exponential risk;  signs :
+        the output signs ε
     tolerance : the relative gap to reach;  start : a Minimiser of another λ or other targets
-    Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing separates the data.
+    Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing
+    separates the data.
     Raises ValueError for other risks, for λ ≤ 0 and for weights q_i that are not positive.
     Source: Wei et al. 2019, eq. 2.1 and 4.1; Fenchel's duality in place of their eq. E.13.
     """
@@ -115,7 +133,9 @@ def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
         if rounds > 1 and not new.any() and gap > 0.5 * last:
             break
         columns = _joined(columns, (found.points[new], found.signs[new]))
-        u, w, active = dual.solve(columns, u / top, max(0.1 * tolerance, LOOSE * (1.0 - lower / upper)))
+        u, w, active = dual.solve(
+            columns, u / top, max(0.1 * tolerance, LOOSE * (1.0 - lower / upper))
+        )
         columns, w = tuple(c[active] for c in columns), w[active]
         atoms = _condensed(objective, *columns, w)
         reached = dual.primal(_predictions(objective, atoms), atoms.mass)
@@ -124,13 +144,16 @@ def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
     h, decay = _predictions(objective, best), objective.weight_decay
     margin = objective.margin(h) / best.mass if len(best) else np.nan
     certified = bool(found.certified and upper - lower <= tolerance * upper)
-    return Minimiser(best, h, dual.signed(proof), decay * lower, decay * upper, decay, margin, certified, rounds)
+    return Minimiser(
+        best, h, dual.signed(proof), decay * lower, decay * upper, decay, margin, certified, rounds
+    )
 
 
 def regularisation_path(objective, signs, weight_decays, tolerance=1e-6):
     """A list of Minimisers, one for each λ of `weight_decays`, each started from the one before.
 
-    For logistic and exponential risks the margins tend to γ_ℓ1 as λ → 0 if that is positive, with an excess of the order
+    For logistic and exponential risks the margins tend to γ_ℓ1 as λ → 0 if that is positive, with
+    an excess of the order
     1/log(1/λ) (Wei et al. 2019, Theorem 2.1).   Raises ValueError as `minimise` does.
     """
     path, start = [], None
@@ -146,7 +169,9 @@ class _Dual:
     def __init__(self, objective):
         name, decay = objective.risk.name, objective.weight_decay
         if name not in CONJUGATES:
-            raise ValueError(f"The minimum is known for the risks {', '.join(CONJUGATES)}, not for {name}.")
+            raise ValueError(
+                f"The minimum is known for the risks {', '.join(CONJUGATES)}, not for {name}."
+            )
         if not decay > 0.0:
             raise ValueError(f"A regularised problem needs a positive weight decay, got {decay}.")
         if not (objective.weights > 0.0).all():
@@ -169,11 +194,13 @@ class _Dual:
         return float(risk / self.decay + mass)
 
     def start(self, signs, minimiser):
-        """u, columns (points, signs) and weights to begin with: of a minimiser, or of a larger λ from which λ is reached."""
+        """u, columns (points, signs) and weights to begin with: of a minimiser, or of a larger λ
+        from which λ is reached."""
         objective, p = self.objective, np.empty_like(self.y)
         if minimiser is None:
             objective.evaluate_risk(np.zeros_like(p), 0.0, p)
-            critical = peaks(objective.feature, objective.inputs, -p, signs).values[0]  # ν = 0 is optimal from this λ on
+            # ν = 0 is optimal from this λ on
+            critical = peaks(objective.feature, objective.inputs, -p, signs).values[0]
             if critical <= FAR * self.decay:
                 nothing = (np.zeros((0, objective.axes)), np.zeros(0)), np.zeros(0)
                 return -self.flip * p / max(self.decay, critical), *nothing
@@ -183,21 +210,30 @@ class _Dual:
         return u, (atoms.positions, atoms.signs), atoms.weights
 
     def solve(self, columns, u, tolerance):
-        """The dual with finitely many constraints Zᵀu ≤ 1, by Mehrotra's predictor and corrector, in slacks t and weights w:
+        """The dual with finitely many constraints Zᵀu ≤ 1, by Mehrotra's predictor and corrector,
+        in slacks t and weights w:
 
             Z w = c′(b),   Zᵀu + t = 1,   w t = μ → 0,   b = u/scale
 
         u : (n_data,) with Zᵀu ≤ 1.   Returns u, w (n_columns,) and which columns are worth keeping.
         """
         points, column_signs = columns
-        Z = self.flip[:, None] * self.objective.feature.matrix(points, self.objective.inputs) * column_signs
-        u, least = 0.9 * u, RESOLVED * u.max() if self.objective.risk.classifies else -np.inf  # rounding may drive all of u to 0
+        Z = (
+            self.flip[:, None]
+            * self.objective.feature.matrix(points, self.objective.inputs)
+            * column_signs
+        )
+        # rounding may drive all of u to 0
+        u, least = 0.9 * u, RESOLVED * u.max() if self.objective.risk.classifies else -np.inf
         t = 1.0 - u @ Z
         slope = self.c.slope(self._resolved(u) / self.scale, self.y)
         w = max(np.abs(slope).max(), 1e-12) / (max(np.abs(Z).max(), 1e-12) * len(t) * t)
         for _ in range(MOST_STEPS):
             u = np.maximum(self._resolved(u), least)
-            upper, lower = self.primal(self.flip * (Z @ w), w.sum()), self.value(u / max(1.0, np.max(u @ Z)))
+            upper, lower = (
+                self.primal(self.flip * (Z @ w), w.sum()),
+                self.value(u / max(1.0, np.max(u @ Z))),
+            )
             if upper - lower <= tolerance * upper:
                 break
             try:
@@ -205,7 +241,9 @@ class _Dual:
             except LinAlgError:
                 break
             if not (step[0].any() and all(np.isfinite(part).all() for part in step)):
-                break  # rounding has taken over, as it does for nearly coinciding data; the last state stands
+                # rounding has taken over, as it does for nearly coinciding data; the last state
+                # stands
+                break
             u, t, w = step
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
 
@@ -219,7 +257,8 @@ class _Dual:
         d = np.sqrt(self.scale / self.c.curvature(b, self.y))
         slack, stationarity = u @ Z + t - 1.0, Z @ w - self.c.slope(b, self.y)
         root = np.sqrt(w / t)
-        Q, R = np.linalg.qr(np.vstack([np.eye(len(d)), (root * (d[:, None] * Z)).T]))  # better conditioned than RᵀR
+        # better conditioned than RᵀR
+        Q, R = np.linalg.qr(np.vstack([np.eye(len(d)), (root * (d[:, None] * Z)).T]))
 
         def direction(complementarity):
             right = np.concatenate([-d * stationarity, (complementarity - w * slack) / (root * t)])
@@ -251,11 +290,14 @@ def _joined(*columns):
 
 def _predictions(objective, atoms):
     """(n_data,) h_i."""
-    return objective.feature.matrix(atoms.positions, objective.inputs) @ (atoms.signs * atoms.weights)
+    return objective.feature.matrix(atoms.positions, objective.inputs) @ (
+        atoms.signs * atoms.weights
+    )
 
 
 def _condensed(objective, points, signs, weights):
-    """The measure without what has no weight; where φ is linear on a region, one atom for each region predicts the same.
+    """The measure without what has no weight; where φ is linear on a region, one atom for each
+    region predicts the same.
 
     Σ_j w_j θ_j = w θ has w ≤ Σ w_j, so the objective does not rise.
     """
@@ -264,7 +306,11 @@ def _condensed(objective, points, signs, weights):
     feature = objective.feature
     if feature.kernel is None or feature.degree != 1:
         return Atoms(points, signs, weights)
-    inside = points @ objective.inputs.T > 0.0 if feature.name != "linear" else np.zeros((len(points), 0), dtype=bool)
+    inside = (
+        points @ objective.inputs.T > 0.0
+        if feature.name != "linear"
+        else np.zeros((len(points), 0), dtype=bool)
+    )
     regions, which = np.unique(np.column_stack([signs > 0.0, inside]), axis=0, return_inverse=True)
     moments = np.zeros((len(regions), points.shape[1]))
     np.add.at(moments, which.ravel(), weights[:, None] * points)

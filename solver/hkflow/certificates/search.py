@@ -1,14 +1,17 @@
-"""The highest points of a weighted sum of features over the whole sphere: where a certificate has to look.
+"""The highest points of a weighted sum of features over the whole sphere: where a certificate has
+to look.
 
     G(θ, ε) = ε Σ_i c_i φ(θ, x_i)          θ in S^d, ε in signs
 
-The great circles x_i·θ = 0 cut the sphere into regions. In each, a sum of ReLU is linear, G = A·θ, and one of squared ReLU
-quadratic, G = θᵀMθ. A walk along every circle passes an edge of every region and carries A or M along, so that the maximum,
-inside a region (at A/|A|, or at the top eigenvector of M), on a circle or where two of them cross, is met and not searched for.
+The great circles x_i·θ = 0 cut the sphere into regions. In each, a sum of ReLU is linear, G = A·θ,
+and one of squared ReLU quadratic, G = θᵀMθ. A walk along every circle passes an edge of every
+region and carries A or M along, so that the maximum, inside a region (at A/|A|, or at the top
+eigenvector of M), on a circle or where two of them cross, is met and not searched for.
 
-Rounding: the walk is one for data moved by SAME |x_i|, which moves G by SAME Σ |c_i x_i|, and for these it knows crossings,
-also of circles that nearly coincide, to a few ε. Where a highest point inside a region or on an arc is ill-conditioned,
-so that it seems to lie beyond, the crossing or the arc that it seems to pass is nearly as high. There remain the sums A.
+Rounding: the walk is one for data moved by SAME |x_i|, which moves G by SAME Σ |c_i x_i|, and for
+these it knows crossings, also of circles that nearly coincide, to a few ε. Where a highest point
+inside a region or on an arc is ill-conditioned, so that it seems to lie beyond, the crossing or the
+arc that it seems to pass is nearly as high. There remain the sums A.
 """
 
 from dataclasses import dataclass
@@ -17,16 +20,18 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from ..objectives.activations import FEATURES
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
+from ..objectives.activations import FEATURES
 from ..operators.dense import LINEAR, SQUARED_RELU
 
 SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
 SLACK_PER_DATUM = 1e-15  # the same for many data: eight roundings of each, one after the other
 SAME = 1e-15  # distance of unit vectors whose circles are one
-BEYOND, BEYOND_SQUARED = 1e-12, 1e-7  # how far beyond its region's edges a highest point may lie; it is evaluated where it lies
-STARTS, ASCENTS, SHORT = 500, 200, 1e-9  # where the regions are too many: climbs from so many points, of so many steps at most
+# how far beyond its region's edges a highest point may lie; it is evaluated where it lies
+BEYOND, BEYOND_SQUARED = 1e-12, 1e-7
+# where the regions are too many: climbs from so many points, of so many steps at most
+STARTS, ASCENTS, SHORT = 500, 200, 1e-9
 MOST = 20_000  # peaks that are kept at once
 NEAR = 1e-7  # peaks closer than this are one
 
@@ -36,8 +41,10 @@ class Peaks:
     """High points of G, the highest first.
 
     points : (k, p) of unit length;  signs : (k,);  values : (k,) G there
-    certified : whether values[0] is the maximum over the whole sphere up to rounding, not only the highest that was found
-    bound : values[0] + s Σ |c_i| |x_i|^degree, s = max(1e-12, 1e-15 n): no value of G is larger, if certified
+    certified : whether values[0] is the maximum over the whole sphere up to rounding, not only the
+        highest that was found
+    bound : values[0] + s Σ |c_i| |x_i|^degree, s = max(1e-12, 1e-15 n): no value of G is larger, if
+        certified
     """
 
     points: np.ndarray
@@ -48,24 +55,32 @@ class Peaks:
 
 
 def is_searchable(feature, axes):
-    """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S², linear on any sphere."""
+    """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S²,
+    linear on any sphere."""
     return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
 
 
 def peaks(feature, inputs, coefficients, signs=(1,), share=1.0, starts=None):
-    """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local maxima.
+    """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
+    maxima.
 
-    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are;  share : of the maximum; at least so high are
-    the other peaks that are returned;  starts : (k, p) directions from which to climb too, where a climb is all there is
-    Cost n² on S² and n on the circle, n² log n and n log n at the first call for the same inputs, 9 n² bytes on S²; in higher
-    dimension, unless φ is linear, a climb from many points, which certifies nothing.
-    Raises ValueError for coefficients that are not finite and for features whose gradient is not known.
+    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are;  share : of the
+        maximum; at least so high are
+    the other peaks that are returned;  starts : (k, p) directions from which to climb too, where a
+    climb is all there is Cost n² on S² and n on the circle, n² log n and n log n at the first call
+    for the same inputs, 9 n² bytes on S²; in higher dimension, unless φ is linear, a climb from
+    many points, which certifies nothing.
+    Raises ValueError for coefficients that are not finite and for features whose gradient is not
+    known.
     """
     coefficients = np.asarray(coefficients, dtype=float)
     if not np.isfinite(coefficients).all():
         raise ValueError("The coefficients of a sum of features must be finite.")
     if feature.kernel is None and feature.pullback is None:
-        raise ValueError(f"A search needs the gradient of the feature '{feature.name}': give Feature(…, pullback=…).")
+        raise ValueError(
+            f"A search needs the gradient of the feature '{feature.name}': give Feature(…,"
+            " pullback=…)."
+        )
     if feature.joint:
         return _joint_peaks(feature, inputs, coefficients, share, starts)
     found = [_maxima(feature, inputs, sign * coefficients, share, starts) for sign in signs]
@@ -73,15 +88,20 @@ def peaks(feature, inputs, coefficients, signs=(1,), share=1.0, starts=None):
     values = np.concatenate([values for _, values in found])
     all_signs = np.repeat(np.asarray(signs, dtype=float), [len(values) for _, values in found])
     order = np.argsort(-values, kind="stable")
-    order = order[values[order] >= share * values[order[0]]] if values[order[0]] > 0.0 else order[:1]
+    order = (
+        order[values[order] >= share * values[order[0]]] if values[order[0]] > 0.0 else order[:1]
+    )
     certified = is_searchable(feature, inputs.shape[1])
     sizes = np.linalg.norm(inputs, axis=1) ** (feature.degree or 1)
-    bound = values[order[0]] + max(SLACK, SLACK_PER_DATUM * len(inputs)) * float(np.abs(coefficients) @ sizes)
+    bound = values[order[0]] + max(SLACK, SLACK_PER_DATUM * len(inputs)) * float(
+        np.abs(coefficients) @ sizes
+    )
     return Peaks(points[order], all_signs[order], values[order], certified, float(bound))
 
 
 def _joint_peaks(feature, inputs, coefficients, share, starts):
-    """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the sphere of a."""
+    """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the
+    sphere of a."""
     hidden = next(f for f in FEATURES.values() if f.kernel == feature.kernel and not f.joint)
     starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
     half = peaks(hidden, inputs, coefficients, (1, -1), share, starts)
@@ -111,7 +131,8 @@ def _maxima(feature, inputs, c, share, starts):
 
 
 class ByIdentity:
-    """An array as a key of a cache: the same object, not an equal one; kept alive, so that its identity is not another's."""
+    """An array as a key of a cache: the same object, not an equal one; kept alive, so that its
+    identity is not another's."""
 
     def __init__(self, array):
         self.array = array
@@ -125,11 +146,15 @@ class ByIdentity:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """The circles x_i·θ = 0 of data in R³ (of R² only one circle, the sphere itself), and the order of their crossings.
+    """The circles x_i·θ = 0 of data in R³ (of R² only one circle, the sphere itself), and the order
+    of their crossings.
 
-    x : (n, 3) x_i/|x_i|, zero in the third coordinate if the data lie in R², p = 2;  sizes : (n,) |x_i|
-    normals : (n_circles, 3) unit vectors;  counts : (n_circles,) how many crossings there are on each circle
-    crossings : (n_circles, 2n) in the order in which they are passed: j where datum j turns positive, n + j where negative
+    x : (n, 3) x_i/|x_i|, zero in the third coordinate if the data lie in R², p = 2;  sizes : (n,)
+        |x_i|
+    normals : (n_circles, 3) unit vectors;  counts : (n_circles,) how many crossings there are on
+        each circle
+    crossings : (n_circles, 2n) in the order in which they are passed: j where datum j turns
+        positive, n + j where negative
     across : (n_circles, n) whether datum j has the very same circle
     """
 
@@ -150,25 +175,32 @@ def _arrangement(same):
     x[sizes > 0.0, :p] = normalize(same.array[sizes > 0.0])
     circles = x if p == 3 else np.array([[0.0, 0.0, 1.0]])
     normals, counts = np.zeros((len(circles), 3)), np.zeros(len(circles), dtype=np.int64)
-    crossings, across = np.zeros((len(circles), 2 * n), dtype=np.int32), np.zeros((len(circles), n), dtype=np.bool_)
+    crossings, across = (
+        np.zeros((len(circles), 2 * n), dtype=np.int32),
+        np.zeros((len(circles), n), dtype=np.bool_),
+    )
     for i, circle in enumerate(circles):
         if not circle.any():
             continue
         normals[i] = circle
         first = normalize(np.cross(circle, np.eye(3)[np.argmin(np.abs(circle))]))
-        across_circle = x - np.sign(x @ circle)[:, None] * circle  # exact where x_j nearly is ±normal
+        # exact where x_j nearly is ±normal
+        across_circle = x - np.sign(x @ circle)[:, None] * circle
         u, v = across_circle @ first, across_circle @ np.cross(circle, first)
         across[i] = u**2 + v**2 <= SAME**2
         crossing = np.flatnonzero(~across[i])
         middle = np.arctan2(v, u)[crossing]
         angles = np.concatenate([middle - 0.5 * np.pi, middle + 0.5 * np.pi]) % (2.0 * np.pi)
         counts[i] = len(angles)
-        crossings[i, : len(angles)] = np.concatenate([crossing, n + crossing])[np.argsort(angles, kind="stable")]
+        crossings[i, : len(angles)] = np.concatenate([crossing, n + crossing])[
+            np.argsort(angles, kind="stable")
+        ]
     return Arrangement(x, sizes, p, normals, counts, crossings, across)
 
 
 def _exact(arrangement, c, squared, share):
-    """The highest point, and with share < 1 all local maxima of at least that share of it, (k, p)."""
+    """The highest point, and with share < 1 all local maxima of at least that share of it, (k,
+    p)."""
     a, highest = arrangement, np.zeros((1, 3))
     c = c * a.sizes ** (2 if squared else 1)
     geometry = a.x, c, squared, a.p, a.normals, a.counts, a.crossings, a.across
@@ -201,7 +233,8 @@ def _value(theta, x, c, squared):
 
 @njit(cache=True)
 def _within(theta, x, c, active, beyond):
-    """Whether θ lies in the closed region where the active data with a coefficient are positive and the others negative."""
+    """Whether θ lies in the closed region where the active data with a coefficient are positive and
+    the others negative."""
     for i in range(len(x)):
         s = _dot(theta, x[i])
         if c[i] != 0.0 and (s > 0.0) != active[i] and abs(s) > beyond:
@@ -222,7 +255,8 @@ def _add(sign, c, x, squared, M):
 
 @njit(cache=True)
 def _top(M, squared, p, least, theta):
-    """Whether A·θ, A = M[0], or θᵀMθ exceeds `least` somewhere on the sphere; writes the highest direction to θ if so."""
+    """Whether A·θ, A = M[0], or θᵀMθ exceeds `least` somewhere on the sphere; writes the highest
+    direction to θ if so."""
     if not squared:
         size = np.sqrt(_dot(M[0], M[0]))
         if size > least and size > 0.0:
@@ -241,10 +275,13 @@ def _top(M, squared, p, least, theta):
 def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, out):
     """Walk along all circles and meet the local maxima of G = Σ c_i φ(·, x_i) that exceed `least`.
 
-    single: the highest goes to out[0], any point above all earlier ones counts;  else all go to out (room, 3), and are maxima
-    Returns the largest value met, or `least`, and the number of points written. The other arguments: see Arrangement.
+    single: the highest goes to out[0], any point above all earlier ones counts;  else all go to out
+    (room, 3), and are maxima
+    Returns the largest value met, or `least`, and the number of points written. The other
+    arguments: see Arrangement.
 
-        M: over the data that are positive on the arc;  side[0], side[1]: over those of this circle, positive below, above it
+        M: over the data that are positive on the arc;  side[0], side[1]: over those of this circle,
+        positive below, above it
     """
     n, count = len(x), 0
     beyond = BEYOND_SQUARED if squared else BEYOND
@@ -283,7 +320,8 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
         for k in range(events):
             begin[:] = end
             _crossing(x, crossings[i, k], normal, end)
-            # the regions on both sides of this arc; on the circle itself (p = 2) the arc is the region
+            # the regions on both sides of this arc; on the circle itself (p = 2) the arc is the
+            # region
             for above in range(2 if p == 3 else 1):
                 for m in range(3 if squared else 1):
                     for q in range(3):
@@ -300,7 +338,9 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                 up = _dot(M[0], normal)
                 falls = up + _dot(side[1, 0], normal) <= 0.0 <= up + _dot(side[0, 0], normal)
                 ray[:] = M[0]
-                for _ in range(2):  # once leaves a rounding of M along the normal, which may be more than lies along the circle
+                # once leaves a rounding of M along the normal, which may be more than lies along
+                # the circle
+                for _ in range(2):
                     up = _dot(ray, normal)
                     for q in range(3):
                         ray[q] -= up * normal[q]
@@ -319,7 +359,9 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                 value = _dot(M[0], end)
                 if squared:
                     value = end[0] * value + end[1] * _dot(M[1], end) + end[2] * _dot(M[2], end)
-                if value > least and (single or _falls(M[0], side, c[datum], x[datum], end, normal, p, ray)):
+                if value > least and (
+                    single or _falls(M[0], side, c[datum], x[datum], end, normal, p, ray)
+                ):
                     least, count = _keep(end, x, c, squared, least, single, out, count)
             if not leaves:
                 _add(1.0, c[datum], x[datum], squared, M)
@@ -329,7 +371,8 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
 
 @njit(cache=True)
 def _keep(theta, x, c, squared, least, single, out, count):
-    """Write θ to `out` if its value exceeds `least`; returns the new `least` and how many points are written."""
+    """Write θ to `out` if its value exceeds `least`; returns the new `least` and how many points
+    are written."""
     value = _value(theta, x, c, squared)
     if value > least and (single or count < len(out)):
         out[0 if single else count] = theta
@@ -339,9 +382,11 @@ def _keep(theta, x, c, squared, least, single, out, count):
 
 @njit(cache=True)
 def _crossing(x, crossing, normal, theta):
-    """Write to θ where a datum turns positive (crossing < n) or negative on the circle of this normal: ∓ normal × x_j, normed.
+    """Write to θ where a datum turns positive (crossing < n) or negative on the circle of this
+    normal: ∓ normal × x_j, normed.
 
-    Of x_j the nearer of ±normal is subtracted first: a difference of neighbours is exact, a product of them is not.
+    Of x_j the nearer of ±normal is subtracted first: a difference of neighbours is exact, a product
+    of them is not.
     """
     n = len(x)
     near = np.sign(_dot(normal, x[crossing % n]))
@@ -355,9 +400,11 @@ def _crossing(x, crossing, normal, theta):
 
 @njit(cache=True)
 def _falls(A, side, coefficient, crossing, theta, normal, p, ray):
-    """Whether a sum of ReLU falls along the rays of both circles from their crossing θ, thus along all.
+    """Whether a sum of ReLU falls along the rays of both circles from their crossing θ, thus along
+    all.
 
-    A : over the data positive there but for the two circles';  side : those of this circle, normal its normal
+    A : over the data positive there but for the two circles';  side : those of this circle, normal
+        its normal
     coefficient, crossing : c and x of the other one;  ray : scratch
     """
     _cross(normal, theta, ray)
@@ -389,16 +436,25 @@ def _orthogonal(normal, theta):
 @njit(cache=True)
 def _triple(a, b, c):
     """(a × b)·c"""
-    return (a[1] * b[2] - a[2] * b[1]) * c[0] + (a[2] * b[0] - a[0] * b[2]) * c[1] + (a[0] * b[1] - a[1] * b[0]) * c[2]
+    return (
+        (a[1] * b[2] - a[2] * b[1]) * c[0]
+        + (a[2] * b[0] - a[0] * b[2]) * c[1]
+        + (a[0] * b[1] - a[1] * b[0]) * c[2]
+    )
 
 
 @njit(cache=True)
 def _cross(a, b, out):
-    out[0], out[1], out[2] = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+    out[0], out[1], out[2] = (
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    )
 
 
 def _climb(feature, inputs, c, starts):
-    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread starts, and from given ones."""
+    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread
+    starts, and from given ones."""
     points = quasi_uniform(STARTS, inputs.shape[1] - 1)
     if starts is not None:
         points = np.concatenate([points, normalize(starts)])
@@ -410,7 +466,10 @@ def _climb(feature, inputs, c, starts):
             slope = (c[:, None] * feature.slopes(points, inputs)).T @ inputs
         slope -= np.sum(slope * points, axis=1, keepdims=True) * points
         size = np.linalg.norm(slope, axis=1, keepdims=True)
-        trial = normalize(points + step[:, None] * np.divide(slope, size, out=np.zeros_like(slope), where=size > 0.0))
+        trial = normalize(
+            points
+            + step[:, None] * np.divide(slope, size, out=np.zeros_like(slope), where=size > 0.0)
+        )
         trial_values = c @ feature.matrix(trial, inputs)
         better = trial_values > values
         points[better], values[better] = trial[better], trial_values[better]

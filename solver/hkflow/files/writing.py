@@ -10,9 +10,11 @@ import numpy as np
 
 
 def write_whole(path, write):
-    """Make a file that is either there in full or not there: write(temporary path), flush to disk, rename.
+    """Make a file that is either there in full or not there: write(temporary path), flush to disk,
+    rename.
 
-    A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer overwrites or removes.
+    A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer
+    overwrites or removes.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -26,14 +28,16 @@ def write_whole(path, write):
 
 
 def write_hdf5(path, fill, **options):
-    """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a process whose disk was full.
+    """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
+    process whose disk was full.
 
     options : of h5py.File;  memory : twice the size of the file
     """
     image = BytesIO()
     with h5py.File(image, "w", **options) as file:
         fill(file)
-    content = image.getvalue()  # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
+    # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
+    content = image.getvalue()
     write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 

@@ -1,7 +1,7 @@
 """Meshes of the sphere."""
 
-from .domain import atoms_mesh
 from .circle import circle_mesh
+from .domain import atoms_mesh
 from .geodesic import geodesic_cells, geodesic_level, geodesic_mesh
 from .mesh import Mesh
 

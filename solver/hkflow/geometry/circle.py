@@ -7,7 +7,8 @@ from .mesh import Mesh
 
 
 def circle_mesh(cells):
-    """Uniform cells of width h = 2π / cells, centre j at angle (j + ½) h, face j between cells j and j+1.
+    """Uniform cells of width h = 2π / cells, centre j at angle (j + ½) h, face j between cells j
+    and j+1.
 
     cells : int, at least 3
     """

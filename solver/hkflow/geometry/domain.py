@@ -1,4 +1,5 @@
-"""The discrete domain: finitely many directions without neighbours, so that nothing is transported."""
+"""The discrete domain: finitely many directions without neighbours, so that nothing is
+transported."""
 
 import numpy as np
 
@@ -7,7 +8,8 @@ from .mesh import Mesh
 
 
 def atoms_mesh(positions):
-    """A cell of volume one at each of the positions (n, p); weights are densities. The basis vectors make a diagonal network."""
+    """A cell of volume one at each of the positions (n, p); weights are densities. The basis
+    vectors make a diagonal network."""
     positions = np.atleast_2d(real_array(positions, "Positions"))
     n, p = positions.shape
     none = np.zeros(0)

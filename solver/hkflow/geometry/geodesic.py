@@ -50,7 +50,8 @@ def refine(points, triangles):
 
 
 def geodesic_mesh(level):
-    """Voronoi mesh of the level-times refined icosahedron, made centroidal by Lloyd iterations at every level.
+    """Voronoi mesh of the level-times refined icosahedron, made centroidal by Lloyd iterations at
+    every level.
 
     level : int ≥ 0; the mesh has 10·4^level + 2 cells (642 at 3, 10,242 at 5, 163,842 at 7)
     """

@@ -58,7 +58,8 @@ class Mesh:
 def half_faces(mesh):
     """Each face seen from both of its cells, sorted by cell.
 
-    Returns cell, neighbor, face (2 n_faces,) int and slot: the position among the half-faces of its cell.
+    Returns cell, neighbor, face (2 n_faces,) int and slot: the position among the half-faces of its
+    cell.
 
         cell      0 0 0 0 0 0 1 1 1 …
         slot      0 1 2 3 4 5 0 1 2 …

@@ -10,9 +10,10 @@ MAX_HALTON = 100  # dimensions
 def quasi_uniform(n, dim):
     """n evenly spread points of S^dim, the same ones each time. Returns (n, dim+1).
 
-    Equal arcs on the circle, a Fibonacci spiral on S² (Swinbank & Purser 2006), in higher dimension a Halton sequence of
-    the cube, carried to Gaussians and from there to the sphere. Beyond a hundred dimensions no n is large enough for such a
-    sequence to be more even than draws, and its tables grow like dim²: there, draws of a fixed seed.
+    Equal arcs on the circle, a Fibonacci spiral on S² (Swinbank & Purser 2006), in higher dimension
+    a Halton sequence of the cube, carried to Gaussians and from there to the sphere. Beyond a
+    hundred dimensions no n is large enough for such a sequence to be more even than draws, and its
+    tables grow like dim²: there, draws of a fixed seed.
     """
     k = np.arange(n) + 0.5
     if dim == 1:

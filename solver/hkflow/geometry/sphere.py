@@ -11,13 +11,15 @@ def surface_area(d):
 
 
 def normalize(x):
-    """Points on the sphere: x / |x| along the last axis, without overflow or underflow of the squares."""
+    """Points on the sphere: x / |x| along the last axis, without overflow or underflow of the
+    squares."""
     x = x / np.abs(x).max(axis=-1, keepdims=True)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def distance(x, y):
-    """Great-circle distance, 2 atan2(|x − y|, |x + y|): accurate for near and for antipodal points."""
+    """Great-circle distance, 2 atan2(|x − y|, |x + y|): accurate for near and for antipodal
+    points."""
     return 2.0 * np.arctan2(np.linalg.norm(x - y, axis=-1), np.linalg.norm(x + y, axis=-1))
 
 

@@ -2,28 +2,32 @@
 
 import numpy as np
 
-from .sphere import distance, normalize, triangle_area
 from .mesh import Mesh
+from .sphere import distance, normalize, triangle_area
 
 
 def edges(triangles):
     """The edges of a closed, consistently oriented triangulation.
 
     triangles : (n_triangles, 3) int, corners counter-clockwise seen from outside
-    Returns ends (n_edges, 2) with ends[:, 0] < ends[:, 1], and sides (n_edges, 2): the triangles on the right and
-    on the left of the edge seen from its first end.
+    Returns ends (n_edges, 2) with ends[:, 0] < ends[:, 1], and sides (n_edges, 2): the triangles on
+    the right and on the left of the edge seen from its first end.
     """
     n = len(triangles)
     start = triangles.ravel(order="F")
     stop = np.roll(triangles, -1, axis=1).ravel(order="F")
     triangle = np.tile(np.arange(n), 3)
     forward = start < stop
-    key = np.where(forward, start, stop) * np.int64(triangles.max() + 1) + np.where(forward, stop, start)
+    key = np.where(forward, start, stop) * np.int64(triangles.max() + 1) + np.where(
+        forward, stop, start
+    )
     left, right = np.flatnonzero(forward), np.flatnonzero(~forward)
     left, right = left[np.argsort(key[left])], right[np.argsort(key[right])]
     if not np.array_equal(key[left], key[right]):
         raise ValueError("The triangulation is not closed: some edge belongs to one triangle only.")
-    return np.stack([start[left], stop[left]], axis=1), np.stack([triangle[right], triangle[left]], axis=1)
+    return np.stack([start[left], stop[left]], axis=1), np.stack(
+        [triangle[right], triangle[left]], axis=1
+    )
 
 
 def circumcenters(points, triangles):
@@ -35,14 +39,18 @@ def circumcenters(points, triangles):
 def centroids(points, triangles, ends, sides):
     """Centroids of the Voronoi cells, projected to the sphere.
 
-    ∫_cell x dS = ½ Σ_edges (arc length) × (unit normal of the edge's plane), by the divergence theorem.
+    ∫_cell x dS = ½ Σ_edges (arc length) × (unit normal of the edge's plane), by the divergence
+    theorem.
     """
     corners = circumcenters(points, triangles)
     a, b = corners[sides[:, 0]], corners[sides[:, 1]]
     moment = normalize(np.cross(a, b)) * distance(a, b)[:, None]
     total = np.stack(
         [
-            sum(sign * np.bincount(ends[:, k], moment[:, axis], len(points)) for k, sign in ((0, 1.0), (1, -1.0)))
+            sum(
+                sign * np.bincount(ends[:, k], moment[:, axis], len(points))
+                for k, sign in ((0, 1.0), (1, -1.0))
+            )
             for axis in range(3)
         ],
         axis=1,
@@ -51,7 +59,8 @@ def centroids(points, triangles, ends, sides):
 
 
 def lloyd(points, triangles, iterations):
-    """Move each centre to the centroid of its cell, `iterations` times, keeping the triangulation."""
+    """Move each centre to the centroid of its cell, `iterations` times, keeping the
+    triangulation."""
     ends, sides = edges(triangles)
     for _ in range(iterations):
         points = centroids(points, triangles, ends, sides)
@@ -59,7 +68,8 @@ def lloyd(points, triangles, iterations):
 
 
 def voronoi_mesh(name, points, triangles):
-    """The Voronoi mesh dual to a Delaunay triangulation, cells renumbered so that neighbours lie close in memory.
+    """The Voronoi mesh dual to a Delaunay triangulation, cells renumbered so that neighbours lie
+    close in memory.
 
     points : (n_cells, 3) unit vectors;  triangles : (n_triangles, 3) int, counter-clockwise
     Raises ValueError if the triangulation is not Delaunay (some face would have a negative length).
@@ -69,7 +79,10 @@ def voronoi_mesh(name, points, triangles):
 
     n = len(points)
     ends, _ = edges(triangles)
-    graph = csr_array((np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])), shape=(n, n))
+    graph = csr_array(
+        (np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])),
+        shape=(n, n),
+    )
     order = reverse_cuthill_mckee(graph, symmetric_mode=True)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)

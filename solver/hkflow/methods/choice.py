@@ -14,7 +14,8 @@ METHODS = {
 
 
 def method_class(kind):
-    """The method of a name, loaded when it is first wanted; raises ValueError with the choices for an unknown one."""
+    """The method of a name, loaded when it is first wanted; raises ValueError with the choices for
+    an unknown one."""
     if kind not in METHODS:
         raise ValueError(unknown_name("method", kind, METHODS))
     module, name = METHODS[kind].rsplit(".", 1)
@@ -22,7 +23,8 @@ def method_class(kind):
 
 
 def make_method(problem, kind="grid", **options):
-    """The method of a name for a problem; raises ValueError with the choices for an unknown one, or an unknown option."""
+    """The method of a name for a problem; raises ValueError with the choices for an unknown one, or
+    an unknown option."""
     made = method_class(kind)
     check_options(options, made, f"{kind} option")
     return made(problem, **options)

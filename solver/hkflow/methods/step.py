@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 # What moves the energy (four terms) and the mass (three), in the order of every array of rates.
-BUDGET = ("transport", "reaction", "noise_loss", "noise_gain", "mass_reaction", "mass_noise_loss", "mass_noise_gain")
+BUDGET = (
+    "transport",
+    "reaction",
+    "noise_loss",
+    "noise_gain",
+    "mass_reaction",
+    "mass_noise_loss",
+    "mass_noise_gain",
+)
 
 
 @dataclass
@@ -14,9 +22,11 @@ class Step:
 
     dt : its length;  counts : events in it, as a method may count them
     count : how many steps of the method's own it stands for (gradient descent takes many at once)
-    budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy and mass
+    budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy
+        and mass
     defect : by how much implicit predictions may be off
-    error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a sentence, if it failed
+    error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a
+        sentence, if it failed
     """
 
     dt: float
@@ -36,11 +46,17 @@ SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 def budget_error(before, after, step, tolerance):
     """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
-    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where rounding hides an error that is
-    within the tolerance all the same, it stands for the error.
+    |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where
+    rounding hides an error that is within the tolerance all the same, it stands for the error.
     """
-    residuals = (after.objective - before.objective - step.budget[:4].sum(), after.mass - before.mass - step.budget[4:].sum())
-    roundings = (before.rounding + after.rounding, MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST)
+    residuals = (
+        after.objective - before.objective - step.budget[:4].sum(),
+        after.mass - before.mass - step.budget[4:].sum(),
+    )
+    roundings = (
+        before.rounding + after.rounding,
+        MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST,
+    )
     errors = [
         (abs(residual) - rounding if abs(residual) > rounding else rounding) / gross
         for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)

@@ -1,4 +1,5 @@
-"""Risks R(h_1, …, h_n): convex functions of the predictions, returned together with their gradients."""
+"""Risks R(h_1, …, h_n): convex functions of the predictions, returned together with their
+gradients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ class Risk:
     """A convex function of the predictions.
 
     name : how messages and files call it
-    evaluate : function (predictions, targets, weights, out) -> R; writes ∂R/∂h_i to out. All arrays (n_data,)
+    evaluate : function (predictions, targets, weights, out) -> R; writes ∂R/∂h_i to out. All arrays
+        (n_data,)
     classifies : whether targets are classes ±1, so that errors and margins make sense
-    tail : "exponential" or "logistic" if R is made of such losses; "square" for the square risk, None for any other
-    scaled : function (predictions, log_scale, targets, weights, out) -> e^−log_scale R(h) at h = e^log_scale predictions,
-        where that never overflows; None: then e^log_scale has to be a number
+    tail : "exponential" or "logistic" if R is made of such losses; "square" for the square risk,
+        None for any other
+    scaled : function (predictions, log_scale, targets, weights, out) -> e^−log_scale R(h) at h =
+        e^log_scale predictions, where that never overflows; None: then e^log_scale has to be a
+        number
     """
 
     name: str
@@ -62,16 +66,18 @@ def exponential(predictions, targets, weights, out):
 
 LARGEST_LOG = 690.0  # e^690 is a number; margins that differ by less than e^-690 are ties
 ROUNDED_ONE = 1e-14  # weights whose sum is this close to one sum to one
-CANCELLED = 1e-8  # share of a sum, below which a difference is not what is left of it; equal weights leave 1/n
+# share of a sum, below which a difference is not what is left of it; equal weights leave 1/n
+CANCELLED = 1e-8
 LARGE_MARGIN = 35.0  # from here on log(1 + e^−u) and e^−u are the same number
 
 
 @njit(cache=True)
 def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
-    """e^−L log Σ q_i e^{−u_i}, u_i = e^L y_i predictions_i: minus the smooth margin S in units of e^L, for any L.
+    """e^−L log Σ q_i e^{−u_i}, u_i = e^L y_i predictions_i: minus the smooth margin S in units of
+    e^L, for any L.
 
-    p_i = −y_i ∂R/∂h_i is a soft-argmin (COLT eq. 6). The smallest margin is taken out of the sum, so margins, exponents and
-    scales of any size are safe; tiny ones keep their digits.
+    p_i = −y_i ∂R/∂h_i is a soft-argmin (COLT eq. 6). The smallest margin is taken out of the sum,
+    so margins, exponents and scales of any size are safe; tiny ones keep their digits.
     """
     scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
@@ -80,10 +86,13 @@ def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
             smallest = min(smallest, targets[i] * predictions[i])
     whole, lost = 0.0, 0.0
     for i in range(len(out)):
-        out[i] = np.expm1(-scale * (targets[i] * predictions[i] - smallest)) if weights[i] > 0.0 else 0.0
+        out[i] = (
+            np.expm1(-scale * (targets[i] * predictions[i] - smallest)) if weights[i] > 0.0 else 0.0
+        )
         whole += weights[i]
         lost += weights[i] * out[i]
-    if whole + lost < CANCELLED * whole:  # the smallest margin has next to no weight: its own digits are lost in the difference
+    # the smallest margin has next to no weight: its own digits are lost in the difference
+    if whole + lost < CANCELLED * whole:
         total = 0.0
         for i in range(len(out)):
             if weights[i] > 0.0:
@@ -100,7 +109,8 @@ def smooth_margin_scaled(predictions, log_scale, targets, weights, out):
 
 @njit(cache=True)
 def smooth_logistic_margin_scaled(predictions, log_scale, targets, weights, out):
-    """e^−L log Σ q_i log(1 + e^{−u_i}), u_i = e^L y_i predictions_i; p_i = q_i ℓ′(−u_i) / Σ q_k ℓ(−u_k) (COLT eq. 6)."""
+    """e^−L log Σ q_i log(1 + e^{−u_i}), u_i = e^L y_i predictions_i; p_i = q_i ℓ′(−u_i) / Σ q_k
+    ℓ(−u_k) (COLT eq. 6)."""
     scale = np.exp(min(log_scale, LARGEST_LOG))
     smallest = np.inf
     for i in range(len(out)):
@@ -117,7 +127,9 @@ def smooth_logistic_margin_scaled(predictions, log_scale, targets, weights, out)
     for i in range(len(out)):
         u = scale * targets[i] * predictions[i]
         tail = np.exp(-abs(u))
-        out[i] = -targets[i] * weights[i] * (tail if u > 0.0 else 1.0) / (1.0 + tail) / (largest * total)
+        out[i] = (
+            -targets[i] * weights[i] * (tail if u > 0.0 else 1.0) / (1.0 + tail) / (largest * total)
+        )
     return (np.log(total) + np.log(largest)) / scale
 
 
@@ -129,7 +141,8 @@ def smooth_margin(predictions, targets, weights, out):
 
 @njit(cache=True)
 def smooth_logistic_margin(predictions, targets, weights, out):
-    """R = log Σ q_i log(1 + e^{−u_i}): the same for the logistic loss; its weights p do not sum to one."""
+    """R = log Σ q_i log(1 + e^{−u_i}): the same for the logistic loss; its weights p do not sum to
+    one."""
     return smooth_logistic_margin_scaled(predictions, 0.0, targets, weights, out)
 
 
@@ -142,6 +155,12 @@ RISKS = {
         Risk("logistic", logistic, True, "logistic"),
         Risk("exponential", exponential, True, "exponential"),
         Risk("smooth-margin", smooth_margin, True, "exponential", smooth_margin_scaled),
-        Risk("smooth-logistic-margin", smooth_logistic_margin, True, "logistic", smooth_logistic_margin_scaled),
+        Risk(
+            "smooth-logistic-margin",
+            smooth_logistic_margin,
+            True,
+            "logistic",
+            smooth_logistic_margin_scaled,
+        ),
     )
 }

@@ -5,20 +5,25 @@ from numba import njit, prange
 
 from .dense import TILE
 
-LEAF = 32  # points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
+# points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
+LEAF = 32
 ROOTS = 5  # levels of halving down to the roots: each root is summed in order by one thread
 
 
 def directions(points):
     """Unit vectors (n, p) of points (n, p); zero where they are zero."""
     return np.divide(
-        points, length := np.linalg.norm(points, axis=1, keepdims=True), out=np.zeros_like(points), where=length > 0.0
+        points,
+        length := np.linalg.norm(points, axis=1, keepdims=True),
+        out=np.zeros_like(points),
+        where=length > 0.0,
     )
 
 
 @njit(cache=True)
 def bisected(units, size):
-    """An order (n,) of unit vectors (n, p) in which the leaves 0 … size−1, size … 2 size−1, … and all nodes are compact.
+    """An order (n,) of unit vectors (n, p) in which the leaves 0 … size−1, size … 2 size−1, … and
+    all nodes are compact.
 
     Every node is cut across the axis along which it spreads most.
     """
@@ -47,7 +52,8 @@ def bisected(units, size):
 
 @njit(cache=True)
 def tree_of(n_leaves):
-    """The nodes below the top of the tree, each before its children: first and last leaf + 1, level below the root, roots.
+    """The nodes below the top of the tree, each before its children: first and last leaf + 1, level
+    below the root, roots.
 
     Returns first, last, level (n_nodes,) and the first node of each root, closed by n_nodes.
     """
@@ -77,28 +83,40 @@ def above(tree, leaves):
 
 
 def lists_of(tree, leaves, many, few, linear):
-    """Which of the few meet which nodes of a tree: far_start (n_nodes + 1,), far, near_start (n_leaves + 1,), near.
+    """Which of the few meet which nodes of a tree: far_start (n_nodes + 1,), far, near_start
+    (n_leaves + 1,), near.
 
-    tree : of `tree_of`;  leaves : the points (n_leaves, p, LEAF), many (n, p) in their order;  few : (n_few, p)
+    tree : of `tree_of`;  leaves : the points (n_leaves, p, LEAF), many (n, p) in their order;  few
+        : (n_few, p)
     linear : whether all is far, as for a φ that has no other side
-    The lists of all nodes, and of all leaves, one after the other. Near lists are padded to whole tiles with the index n_few.
+    The lists of all nodes, and of all leaves, one after the other. Near lists are padded to whole
+    tiles with the index n_few.
     """
     first, last = tree[:2]
     caps = caps_of(directions(many), first, last)
-    far_start, near_start = np.zeros(len(first) + 1, dtype=np.int64), np.zeros(len(leaves) + 1, dtype=np.int64)
+    far_start, near_start = (
+        np.zeros(len(first) + 1, dtype=np.int64),
+        np.zeros(len(leaves) + 1, dtype=np.int64),
+    )
     far, near = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint32)
     for fill in (False, True):
-        list_data(fill, linear, *tree, *caps, leaves, len(many), few, far_start, far, near_start, near)
+        list_data(
+            fill, linear, *tree, *caps, leaves, len(many), few, far_start, far, near_start, near
+        )
         if not fill:
             np.cumsum(far_start, out=far_start)
             np.cumsum(-(-near_start // TILE) * TILE, out=near_start)
-            far, near = np.zeros(far_start[-1], dtype=np.uint32), np.full(near_start[-1], len(few), dtype=np.uint32)
+            far, near = (
+                np.zeros(far_start[-1], dtype=np.uint32),
+                np.full(near_start[-1], len(few), dtype=np.uint32),
+            )
     return far_start, far, near_start, near
 
 
 @njit(parallel=True, cache=True)
 def caps_of(units, first, last):
-    """Centre (n_nodes, p) and radius, as a chord (n_nodes,), of a cap that holds a node's unit vectors."""
+    """Centre (n_nodes, p) and radius, as a chord (n_nodes,), of a cap that holds a node's unit
+    vectors."""
     n, p = units.shape
     centers, radii = np.zeros((len(first), p)), np.zeros(len(first))
     for k in prange(len(first)):
@@ -118,7 +136,23 @@ def caps_of(units, first, last):
 
 
 @njit(parallel=True, cache=True)
-def list_data(fill, linear, first, last, level, roots, centers, radii, leaves, n, few, far_start, far, near_start, near):
+def list_data(
+    fill,
+    linear,
+    first,
+    last,
+    level,
+    roots,
+    centers,
+    radii,
+    leaves,
+    n,
+    few,
+    far_start,
+    far,
+    near_start,
+    near,
+):
     """Count the data of every list, or fill the lists: see lists_of."""
     n_few, p = few.shape
     norms = np.sqrt(np.sum(few**2, axis=1))

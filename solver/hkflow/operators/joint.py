@@ -1,4 +1,5 @@
-"""Sums for features with an output weight, φ = b ψ(a·x) with θ = (a, b): those of ψ, weighted with b."""
+"""Sums for features with an output weight, φ = b ψ(a·x) with θ = (a, b): those of ψ, weighted with
+b."""
 
 import numpy as np
 
@@ -8,10 +9,12 @@ from .dense import DenseTransform, blocked
 class JointTransform:
     """All sums for φ((a, b), x) = b ψ(a·x), from a transform of ψ.
 
-    points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which may be overwritten in place
+    points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which
+        may be overwritten in place
     inputs : (n_data, p);  kernel : of ψ, see DenseTransform
 
-        points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b ∂J/∂a_p | J
+        points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b
+                                ∂J/∂a_p | J
                                  hidden     output      with J the potential of ψ
     """
 
@@ -44,7 +47,8 @@ class JointTransform:
         out *= output
 
     def gradient(self, residuals, potential, gradient):
-        """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked like `points`."""
+        """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked
+        like `points`."""
         output = self._read(len(potential))
         self.hidden.gradient(residuals, potential, self.inner)
         np.multiply(self.inner, self.points[:, -1:], out=gradient[:, :-1])

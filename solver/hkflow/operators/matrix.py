@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit, prange
 
-from .parallel_loops import BLOCK
 from .dense import blocked, unblocked
+from .parallel_loops import BLOCK
 
 
 class MatrixTransform:
@@ -23,9 +23,11 @@ class MatrixTransform:
 
 
 class FunctionTransform:
-    """The sums for any feature and points that move, from functions that know its values and its gradient.
+    """The sums for any feature and points that move, from functions that know its values and its
+    gradient.
 
-    points : (n_points, p), or blocked as in DenseTransform: then kept as `points`;  matrix, pullback : see Feature
+    points : (n_points, p), or blocked as in DenseTransform: then kept as `points`;  matrix,
+        pullback : see Feature
     """
 
     def __init__(self, points, inputs, matrix, pullback):
@@ -41,7 +43,8 @@ class FunctionTransform:
         out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
 
     def gradient(self, residuals, potential, gradient):
-        """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), blocked like the points."""
+        """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i),
+        blocked like the points."""
         points = unblocked(self.points, len(potential))
         potential[:] = residuals @ self.matrix(points, self.inputs)
         gradient[:] = blocked(self.pullback(points, self.inputs, residuals), gradient.shape[2])
@@ -52,7 +55,8 @@ class FunctionTransform:
 
 @njit(parallel=True, cache=True, fastmath={"reassoc"})
 def matrix_forward(matrix, weights, out):
-    """h = matrix @ weights; matrix (n_data, n_points), weights (n_points,), out (n_data,). Sums may be vectorised."""
+    """h = matrix @ weights; matrix (n_data, n_points), weights (n_points,), out (n_data,). Sums may
+    be vectorised."""
     for i in prange(len(out)):
         row, total = matrix[i], 0.0
         for c in range(len(weights)):
@@ -76,7 +80,8 @@ def matrix_adjoint(matrix, residuals, out):
 
 @njit(parallel=True, cache=True, fastmath={"reassoc"})
 def gram(rows, weights, out):
-    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n). Sums may be vectorised."""
+    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n).
+    Sums may be vectorised."""
     n, columns = rows.shape
     scaled = rows * weights
     for i in prange(n):

@@ -1,6 +1,8 @@
-"""Fixed blocks of cells or particles: the unit of parallel work, the same for every number of threads.
+"""Fixed blocks of cells or particles: the unit of parallel work, the same for every number of
+threads.
 
-A sum is kept per block and the blocks are added in order, so a result does not depend on how many threads made it.
+A sum is kept per block and the blocks are added in order, so a result does not depend on how many
+threads made it.
 """
 
 from functools import wraps
@@ -18,10 +20,12 @@ def n_blocks(n):
 
 
 def kernel(function):
-    """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest array is large."""
+    """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
+    array is large."""
     parallel = njit(parallel=True, cache=True)(function)
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
-    twin.__qualname__ = twin.__name__ = f"{function.__name__}_serial"  # Numba keeps compiled code under this name
+    # Numba keeps compiled code under this name
+    twin.__qualname__ = twin.__name__ = f"{function.__name__}_serial"
     serial = njit(cache=True)(twin)
 
     @wraps(function)

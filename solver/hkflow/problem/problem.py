@@ -7,28 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arguments import real_array
+from ..geometry.mesh import Mesh
+from ..geometry.sphere import surface_area
+from ..measures.point_measure import Atoms, Units, atoms_of_density
+from ..objectives.objective import Objective
 from .exact import MomentFlow
 from .flow import Flow
-from ..measures.point_measure import Atoms, Units, atoms_of_density
-from ..geometry.mesh import Mesh
-from ..objectives.objective import Objective
-from ..geometry.sphere import surface_area
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """∂_t ν = α div(ν ∇J_ν) − β m(ν) J_ν − σ ν + σ U on a sphere, signed sphere or atoms, from an initial measure.
+    """∂_t ν = α div(ν ∇J_ν) − β m(ν) J_ν − σ ν + σ U on a sphere, signed sphere or atoms, from an
+    initial measure.
 
-    mesh : cells on S^d, or atoms, or None if the initial measure is made of particles or of the units of a network
+    mesh : cells on S^d, or atoms, or None if the initial measure is made of particles or of the
+        units of a network
     objective : F, whose first variation is J; θ has objective.axes = d+1 coordinates
     flow : α, β, σ, mobility, normalisation
     signs : (1,) for the sphere, (1, −1) for the signed sphere
-    initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not given; without
-        one, Atoms or the Units of a network. Of a flow of depth 1 the density may be negative
+    initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
+        given; without one, Atoms or the Units of a network. Of a flow of depth 1 the density may be
+        negative
     exact : closed-form solution, if there is one
-    draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on fresh data; if not
-        given they draw from the objective's data
-    Raises ValueError if the shapes do not fit together or the initial measure is not a measure on the domain.
+    draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
+        fresh data; if not given they draw from the objective's data
+    Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
+    the domain.
     """
 
     mesh: Mesh | None
@@ -52,37 +56,58 @@ class Problem:
         flow, discrete = self.flow, self.is_discrete
         if discrete and flow.transport > 0.0:
             raise ValueError(
-                f"Atoms have no neighbours, so nothing is transported: transport must be 0, got {flow.transport:g}. "
-                "Choose the flow hellinger, spherical-hellinger, diagonal or output-layer, or the domain sphere."
+                "Atoms have no neighbours, so nothing is transported: transport must be 0, got"
+                f" {flow.transport:g}. Choose the flow hellinger, spherical-hellinger, diagonal or"
+                " output-layer, or the domain sphere."
             )
         if flow.signed and self.objective.weight_decay > 0.0:
-            raise ValueError("A signed density (depth 1) has no weight decay λ|ν|: weight_decay must be 0.")
+            raise ValueError(
+                "A signed density (depth 1) has no weight decay λ|ν|: weight_decay must be 0."
+            )
         if flow.clock == "margin" and self.objective.risk.scaled is None:
             raise ValueError(
-                f"The clock 'margin' runs by the smooth margin −F, but the risk is '{self.objective.risk.name}'. "
-                "Choose the loss smooth-margin or smooth-logistic-margin, or the clock time."
+                "The clock 'margin' runs by the smooth margin −F, but the risk is"
+                f" '{self.objective.risk.name}'. Choose the loss smooth-margin or"
+                " smooth-logistic-margin, or the clock time."
             )
         if self.objective.feature.joint and tuple(self.signs) != (1,):
-            raise ValueError(f"'{self.objective.feature.name}' has its output weight in θ: it wants signs=(1,), the sphere.")
+            raise ValueError(
+                f"'{self.objective.feature.name}' has its output weight in θ: it wants signs=(1,),"
+                " the sphere."
+            )
 
     def _check_atoms(self):
         if not isinstance(self.initial, Atoms | Units):
-            raise ValueError("A problem without a mesh needs Atoms or Units as its initial measure.")
+            raise ValueError(
+                "A problem without a mesh needs Atoms or Units as its initial measure."
+            )
         atoms = self.atoms()
         self._check_columns(atoms.positions.shape[1])
         if not np.isin(atoms.signs, self.signs).all():
-            raise ValueError("The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1).")
+            raise ValueError(
+                "The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1)."
+            )
         if isinstance(self.initial, Atoms) and not atoms.mass > 0.0:
             raise ValueError("The initial atoms have no mass.")
 
     def _check_density(self):
         self._check_columns(self.mesh.dim + 1)
         shape = (len(self.signs), self.mesh.n_cells)
-        density = np.full(shape, self.uniform) if self.initial is None else real_array(self.initial, "Initial densities")
+        density = (
+            np.full(shape, self.uniform)
+            if self.initial is None
+            else real_array(self.initial, "Initial densities")
+        )
         density = np.array(np.broadcast_to(density, shape), order="C")
         signed = self.flow.signed
-        if not np.isfinite(density).all() or not signed and not ((density >= 0.0).all() and density.any()):
-            raise ValueError("The initial density must be finite, nonnegative and not zero everywhere.")
+        if (
+            not np.isfinite(density).all()
+            or not signed
+            and not ((density >= 0.0).all() and density.any())
+        ):
+            raise ValueError(
+                "The initial density must be finite, nonnegative and not zero everywhere."
+            )
         object.__setattr__(self, "initial", density)
 
     def _check_columns(self, axes):
@@ -90,10 +115,14 @@ class Problem:
         if wanted != axes:
             columns, feature = self.objective.inputs.shape[1], self.objective.feature
             joint = f", and '{feature.name}' has an output weight besides" if feature.joint else ""
-            raise ValueError(f"Inputs have {columns} columns (bias included){joint}, but the sphere lies in R^{axes}.")
+            raise ValueError(
+                f"Inputs have {columns} columns (bias included){joint}, but the sphere lies in"
+                f" R^{axes}."
+            )
 
     def between(self, ranks):
-        """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all of which must solve it."""
+        """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
+        of which must solve it."""
         problem, objective = copy(self), copy(self.objective)
         object.__setattr__(objective, "ranks", ranks)
         object.__setattr__(problem, "objective", objective)
@@ -122,7 +151,8 @@ class Problem:
 
     @property
     def reference(self):
-        """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2 is meant."""
+        """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
+        is meant."""
         return 1.0 if self.is_discrete else self.uniform
 
     def atoms(self):
@@ -130,7 +160,8 @@ class Problem:
         return self.atoms_of(self.initial)
 
     def atoms_of(self, measure):
-        """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs, n_cells) on the mesh."""
+        """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs,
+        n_cells) on the mesh."""
         if isinstance(measure, Atoms):
             return measure
         if isinstance(measure, Units):

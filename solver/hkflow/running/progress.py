@@ -1,4 +1,5 @@
-"""What a person watching a run sees: a bar with time, energy and ETA; plain lines where the output is not a terminal."""
+"""What a person watching a run sees: a bar with time, energy and ETA; plain lines where the output
+is not a terminal."""
 
 import sys
 import time
@@ -17,7 +18,9 @@ def preparing(quiet):
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("Preparing (the first run compiles its kernels; later runs find them compiled)"):
+    with Console(stderr=True).status(
+        "Preparing (the first run compiles its kernels; later runs find them compiled)"
+    ):
         yield
 
 
@@ -35,14 +38,23 @@ def counted():
 def _bar(text=None):
     """A bar with its ETA, and a text or what is done of how many between them, on the terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     middle = TextColumn(text) if text else MofNCompleteColumn()
-    return Progress(BarColumn(), middle, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    return Progress(
+        BarColumn(), middle, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    )
 
 
 class StudyProgress:
-    """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of every run that fails."""
+    """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of
+    every run that fails."""
 
     def __init__(self, quiet):
         self.quiet, self.bar = quiet, None
@@ -71,11 +83,16 @@ class StudyProgress:
                 self.bar.console.print(outcome[1], markup=False)
         else:
             eta = (time.monotonic() - self.started) * (count - done) / done
-            print(f"run {done} of {count}  ETA {eta:.0f} s{'  ' + outcome[1] if failed else ''}", file=sys.stderr, flush=True)
+            print(
+                f"run {done} of {count}  ETA {eta:.0f} s{'  ' + outcome[1] if failed else ''}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 class ProgressBar(Observer):
-    """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session only."""
+    """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session
+    only."""
 
     def start(self, method, clock, save_times):
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
@@ -89,7 +106,10 @@ class ProgressBar(Observer):
         now = time.monotonic()
         if now < self.due:
             return
-        text = f"t = {clock.time:.4g} / {self.end:g}  step {clock.step}  energy {method.current.objective:.6g}  ETA"
+        text = (
+            f"t = {clock.time:.4g} / {self.end:g}  step {clock.step}  energy"
+            f" {method.current.objective:.6g}  ETA"
+        )
         if self.bar:
             self.due = now + BAR_SECONDS
             self.bar.update(self.task, completed=clock.time, description=text)

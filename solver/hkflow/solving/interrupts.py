@@ -7,7 +7,8 @@ from .observer import Observer
 
 
 class Interrupts:
-    """A context in which `_receive(number, frame)` of an heir answers signals; what answered before comes back after it."""
+    """A context in which `_receive(number, frame)` of an heir answers signals; what answered before
+    comes back after it."""
 
     heard = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,13 +26,18 @@ class Interrupts:
 
 
 class DeferredInterrupt(Interrupts, Observer):
-    """Ends a run after the step under way on Ctrl-C, if that would raise KeyboardInterrupt; a second one raises it at once."""
+    """Ends a run after the step under way on Ctrl-C, if that would raise KeyboardInterrupt; a
+    second one raises it at once."""
 
     heard = (signal.SIGINT,)
     received = False
 
     def __enter__(self):
-        return super().__enter__() if signal.getsignal(signal.SIGINT) is signal.default_int_handler else self
+        return (
+            super().__enter__()
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            else self
+        )
 
     def _receive(self, number, _frame):
         self.received = True

@@ -8,7 +8,8 @@ from .records import take_record
 class Observer:
     """Called by the loop; every method may be left as it is.
 
-    method : the method with its accepted state;  clock : time, step and the running budgets;  record : dict of numbers
+    method : the method with its accepted state;  clock : time, step and the running budgets;
+        record : dict of numbers
     """
 
     def start(self, method, clock, save_times):
@@ -31,7 +32,8 @@ class Observer:
 
 
 class State:
-    """The accepted state of a run that goes on, in plain units: what e^log_scale times the method's own numbers is."""
+    """The accepted state of a run that goes on, in plain units: what e^log_scale times the method's
+    own numbers is."""
 
     def __init__(self, method, clock):
         self._method, self._clock = method, clock
@@ -81,7 +83,8 @@ class State:
         return self._method.problem.atoms_of(self._method.measure(self._method.state()))
 
     def record(self):
-        """The numbers that a record holds, by name; certificates left out, which cost more than all the rest."""
+        """The numbers that a record holds, by name; certificates left out, which cost more than all
+        the rest."""
         return take_record(self._method, self._clock)
 
     def _scaled(self, value):
@@ -90,10 +93,13 @@ class State:
 
 
 def observe(function, every=None, at=(), when=None):
-    """An Observer that calls a function of a State, and ends the run if that returns True or a sentence.
+    """An Observer that calls a function of a State, and ends the run if that returns True or a
+    sentence.
 
-    every : simulated time between calls, the start counts;  at : times, each at the first step that reaches it
-    when : function of a State, whether to call now. With none of the three it is called after every step
+    every : simulated time between calls, the start counts;  at : times, each at the first step that
+        reaches it
+    when : function of a State, whether to call now. With none of the three it is called after every
+        step
     Raises ValueError for an interval that is not positive.
     """
     return _Function(function, every, at, when)
@@ -101,7 +107,9 @@ def observe(function, every=None, at=(), when=None):
 
 def as_observer(watching):
     """An Observer as it is, a function of a State as one that is called after every step."""
-    return watching if isinstance(watching, Observer) or not callable(watching) else observe(watching)
+    return (
+        watching if isinstance(watching, Observer) or not callable(watching) else observe(watching)
+    )
 
 
 class _Function(Observer):
@@ -114,7 +122,9 @@ class _Function(Observer):
 
     def start(self, method, clock, save_times):
         self.state, self.next = State(method, clock), clock.time
-        self.passed = int(np.searchsorted(self.at, clock.time, side="left" if clock.step == 0 else "right"))
+        self.passed = int(
+            np.searchsorted(self.at, clock.time, side="left" if clock.step == 0 else "right")
+        )
 
     def step(self, method, clock):
         if self._due(clock.time):
@@ -132,4 +142,8 @@ class _Function(Observer):
     def stop(self):
         if not self.answer:
             return None
-        return self.answer if isinstance(self.answer, str) else f"Stopped by {getattr(self.function, '__name__', 'a function')}"
+        return (
+            self.answer
+            if isinstance(self.answer, str)
+            else f"Stopped by {getattr(self.function, '__name__', 'a function')}"
+        )

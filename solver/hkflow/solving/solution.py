@@ -12,9 +12,11 @@ from .observer import Observer
 class Solution:
     """A run in memory.
 
-    time : (n_saves,), the end, however it came, included;  states : one dictionary per save, as the method's `state` gives it
+    time : (n_saves,), the end, however it came, included;  states : one dictionary per save, as the
+        method's `state` gives it
     scaled_predictions : (n_saves, n_data) h in units of e^log_scale;  predictions : h itself
-    records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale;  status : one sentence;  finished : bool
+    records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale;  status :
+        one sentence;  finished : bool
     """
 
     problem: object
@@ -42,12 +44,14 @@ class Solution:
 
     @property
     def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is beyond numbers."""
+        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
+        beyond numbers."""
         return in_plain_units(self.scaled_predictions, self.log_scale)
 
 
 def in_plain_units(scaled, log_scale):
-    """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign where it is beyond numbers."""
+    """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
+    where it is beyond numbers."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.where(scaled == 0.0, 0.0, np.exp(log_scale)[:, None] * scaled)
 
@@ -74,4 +78,13 @@ class Memory(Observer):
         records = {name: np.array([r[name] for r in self.records]) for name in names}
         predictions = np.array(predictions).reshape(len(time), len(method.current.predictions))
         problem = method.problem
-        return Solution(problem, type(method), np.array(time), list(states), predictions, records, self.status, finished)
+        return Solution(
+            problem,
+            type(method),
+            np.array(time),
+            list(states),
+            predictions,
+            records,
+            self.status,
+            finished,
+        )

@@ -16,27 +16,44 @@ from .solution import Memory
 
 
 def save_times(end, saves):
-    """The times to save at: `saves` equally spaced ones from 0 to end, or the listed ones and the end.
+    """The times to save at: `saves` equally spaced ones from 0 to end, or the listed ones and the
+    end.
 
-    Raises CaseError if the list does not increase within [0, end] or there are fewer than two equally spaced times.
+    Raises CaseError if the list does not increase within [0, end] or there are fewer than two
+    equally spaced times.
     """
     if not (np.isfinite(end) and end > 0.0):
         raise CaseError(f"time.end: must be finite and positive, got {end}.")
     try:
         if np.ndim(saves) == 0:
-            return np.linspace(0.0, end, whole_number(saves, "the number of saves (the start and the end count)", 2))
+            return np.linspace(
+                0.0,
+                end,
+                whole_number(saves, "the number of saves (the start and the end count)", 2),
+            )
         times = real_array(saves, "times")
     except ValueError as error:
         raise CaseError(f"time.saves: {error}") from error
-    if times.ndim != 1 or not len(times) or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end):
-        raise CaseError(f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}.")
+    if (
+        times.ndim != 1
+        or not len(times)
+        or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end)
+    ):
+        raise CaseError(
+            f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}."
+        )
     return times if times[-1] == end else np.append(times, end)
 
 
-def integrate(method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0, until_margin=None):
-    """Run a method through the save times, guarded and certified; returns (clock, status sentence, finished). See loop.Loop."""
+def integrate(
+    method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0, until_margin=None
+):
+    """Run a method through the save times, guarded and certified; returns (clock, status sentence,
+    finished). See loop.Loop."""
     certificate = margin_certifier(method.problem)
-    return Loop(method, times, observers, guards, certificate, clock, record_interval, until_margin).run()
+    return Loop(
+        method, times, observers, guards, certificate, clock, record_interval, until_margin
+    ).run()
 
 
 def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
@@ -50,7 +67,16 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
     """
     times = _checked(end, saves, record_interval, until_margin, method)
     made = make_method(problem, **method)
-    loop = Loop(made, times, observers, GUARDS, margin_certifier(problem), None, record_interval, until_margin)
+    loop = Loop(
+        made,
+        times,
+        observers,
+        GUARDS,
+        margin_certifier(problem),
+        None,
+        record_interval,
+        until_margin,
+    )
     state = State(made, loop.clock)
     for _ in loop.steps():
         yield state
@@ -59,17 +85,21 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
 def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
     """Solve a problem in memory from t = 0 to t = end.
 
-    saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions of a State
-    until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a case file
-    Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer say, and Ctrl-C, which is
-    heard after the step under way, have it as their attribute `solution`.
+    saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
+        of a State
+    until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a
+        case file
+    Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
+    say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
     memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
     observers, finished = (memory, *observers, interrupt), False
     try:
         with interrupt:
-            _, _, finished = integrate(made, times, observers, record_interval=record_interval, until_margin=until_margin)
+            _, _, finished = integrate(
+                made, times, observers, record_interval=record_interval, until_margin=until_margin
+            )
         if interrupt.received:
             raise KeyboardInterrupt(memory.status)
     except (Exception, KeyboardInterrupt) as error:
@@ -80,10 +110,14 @@ def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
 
 
 def _checked(end, saves, record_interval, until_margin, method):
-    """The save times. Raises CaseError for wrong arguments, TypeError for options that the method has not."""
+    """The save times. Raises CaseError for wrong arguments, TypeError for options that the method
+    has not."""
     kind, own = method.get("kind", "grid"), list(signature(solve).parameters)[1:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
     times = save_times(end, saves)
     if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):
-        raise CaseError(f"record_interval must be at least 0 and until_margin a number, got {record_interval} and {until_margin}.")
+        raise CaseError(
+            f"record_interval must be at least 0 and until_margin a number, got {record_interval}"
+            f" and {until_margin}."
+        )
     return times

@@ -1,18 +1,22 @@
-"""Step-size control: the longest step that the method's bound, the accuracy wanted and the next save time allow.
+"""Step-size control: the longest step that the method's bound, the accuracy wanted and the next
+save time allow.
 
-Explicit steps, and steps that are implicit in the coupling through the data, have a controller each. With coupling = "auto"
-a run goes over to implicit steps where stability, not accuracy, keeps explicit ones short, and back where they gain nothing:
+Explicit steps, and steps that are implicit in the coupling through the data, have a controller
+each. With coupling = "auto" a run goes over to implicit steps where stability, not accuracy, keeps
+explicit ones short, and back where they gain nothing:
 
-    explicit -> implicit   if the explicit limit is below the method's bound and above `enters`/λ, or unstable
+    explicit -> implicit   if the explicit limit is below the method's bound and above `enters`/λ,
+                           or unstable
     implicit -> explicit   if the implicit step is below `leaves`/λ
 
-λ is the largest rate at which the loss gradient reacts to itself. Where implicit steps were no longer than explicit ones when last
-tried, explicit steps go on at the stability limit at most.
+λ is the largest rate at which the loss gradient reacts to itself. Where implicit steps were no
+longer than explicit ones when last tried, explicit steps go on at the stability limit at most.
 """
 
 from dataclasses import dataclass
 
-FORGET = 1.05  # per explicit step: what implicit steps could not do when last tried is tried again after a while
+# per explicit step: what implicit steps could not do when last tried is tried again after a while
+FORGET = 1.05
 
 
 @dataclass
@@ -31,16 +35,19 @@ class StepSize:
     limit: float = float("inf")
 
     def propose(self, bound, remaining):
-        """The next step; `remaining` is the time to the next save, hit exactly and without a sliver before it."""
+        """The next step; `remaining` is the time to the next save, hit exactly and without a sliver
+        before it."""
         dt = min(bound, self.limit, self.largest)
-        if dt >= remaining * (1.0 - 1e-9):  # the sum of many steps may fall short of the save time by rounding
+        # the sum of many steps may fall short of the save time by rounding
+        if dt >= remaining * (1.0 - 1e-9):
             return remaining
         return 0.5 * remaining if 2.0 * dt > remaining else dt
 
     def learn(self, dt, error):
         """Move the limit after a step of size dt; True if the step is accurate enough.
 
-        error : relative error of the step, or None if rounding hides it: then the limit creeps up, since nothing is known
+        error : relative error of the step, or None if rounding hides it: then the limit creeps up,
+            since nothing is known
         """
         if error is None:
             self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
@@ -56,15 +63,16 @@ class StepSize:
 class StepControl:
     """Chooses between explicit and implicit steps of a method, and their length.
 
-    limits : the bounds from accuracy of explicit and of implicit steps;  implicit : whether the last step was implicit. With
-        the method's state, all that a resumed run continues from
+    limits : the bounds from accuracy of explicit and of implicit steps;  implicit : whether the
+        last step was implicit. With the method's state, all that a resumed run continues from
     """
 
     def __init__(self, method, limits, implicit):
         self.method, self.implicit = method, implicit
         orders = method.order, method.implicit_order
         self.sizes = [
-            StepSize(order, method.tolerance, method.max_step, limit) for order, limit in zip(orders, limits, strict=True)
+            StepSize(order, method.tolerance, method.max_step, limit)
+            for order, limit in zip(orders, limits, strict=True)
         ]
 
     @property
@@ -108,7 +116,9 @@ class StepControl:
             explicit.limit = dt
             return False
         dt = min(bound, explicit.limit)
-        if not look or not method.exceeds_stiffness(dt, method.enters if dt < bound else method.stability):
+        if not look or not method.exceeds_stiffness(
+            dt, method.enters if dt < bound else method.stability
+        ):
             return False
         if method.least_gain * dt < implicit.limit:
             implicit.limit = 2.0 * dt if implicit.limit == float("inf") else implicit.limit

@@ -1,4 +1,5 @@
-"""The method of characteristics: order, budgets, agreement with particles, stiff margins, resumption, refusals."""
+"""The method of characteristics: order, budgets, agreement with particles, stiff margins,
+resumption, refusals."""
 
 import os
 import subprocess
@@ -28,7 +29,9 @@ def problem(flow, n=6, dim=2, m=60, loss="square", feature="relu", seed=0, input
     )
     y = rng.normal(size=len(x))
     y = y if loss == "square" else np.where(y > 0.0, 1.0, -1.0)
-    objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[loss], x, y, weight_decay=decay)
+    objective = hkflow.Objective(
+        hkflow.FEATURES[feature], hkflow.RISKS[loss], x, y, weight_decay=decay
+    )
     points = hkflow.quasi_uniform(m, x.shape[1] - 1)
     weights = np.tile((1.0 + points[:, 0] ** 2) / m, 2)
     atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], m), weights)
@@ -60,7 +63,9 @@ def test_third_order_in_time_against_the_exact_solution(dim, rates):
     u, w = roots_jacobi(60, 0.5 * (dim - 2), 0.5 * (dim - 2))
     aside = np.eye(dim + 1)[0] - e[0] * e
     aside /= np.linalg.norm(aside)
-    points = np.concatenate([u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)])
+    points = np.concatenate(
+        [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
+    )
     atoms = hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
     start = hkflow.Problem(None, exact.objective(), exact.flow, (1,), atoms, exact)
     mass, moment = exact.mass_and_moment(2.0)
@@ -78,7 +83,9 @@ def test_third_order_in_time_against_the_exact_solution(dim, rates):
 def test_third_order_where_flows_do_not_commute(feature, m, rates):
     start = problem(hkflow.Flow(*rates), 5, 2, m, feature=feature, seed=1)
     wanted = by_steps(start, 160, 2.0).current.predictions
-    got, errors = orders([by_steps(start, count, 2.0).current.predictions for count in (20, 40)], wanted)
+    got, errors = orders(
+        [by_steps(start, count, 2.0).current.predictions for count in (20, 40)], wanted
+    )
     assert ((got > 2.7) & (got < 4.0)).all(), (got, errors)
 
 
@@ -86,13 +93,16 @@ def test_sibling_one_mean_for_the_whole_step_is_of_second_order(monkeypatch):
     start = problem(hkflow.Flow(1.0, 2.0), 5, 2, 100, feature="linear")
     wanted = by_steps(start, 320, 2.0).current.predictions
     monkeypatch.setattr(characteristics, "FIRST_HALF", np.array([0.5, 0.5]))
-    got, _ = orders([by_steps(start, count, 2.0).current.predictions for count in (64, 128)], wanted)
+    got, _ = orders(
+        [by_steps(start, count, 2.0).current.predictions for count in (64, 128)], wanted
+    )
     assert (got < 2.5).all()
 
 
 @pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 2.0)])
 def test_predictions_agree_with_particles(rates):
-    """Few data, strong kinks: particles chatter along them, in ten times the steps for each digit, to the same end."""
+    """Few data, strong kinks: particles chatter along them, in ten times the steps for each digit,
+    to the same end."""
     start = problem(hkflow.Flow(*rates), 4, m=8, seed=3)
     ours = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-8, **KIND)
     loose = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-6, **KIND)
@@ -138,19 +148,26 @@ def test_degenerate_data_come_to_an_end_and_lower_the_objective(inputs, rates, l
 
 
 def test_normalised_flows_and_weight_decay():
-    """drive "measure" is the same flow seen through ν̄; "probability" keeps the mass as particles do; decay enters J."""
+    """drive "measure" is the same flow seen through ν̄; "probability" keeps the mass as particles
+    do; decay enters J."""
     plain = hkflow.solve(problem(hkflow.Flow(1.0, 2.0)), 3.0, tolerance=1e-6, **KIND)
-    seen = hkflow.solve(problem(hkflow.Flow(1.0, 2.0, drive="measure")), 3.0, tolerance=1e-6, **KIND)
+    seen = hkflow.solve(
+        problem(hkflow.Flow(1.0, 2.0, drive="measure")), 3.0, tolerance=1e-6, **KIND
+    )
     assert np.abs(seen.predictions[-1] - plain.predictions[-1]).max() < 1e-5
     assert seen.records["mass"][-1] == pytest.approx(1.0, abs=1e-12)
-    for flow, decay in ((hkflow.Flow(1.0, 2.0, drive="probability"), 0.0), (hkflow.Flow(1.0, 2.0), 0.2)):
+    for flow, decay in (
+        (hkflow.Flow(1.0, 2.0, drive="probability"), 0.0),
+        (hkflow.Flow(1.0, 2.0), 0.2),
+    ):
         start = problem(flow, 3, m=8, decay=decay, feature="linear")
         ours = hkflow.solve(start, 1.0, tolerance=1e-7, **KIND)
         theirs = hkflow.solve(start, 1.0, kind="particles", stepper="dop853", tolerance=1e-9)
         assert np.abs(ours.predictions - theirs.predictions).max() < 1e-6
         assert ours.records["mass"][-1] == pytest.approx(theirs.records["mass"][-1], abs=1e-6)
         assert (
-            abs(ours.records["energy_residual"][-1]) < 1e-5 and abs(ours.records["mass_residual"][-1]) < 1e-13
+            abs(ours.records["energy_residual"][-1]) < 1e-5
+            and abs(ours.records["mass_residual"][-1]) < 1e-13
         )
         if flow.keeps_mass:
             assert ours.records["mass"][-1] == pytest.approx(ours.records["mass"][0], rel=1e-13)
@@ -206,7 +223,11 @@ def test_one_and_two_threads_make_the_same_bits():
     environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
     found = [
         subprocess.run(
-            [sys.executable, "-c", PROGRAM % k], env=environment, cwd=here, check=True, capture_output=True
+            [sys.executable, "-c", PROGRAM % k],
+            env=environment,
+            cwd=here,
+            check=True,
+            capture_output=True,
         ).stdout
         for k in (1, 2)
     ]
@@ -215,7 +236,9 @@ def test_one_and_two_threads_make_the_same_bits():
 
 def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():
     noisy = problem(hkflow.Flow(1.0, 2.0, noise=0.1))
-    with pytest.raises(ValueError, match="flows without noise, got noise = 0.1: take particles or the grid"):
+    with pytest.raises(
+        ValueError, match="flows without noise, got noise = 0.1: take particles or the grid"
+    ):
         make_method(noisy, "characteristics")
     with pytest.raises(ValueError, match="not for the feature 'squared-relu'"):
         make_method(problem(hkflow.Flow(1.0, 4.0), feature="squared-relu"), "characteristics")

@@ -1,4 +1,5 @@
-"""Atoms in a frozen potential: closed forms, an independent event-driven integration, identities."""
+"""Atoms in a frozen potential: closed forms, an independent event-driven integration,
+identities."""
 
 import numpy as np
 import pytest
@@ -37,7 +38,8 @@ def dissipated(points, growth, moved_to, signs, inputs, residuals, decay):
 
 
 def valley(points, time, slope=0.3):
-    """Closed form of the flow of |a·θ| + slope b·θ, a = e₁, b = e₂: until a·θ = 0, then along the circle."""
+    """Closed form of the flow of |a·θ| + slope b·θ, a = e₁, b = e₂: until a·θ = 0, then along the
+    circle."""
     a, b = np.eye(3)[:2]
     out = []
     for theta in points:
@@ -47,7 +49,9 @@ def valley(points, time, slope=0.3):
         theta, _ = twin.closed(theta, force, 0.0, 1.0, 0.0, min(hit, time))
         if hit < time:
             theta = theta - (theta @ a) * a
-            theta, _ = twin.closed(theta / np.linalg.norm(theta), slope * b, 0.0, 1.0, 0.0, time - hit)
+            theta, _ = twin.closed(
+                theta / np.linalg.norm(theta), slope * b, 0.0, 1.0, 0.0, time - hit
+            )
         out.append(theta)
     return np.array(out)
 
@@ -62,7 +66,13 @@ SLOPES = np.array([1.0, 1.0, 0.3, -0.3])
 def test_the_valley_is_reached_and_slid_along_exactly(slope, time):
     points = hkflow.quasi_uniform(2562, 2)
     got, _, held, sums = moved(
-        points, np.ones(2562), VALLEY, SLOPES * [1, 1, slope / 0.3, slope / 0.3], hkflow.Flow(1.0), 0.0, time
+        points,
+        np.ones(2562),
+        VALLEY,
+        SLOPES * [1, 1, slope / 0.3, slope / 0.3],
+        hkflow.Flow(1.0),
+        0.0,
+        time,
     )
     wanted = valley(points, time, slope)
     assert np.abs(got - wanted).max() < 1e-12 and sums["failures"] == 0
@@ -93,7 +103,22 @@ def test_sibling_without_sliding_the_valley_is_missed(monkeypatch):
         jumps, constant = kinks.gradient(SLOPES)
         place = theta.copy()
         normals = kinks.normals.T.copy(), kinks.normals
-        patched(place, 1.0, 0, 1.0, jumps, constant, *normals, 1.0, 0.0, 0.0, 4.0, 1000, *scratch, np.zeros(9))
+        patched(
+            place,
+            1.0,
+            0,
+            1.0,
+            jumps,
+            constant,
+            *normals,
+            1.0,
+            0.0,
+            0.0,
+            4.0,
+            1000,
+            *scratch,
+            np.zeros(9),
+        )
         far = max(far, np.abs(place - valley([theta], 4.0)[0]).max())
     assert far > 1e-3
 
@@ -108,12 +133,16 @@ def draw(p, n, seed, count=24):
 
 
 @pytest.mark.parametrize("p, n, seed", CASES)
-@pytest.mark.parametrize("rates", [(1.0, 0.0, 0.0), (1.0, 2.0, 0.1), (0.7, 4.0, 0.0), (0.0, 4.0, 0.2)])
+@pytest.mark.parametrize(
+    "rates", [(1.0, 0.0, 0.0), (1.0, 2.0, 0.1), (0.7, 4.0, 0.0), (0.0, 4.0, 0.2)]
+)
 def test_kernel_against_its_slow_twin(p, n, seed, rates):
     x, r, points, signs = draw(p, n, seed)
     alpha, beta, decay = rates
     got, growth, held, sums = moved(points, signs, x, r, hkflow.Flow(alpha, beta), decay, 2.5)
-    wanted = [twin.frozen(t, s, x, r, alpha, beta, decay, 2.5) for t, s in zip(points, signs, strict=True)]
+    wanted = [
+        twin.frozen(t, s, x, r, alpha, beta, decay, 2.5) for t, s in zip(points, signs, strict=True)
+    ]
     assert np.abs(got - [w[0] for w in wanted]).max() < 1e-11
     assert np.abs(growth - [w[1] for w in wanted]).max() < 1e-11
     lost = dissipated(points, growth, got, signs, x, r, decay)
@@ -140,7 +169,9 @@ def test_many_valleys_hold_an_atom_at_once(p, n, seed, time):
     """Up to six kinks hold an atom, taken and let go again on the way."""
     x, r, points, _ = draw(p, n, seed)
     r = np.abs(r) * np.where(np.arange(n) % 3 == 0, -1.0, 1.0)
-    got, growth, held, sums = moved(points, np.ones(len(points)), x, r, hkflow.Flow(1.0, 1.0), 0.0, time)
+    got, growth, held, sums = moved(
+        points, np.ones(len(points)), x, r, hkflow.Flow(1.0, 1.0), 0.0, time
+    )
     wanted = [twin.frozen(theta, 1.0, x, r, 1.0, 1.0, 0.0, time) for theta in points]
     assert (
         np.abs(got - [w[0] for w in wanted]).max() < 1e-11
@@ -160,7 +191,9 @@ def test_sibling_a_wrong_factor_of_the_mass_is_seen():
 def test_linear_features_move_along_one_circle():
     rng = np.random.default_rng(3)
     x, r, points = rng.normal(size=(5, 4)), rng.normal(size=5), hkflow.random_uniform(rng, 300, 3)
-    got, growth, held, sums = moved(points, np.ones(300), x, r, hkflow.Flow(1.3, 2.0), 0.2, 1.7, LINEAR)
+    got, growth, held, sums = moved(
+        points, np.ones(300), x, r, hkflow.Flow(1.3, 2.0), 0.2, 1.7, LINEAR
+    )
     for k in range(0, 300, 37):
         theta, grown = twin.closed(points[k], r @ x, 0.2, 1.3, 2.0, 1.7)
         assert np.abs(got[k] - theta).max() < 1e-14 and abs(growth[k] - grown) < 1e-13
@@ -168,16 +201,26 @@ def test_linear_features_move_along_one_circle():
 
 
 def test_pieces_may_be_split_anywhere():
-    """A time in two halves, or in fifty parts, is the same motion: nothing depends on where an interval begins."""
+    """A time in two halves, or in fifty parts, is the same motion: nothing depends on where an
+    interval begins."""
     x, r, points, signs = draw(3, 12, 4, 200)
     flow = hkflow.Flow(1.0, 2.0)
     whole, growth, held, sums = moved(points, signs, x, r, flow, 0.0, 3.0)
     for parts in (2, 50):
-        at, logs, by, total = points, np.zeros(200), np.zeros(200, dtype=np.int64), dict.fromkeys(SUMS, 0.0)
+        at, logs, by, total = (
+            points,
+            np.zeros(200),
+            np.zeros(200, dtype=np.int64),
+            dict.fromkeys(SUMS, 0.0),
+        )
         for _ in range(parts):
             at, gain, by, some = moved(at, signs, x, r, flow, 0.0, 3.0 / parts, held=by, logs=logs)
             logs, total = logs + gain, {name: total[name] + some[name] for name in SUMS}
-        assert np.abs(at - whole).max() < 1e-11 and np.abs(logs - growth).max() < 1e-11 and (by == held).all()
+        assert (
+            np.abs(at - whole).max() < 1e-11
+            and np.abs(logs - growth).max() < 1e-11
+            and (by == held).all()
+        )
         for name in ("crossings", "captures", "releases"):
             assert total[name] == sums[name]
 
@@ -194,7 +237,8 @@ GRID = st.integers(-2, 2)
     ),
 )
 def test_degenerate_data_never_loop_and_dissipate_exactly(inputs, residuals, points):
-    """Grids, duplicates, opposite and zero inputs, starts on kinks: J falls by what the sums say."""
+    """Grids, duplicates, opposite and zero inputs, starts on kinks: J falls by what the sums
+    say."""
     if not points:
         return
     x, r = np.array(inputs, dtype=float), 0.3 * np.array(residuals[: len(inputs)], dtype=float)
@@ -211,12 +255,15 @@ def test_degenerate_data_never_loop_and_dissipate_exactly(inputs, residuals, poi
 
 @pytest.mark.parametrize("count", [3, 7])
 def test_kinks_through_a_common_point(count):
-    """Normals on a great circle: all kinks meet in two points, and atoms slide along one or rest where they meet."""
+    """Normals on a great circle: all kinks meet in two points, and atoms slide along one or rest
+    where they meet."""
     rng = np.random.default_rng(count)
     angle = rng.uniform(0.0, np.pi, count)
     x = np.column_stack([np.cos(angle), np.sin(angle), np.zeros(count)])
     points = np.concatenate([hkflow.random_uniform(rng, 40, 2), [[0.0, 0.0, 1.0]]])
-    got, growth, _, sums = moved(points, np.ones(41), x, np.ones(count), hkflow.Flow(1.0, 1.0), 0.0, 10.0)
+    got, growth, _, sums = moved(
+        points, np.ones(41), x, np.ones(count), hkflow.Flow(1.0, 1.0), 0.0, 10.0
+    )
     wanted = [twin.frozen(t, 1.0, x, np.ones(count), 1.0, 1.0, 0.0, 10.0) for t in points]
     assert sums["failures"] == 0 and np.abs(got - [w[0] for w in wanted]).max() < 1e-9
     assert np.abs(growth - [w[1] for w in wanted]).max() < 1e-9
@@ -233,14 +280,19 @@ def test_a_dead_unit_on_its_last_kink_stands_still():
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_what_died_on_a_kink_stays_dead_when_its_slope_turns(side):
-    """On the last kink to 1e-17, to either side: rounding does not decide that a unit revives when r turns."""
+    """On the last kink to 1e-17, to either side: rounding does not decide that a unit revives when
+    r turns."""
     x = side * np.array([[0.6, 0.8, 0.0]])
     points = np.array([[0.8, -0.6, 0.0], [0.8, -0.6, 1.0], [-0.8, 0.6, 2.0]])
     points = points + np.array([[1e-16], [-1e-16], [0.0]]) * x
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     for r in (0.5, -0.5):
-        got, growth, held, _ = moved(points, np.ones(3), x, np.array([r]), hkflow.Flow(1.0, 2.0), 0.0, 3.0)
-        assert np.abs(got - points).max() < 1e-15 and np.abs(growth).max() < 1e-15 and not held.any()
+        got, growth, held, _ = moved(
+            points, np.ones(3), x, np.array([r]), hkflow.Flow(1.0, 2.0), 0.0, 3.0
+        )
+        assert (
+            np.abs(got - points).max() < 1e-15 and np.abs(growth).max() < 1e-15 and not held.any()
+        )
 
 
 def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():
@@ -263,4 +315,6 @@ def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():
     for theta in rng.normal(size=(20, 3)):
         g = constant + jumps @ (kinks.normals * (kinks.normals @ theta > 0.0)[:, None])
         assert theta @ g == pytest.approx(r @ np.maximum(x @ theta, 0.0), abs=1e-14)
-    assert len(Kinks.of(RELU, np.zeros((3, 2))).normals) == 0 and len(Kinks.of(LINEAR, x).normals) == 0
+    assert (
+        len(Kinks.of(RELU, np.zeros((3, 2))).normals) == 0 and len(Kinks.of(LINEAR, x).normals) == 0
+    )

@@ -1,4 +1,5 @@
-"""Runs by characteristics from case files: read, compared, drawn, exported and resumed as those of particles."""
+"""Runs by characteristics from case files: read, compared, drawn, exported and resumed as those of
+particles."""
 
 import re
 import sys
@@ -53,7 +54,9 @@ def test_a_run_is_read_back_whole(run):
     for save in range(len(run.time)):
         a, b, state = run.atoms_at(save), packed.atoms_at(save), run.state_at(save)
         assert np.array_equal(a.weights, b.weights) and np.array_equal(a.positions, b.positions)
-        assert np.array_equal(packed.state_at(save)["held"], state["held"]) and state["positions"].shape == (
+        assert np.array_equal(packed.state_at(save)["held"], state["held"]) and state[
+            "positions"
+        ].shape == (
             60,
             3,
         )
@@ -64,7 +67,9 @@ def test_a_run_is_read_back_whole(run):
     assert run.records["crossings"][-1] > 0 and (np.diff(run.records["crossings"]) >= 0).all()
 
 
-def test_it_compares_with_particles_and_is_drawn_and_exported(path, run, tmp_path, monkeypatch, capsys):
+def test_it_compares_with_particles_and_is_drawn_and_exported(
+    path, run, tmp_path, monkeypatch, capsys
+):
     def command(*words):
         monkeypatch.setattr(sys, "argv", ["hkflow", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
@@ -72,9 +77,13 @@ def test_it_compares_with_particles_and_is_drawn_and_exported(path, run, tmp_pat
         assert ended.value.code in (0, None)
         return capsys.readouterr().out
 
-    other = hkflow.run(path, output=tmp_path / "particles", method={"kind": "particles", "particles": 60})
+    other = hkflow.run(
+        path, output=tmp_path / "particles", method={"kind": "particles", "particles": 60}
+    )
     compared = hkflow.compare(run, other)
-    assert np.abs(run.predictions - other.predictions).max() < 1e-3 and np.allclose(compared.time, run.time)
+    assert np.abs(run.predictions - other.predictions).max() < 1e-3 and np.allclose(
+        compared.time, run.time
+    )
     assert "cloud of 60 particles moved along characteristics on S^2" in command(
         "compare", run.path, other.path
     )
@@ -82,7 +91,9 @@ def test_it_compares_with_particles_and_is_drawn_and_exported(path, run, tmp_pat
     for kind in ("particles", "density", "records"):
         hkflow.plots.draw(kind, run)
     command("export", run.path, "--csv", "--vtk", "--output", tmp_path / "out")
-    assert "held" in next((tmp_path / "out").glob("*-particles.csv")).read_text().split("\n")[0].split(",")
+    assert "held" in next((tmp_path / "out").glob("*-particles.csv")).read_text().split("\n")[
+        0
+    ].split(",")
     assert "4 data, 60 particles on S^2, 2 sign(s)" in command("check", path)
 
 
@@ -118,7 +129,9 @@ def test_starts_are_those_of_particles(path, points):
         hkflow.check(free, **{"method.kind": kind, "method.points": points} | count)[1].atoms()
         for kind in ("characteristics", "particles")
     )
-    assert np.array_equal(mine.positions, theirs.positions) and np.array_equal(mine.weights, theirs.weights)
+    assert np.array_equal(mine.positions, theirs.positions) and np.array_equal(
+        mine.weights, theirs.weights
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +167,9 @@ def test_faults_are_named(path, overrides, message):
         ),
     ],
 )
-def test_what_has_no_closed_form_is_refused_before_anything_is_written(path, tmp_path, overrides, message):
+def test_what_has_no_closed_form_is_refused_before_anything_is_written(
+    path, tmp_path, overrides, message
+):
     with pytest.raises(hkflow.CaseError, match=re.escape(message)):
         hkflow.run(path, output=tmp_path / "run", **overrides)
     assert not (tmp_path / "run").exists()

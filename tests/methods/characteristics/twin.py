@@ -1,4 +1,5 @@
-"""Slow twin of the kernel: data by data, decisions by scipy, motion in closed form or by an ODE solver."""
+"""Slow twin of the kernel: data by data, decisions by scipy, motion in closed form or by an ODE
+solver."""
 
 from itertools import product
 
@@ -10,9 +11,11 @@ ON = 1e-12  # |x·θ|/|x| of an atom on the kink of x
 
 
 def choose(base, normals):
-    """The vector that drives an atom on some kinks, `normals` a list of (x, ε r), others summed up in base (p,).
+    """The vector that drives an atom on some kinks, `normals` a list of (x, ε r), others summed up
+    in base (p,).
 
-    The shortest one over multipliers of valleys; among the sides of ridges the steepest way down is taken.
+    The shortest one over multipliers of valleys; among the sides of ridges the steepest way down is
+    taken.
     """
     valleys = [k for k, (_, c) in enumerate(normals) if c > 0.0]
     ridges = [k for k, (_, c) in enumerate(normals) if c <= 0.0]
@@ -67,12 +70,15 @@ def frozen(theta, sign, inputs, residuals, alpha, beta, decay, time, linear=Fals
     on = set() if linear else {i for i in live if abs(inputs[i] @ theta) <= ON * sizes[i]}
     for _ in range(1000):
         base = sign * sum(
-            (residuals[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0), np.zeros(len(theta))
+            (residuals[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0),
+            np.zeros(len(theta)),
         )
         force = choose(base, [(inputs[i], sign * residuals[i]) for i in sorted(on)])
         off = [] if linear else [i for i in live if i not in on]
         if ode:
-            when, theta_end, gain, hit = _by_ode(theta, force, decay, alpha, beta, time, inputs, off)
+            when, theta_end, gain, hit = _by_ode(
+                theta, force, decay, alpha, beta, time, inputs, off
+            )
         else:
             times = [time_to(theta, force, inputs[i], alpha) for i in off]
             hit = off[int(np.argmin(times))] if times and min(times) < time else None
@@ -115,5 +121,9 @@ def _by_ode(theta, force, decay, alpha, beta, time, inputs, off):
         atol=1e-13,
         events=[event(i) for i in off] or None,
     )
-    hit = next((i for i, t in zip(off, s.t_events, strict=True) if len(t)), None) if s.status == 1 else None
+    hit = (
+        next((i for i, t in zip(off, s.t_events, strict=True) if len(t)), None)
+        if s.status == 1
+        else None
+    )
     return s.t[-1], s.y[:p, -1], s.y[p, -1], hit

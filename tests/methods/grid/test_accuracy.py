@@ -1,4 +1,5 @@
-"""Orders of convergence against closed-form solutions, in bands on both sides, each with a sibling that must fail."""
+"""Orders of convergence against closed-form solutions, in bands on both sides, each with a sibling
+that must fail."""
 
 from dataclasses import replace
 from functools import cache
@@ -23,8 +24,16 @@ def sphere(level):
     return hkflow.geodesic_mesh(level)
 
 
-def errors(meshes, sabotage=lambda method: None, reaction=0.0, transport=1.0, axis=(0.3, -0.5, 0.8), **options):
-    """L1 and maximum errors at t = 2, (n_meshes, 2). sabotage: changes the method before it runs."""
+def errors(
+    meshes,
+    sabotage=lambda method: None,
+    reaction=0.0,
+    transport=1.0,
+    axis=(0.3, -0.5, 0.8),
+    **options,
+):
+    """L1 and maximum errors at t = 2, (n_meshes, 2). sabotage: changes the method before it
+    runs."""
     result = []
     for mesh in meshes:
         problem = moment_problem(mesh, transport, reaction, axis=axis)
@@ -116,14 +125,19 @@ ORDERS = [("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("strang", 2)]
 
 
 def at_full_steps(stepper="hancock", reaction=4.0):
-    """Orders in L1 of steps that shrink with the mesh, by the Courant number or by 1/n, whatever their budgets."""
+    """Orders in L1 of steps that shrink with the mesh, by the Courant number or by 1/n, whatever
+    their budgets."""
     options = {"reaction": reaction, "stepper": stepper, "tolerance": 1e9}
-    return order([errors([hkflow.circle_mesh(n)], max_step=1.0 / n, **options)[0, 0] for n in (64, 128, 256)])
+    return order(
+        [errors([hkflow.circle_mesh(n)], max_step=1.0 / n, **options)[0, 0] for n in (64, 128, 256)]
+    )
 
 
 @pytest.mark.parametrize("reaction", [0.0, 4.0])
 def test_full_steps_are_of_second_order_in_space_and_time(reaction):
-    assert np.all((1.75 < at_full_steps(reaction=reaction)) & (at_full_steps(reaction=reaction) < 2.4))
+    assert np.all(
+        (at_full_steps(reaction=reaction) > 1.75) & (at_full_steps(reaction=reaction) < 2.4)
+    )
 
 
 def test_sibling_residuals_of_the_past_lose_the_order(monkeypatch):
@@ -132,7 +146,8 @@ def test_sibling_residuals_of_the_past_lose_the_order(monkeypatch):
 
 
 def test_sibling_fluxes_of_the_past_lose_the_order(monkeypatch):
-    """Face values at the beginning of the step, in place of those at its middle: plain Euler steps of the semi-discrete flow."""
+    """Face values at the beginning of the step, in place of those at its middle: plain Euler steps
+    of the semi-discrete flow."""
     outgoing, tiny = hancock.outgoing, 1e-6
 
     def begin(dt, *arguments):
@@ -151,13 +166,16 @@ STAGED = [(stepper, wanted, rate) for stepper, wanted in ORDERS for rate in (1.0
 
 @pytest.mark.parametrize("stepper, wanted, transport", [*STAGED, ("hancock", 3, 0.0)])
 def test_steppers_have_their_order_in_time(stepper, wanted, transport):
-    """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels. Hancock's depends on the step."""
+    """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels. Hancock's
+    depends on the step."""
 
     problem = moment_problem(hkflow.circle_mesh(16), transport, 4.0)
 
     def run(dt, stepper=stepper):
         # first-order fluxes depend smoothly on the density, limited ones have kinks
-        solution = hkflow.solve(problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order")
+        solution = hkflow.solve(
+            problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order"
+        )
         assert solution.records["dt"][1:] == pytest.approx(dt, rel=1e-9)
         return solution.density[-1]
 
@@ -168,20 +186,31 @@ def test_steppers_have_their_order_in_time(stepper, wanted, transport):
 
 def test_tolerance_bounds_the_time_error():
     problem = moment_problem(hkflow.circle_mesh(64), 0.0, 4.0)
-    found = [exact_errors(problem, hkflow.solve(problem, TIME, tolerance=tol).density[-1], TIME)[0] for tol in (1e-2, 1e-4, 1e-6)]
+    found = [
+        exact_errors(problem, hkflow.solve(problem, TIME, tolerance=tol).density[-1], TIME)[0]
+        for tol in (1e-2, 1e-4, 1e-6)
+    ]
     assert found[0] < 1e-3 and found[1] < 1e-5 and found[2] < 1e-7
     assert found[0] > found[1] > found[2]
 
 
-@pytest.mark.parametrize("stepper, transport", [("hancock", 0.0), ("ssprk2", 0.0), ("ssprk3", 0.0), ("ssprk3", 1.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    "stepper, transport",
+    [("hancock", 0.0), ("ssprk2", 0.0), ("ssprk3", 0.0), ("ssprk3", 1.0), (None, 1.0)],
+)
 def test_the_tolerance_is_proportional_to_the_error_in_time(stepper, transport):
-    """On a fixed mesh, against short steps of ssprk3, two decades of tolerance are one to three of error.
+    """On a fixed mesh, against short steps of ssprk3, two decades of tolerance are one to three of
+    error.
 
-    With transport the error of hancock holds a term step × mesh width, which its tolerance does not see: it fails the same.
+    With transport the error of hancock holds a term step × mesh width, which its tolerance does not
+    see: it fails the same.
     """
 
     def falls(stepper):
-        return np.abs(density(stepper, 1e-5) - limit).max() / np.abs(density(stepper, 1e-7) - limit).max()
+        return (
+            np.abs(density(stepper, 1e-5) - limit).max()
+            / np.abs(density(stepper, 1e-7) - limit).max()
+        )
 
     def density(stepper, tolerance, max_step=np.inf):
         problem = moment_problem(hkflow.circle_mesh(32), transport, 4.0)

@@ -23,7 +23,9 @@ def errors(**options):
     found = []
     for mesh in map(hkflow.geodesic_mesh, (3, 4, 5)):
         start, end = turned(mesh, **options)
-        assert end.min() >= 0.0 and end @ mesh.volumes == pytest.approx(start @ mesh.volumes, rel=1e-13)
+        assert end.min() >= 0.0 and end @ mesh.volumes == pytest.approx(
+            start @ mesh.volumes, rel=1e-13
+        )
         found.append(np.sqrt((end - start) ** 2 @ mesh.volumes / (start**2 @ mesh.volumes)))
     return np.array(found)
 
@@ -39,7 +41,11 @@ def test_a_sheet_stays_even_and_first_order_smears():
     even = advect(mesh, stream_flows(mesh, mesh.vertices @ AXIS), np.full(mesh.n_cells, 2.0), 1.0)
     assert np.abs(even - 2.0).max() < 1e-12
     start, end = turned(mesh, limiter="first-order")
-    assert end.min() >= 0.0 and end.max() < 0.5 * start.max() and turned(mesh)[1].max() > 0.6 * start.max()
+    assert (
+        end.min() >= 0.0
+        and end.max() < 0.5 * start.max()
+        and turned(mesh)[1].max() > 0.6 * start.max()
+    )
 
 
 def test_sibling_without_the_flow_along_the_face_the_order_is_lost(monkeypatch):
@@ -62,7 +68,11 @@ def test_the_velocity_at_the_centres_is_that_of_the_faces():
 
 def test_the_circle_is_turned_as_well():
     mesh = hkflow.circle_mesh(200)
-    outward = np.einsum("fa,fa->f", mesh.face_midpoints @ [[0, 1], [-1, 0]], mesh.centers[mesh.faces[:, 1]] - mesh.face_midpoints)
+    outward = np.einsum(
+        "fa,fa->f",
+        mesh.face_midpoints @ [[0, 1], [-1, 0]],
+        mesh.centers[mesh.faces[:, 1]] - mesh.face_midpoints,
+    )
     start = np.exp(3.0 * mesh.centers[:, 0])
     end = advect(mesh, np.sign(outward), start, TURN)
     assert np.abs(end - start).max() < 5e-3 * start.max()

@@ -9,20 +9,33 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.solving.guards import GUARDS, energy_decrease, mass_budget, sound
-from hkflow.solving.state import Clock
 from hkflow.solving.solve import integrate
+from hkflow.solving.state import Clock
 
 MESHES = {"circle": hkflow.circle_mesh(40), "sphere": hkflow.geodesic_mesh(2)}
 
 
 def random_problem(
-    seed, mesh, activation="relu", loss="logistic", flow=hkflow.Flow(1.0, 2.0), signs=(1, -1), n=5, size=1.0, decay=0.0
+    seed,
+    mesh,
+    activation="relu",
+    loss="logistic",
+    flow=hkflow.Flow(1.0, 2.0),
+    signs=(1, -1),
+    n=5,
+    size=1.0,
+    decay=0.0,
 ):
     rng = np.random.default_rng(seed)
     targets, feature = rng.choice([-1.0, 1.0], size=n), hkflow.FEATURES[activation]
     signs = (1,) if feature.joint else signs
     objective = hkflow.Objective(
-        feature, hkflow.RISKS[loss], size * rng.normal(size=(n, mesh.dim + 1 - feature.joint)), targets, None, decay
+        feature,
+        hkflow.RISKS[loss],
+        size * rng.normal(size=(n, mesh.dim + 1 - feature.joint)),
+        targets,
+        None,
+        decay,
     )
     return hkflow.Problem(mesh, objective, flow, signs, rng.random((len(signs), mesh.n_cells)) ** 3)
 
@@ -37,8 +50,11 @@ def test_transport_alone_conserves_mass_to_rounding(mesh, stepper):
 
 @pytest.mark.parametrize("stepper", ["hancock", "ssprk3"])
 def test_sibling_one_leaking_face_is_seen_and_stopped(stepper):
-    """A face that two cells disagree on; hancock computes each face once, and loses mass only if it arrives elsewhere."""
-    method = FiniteVolume(random_problem(1, MESHES["sphere"], flow=hkflow.Flow(1.0)), stepper=stepper)
+    """A face that two cells disagree on; hancock computes each face once, and loses mass only if it
+    arrives elsewhere."""
+    method = FiniteVolume(
+        random_problem(1, MESHES["sphere"], flow=hkflow.Flow(1.0)), stepper=stepper
+    )
     method.stencil.conductances[7, 2] *= 1.001
     method.stencil.back[7, 2] = (method.stencil.back[7, 2] + 1) % 5
     method.load(method.state())
@@ -47,11 +63,18 @@ def test_sibling_one_leaking_face_is_seen_and_stopped(stepper):
 
 
 @pytest.mark.parametrize("drive", [None, "probability"])
-def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_order(drive, monkeypatch):
-    problem = random_problem(2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5, drive=drive))
+def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_order(
+    drive, monkeypatch
+):
+    problem = random_problem(
+        2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5, drive=drive)
+    )
 
     def residuals():
-        runs = [hkflow.solve(problem, 1.0, stepper="hancock", max_step=1 / n, tolerance=1e9).records for n in (64, 128, 256)]
+        runs = [
+            hkflow.solve(problem, 1.0, stepper="hancock", max_step=1 / n, tolerance=1e9).records
+            for n in (64, 128, 256)
+        ]
         assert max(np.abs(r["mass_residual"]).max() for r in runs) < 1e-13
         return [abs(r["energy_residual"][-1]) for r in runs]
 
@@ -60,12 +83,16 @@ def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_ord
     assert np.all(order(residuals()) < 2.5)
 
 
-@pytest.mark.parametrize("stepper, wanted", [("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("strang", 2)])
+@pytest.mark.parametrize(
+    "stepper, wanted", [("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("strang", 2)]
+)
 def test_budgets_close_to_the_order_of_the_integrator(stepper, wanted):
     problem = random_problem(2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5))
     residuals = []
     for dt in (1 / 64, 1 / 128, 1 / 256):
-        r = hkflow.solve(problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order").records
+        r = hkflow.solve(
+            problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order"
+        ).records
         residuals.append((abs(r["mass_residual"][-1]), abs(r["energy_residual"][-1])))
     for kind in np.transpose(residuals):
         assert wanted - 0.3 < order(kind)[-1] < wanted + 0.7, (kind, order(kind))
@@ -96,14 +123,18 @@ def test_noise_alone_relaxes_to_the_uniform_probability_exactly():
 def test_objective_never_increases_and_density_never_turns_negative(
     seed, domain, activation, loss, signs, rates, limiter, n, size, decay
 ):
-    problem = random_problem(seed, MESHES[domain], activation, loss, hkflow.Flow(*rates), signs, n, size, decay)
+    problem = random_problem(
+        seed, MESHES[domain], activation, loss, hkflow.Flow(*rates), signs, n, size, decay
+    )
     s = hkflow.solve(problem, 0.2, limiter=limiter)
     assert s.finished, s.status
     F, units = s.records["objective"], np.exp(np.diff(s.records["log_scale"]))
     assert np.all(F[1:] * units - F[:-1] <= 1e-13 * (1.0 + np.abs(F[:-1])))
     assert s.records["minimum_density"].min() >= 0.0
     exchanged = np.abs(s.records["energy_transport"]) + np.abs(s.records["energy_reaction"])
-    assert np.all(np.abs(s.records["energy_residual"]) <= 1.01e-4 * exchanged + 1e-12 * (1 + np.abs(F)))
+    assert np.all(
+        np.abs(s.records["energy_residual"]) <= 1.01e-4 * exchanged + 1e-12 * (1 + np.abs(F))
+    )
 
 
 def test_positivity_survives_a_point_mass_and_strong_reaction():
@@ -133,7 +164,9 @@ def test_mass_moves_into_log_scale_without_a_trace(monkeypatch):
     monkeypatch.setattr("hkflow.methods.grid.finite_volume.RESCALE", 2.0)
     scaled = hkflow.solve(problem, 3.0)
     assert plain.log_scale[-1] == 0.0 and scaled.log_scale[-1] != 0.0
-    assert np.exp(scaled.log_scale[-1]) * scaled.density[-1] == pytest.approx(plain.density[-1], rel=1e-11)
+    assert np.exp(scaled.log_scale[-1]) * scaled.density[-1] == pytest.approx(
+        plain.density[-1], rel=1e-11
+    )
     assert scaled.records["log_mass"] == pytest.approx(plain.records["log_mass"], rel=1e-11)
 
 
@@ -168,12 +201,25 @@ def test_records_follow_a_clock():
 class Doctored:
     """A method whose trial state was tampered with."""
 
-    energy_slack, mass_slack, prescribed, fault = FiniteVolume.energy_slack, FiniteVolume.mass_slack, False, FiniteVolume.fault
+    energy_slack, mass_slack, prescribed, fault = (
+        FiniteVolume.energy_slack,
+        FiniteVolume.mass_slack,
+        False,
+        FiniteVolume.fault,
+    )
 
     def __init__(self, **changes):
-        self.method = FiniteVolume(random_problem(6, MESHES["circle"], flow=hkflow.Flow(1.0, 2.0, changes.pop("noise", 0.0))))
+        self.method = FiniteVolume(
+            random_problem(
+                6, MESHES["circle"], flow=hkflow.Flow(1.0, 2.0, changes.pop("noise", 0.0))
+            )
+        )
         self.flow, self.current = self.method.flow, self.method.current
-        self.problem, self.log_scale, self.tolerance = self.method.problem, 0.0, self.method.tolerance
+        self.problem, self.log_scale, self.tolerance = (
+            self.method.problem,
+            0.0,
+            self.method.tolerance,
+        )
         e = self.current
         self.clock = Clock(e.objective, e.mass, 1.0, lowest_objective=e.objective)
         self.step = self.method.advance(1e-3)
@@ -213,13 +259,20 @@ def test_a_breach_ends_the_run_with_a_sentence():
     problem = moment_problem(MESHES["circle"], 1.0, 4.0)
     clock, status, finished = integrate(FiniteVolume(problem), [2.0], guards=(broken,))
     assert not finished and clock.time < 2.0
-    assert status.startswith(f"Stopped at t = {clock.time:.6g} after {clock.step} steps: the moon is full, even with a step of")
+    assert status.startswith(
+        f"Stopped at t = {clock.time:.6g} after {clock.step} steps: the moon is full, even with a"
+        " step of"
+    )
 
 
 def test_a_start_that_is_not_finite_is_told():
     mesh = MESHES["circle"]
-    objective = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["exponential"], [[-1e4, 0.0]], [1.0])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["exponential"], [[-1e4, 0.0]], [1.0]
+    )
     density = np.zeros((1, mesh.n_cells))
     density[0, 0] = 1.0
     s = hkflow.solve(hkflow.Problem(mesh, objective, hkflow.Flow(), (1,), density), 1.0)
-    assert not s.finished and s.status.startswith("Stopped at t = 0: the initial objective is inf and the mass 0.157")
+    assert not s.finished and s.status.startswith(
+        "Stopped at t = 0: the initial objective is inf and the mass 0.157"
+    )

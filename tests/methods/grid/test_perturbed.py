@@ -1,4 +1,5 @@
-"""Noise: the recorded bound of the optimality gap, the flow in discrete time, and starts that only noise frees."""
+"""Noise: the recorded bound of the optimality gap, the flow in discrete time, and starts that only
+noise frees."""
 
 import runpy
 from dataclasses import replace
@@ -17,11 +18,15 @@ global_minimum = runpy.run_path(str(ROOT / "postprocess" / "wei_thm43.py"))["glo
 FLOW, CIRCLE = hkflow.Flow(1.0, 2.0, 0.05), hkflow.circle_mesh(64)
 
 
-def random_problem(loss="square", flow=FLOW, decay=0.05, activation="relu", n=6, mesh=CIRCLE, scale=1.0):
+def random_problem(
+    loss="square", flow=FLOW, decay=0.05, activation="relu", n=6, mesh=CIRCLE, scale=1.0
+):
     rng = np.random.default_rng(3)
     targets = np.sign(rng.normal(size=n)) if hkflow.RISKS[loss].classifies else rng.normal(size=n)
     inputs = scale * rng.normal(size=(n, mesh.dim + 1))
-    objective = hkflow.Objective(hkflow.FEATURES[activation], hkflow.RISKS[loss], inputs, targets, None, decay)
+    objective = hkflow.Objective(
+        hkflow.FEATURES[activation], hkflow.RISKS[loss], inputs, targets, None, decay
+    )
     return hkflow.Problem(mesh, objective, flow, (1, -1), rng.random((2, mesh.n_cells)) ** 3)
 
 
@@ -29,9 +34,18 @@ def random_problem(loss="square", flow=FLOW, decay=0.05, activation="relu", n=6,
 
 
 def least_objective(problem):
-    """F* on the cells by Newton's method: each step is the exact minimum of a square risk, the last one ends at J ≥ 0."""
-    objective, signs, centers = problem.objective, np.array(problem.signs, dtype=float), problem.mesh.centers
-    phi, decay, loss = objective.feature.matrix(centers, objective.inputs), objective.weight_decay, objective.risk.name
+    """F* on the cells by Newton's method: each step is the exact minimum of a square risk, the last
+    one ends at J ≥ 0."""
+    objective, signs, centers = (
+        problem.objective,
+        np.array(problem.signs, dtype=float),
+        problem.mesh.centers,
+    )
+    phi, decay, loss = (
+        objective.feature.matrix(centers, objective.inputs),
+        objective.weight_decay,
+        objective.risk.name,
+    )
 
     def state(w):
         h, r = phi @ (signs @ w), np.zeros(len(phi))
@@ -41,10 +55,23 @@ def least_objective(problem):
     F, h, r = state(w)
     for _ in range(20):
         q = objective.weights
-        curvature = {"square": q, "logistic": np.abs(r) * (1.0 - np.abs(r) / q), "exponential": np.abs(r)}[loss]
-        model = hkflow.Objective(objective.feature, hkflow.RISKS["square"], objective.inputs, h - r / curvature, curvature, decay)
+        curvature = {
+            "square": q,
+            "logistic": np.abs(r) * (1.0 - np.abs(r) / q),
+            "exponential": np.abs(r),
+        }[loss]
+        model = hkflow.Objective(
+            objective.feature,
+            hkflow.RISKS["square"],
+            objective.inputs,
+            h - r / curvature,
+            curvature,
+            decay,
+        )
         wanted = global_minimum(model, centers, problem.signs)[1]
-        length = next(2.0**-k for k in range(60) if state(w + 2.0**-k * (wanted - w))[0] <= F + 1e-15)
+        length = next(
+            2.0**-k for k in range(60) if state(w + 2.0**-k * (wanted - w))[0] <= F + 1e-15
+        )
         w = w + length * (wanted - w)
         F, h, r = state(w)
     J = signs[:, None] * (r @ phi) + decay
@@ -53,9 +80,13 @@ def least_objective(problem):
 
 
 def objective_by_scipy(problem):
-    """The same minimum, to fewer digits, by a method that knows nothing of squares or duals: its objective."""
+    """The same minimum, to fewer digits, by a method that knows nothing of squares or duals: its
+    objective."""
     objective, signs = problem.objective, problem.signs
-    phi = np.concatenate([s * objective.feature.matrix(problem.mesh.centers, objective.inputs) for s in signs], axis=1)
+    phi = np.concatenate(
+        [s * objective.feature.matrix(problem.mesh.centers, objective.inputs) for s in signs],
+        axis=1,
+    )
 
     def value(w):
         g = np.zeros(len(phi))
@@ -83,14 +114,21 @@ def test_the_recorded_bound_holds_at_every_record(loss, noise):
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
 def test_two_independent_minima_agree(loss):
     problem = random_problem(loss)
-    assert -1e-12 < objective_by_scipy(problem) - least_objective(problem) < {"square": 2e-3}.get(loss, 1e-9)
+    assert (
+        -1e-12
+        < objective_by_scipy(problem) - least_objective(problem)
+        < {"square": 2e-3}.get(loss, 1e-9)
+    )
 
 
 @pytest.mark.parametrize("name", ["first", "lowest"])
 def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
-    """∫J dν alone bounds a start that predicts too much everywhere, where J ≥ λ; min J alone a start that is stuck."""
+    """∫J dν alone bounds a start that predicts too much everywhere, where J ≥ λ; min J alone a
+    start that is stuck."""
     _, stuck = hkflow.check(ROOT / "cases" / "wei" / "stuck.toml", **{"domain.cells": 64})
-    much = replace(random_problem(activation="squared-relu"), signs=(1,), initial=np.full((1, 64), 5.0))
+    much = replace(
+        random_problem(activation="squared-relu"), signs=(1,), initial=np.full((1, 64), 5.0)
+    )
     problem = {"first": much, "lowest": stuck}[name]
     lowest, _ = global_minimum(problem.objective, CIRCLE.centers, problem.signs)
     rates, search = FiniteVolume._rates, gap.ceiling
@@ -115,11 +153,19 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
 
 
 def test_the_bound_holds_where_steps_are_implicit_and_where_the_mass_is_apart():
-    """Implicit steps are driven by residuals that are not those of the density; log_scale is the unit of the record."""
+    """Implicit steps are driven by residuals that are not those of the density; log_scale is the
+    unit of the record."""
     plain = random_problem(scale=3.0)
     lowest, _ = global_minimum(plain.objective, CIRCLE.centers, (1, -1))
-    for drive, coupling in ((None, "implicit"), ("measure", "implicit"), ("measure", "explicit"), ("probability", "explicit")):
-        r = hkflow.solve(replace(plain, flow=hkflow.Flow(1.0, 2.0, 0.05, drive=drive)), 5.0, coupling=coupling).records
+    for drive, coupling in (
+        (None, "implicit"),
+        ("measure", "implicit"),
+        ("measure", "explicit"),
+        ("probability", "explicit"),
+    ):
+        r = hkflow.solve(
+            replace(plain, flow=hkflow.Flow(1.0, 2.0, 0.05, drive=drive)), 5.0, coupling=coupling
+        ).records
         unit = np.exp(r["log_scale"])
         assert np.all(unit * r["gap_bound"] >= unit * r["objective"] - lowest), (drive, coupling)
     explicit, fine = (
@@ -143,7 +189,10 @@ def test_there_is_a_bound_only_where_it_is_known():
     assert "gap_bound" not in hkflow.solve(atoms, 0.01, kind="particles").records
     teacher = hkflow.PopulationRisk(hkflow.FEATURES["relu"], [[1.0, 0.5]], [1.0], 0.1)
     r = hkflow.solve(hkflow.Problem(CIRCLE, teacher, hkflow.Flow(1.0, 2.0), (1, -1)), 40.0).records
-    assert np.all(r["gap_bound"] >= r["objective"] - r["objective"].min()) and r["gap_bound"][-1] < 1e-2 * r["gap_bound"][0]
+    assert (
+        np.all(r["gap_bound"] >= r["objective"] - r["objective"].min())
+        and r["gap_bound"][-1] < 1e-2 * r["gap_bound"][0]
+    )
 
 
 # --- Wei et al., sec. E.3
@@ -154,11 +203,17 @@ def euler_step(problem, limiter, eta, sabotage=1.0):
     flow, mesh, nu = problem.flow, problem.mesh, problem.initial
     phi = problem.objective.feature.matrix(mesh.centers, problem.objective.inputs)
     signs = np.array(problem.signs, dtype=float)
-    residuals = problem.objective.weights * (phi @ (signs @ nu * mesh.volumes) - problem.objective.targets)
+    residuals = problem.objective.weights * (
+        phi @ (signs @ nu * mesh.volumes) - problem.objective.targets
+    )
     J = signs[:, None] * (residuals @ phi) + problem.objective.weight_decay
-    divergence, _ = reference.transport(FiniteVolume(problem).stencil, nu, J, flow.transport, limiter)
+    divergence, _ = reference.transport(
+        FiniteVolume(problem).stencil, nu, J, flow.transport, limiter
+    )
     uniform = 1.0 / (len(signs) * mesh.volumes.sum())
-    return nu + eta * (-flow.noise * nu + flow.noise * uniform - sabotage * flow.reaction * nu * J + divergence)
+    return nu + eta * (
+        -flow.noise * nu + flow.noise * uniform - sabotage * flow.reaction * nu * J + divergence
+    )
 
 
 @pytest.mark.parametrize("mesh", [CIRCLE, hkflow.geodesic_mesh(2)], ids=["circle", "sphere"])
@@ -187,7 +242,8 @@ def test_the_discrete_flow_is_first_order_in_the_step(noise):
 
 
 def test_the_discrete_flow_has_the_mass_that_it_should():
-    """Transport alone keeps it to rounding; with noise |ν| − 1 shrinks by 1 − ση in each step; each step takes η."""
+    """Transport alone keeps it to rounding; with noise |ν| − 1 shrinks by 1 − ση in each step; each
+    step takes η."""
     steps = {"stepper": "euler", "max_step": 1 / 256}
     for noise in (0.0, 0.3):
         problem = random_problem(flow=hkflow.Flow(1.0, 0.0, noise))
@@ -201,7 +257,9 @@ def test_the_discrete_flow_has_the_mass_that_it_should():
 
 def test_a_step_that_is_too_long_is_refused_with_a_sentence():
     courant = hkflow.solve(random_problem(), 10.0, stepper="euler", max_step=1.0)
-    assert not courant.finished and courant.status.startswith("Stopped at t = 0 after 0 steps: Courant number")
+    assert not courant.finished and courant.status.startswith(
+        "Stopped at t = 0 after 0 steps: Courant number"
+    )
     fixed = random_problem(flow=hkflow.Flow(0.0, 2.0, 0.1))
     negative = hkflow.solve(fixed, 100.0, stepper="euler", max_step=5.0)
     assert not negative.finished and "< 0 in" in negative.status and "first cell" in negative.status
@@ -216,18 +274,27 @@ def gaps(noises, kind="stuck", **changes):
     """F − F* at the end for several noise rates, and the same for the best convex function."""
     found = []
     for noise in noises:
-        changes |= {"flow.kind": "hellinger-kantorovich", "flow.noise": noise, "domain.cells": 64, "time.end": 200.0}
+        changes |= {
+            "flow.kind": "hellinger-kantorovich",
+            "flow.noise": noise,
+            "domain.cells": 64,
+            "time.end": 200.0,
+        }
         _, problem = hkflow.check(ROOT / "cases" / "wei" / f"{kind}.toml", **changes)
         s = hkflow.solve(problem, 200.0, record_interval=1.0)
         lowest, _ = global_minimum(problem.objective, problem.mesh.centers, problem.signs)
         assert s.finished and np.all(s.records["gap_bound"] >= s.records["objective"] - lowest)
         found.append(s.records["objective"][-1] - lowest)
-    return np.array(found), global_minimum(problem.objective, problem.mesh.centers, (1,))[0] - lowest
+    return (
+        np.array(found),
+        global_minimum(problem.objective, problem.mesh.centers, (1,))[0] - lowest,
+    )
 
 
 def test_noise_frees_a_start_without_full_support():
     (stuck, tiny, small, large), convex = gaps([0.0, 0.001, 0.01, 0.1])
-    assert stuck == pytest.approx(convex, rel=1e-3)  # a local equilibrium: the best function of units with sign +1
+    # a local equilibrium: the best function of units with sign +1
+    assert stuck == pytest.approx(convex, rel=1e-3)
     assert stuck > 10 * small > 100 * tiny > 0.0 and small < large < stuck
     assert 0.8 < np.log10(small / tiny) < 1.4  # what is left is the noise's own share
 

@@ -7,7 +7,11 @@ from agreement import objective, particle_problem
 import hkflow
 
 TIME = 1.0
-BALANCED = {"relu": hkflow.Flow(1.0, 2.0), "squared-relu": hkflow.Flow(1.0, 4.0), "linear": hkflow.Flow(1.0, 2.0)}
+BALANCED = {
+    "relu": hkflow.Flow(1.0, 2.0),
+    "squared-relu": hkflow.Flow(1.0, 4.0),
+    "linear": hkflow.Flow(1.0, 2.0),
+}
 
 
 def regression(activation, decay=0.0, seed=5):
@@ -25,34 +29,52 @@ TIGHT = {"stepper": "dop853", "tolerance": 1e-10}
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("activation, error", [("linear", 1e-8), ("squared-relu", 5e-8), ("relu", 2e-4)])
+@pytest.mark.parametrize(
+    "activation, error", [("linear", 1e-8), ("squared-relu", 5e-8), ("relu", 2e-4)]
+)
 def test_a_balanced_network_is_the_weighted_particles(activation, error, decay):
-    """ẇ = −m ∂F/∂w and θ̇ = −∇J, d log weight/dt = −βJ are one flow; ReLU sticks to kinks, where steps chatter."""
+    """ẇ = −m ∂F/∂w and θ̇ = −∇J, d log weight/dt = −βJ are one flow; ReLU sticks to kinks, where
+    steps chatter."""
     problem = particle_problem(regression(activation, decay), BALANCED[activation], 60)
     options = TIGHT if activation != "relu" else {"tolerance": 1e-7}
-    particles, network = (predictions(problem, kind=kind, **options) for kind in ("particles", "network"))
+    particles, network = (
+        predictions(problem, kind=kind, **options) for kind in ("particles", "network")
+    )
     assert np.abs(particles - network).max() < error
-    wrong = particle_problem(regression(activation, decay), hkflow.Flow(1.0, 6.0 - BALANCED[activation].reaction), 60)
+    wrong = particle_problem(
+        regression(activation, decay), hkflow.Flow(1.0, 6.0 - BALANCED[activation].reaction), 60
+    )
     assert np.abs(predictions(wrong, kind="particles") - network).max() > 1e-2
 
 
 def test_gradient_descent_follows_the_flow_with_an_error_linear_in_its_step():
     for activation in ("squared-relu", "relu"):
         problem = particle_problem(regression(activation), BALANCED[activation], 60)
-        wanted = predictions(problem, kind="particles", tolerance=1e-8 if activation == "squared-relu" else 1e-7)
+        wanted = predictions(
+            problem, kind="particles", tolerance=1e-8 if activation == "squared-relu" else 1e-7
+        )
         steps = [0.02, 0.01, 0.005, 0.0025]
-        errors = [np.abs(predictions(problem, kind="network", training="gradient-descent", step=h) - wanted).max() for h in steps]
+        errors = [
+            np.abs(
+                predictions(problem, kind="network", training="gradient-descent", step=h) - wanted
+            ).max()
+            for h in steps
+        ]
         slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
         assert 0.9 < slope < 1.1, (activation, errors)
 
 
 def test_sgd_scatters_around_the_flow_like_the_root_of_step_over_batch():
-    """Standard deviation over seeds ∝ (η/B)^½, bias O(η): against η at fixed B, and against B at fixed η."""
+    """Standard deviation over seeds ∝ (η/B)^½, bias O(η): against η at fixed B, and against B at
+    fixed η."""
     problem = particle_problem(regression("squared-relu"), BALANCED["squared-relu"], 20)
     mean = predictions(problem, kind="particles", tolerance=1e-8)
 
     def scatter(step, batch):
-        runs = [predictions(problem, kind="network", training="sgd", step=step, batch=batch, seed=seed) for seed in range(40)]
+        runs = [
+            predictions(problem, kind="network", training="sgd", step=step, batch=batch, seed=seed)
+            for seed in range(40)
+        ]
         return np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))), np.mean(runs, axis=0)
 
     steps, batches = [0.016, 0.004, 0.001], [4, 16, 64]
@@ -66,22 +88,34 @@ def test_sgd_scatters_around_the_flow_like_the_root_of_step_over_batch():
 
 
 def test_one_step_of_sgd_scatters_like_the_gradients_of_single_data():
-    """Mean −η g and standard deviation η (Var g_i / B)^½ over 600 seeds, g_i the gradient of one datum times Σq."""
+    """Mean −η g and standard deviation η (Var g_i / B)^½ over 600 seeds, g_i the gradient of one
+    datum times Σq."""
     o = regression("squared-relu")
     doubled = hkflow.Objective(o.feature, o.risk, o.inputs, o.targets, 2.0 * o.weights)
     problem = particle_problem(doubled, BALANCED["squared-relu"], 5)
     step, batch, units = 0.01, 4, problem_units(problem)
     h = o.feature.matrix(units[0], o.inputs) @ units[1] / len(units[1])
     s = np.maximum(units[0] @ o.inputs.T, 0.0)
-    each = 2.0 * (h - o.targets)[:, None, None] * 2.0 * (units[1][:, None] * s).T[:, :, None] * o.inputs[:, None, :]
+    each = (
+        2.0
+        * (h - o.targets)[:, None, None]
+        * 2.0
+        * (units[1][:, None] * s).T[:, :, None]
+        * o.inputs[:, None, :]
+    )
     runs = [
-        hkflow.solve(problem, step, kind="network", training="sgd", step=step, batch=batch, seed=seed).states[-1]["hidden"]
+        hkflow.solve(
+            problem, step, kind="network", training="sgd", step=step, batch=batch, seed=seed
+        ).states[-1]["hidden"]
         for seed in range(600)
     ]
     moved = np.array(runs) - units[0]
     deviation = step * each.std(axis=0) / np.sqrt(batch)
     live = deviation > 1e-3 * deviation.max()
-    assert np.all(np.abs(moved.mean(axis=0) + step * each.mean(axis=0))[live] < 5.0 * (deviation / np.sqrt(600))[live])
+    assert np.all(
+        np.abs(moved.mean(axis=0) + step * each.mean(axis=0))[live]
+        < 5.0 * (deviation / np.sqrt(600))[live]
+    )
     assert np.allclose(moved.std(axis=0)[live] / deviation[live], 1.0, atol=0.15)
 
 
@@ -113,11 +147,23 @@ def test_a_descent_takes_exactly_its_steps():
         step, m = 0.05 / np.sqrt(k + 1), len(output)
         on = hidden @ x.T > 0
         r = ((output / m) @ np.where(on, hidden @ x.T, 0.0) - y) / len(y)
-        hidden, output = hidden - step * output[:, None] * ((on * r) @ x), output - step * np.where(on, hidden @ x.T, 0.0) @ r
+        hidden, output = (
+            hidden - step * output[:, None] * ((on * r) @ x),
+            output - step * np.where(on, hidden @ x.T, 0.0) @ r,
+        )
     end = float(np.sum(0.05 / np.sqrt(np.arange(40) + 1)))
-    s = hkflow.solve(problem, end, kind="network", training="gradient-descent", step=0.05, schedule="inverse-sqrt")
+    s = hkflow.solve(
+        problem,
+        end,
+        kind="network",
+        training="gradient-descent",
+        step=0.05,
+        schedule="inverse-sqrt",
+    )
     assert s.records["step"][-1] == 40
-    assert np.allclose(s.states[-1]["hidden"], hidden, rtol=1e-11) and np.allclose(s.states[-1]["output"], output, rtol=1e-11)
+    assert np.allclose(s.states[-1]["hidden"], hidden, rtol=1e-11) and np.allclose(
+        s.states[-1]["output"], output, rtol=1e-11
+    )
 
 
 def problem_units(problem):
@@ -128,32 +174,49 @@ def problem_units(problem):
 def test_a_descent_that_blows_up_stops_with_a_sentence_and_keeps_its_step():
     problem = particle_problem(regression("squared-relu"), hkflow.Flow(1.0, 4.0), 10)
     s = hkflow.solve(problem, 1e5, kind="network", training="gradient-descent", step=100.0)
-    assert not s.finished and s.status.startswith("Stopped at t = 0 after 0 steps: ") and "finite" in s.status
+    assert (
+        not s.finished
+        and s.status.startswith("Stopped at t = 0 after 0 steps: ")
+        and "finite" in s.status
+    )
 
 
 def test_output_layer_alone_is_linear_least_squares():
-    """ḃ = −∂F/∂(b/m): the predictions obey ḣ = −K (h − y)/n with the kernel K = (1/m) ΦΦᵀ, solved by the matrix exponential."""
+    """ḃ = −∂F/∂(b/m): the predictions obey ḣ = −K (h − y)/n with the kernel K = (1/m) ΦΦᵀ, solved
+    by the matrix exponential."""
     o, rng = regression("relu"), np.random.default_rng(3)
     units = hkflow.Units(rng.normal(size=(50, 2)), rng.normal(size=50))
     s = hkflow.solve(
-        hkflow.Problem(None, o, hkflow.Flow(0.0, 0.0), (1, -1), units), TIME, kind="network", layers="output", tolerance=1e-10
+        hkflow.Problem(None, o, hkflow.Flow(0.0, 0.0), (1, -1), units),
+        TIME,
+        kind="network",
+        layers="output",
+        tolerance=1e-10,
     )
     phi = np.maximum(o.inputs @ units.hidden.T, 0.0)
     values, vectors = np.linalg.eigh(phi @ phi.T / 50)
-    decay = vectors @ (np.exp(-values * TIME / len(o.targets)) * (vectors.T @ (phi @ units.output / 50 - o.targets)))
+    decay = vectors @ (
+        np.exp(-values * TIME / len(o.targets))
+        * (vectors.T @ (phi @ units.output / 50 - o.targets))
+    )
     assert np.abs(s.predictions[-1] - o.targets - decay).max() < 1e-8
     assert np.array_equal(s.states[-1]["hidden"], units.hidden)
 
 
 def test_normalized_units_freeze_as_they_grow_in_number():
-    """2-homogeneity paper, eq. 1: |v| is constant, and for m → ∞ the directions stand still: Hellinger flow with β = 2."""
+    """2-homogeneity paper, eq. 1: |v| is constant, and for m → ∞ the directions stand still:
+    Hellinger flow with β = 2."""
     o, errors = regression("squared-relu"), []
     for n in (20, 80, 320):
         problem = particle_problem(o, hkflow.Flow(0.0, 2.0), n)
         s = hkflow.solve(problem, TIME, kind="network", layers="normalized", tolerance=1e-9)
         assert np.abs(np.linalg.norm(s.states[-1]["hidden"], axis=1) - 1.0).max() < 1e-8
-        errors.append(np.abs(s.predictions[-1] - predictions(problem, kind="particles", tolerance=1e-9)).max())
-    assert np.all(np.abs(np.log(np.divide(errors[:-1], errors[1:])) / np.log(4) - 1.0) < 0.2), errors
+        errors.append(
+            np.abs(s.predictions[-1] - predictions(problem, kind="particles", tolerance=1e-9)).max()
+        )
+    assert np.all(np.abs(np.log(np.divide(errors[:-1], errors[1:])) / np.log(4) - 1.0) < 0.2), (
+        errors
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "squared-relu"])
@@ -163,13 +226,20 @@ def test_a_network_and_its_measure_predict_the_same(activation, rng):
     atoms = units.atoms(o.feature.degree)
     direct = (units.output / 40) @ o.feature.matrix(units.hidden, o.inputs).T
     assert np.allclose(
-        (atoms.signs * atoms.weights) @ o.feature.matrix(atoms.positions, o.inputs).T, direct, rtol=1e-12, atol=1e-13
+        (atoms.signs * atoms.weights) @ o.feature.matrix(atoms.positions, o.inputs).T,
+        direct,
+        rtol=1e-12,
+        atol=1e-13,
     )
     again = hkflow.Units.of(atoms, o.feature.degree, balance=2.0).atoms(o.feature.degree)
-    assert np.allclose(again.positions, atoms.positions, rtol=1e-13) and np.allclose(again.weights, atoms.weights, rtol=1e-13)
+    assert np.allclose(again.positions, atoms.positions, rtol=1e-13) and np.allclose(
+        again.weights, atoms.weights, rtol=1e-13
+    )
     assert np.array_equal(again.signs, atoms.signs)
     unbalanced = hkflow.Units.of(atoms, 1, balance=2.0)
-    assert np.allclose(np.abs(unbalanced.output) / np.linalg.norm(unbalanced.hidden, axis=1), 2.0, rtol=1e-13)
+    assert np.allclose(
+        np.abs(unbalanced.output) / np.linalg.norm(unbalanced.hidden, axis=1), 2.0, rtol=1e-13
+    )
 
 
 def test_units_drawn_from_a_density_have_its_moments(rng):
@@ -184,7 +254,13 @@ def test_units_drawn_from_a_density_have_its_moments(rng):
         from scipy.spatial import cKDTree
 
         cell = cKDTree(mesh.centers).query(drawn.positions)[1]
-        assert np.abs(np.bincount(cell, minlength=mesh.n_cells) / 200_000 - masses.sum(axis=0) / masses.sum()).max() < 4e-3
+        assert (
+            np.abs(
+                np.bincount(cell, minlength=mesh.n_cells) / 200_000
+                - masses.sum(axis=0) / masses.sum()
+            ).max()
+            < 4e-3
+        )
 
 
 def test_what_is_no_network_is_refused():
@@ -212,7 +288,9 @@ def test_what_is_no_network_is_refused():
     with pytest.raises(ValueError, match="gradient of the feature 'tanh'"):
         hkflow.Particles(hkflow.Problem(None, other, problem.flow, (1, -1), problem.initial))
     with pytest.raises(ValueError, match="signs=\\(1, -1\\)"):
-        hkflow.Network(hkflow.Problem(None, o, problem.flow, (1,), hkflow.Atoms(hkflow.quasi_uniform(5, 1))))
+        hkflow.Network(
+            hkflow.Problem(None, o, problem.flow, (1,), hkflow.Atoms(hkflow.quasi_uniform(5, 1)))
+        )
 
 
 def test_particles_of_a_feature_by_functions_agree_with_the_compiled_one():
@@ -224,5 +302,8 @@ def test_particles_of_a_feature_by_functions_agree_with_the_compiled_one():
         pullback=lambda theta, x, r: 2.0 * (r * np.maximum(theta @ x.T, 0.0)) @ x,
     )
     mine = hkflow.Objective(named, o.risk, o.inputs, o.targets)
-    one, two = (predictions(particle_problem(obj, hkflow.Flow(1.0, 4.0), 30), kind="particles") for obj in (o, mine))
+    one, two = (
+        predictions(particle_problem(obj, hkflow.Flow(1.0, 4.0), 30), kind="particles")
+        for obj in (o, mine)
+    )
     assert np.allclose(one, two, rtol=1e-10)

@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.methods.particles import kernels
-from hkflow.methods.particles import particles
+from hkflow.methods.choice import make_method
+from hkflow.methods.particles import kernels, particles
 from hkflow.solving import guards
 from hkflow.solving.solution import Memory
 from hkflow.solving.solve import integrate
-from hkflow.methods.choice import make_method
 
 LOSSES = {"exponential": lambda v: -np.log(v), "logistic": lambda v: -np.log(np.expm1(v))}
 TAILS = {"exponential": lambda u: np.exp(-u), "logistic": lambda u: np.log1p(np.exp(-u))}
 
 
-def margin_problem(risk="smooth-margin", activation="squared-relu", flow=None, grid=False, n=20, weights=None):
+def margin_problem(
+    risk="smooth-margin", activation="squared-relu", flow=None, grid=False, n=20, weights=None
+):
     rng = np.random.default_rng(1)
     x = np.column_stack([rng.normal(size=(n, 1)), np.ones(n)])
     y = np.where(x[:, 0] > 0.2, 1.0, -1.0)
@@ -29,14 +30,20 @@ def margin_problem(risk="smooth-margin", activation="squared-relu", flow=None, g
 
 
 def watched(problem, end, alone=False, **method):
-    """A run with all guards, or with this one alone; its status, and how often the guard had something to look at."""
+    """A run with all guards, or with this one alone; its status, and how often the guard had
+    something to look at."""
     made, seen = make_method(problem, **method), []
 
     def watch(method, step, clock):
-        seen.append(guards.attained_margin(problem.objective, method.current.predictions, method.log_scale) > 0.0)
+        seen.append(
+            guards.attained_margin(problem.objective, method.current.predictions, method.log_scale)
+            > 0.0
+        )
         return guards.margin_increase(method, step, clock)
 
-    _, status, finished = integrate(made, [end], (Memory(),), guards=(watch,) if alone else (*guards.GUARDS[:3], watch))
+    _, status, finished = integrate(
+        made, [end], (Memory(),), guards=(watch,) if alone else (*guards.GUARDS[:3], watch)
+    )
     return status, finished, sum(seen)
 
 
@@ -56,7 +63,13 @@ def test_the_smooth_margin_is_the_inverse_loss_of_the_sum(risk, log_scale):
 
 
 @pytest.mark.parametrize(
-    "risk, end", [("smooth-margin", 1.5), ("smooth-logistic-margin", 1.5), ("exponential", 20.0), ("logistic", 20.0)]
+    "risk, end",
+    [
+        ("smooth-margin", 1.5),
+        ("smooth-logistic-margin", 1.5),
+        ("exponential", 20.0),
+        ("logistic", 20.0),
+    ],
 )
 @pytest.mark.parametrize(
     "method",
@@ -73,7 +86,9 @@ def test_the_smooth_margin_is_the_inverse_loss_of_the_sum(risk, log_scale):
 )
 def test_honest_flows_pass(method, risk, end):
     method = dict(method)
-    problem = margin_problem(risk, flow=method.pop("flow", None), grid=method["kind"] == "grid", n=6)
+    problem = margin_problem(
+        risk, flow=method.pop("flow", None), grid=method["kind"] == "grid", n=6
+    )
     slower = {"normalized": 2.0, "output": 40.0}.get(method.get("layers"), 1.0)
     status, finished, seen = watched(problem, slower * end, **method)
     assert finished and seen > 3, (status, seen)
@@ -85,7 +100,10 @@ def test_weights_and_normalised_flows_pass():
     for problem, method in (
         (margin_problem(n=6, weights=weights, grid=True), {}),
         (margin_problem(n=6, flow=driven, grid=True), {}),
-        (margin_problem(n=6, flow=hkflow.Flow(0.0, 2.0)), {"kind": "network", "layers": "normalized", "balance": 3.0}),
+        (
+            margin_problem(n=6, flow=hkflow.Flow(0.0, 2.0)),
+            {"kind": "network", "layers": "normalized", "balance": 3.0},
+        ),
     ):
         status, finished, seen = watched(problem, 3.0 if method else 2.0, **method)
         assert finished and seen > 3, status
@@ -93,10 +111,14 @@ def test_weights_and_normalised_flows_pass():
 
 def test_deep_diagonal_networks_pass_by_their_norm():
     x = np.random.default_rng(4).normal(size=(3, 3))
-    o = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], x, np.sign(x @ [1.0, 0.5, -0.2]))
+    o = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], x, np.sign(x @ [1.0, 0.5, -0.2])
+    )
     for depth in (2.0, 3.0):
         flow = hkflow.Flow(0.0, depth**2, depth=depth, clock="margin")
-        problem = hkflow.Problem(hkflow.atoms_mesh(np.eye(3)), o, flow, (1, -1), np.full((2, 3), 0.1))
+        problem = hkflow.Problem(
+            hkflow.atoms_mesh(np.eye(3)), o, flow, (1, -1), np.full((2, 3), 0.1)
+        )
         status, finished, seen = watched(problem, 100.0, kind="network", layers="diagonal")
         assert finished and seen > 10, status
 
@@ -104,13 +126,43 @@ def test_deep_diagonal_networks_pass_by_their_norm():
 # --- siblings: broken flows
 
 
-@pytest.mark.parametrize("fault", ["reaction backwards", "transport backwards", "mass lost", "one sign forgotten"])
+@pytest.mark.parametrize(
+    "fault", ["reaction backwards", "transport backwards", "mass lost", "one sign forgotten"]
+)
 def test_broken_flows_are_stopped(fault, monkeypatch):
     """The guard alone, without those of the budgets, from a state with a positive smooth margin."""
     honest = kernels.particle_rates
 
-    def broken(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth, velocities, growth, *rest):
-        honest(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth, velocities, growth, *rest)
+    def broken(
+        positions,
+        weights,
+        signs,
+        slopes,
+        gradient,
+        alpha,
+        beta,
+        sigma,
+        decay,
+        depth,
+        velocities,
+        growth,
+        *rest,
+    ):
+        honest(
+            positions,
+            weights,
+            signs,
+            slopes,
+            gradient,
+            alpha,
+            beta,
+            sigma,
+            decay,
+            depth,
+            velocities,
+            growth,
+            *rest,
+        )
         if fault == "reaction backwards":
             growth *= -1.0
         elif fault == "transport backwards":
@@ -135,7 +187,8 @@ def test_broken_flows_are_stopped(fault, monkeypatch):
 
 
 def test_what_the_theorem_does_not_cover_is_let_pass():
-    """Noise, the drive 'probability', descent, the square loss and sliding along kinks may lower it; so may a start that errs."""
+    """Noise, the drive 'probability', descent, the square loss and sliding along kinks may lower
+    it; so may a start that errs."""
     step, clock = None, None
     for problem, method in (
         (margin_problem(flow=hkflow.Flow(1.0, 4.0, 0.1)), "particles"),
@@ -144,8 +197,14 @@ def test_what_the_theorem_does_not_cover_is_let_pass():
         (margin_problem(activation="relu"), "particles"),
     ):
         assert guards.margin_increase(make_method(problem, kind=method), step, clock) is None
-    normalized = margin_problem(activation="relu", flow=hkflow.Flow(0.0, 2.0))  # no transport in the limit, yet units move
-    assert guards.margin_increase(make_method(normalized, kind="network", layers="normalized"), step, clock) is None
+    # no transport in the limit, yet units move
+    normalized = margin_problem(activation="relu", flow=hkflow.Flow(0.0, 2.0))
+    assert (
+        guards.margin_increase(
+            make_method(normalized, kind="network", layers="normalized"), step, clock
+        )
+        is None
+    )
     made = make_method(margin_problem(), kind="network", training="gradient-descent")
     assert guards.margin_increase(made, step, clock) is None
     made = make_method(margin_problem(), kind="particles")

@@ -20,8 +20,16 @@ def scratch(blocks):
 
 @pytest.mark.parametrize("n", [1, 511, 1300])
 def test_combine_and_local_errors(n, rng):
-    start, rates, coefficients = rng.normal(size=n), rng.normal(size=(4, n)), np.array([0.3, 0.0, -1.2])
-    out, estimates, errors = np.full(n, np.nan), rng.normal(size=(2, 4)), np.full((-(-n // 512), 2), np.nan)
+    start, rates, coefficients = (
+        rng.normal(size=n),
+        rng.normal(size=(4, n)),
+        np.array([0.3, 0.0, -1.2]),
+    )
+    out, estimates, errors = (
+        np.full(n, np.nan),
+        rng.normal(size=(2, 4)),
+        np.full((-(-n // 512), 2), np.nan),
+    )
     kernels.combine(start, rates, coefficients, 0.1, out)
     assert close(out, start + 0.1 * coefficients @ rates[:3])
     for relative in (0.0, 1.0):
@@ -52,7 +60,18 @@ def test_particle_rates(shape, depth, rng):
     weights, rates = signs * rng.random(n), (1.3, 2.0, 0.2, 0.1, depth)
     blocks = blocked(positions)
     velocities, growth, sums = np.zeros_like(blocks), np.zeros(n), np.zeros((len(blocks), 5))
-    kernels.particle_rates(blocks, weights, signs, slopes, blocked(gradient), *rates, velocities, growth, scratch(blocks), sums)
+    kernels.particle_rates(
+        blocks,
+        weights,
+        signs,
+        slopes,
+        blocked(gradient),
+        *rates,
+        velocities,
+        growth,
+        scratch(blocks),
+        sums,
+    )
     wanted = reference.particle_rates(positions, weights, signs, slopes, gradient, *rates)
     got = (unblocked(velocities, n), growth, sums.sum(axis=0))
     assert all(close(a, b) for a, b in zip(got, wanted, strict=True))
@@ -63,13 +82,31 @@ def test_particle_rates(shape, depth, rng):
 @pytest.mark.parametrize("trained", [(1.0, 1.0, 1), (1.0, 0.0, 2), (0.0, 1.0, 1)])
 def test_unit_rates(shape, trained, rng):
     n, p = shape
-    hidden, gradient, output, slopes = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=n), rng.normal(size=n)
+    hidden, gradient, output, slopes = (
+        rng.normal(size=shape),
+        rng.normal(size=shape),
+        rng.normal(size=n),
+        rng.normal(size=n),
+    )
     arguments = (*trained[:2], 0.1 * trained[0], 0.2 * trained[1], trained[2])
     blocks = blocked(hidden)
     velocities, drift, sums = np.zeros_like(blocks), np.zeros(n), np.zeros((len(blocks), 5))
-    kernels.unit_rates(blocks, output, slopes, blocked(gradient), *arguments, velocities, drift, scratch(blocks), sums)
+    kernels.unit_rates(
+        blocks,
+        output,
+        slopes,
+        blocked(gradient),
+        *arguments,
+        velocities,
+        drift,
+        scratch(blocks),
+        sums,
+    )
     wanted = reference.unit_rates(hidden, output, slopes, gradient, *arguments)
-    assert all(close(a, b) for a, b in zip((unblocked(velocities, n), drift, sums.sum(axis=0)), wanted, strict=True))
+    assert all(
+        close(a, b)
+        for a, b in zip((unblocked(velocities, n), drift, sums.sum(axis=0)), wanted, strict=True)
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -78,9 +115,27 @@ def test_normalized_unit_rates(shape, rng):
     hidden, gradient = rng.normal(size=shape), rng.normal(size=shape)
     inner, outer, slopes = rng.normal(size=n), rng.normal(size=n), rng.normal(size=n)
     blocks = blocked(hidden)
-    velocities, one, two, sums = np.zeros_like(blocks), np.zeros(n), np.zeros(n), np.zeros((len(blocks), 5))
+    velocities, one, two, sums = (
+        np.zeros_like(blocks),
+        np.zeros(n),
+        np.zeros(n),
+        np.zeros((len(blocks), 5)),
+    )
     kernels.normalized_unit_rates(
-        blocks, inner, outer, slopes, blocked(gradient), 0.3, velocities, one, two, scratch(blocks), sums
+        blocks,
+        inner,
+        outer,
+        slopes,
+        blocked(gradient),
+        0.3,
+        velocities,
+        one,
+        two,
+        scratch(blocks),
+        sums,
     )
     wanted = reference.normalized_unit_rates(hidden, inner, outer, slopes, gradient, 0.3)
-    assert all(close(a, b) for a, b in zip((unblocked(velocities, n), one, two, sums.sum(axis=0)), wanted, strict=True))
+    assert all(
+        close(a, b)
+        for a, b in zip((unblocked(velocities, n), one, two, sums.sum(axis=0)), wanted, strict=True)
+    )

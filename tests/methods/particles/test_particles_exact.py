@@ -31,12 +31,15 @@ def wanted(exact):
 
 
 def axisymmetric(exact, n):
-    """Gauss–Jacobi nodes u in the direction e, a pair of opposite points on each circle of latitude."""
+    """Gauss–Jacobi nodes u in the direction e, a pair of opposite points on each circle of
+    latitude."""
     dim, e = exact.dim, exact.direction
     u, w = roots_jacobi(n, 0.5 * (dim - 2), 0.5 * (dim - 2))
     aside = np.eye(dim + 1)[0] - e[0] * e
     aside /= np.linalg.norm(aside)
-    points = np.concatenate([u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)])
+    points = np.concatenate(
+        [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
+    )
     return hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
 
 
@@ -56,11 +59,14 @@ def test_sibling_the_wrong_exponent_is_seen():
 
 @pytest.mark.parametrize("rates", FLOWS)
 def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
-    """On the circle equal arcs are exact to rounding. On S² mesh points with their volumes are of second order in the width,
-    and exact where the integrands are polynomials of low degree."""
+    """On the circle equal arcs are exact to rounding. On S² mesh points with their volumes are of
+    second order in the width, and exact where the integrands are polynomials of low degree."""
     exact = moment_flow(1, rates)
     assert (
-        np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(40, 1)), stepper="dop853", tolerance=1e-10) - wanted(exact)).max()
+        np.abs(
+            end(exact, hkflow.Atoms(hkflow.quasi_uniform(40, 1)), stepper="dop853", tolerance=1e-10)
+            - wanted(exact)
+        ).max()
         < 1e-9
     )
     exact, errors = moment_flow(2, rates), []
@@ -70,7 +76,9 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
         errors.append(np.abs(end(exact, atoms, tolerance=1e-9) - wanted(exact)).max())
     assert np.all(np.log2(np.divide(errors[:-1], errors[1:])) > 1.8) or max(errors) < 1e-9, errors
     spiral = [
-        np.abs(end(exact, hkflow.Atoms(hkflow.quasi_uniform(n, 2)), tolerance=1e-9) - wanted(exact)).max()
+        np.abs(
+            end(exact, hkflow.Atoms(hkflow.quasi_uniform(n, 2)), tolerance=1e-9) - wanted(exact)
+        ).max()
         for n in (500, 2000, 8000)
     ]
     assert -np.polyfit(np.log([500, 2000, 8000]), np.log(spiral), 1)[0] > 0.9, spiral
@@ -78,34 +86,51 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
 
 @pytest.mark.parametrize("dim", [2, 3, 10])
 def test_random_points_converge_at_the_monte_carlo_rate(dim):
-    """Root mean square error over 48 starts: slope −1/2 ± 0.1 in the number of particles, over two decades."""
+    """Root mean square error over 48 starts: slope −1/2 ± 0.1 in the number of particles, over two
+    decades."""
     exact, rng = moment_flow(dim, (1.0, 4.0)), np.random.default_rng(dim)
     counts, truth = [300, 949, 3000, 9487, 30000], wanted(exact)
     errors = []
     for n in counts:
-        found = [end(exact, hkflow.Atoms(hkflow.random_uniform(rng, n, dim)), tolerance=1e-5) - truth for _ in range(48)]
+        found = [
+            end(exact, hkflow.Atoms(hkflow.random_uniform(rng, n, dim)), tolerance=1e-5) - truth
+            for _ in range(48)
+        ]
         errors.append(np.sqrt(np.mean(np.square(found))))
     slope = np.polyfit(np.log(counts), np.log(errors), 1)[0]
     assert abs(slope + 0.5) < 0.1, (slope, errors)
-    regular = [np.abs(end(exact, axisymmetric(exact, min(n // 4, 200)), tolerance=1e-5) - truth).max() for n in counts]
+    regular = [
+        np.abs(end(exact, axisymmetric(exact, min(n // 4, 200)), tolerance=1e-5) - truth).max()
+        for n in counts
+    ]
     assert max(regular) < 0.1 * errors[-1]  # it can fail: a quadrature does not follow that rate
 
 
 def test_fixed_steps_of_euler_have_their_order():
     exact, errors = moment_flow(3, (1.0, 4.0)), []
     for step in (0.02, 0.01, 0.005):
-        errors.append(np.abs(end(exact, axisymmetric(exact, 40), stepper="euler", max_step=step) - wanted(exact)).max())
+        errors.append(
+            np.abs(
+                end(exact, axisymmetric(exact, 40), stepper="euler", max_step=step) - wanted(exact)
+            ).max()
+        )
     assert np.all(np.abs(np.log2(np.divide(errors[:-1], errors[1:])) - 1.0) < 0.1), errors
 
 
 def test_euler_takes_its_own_steps_and_weightless_particles_are_left_out():
     exact = moment_flow(3, (1.0, 4.0))
     atoms = axisymmetric(exact, 20)
-    more = hkflow.Atoms(np.tile(atoms.positions, (2, 1)), None, np.concatenate([atoms.weights, 0.0 * atoms.weights]))
+    more = hkflow.Atoms(
+        np.tile(atoms.positions, (2, 1)), None, np.concatenate([atoms.weights, 0.0 * atoms.weights])
+    )
     problem = hkflow.Problem(None, exact.objective(), exact.flow, (1,), more)
     s = hkflow.solve(problem, 1.0, kind="particles", stepper="euler", max_step=0.25)
     assert s.records["step"][-1] == 4 and len(s.atoms_at(-1)) == 40
-    dark = hkflow.Atoms(np.concatenate([atoms.positions, atoms.positions]), None, np.concatenate([atoms.weights, atoms.weights]))
+    dark = hkflow.Atoms(
+        np.concatenate([atoms.positions, atoms.positions]),
+        None,
+        np.concatenate([atoms.weights, atoms.weights]),
+    )
     assert np.allclose(end(exact, dark.scaled_to(1.0)), end(exact, atoms), atol=1e-6)
 
 
@@ -118,4 +143,5 @@ def test_pairs_have_their_order_at_fixed_steps(stepper, order, steps):
         for _ in range(count):
             method.accept(method.advance(TIME / count))
         errors.append(abs(method.current.mass - wanted(exact)[0]))
-    assert order - 0.5 < np.log2(errors[0] / errors[1]) < order + 1.6, errors  # dopri5 does better than its order here
+    # dopri5 does better than its order here
+    assert order - 0.5 < np.log2(errors[0] / errors[1]) < order + 1.6, errors

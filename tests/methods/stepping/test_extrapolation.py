@@ -21,4 +21,7 @@ def test_the_two_points_of_a_step_give_the_mean_of_a_cubic():
 
 def test_a_step_much_longer_than_the_past_is_extrapolated_from_less_of_it():
     assert usable(np.array([0.1, 0.0]), 5.0) == 1 and usable(np.zeros(2), 5.0) == 0
-    assert usable(np.array([0.1, 0.2]), 0.1) == 2 and usable(np.array([0.1, 0.2]), 1.01 * 0.2 * STRETCH) == 1
+    assert (
+        usable(np.array([0.1, 0.2]), 0.1) == 2
+        and usable(np.array([0.1, 0.2]), 1.01 * 0.2 * STRETCH) == 1
+    )

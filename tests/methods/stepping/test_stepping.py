@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from hkflow.solving.stepsize import StepSize
 from hkflow.methods.stepping.tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau
+from hkflow.solving.stepsize import StepSize
 
 
 @pytest.mark.parametrize("tableau", [SSPRK1, SSPRK2, SSPRK3], ids=lambda t: t.name)
@@ -19,7 +19,9 @@ def test_tableau_has_its_order_on_a_nonlinear_equation(tableau):
                 u = keep * start + (1 - keep) * (u + dt * f(u))
         return u
 
-    wanted = solve_ivp(lambda t, u: f(u), (0, 1), [1.0, 0.5], rtol=1e-13, atol=1e-14, method="DOP853").y[:, -1]
+    wanted = solve_ivp(
+        lambda t, u: f(u), (0, 1), [1.0, 0.5], rtol=1e-13, atol=1e-14, method="DOP853"
+    ).y[:, -1]
     errors = [np.abs(run(steps) - wanted).max() for steps in (40, 80)]
     assert tableau.order - 0.15 < np.log2(errors[0] / errors[1]) < tableau.order + 0.15
 

@@ -1,22 +1,24 @@
-"""Measures as atoms that move exactly in frozen potentials, coupled in time through the loss gradient r."""
+"""Measures as atoms that move exactly in frozen potentials, coupled in time through the loss
+gradient r."""
 
 import numpy as np
 
 from ...arguments import check_positive
 from ...errors import unknown_name
-from ..particles.tangent_gram import CoupledPoints
-from ..particles.kernels import signed_weights
 from ...measures.point_measure import Atoms
+from ...operators.dense import LINEAR, RELU, blocked, unblocked
+from ..particles.kernels import signed_weights
+from ..particles.tangent_gram import CoupledPoints
+from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
-from ..step import Step, budget_error
-from ...operators.dense import LINEAR, RELU, blocked, unblocked
 from .frozen import SUMS
 from .kinks import Kinks
 from .movement import Movement
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
-FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)  # weights of r at the Gauss points for the first half of a step
+# weights of r at the Gauss points for the first half of a step
+FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
 COUNTED = ("crossings", "captures", "releases")
@@ -27,7 +29,8 @@ class Cloud:
 
     positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
     predictions, residuals : (n_data,) h and r
-    objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) : numbers
+    objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) :
+    numbers
     speed : of the clock of the smooth margin, 1 if the clock is time
     """
 
@@ -48,21 +51,25 @@ class Cloud:
 
 
 class Characteristics(CoupledPoints):
-    """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any dimension.
+    """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any
+    dimension.
 
-    A predictor drives all atoms by the mean over the step of the polynomial through the last three values of r.
-    The corrector uses the new value as well, and a loss gradient for each half, since flows do not commute:
+    A predictor drives all atoms by the mean over the step of the polynomial through the last three
+    values of r. The corrector uses the new value as well, and a loss gradient for each half, since
+    flows do not commute:
 
         r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ Gauss points, w = ½ ± 1/√3
 
     (a commutator-free Magnus method of order 4; Blanes & Moan 2006). Together they are of order 3.
 
     problem : the flow to compute; its initial measure as atoms gives the first ones
-    tolerance : largest difference in a step between h after predictor and corrector, root mean square, relative
-        to the larger of h and targets. The corrector is much closer: errors of all steps add up to about the tolerance
+    tolerance : largest difference in a step between h after predictor and corrector, root mean
+        square, relative to the larger of h and targets. The corrector is much closer: errors of all
+        steps add up to about the tolerance
     max_step : no step is longer
-    coupling : through the data; implicit steps, of order 2, have their errors controlled by the energy budget. auto
-        takes them where explicit ones would be unstable and much shorter, if there are at most 512 data
+    coupling : through the data; implicit steps, of order 2, have their errors controlled by the
+        energy budget. auto takes them where explicit ones would be unstable and much shorter, if
+        there are at most 512 data
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
@@ -71,7 +78,8 @@ class Characteristics(CoupledPoints):
     prescribed = False
     keeps_budgets = sees_kinks = True
     order, stability = ORDER, 2.0
-    enters, leaves, least_gain = 2.0, 3.0, 2.0  # an implicit step costs as much as some explicit ones
+    # an implicit step costs as much as some explicit ones
+    enters, leaves, least_gain = 2.0, 3.0, 2.0
     log_scale = 0.0
     evaluations = 0  # of flows with frozen potentials, so far
 
@@ -118,7 +126,12 @@ class Characteristics(CoupledPoints):
             "log_weights": e.log_weights,
             "held": e.held.astype(float),
         }
-        state |= {"log_scale": self.log_scale, "residuals": e.residuals, "past": self.past, "ages": self.ages}
+        state |= {
+            "log_scale": self.log_scale,
+            "residuals": e.residuals,
+            "past": self.past,
+            "ages": self.ages,
+        }
         state |= {"defect": e.defect, "speed": e.speed}
         return state | {"events": self.events, "mass_at_start": self.mass_at_start}
 
@@ -139,16 +152,25 @@ class Characteristics(CoupledPoints):
         return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
 
     def record(self, clock):
-        """What is recorded of this method alone: events so far, and the share of the mass that kinks hold."""
+        """What is recorded of this method alone: events so far, and the share of the mass that
+        kinks hold."""
         e = self.current
-        share = np.exp(e.log_weights[e.held > 0] - self.log_scale).sum() / e.mass if e.mass > 0.0 else 0.0
+        share = (
+            np.exp(e.log_weights[e.held > 0] - self.log_scale).sum() / e.mass
+            if e.mass > 0.0
+            else 0.0
+        )
         return {"particles": self.n, **dict(zip(COUNTED, self.events, strict=True)), "held": share}
 
     def fault(self):
         """What is wrong with the values of the trial state, or None."""
         e = self.trial
-        bad = np.count_nonzero(~np.isfinite(e.positions)) + np.count_nonzero(~np.isfinite(e.log_weights))
-        return f"state not finite in {bad} of its {e.positions.size + self.n} numbers" if bad else None
+        bad = np.count_nonzero(~np.isfinite(e.positions)) + np.count_nonzero(
+            ~np.isfinite(e.log_weights)
+        )
+        return (
+            f"state not finite in {bad} of its {e.positions.size + self.n} numbers" if bad else None
+        )
 
     def evaluate(self, e, residuals=None, defect=0.0):
         """Predictions, objective and mass at the atoms of e, and its own or given residuals."""
@@ -171,7 +193,8 @@ class Characteristics(CoupledPoints):
         return float("inf")
 
     def first_limit(self):
-        """A first guess of the step that accuracy allows: a twentieth of the time in which J acts."""
+        """A first guess of the step that accuracy allows: a twentieth of the time in which J
+        acts."""
         e, o = self.current, self.objective
         self.evaluate(e, e.residuals.copy(), e.defect)
         o.drive(e.residuals)
@@ -186,7 +209,8 @@ class Characteristics(CoupledPoints):
         return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
 
     def advance(self, dt, implicit=False):
-        """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until `accept`."""
+        """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
+        `accept`."""
         time = dt / self.current.speed
         coupling = self.accepted_coupling() if implicit else None
         for _ in range(MOST_CLOCK_CORRECTIONS):
@@ -220,7 +244,8 @@ class Characteristics(CoupledPoints):
         return step
 
     def _drive(self, residuals, time):
-        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns the Step."""
+        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
+        the Step."""
         step = Step(time, counts=np.zeros(len(COUNTED)))
         clouds = [self.current, *[self.middle][: len(residuals) - 1], self.trial]
         for r, begin, after in zip(residuals, clouds[:-1], clouds[1:], strict=True):
@@ -237,7 +262,9 @@ class Characteristics(CoupledPoints):
         found = self.move(begin.atoms, self.signs, residuals, flow, decay, tau, scale, after.atoms)
         sums = dict(zip(SUMS, found.tolist(), strict=True))
         if sums["failures"]:
-            step.rejection = f"{sums['failures']:.0f} atoms met more than {self.move.most} kinks in one step"
+            step.rejection = (
+                f"{sums['failures']:.0f} atoms met more than {self.move.most} kinks in one step"
+            )
         transport, energy, exchange = sums["transport"], sums["energy"], sums["exchange"]
         before = begin.mass
         gained = sums["mass"] - before
@@ -255,7 +282,8 @@ class Characteristics(CoupledPoints):
         step.counts += [sums[name] for name in COUNTED]
 
     def _difference(self, guess):
-        """How far corrected predictions lie from a guess (n_data,), relative to them or the targets."""
+        """How far corrected predictions lie from a guess (n_data,), relative to them or the
+        targets."""
         e, targets = self.trial, self.problem.objective.targets
         size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
         return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
@@ -279,7 +307,8 @@ class Characteristics(CoupledPoints):
         return self.coupling_of(unblocked(self.current.positions, self.n), self.current.log_weights)
 
     def _implicit(self, coupling, time):
-        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into `trial`."""
+        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
+        `trial`."""
         counts = np.zeros(len(COUNTED))
 
         def frozen(begin, after, residuals, tau, step):
@@ -303,7 +332,8 @@ class Characteristics(CoupledPoints):
 
 
 def _extrapolated(values, ages, times):
-    """Loss gradients at some times (n_times, n_data), from the newest one, at 0, and others so much older."""
+    """Loss gradients at some times (n_times, n_data), from the newest one, at 0, and others so much
+    older."""
     return _combined([extrapolation(np.asarray(ages, dtype=float), time) for time in times], values)
 
 
@@ -321,10 +351,12 @@ def _has_closed_form(problem):
     flow, objective = problem.flow, problem.objective
     feature = objective.feature
     if feature.kernel not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
-        what = f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
+        what = (
+            f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
+        )
         raise ValueError(
-            f"Characteristics are known for the features 'relu' and 'linear' of data, not for {what}: "
-            "take particles or the grid."
+            "Characteristics are known for the features 'relu' and 'linear' of data, not for"
+            f" {what}: take particles or the grid."
         )
     if flow.noise > 0.0:
         raise ValueError(
@@ -333,5 +365,6 @@ def _has_closed_form(problem):
         )
     if flow.depth != 2.0 or problem.is_discrete:
         raise ValueError(
-            "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or a network."
+            "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or"
+            " a network."
         )

@@ -1,15 +1,20 @@
-"""Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from kink to kink.
+"""Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from kink to
+kink.
 
-Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e = −G/|G|, z = e·θ, τ = α|G|t:
+Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e =
+−G/|G|, z = e·θ, τ = α|G|t:
 
-    θ(t) = (θ + c e)/f,   c = z (cosh τ − 1) + sinh τ,   f = cosh τ + z sinh τ,   log m += (β/α) log f − βλ t,
+    θ(t) = (θ + c e)/f,   c = z (cosh τ − 1) + sinh τ,   f = cosh τ + z sinh τ,   log m += (β/α) log
+                          f − βλ t,
 
-a great circle towards e, on which kink k is met at c = −(n_k·θ)/(n_k·e). In terms of E = e^τ and of θ = aside + z e
+a great circle towards e, on which kink k is met at c = −(n_k·θ)/(n_k·e). In terms of E = e^τ and of
+θ = aside + z e
 
     2f = (1 + z) E + (1 − z)/E,   2 f z(t) = (1 + z) E − (1 − z)/E,   f θ(t) = aside + f z(t) e,
 
-which has no cancellation. On kinks the velocity is −α times the shortest vector of {g⁻ + Σ_k μ_k n_k, 0 ≤ μ_k ≤ ε κ_k}
-(Filippov): a kink with 0 < μ_k < ε κ_k holds the atom, any other one is left to the side of its bound.
+which has no cancellation. On kinks the velocity is −α times the shortest vector of {g⁻ + Σ_k μ_k
+n_k, 0 ≤ μ_k ≤ ε κ_k} (Filippov): a kink with 0 < μ_k < ε κ_k holds the atom, any other one is left
+to the side of its bound.
 """
 
 import numpy as np
@@ -19,7 +24,9 @@ from ...operators.parallel_loops import kernel
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 DEPENDENT = (
-    1e-9  # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
+    # distance of a normal from the span of those that hold: nearer, it holds nothing that they do
+    # not
+    1e-9
 )
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
 FAR = 1e300  # chord that stands for an infinite one
@@ -80,14 +87,17 @@ def to_unit(x):
 
 @njit(cache=True, error_model="numpy")
 def settle(count, lists, limits, rows, base, force, basis, triangle):
-    """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it, −1 if not found.
+    """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it,
+    −1 if not found.
 
-    lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ), overwritten; scratch
-    limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows (n_kinks, p);  base, force (p,): the result
-    basis (p, p): orthonormal normals of those that hold.  triangle (p, p): scratch
+    lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ),
+    overwritten; scratch limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows
+    (n_kinks, p);  base, force (p,): the result basis (p, p): orthonormal normals of those that
+    hold.  triangle (p, p): scratch
 
-    A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ meets a bound,
-    and taken where the velocity would cross it. One with ε κ ≤ 0 never holds: it is crossed then, and speed grows.
+    A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ
+    meets a bound, and taken where the velocity would cross it. One with ε κ ≤ 0 never holds: it is
+    crossed then, and speed grows.
     """
     if count == 0:
         for a in range(len(base)):
@@ -168,7 +178,8 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
 
 @njit(cache=True)
 def settle_one(at, cap, normal, base, force, basis):
-    """`settle` on a single kink that an atom meets from the side `at`; returns 0, or the side it goes on."""
+    """`settle` on a single kink that an atom meets from the side `at`; returns 0, or the side it
+    goes on."""
     slope, slip = dot(base, normal), SLIP * (np.sqrt(dot(base, base)) + abs(cap))
     for a in range(len(base)):
         force[a] = base[a]
@@ -218,10 +229,11 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
 
 @njit(cache=True)
 def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, lists, limits):
-    """Sides of all kinks, their sum `base` without those that θ is on, and the list of these; returns its length.
+    """Sides of all kinks, their sum `base` without those that θ is on, and the list of these;
+    returns its length.
 
-    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink stays dead,
-    whatever rounding made of its side.
+    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink
+    stays dead, whatever rounding made of its side.
     """
     along(normals, theta, s)
     for k in range(len(s)):
@@ -272,14 +284,16 @@ def reach(c, z, plus, minus, square):
 
 @njit(cache=True, error_model="numpy")
 def move(
-    theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most, vectors, basis, values,
-    lists, limits, sums,
+    theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
+    vectors, basis, values, lists, limits, sums,
 ):  # fmt: skip
     """Move one atom for a time; returns the growth of its log mass and how many kinks hold it."""
     p = len(theta)
     e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
     s, slopes, sides = values[0], values[1], values[2]
-    count = start(theta, sign, jumps, constant, normals, rows, s, sides, slopes, base, lists, limits)
+    count = start(
+        theta, sign, jumps, constant, normals, rows, s, sides, slopes, base, lists, limits
+    )
     before, growth, events = held, 0.0, 0
     if alpha == 0.0:
         count = 0  # what does not move is not held, and no kink that it is on adds to its potential
@@ -308,7 +322,9 @@ def move(
             for a in range(p):
                 aside[a] = theta[a] - z * e[a]
             square = dot(aside, aside)
-            plus, minus = (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
+            plus, minus = (
+                (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
+            )
             along(normals, e, slopes)
             far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
             meets, c = next_kink(s, slopes, sides, far)
@@ -328,11 +344,14 @@ def move(
             after = mass * np.exp(gain)
             fall = mass * (decay - size * z) - after * (decay - size * later)
             steep = fall
-            if beta > 0.0:  # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
+            # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
+            if beta > 0.0:
                 power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
                 ending = np.exp(gain - 2.0 * log_f)
                 bend = power * z - rate - ending * (power * later - rate)
-                steep = size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
+                steep = (
+                    size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
+                )
             sums[1] += min(max(steep, 0.0), max(fall, 0.0))
             sums[2] += fall
             time -= passed
@@ -345,7 +364,9 @@ def move(
         along(normals, theta, s)
         count = arrive(meets, count, sign, jumps, rows, s, sides, base, lists, limits)
         if count == 1 and lists[1, 0] != 0:
-            lists[1, 0] = settle_one(lists[1, 0], limits[0, 0], rows[lists[0, 0]], base, force, basis[0])
+            lists[1, 0] = settle_one(
+                lists[1, 0], limits[0, 0], rows[lists[0, 0]], base, force, basis[0]
+            )
             held = int(lists[1, 0] == 0)
             if held:
                 limits[1, 0] = -dot(base, rows[lists[0, 0]])
@@ -362,18 +383,20 @@ def move(
 
 @kernel
 def move_atoms(
-    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time, log_scale, most,
-    vectors, basis, values, lists, limits, new_positions, new_log_weights, new_held, sums,
+    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
+    log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
+    new_held, sums,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
-    positions, new_positions (n_blocks, p, width), blocked as in methods/particles/kernels.py; log_weights, held, signs and
-    the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,)
-    normals (p, n_kinks), rows its transpose;  alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of
-    its exponential;  most: events of an atom before it is given up
-    vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists (n_groups, 5, n_kinks) and
-    limits (n_groups, 3, n_kinks): scratch of each group of blocks, which is one thread's
-    sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
+    positions, new_positions (n_blocks, p, width), blocked as in methods/particles/kernels.py;
+    log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
+    κ (n_kinks,), constant g₀ (p,) normals (p, n_kinks), rows its transpose;  alpha, beta, decay,
+    time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
+    before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
+    n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
+    of blocks, which is one thread's sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt;
+    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
@@ -386,8 +409,9 @@ def move_atoms(
                 for a in range(p):
                     theta[a] = positions[b, a, i]
                 growth, new_held[c] = move(
-                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant, normals, rows,
-                    alpha, beta, decay, time, most, vectors[g], basis[g], values[g], lists[g], limits[g], sums[b],
+                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
+                    normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
+                    lists[g], limits[g], sums[b],
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
                 for a in range(p):

@@ -1,9 +1,12 @@
-"""Kinks of ∫φ: the great spheres n·θ = 0 across which the gradient of a potential of ReLU features jumps.
+"""Kinks of ∫φ: the great spheres n·θ = 0 across which the gradient of a potential of ReLU features
+jumps.
 
     Σ_i r_i (x_i·θ)₊ = θ·g(θ),   g(θ) = Σ_{x_i·θ > 0} r_i x_i = g₀ + Σ_{n_k·θ > 0} κ_k n_k
 
-Data with parallel inputs share a kink, x_i = s_i n_k with s_i of either sign: (x·θ)₊ = |s| (n·θ)₊ for s > 0, and
-|s| (n·θ)₊ + x·θ for s < 0. A zero input has none. Linear features have no kinks: g = g₀ = Σ r_i x_i.
+Data with parallel inputs share a kink, x_i = s_i n_k with s_i of either sign: (x·θ)₊ = |s| (n·θ)₊
+for s > 0, and
+|s| (n·θ)₊ + x·θ for s < 0. A zero input has none. Linear features have no kinks: g = g₀ = Σ r_i
+x_i.
 """
 
 from dataclasses import dataclass
@@ -40,7 +43,9 @@ class Kinks:
             return Kinks(np.zeros((0, inputs.shape[1])), inputs, kink, length, linear)
         units = normalize(inputs[alive])
         same, opposite = _directions(units)
-        _, first, kink[alive] = np.unique(np.minimum(same, opposite), return_index=True, return_inverse=True)
+        _, first, kink[alive] = np.unique(
+            np.minimum(same, opposite), return_index=True, return_inverse=True
+        )
         normals = units[first]
         length[alive] = np.where(same == same[first][kink[alive]], 1.0, -1.0) * np.linalg.norm(
             inputs[alive], axis=1
@@ -59,7 +64,8 @@ class Kinks:
 
 
 def _directions(units):
-    """Labels of the directions of unit vectors (n, p), and of the opposite ones: equal labels are one direction."""
+    """Labels of the directions of unit vectors (n, p), and of the opposite ones: equal labels are
+    one direction."""
     from scipy.sparse import coo_array  # slow to load
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree

@@ -1,4 +1,5 @@
-"""Flows S_r(τ) of atoms with frozen loss gradients, from array to array: the kernel with its scratch."""
+"""Flows S_r(τ) of atoms with frozen loss gradients, from array to array: the kernel with its
+scratch."""
 
 import numpy as np
 
@@ -6,14 +7,17 @@ from ...operators.parallel_loops import LARGE
 from .frozen import SUMS, move_atoms
 
 GROUPS = 64  # of blocks of atoms, at most: a group is moved in order by one thread
-EVENTS = 64  # of an atom in one frozen interval beyond which it is given up; EVENTS_PER_KINK come to it for each kink
+# of an atom in one frozen interval beyond which it is given up; EVENTS_PER_KINK come to it for each
+# kink
+EVENTS = 64
 EVENTS_PER_KINK = 8
 
 
 class Movement:
     """Moves atoms for the kinks of some data.
 
-    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged, by the names in SUMS
+    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged,
+        by the names in SUMS
     """
 
     def __init__(self, kinks, n_blocks):
@@ -34,6 +38,7 @@ class Movement:
         compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
         compiled(
             *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
-            float(flow.reaction), float(decay), float(time), float(log_scale), self.most, *self.scratch, *out, self.parts,
+            float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
+            *self.scratch, *out, self.parts,
         )  # fmt: skip
         return self.parts.sum(axis=0)

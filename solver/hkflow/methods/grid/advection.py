@@ -1,4 +1,5 @@
-"""Advection of a density in a prescribed velocity field, ∂_t ν + div(ν U) = 0, by the transport of the flows."""
+"""Advection of a density in a prescribed velocity field, ∂_t ν + div(ν U) = 0, by the transport of
+the flows."""
 
 import numpy as np
 
@@ -9,7 +10,8 @@ from .stencil import stencil_of
 
 
 def stream_flows(mesh, stream):
-    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = x × ∇ψ: differences of ψ, free of divergence.
+    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = x × ∇ψ:
+    differences of ψ, free of divergence.
 
     stream : (n_vertices,) ψ at the corners of the cells; ω·x turns around ω, by |ω| per time
     """
@@ -23,8 +25,10 @@ def stream_flows(mesh, stream):
 def advect(mesh, flows, density, time, cfl=0.9, limiter="mc"):
     """The density (n_cells,) after a time, of second order; mass is kept to rounding and ν ≥ 0.
 
-    flows : (n_faces,) volume per time from the left cell of each face to the right one;  density : (n_cells,)
-    cfl : step in units of the time in which a cell would be emptied, at most 1;  limiter : see FiniteVolume
+    flows : (n_faces,) volume per time from the left cell of each face to the right one;  density :
+        (n_cells,)
+    cfl : step in units of the time in which a cell would be emptied, at most 1;  limiter : see
+        FiniteVolume
     Raises ValueError for a Courant number out of range.
     """
     if not 0.0 < cfl <= 1.0:
@@ -39,7 +43,8 @@ def advect(mesh, flows, density, time, cfl=0.9, limiter="mc"):
 
 
 def prescribed(mesh, flows, limiter="mc"):
-    """A Transport that moves along given flows (n_faces,); U at a centre x is Σ_k flow_k (x_k − x) / volume, x_k on the faces."""
+    """A Transport that moves along given flows (n_faces,); U at a centre x is Σ_k flow_k (x_k − x)
+    / volume, x_k on the faces."""
     transport = Transport(stencil_of(mesh), limiter_code(limiter))
     cell, _, face, slot = half_faces(mesh)
     out = np.where(cell == mesh.faces[face, 0], flows[face], -flows[face])
@@ -47,5 +52,7 @@ def prescribed(mesh, flows, limiter="mc"):
     arms = mesh.face_midpoints[face] - mesh.centers[cell]
     np.add.at(transport.velocity[0], cell, out[:, None] * arms / mesh.volumes[cell, None])
     transport.divergence[0] = transport.flows[0].sum(axis=1) / mesh.volumes
-    transport.outflow = float((np.maximum(transport.flows[0], 0.0).sum(axis=1) / mesh.volumes).max())
+    transport.outflow = float(
+        (np.maximum(transport.flows[0], 0.0).sum(axis=1) / mesh.volumes).max()
+    )
     return transport

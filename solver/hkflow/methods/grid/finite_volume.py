@@ -5,18 +5,24 @@ from functools import cached_property
 import numpy as np
 
 from ...arguments import check_positive
-from ...operators.parallel_loops import n_blocks
-from ...errors import unknown_name
-from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, ImplicitSteps, implicit_step, needs_known_curvature
-from ..stepping.splitting import STEPPERS
-from ..step import BUDGET, Step, budget_error
-from . import kernels
-from .tangent_gram import CellCoupling
-from .frozen import FrozenFlow
 from ...certificates.gap import bounds_gap, gap_bound
+from ...errors import unknown_name
+from ...operators.parallel_loops import n_blocks
+from ..step import BUDGET, Step, budget_error
+from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..stepping.implicit import (
+    COUPLINGS,
+    SUBSTEPS,
+    ImplicitSteps,
+    implicit_step,
+    needs_known_curvature,
+)
+from ..stepping.splitting import STEPPERS
+from . import kernels
+from .frozen import FrozenFlow
 from .limiters import limiter_code
 from .stencil import stencil_of
+from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
 RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
@@ -26,34 +32,43 @@ class Evaluation:
     """A density and all that the scheme derives from it; extensive numbers in units of e^log_scale.
 
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
-    predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density), lowest (potential), outflow
-    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift :
-    numbers
-    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors are measured by
+    predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density),
+        lowest (potential), outflow
+    (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)),
+    first (∫J m(ν)), shift : numbers
+    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
+        are measured by
     """
 
     def __init__(self, n_signs, n_cells, n_data, hellinger):
-        self.density, self.divergence, self.potential = (np.zeros((n_signs, n_cells)) for _ in range(3))
+        self.density, self.divergence, self.potential = (
+            np.zeros((n_signs, n_cells)) for _ in range(3)
+        )
         self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
-        self.objective = self.mass = self.log_mass = self.smallest = self.outflow = self.rounding = self.roughness = 0.0
+        self.objective = self.mass = self.log_mass = self.smallest = self.outflow = (
+            self.rounding
+        ) = self.roughness = 0.0
         self.lowest = self.shift = self.mobile = self.defect = self.first = 0.0
 
 
 class FiniteVolume(ImplicitSteps):
-    """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in exponential form.
+    """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in
+    exponential form.
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
-    stepper : hancock, one transport and one potential per step, that of its middle, extrapolated; ssprk1, ssprk2, ssprk3 or
-        strang; or euler, plain explicit steps of max_step (Wei et al., sec. E.3); if none is named, hancock, but ssprk3 where
-        mass moves and the tolerance is below 1e-4: there errors in time stay proportional to it
-    coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for the others; or auto, which
-        takes implicit steps where an explicit one would be unstable
-    cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at most 1 with hancock or at
-        first order, else ½
-    tolerance : largest error of one step in the energy and mass budgets, relative to what the step exchanged
+    stepper : hancock, one transport and one potential per step, that of its middle, extrapolated;
+        ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step (Wei et al.,
+        sec. E.3); if none is named, hancock, but ssprk3 where mass moves and the tolerance is below
+        1e-4: there errors in time stay proportional to it
+    coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
+        the others; or auto, which takes implicit steps where an explicit one would be unstable
+    cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
+        most 1 with hancock or at first order, else ½
+    tolerance : largest error of one step in the energy and mass budgets, relative to what the step
+        exchanged
     max_step : no step is longer
     Raises ValueError for an unknown name or a Courant number beyond the bound.
     """
@@ -64,19 +79,33 @@ class FiniteVolume(ImplicitSteps):
     keeps_budgets = sees_kinks = True
 
     def __init__(
-        self, problem, limiter="mc", stepper=None, coupling="auto", cfl=None, tolerance=TOLERANCE, max_step=float("inf")
+        self,
+        problem,
+        limiter="mc",
+        stepper=None,
+        coupling="auto",
+        cfl=None,
+        tolerance=TOLERANCE,
+        max_step=float("inf"),
     ):
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
         if stepper is None:
-            stepper = "ssprk3" if tolerance < TOLERANCE and problem.flow.transport > 0.0 else "hancock"
-        for what, name, choices in (("stepper", stepper, STEPPERS), ("coupling", coupling, COUPLINGS)):
+            stepper = (
+                "ssprk3" if tolerance < TOLERANCE and problem.flow.transport > 0.0 else "hancock"
+            )
+        for what, name, choices in (
+            ("stepper", stepper, STEPPERS),
+            ("coupling", coupling, COUPLINGS),
+        ):
             if name not in choices:
                 raise ValueError(unknown_name(what, name, choices))
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if problem.flow.clock != "time":
-            raise ValueError("The grid runs by time; the clock 'margin' is for particles and networks.")
+            raise ValueError(
+                "The grid runs by time; the clock 'margin' is for particles and networks."
+            )
         self.problem, self.flow = problem, problem.flow
         self.limiter, self.stepper = limiter_code(limiter), STEPPERS[stepper]
         self.prescribed = not self.stepper.exponential
@@ -88,9 +117,15 @@ class FiniteVolume(ImplicitSteps):
         cfl = self.stepper.cfl if cfl is None else cfl
         if not 0.0 < cfl <= self.largest_cfl:
             raise ValueError(
-                f"cfl must lie in (0, {self.largest_cfl}] with stepper '{stepper}' and limiter '{limiter}', got {cfl}."
+                f"cfl must lie in (0, {self.largest_cfl}] with stepper '{stepper}' and limiter"
+                f" '{limiter}', got {cfl}."
             )
-        self.cfl, self.tolerance, self.max_step, self.order = cfl, tolerance, max_step, self.stepper.order
+        self.cfl, self.tolerance, self.max_step, self.order = (
+            cfl,
+            tolerance,
+            max_step,
+            self.stepper.order,
+        )
         self.implicit_order, self.stability = min(self.order, 2), self.stepper.stability
         self.coupling = "explicit" if self.prescribed else coupling
         needs_known_curvature(coupling, problem.objective)
@@ -103,17 +138,25 @@ class FiniteVolume(ImplicitSteps):
         self.outflow = np.zeros(n_blocks(mesh.n_cells))
         self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
         self.cells, self.bounds_gap = CellCoupling(problem, self.objective), bounds_gap(problem)
-        self.slots = [self._new_evaluation() for _ in range(min(3, 1 + max(1, len(self.stepper.parts))))]
+        self.slots = [
+            self._new_evaluation() for _ in range(min(3, 1 + max(1, len(self.stepper.parts))))
+        ]
         self.log_scale = 0.0
         self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
         self.frozen = FrozenFlow(problem, self.stencil, self.limiter, self.mass_at_start)
         reading = _reading(self.current)
-        self.history, self.ages, self.within = np.zeros((HISTORY - 1, *reading.shape)), np.zeros(HISTORY - 1), reading.copy()
+        self.history, self.ages, self.within = (
+            np.zeros((HISTORY - 1, *reading.shape)),
+            np.zeros(HISTORY - 1),
+            reading.copy(),
+        )
         self.own = np.zeros_like(self.current.residuals)
         self.load({"density": problem.initial, "log_scale": 0.0})
 
     def _new_evaluation(self):
-        return Evaluation(*self.masses.shape, len(self.objective.predictions), self.flow.depth == 2.0)
+        return Evaluation(
+            *self.masses.shape, len(self.objective.predictions), self.flow.depth == 2.0
+        )
 
     # --- state
 
@@ -123,16 +166,24 @@ class FiniteVolume(ImplicitSteps):
         return self.slots[0]
 
     def state(self):
-        """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale · density.
+        """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale ·
+        density.
 
-        residuals : that drove the last step;  history, ages : earlier values of `_reading` and the times since then, 0 if unknown
+        residuals : that drove the last step;  history, ages : earlier values of `_reading` and the
+            times since then, 0 if unknown
         """
         now = self.current
-        state = {"density": now.density, "log_scale": self.log_scale, "residuals": now.residuals, "defect": now.defect}
+        state = {
+            "density": now.density,
+            "log_scale": self.log_scale,
+            "residuals": now.residuals,
+            "defect": now.defect,
+        }
         return state if self.stepper.parts else state | {"history": self.history, "ages": self.ages}
 
     def load(self, state):
-        """Continue from a state made by `state`; without residuals they are those of the density."""
+        """Continue from a state made by `state`; without residuals they are those of the
+        density."""
         self.log_scale = float(state["log_scale"])
         self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
         self.current.density[:] = state["density"]
@@ -145,11 +196,14 @@ class FiniteVolume(ImplicitSteps):
         return np.exp(state["log_scale"]) * state["density"]
 
     def record(self, clock):
-        """What is recorded of this method alone: smallest density and potential and, where it is known, the bound of the gap."""
+        """What is recorded of this method alone: smallest density and potential and, where it is
+        known, the bound of the gap."""
         now = self.current
         record = {"minimum_density": now.smallest, "minimum_potential": now.lowest}
         if self.bounds_gap:
-            record["gap_bound"] = gap_bound(self.problem, now, self.log_scale, clock.lowest_objective)
+            record["gap_bound"] = gap_bound(
+                self.problem, now, self.log_scale, clock.lowest_objective
+            )
         return record
 
     def fault(self):
@@ -161,22 +215,29 @@ class FiniteVolume(ImplicitSteps):
         if len(bad):
             return f"density not finite in {len(bad)} of {density.size} cells, first cell {bad[0]}"
         return (
-            f"density {density.min():.3g} < 0 in {np.sum(density < 0.0)} of {density.size} cells, first cell {density.argmin()}"
+            f"density {density.min():.3g} < 0 in {np.sum(density < 0.0)} of {density.size} cells,"
+            f" first cell {density.argmin()}"
         )
 
     def bound(self, remaining):
         """The step that transport allows from the accepted state."""
-        return self.cfl / self.current.outflow if self.current.outflow > 0.0 and not self.prescribed else float("inf")
+        return (
+            self.cfl / self.current.outflow
+            if self.current.outflow > 0.0 and not self.prescribed
+            else float("inf")
+        )
 
     def first_limit(self):
-        """A first guess of the step that accuracy allows: a twentieth of the time in which the reaction acts."""
+        """A first guess of the step that accuracy allows: a twentieth of the time in which the
+        reaction acts."""
         rate = self.flow.reaction * self.current.roughness + self.flow.noise
         return 0.05 / rate if rate > 0.0 and not self.prescribed else float("inf")
 
     # --- the right-hand side
 
     def _evaluate(self, e, residuals=None, defect=0.0):
-        """Objective, potential, transport, integrals and budgets at the density of e, driven by its own or given residuals."""
+        """Objective, potential, transport, integrals and budgets at the density of e, driven by its
+        own or given residuals."""
         e.defect = defect
         self._predict(e)
         e.residuals[:] = self.objective.residuals if residuals is None else residuals
@@ -201,10 +262,13 @@ class FiniteVolume(ImplicitSteps):
         e.outflow = 0.0 if self.stepper.parts else self.frozen.follow(e.potential)
         if flow.transport > 0.0 and self.stepper.parts:
             if self.limiter >= 0:
-                kernels.gradients(st.neighbors, st.gradient_weights, e.density, st.axes, self.gradient)
+                kernels.gradients(
+                    st.neighbors, st.gradient_weights, e.density, st.axes, self.gradient
+                )
             kernels.transport(
-                st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, e.density, e.potential, self.gradient,
-                flow.transport, self.limiter, st.axes, e.divergence, self.outflow,
+                st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, e.density,
+                e.potential, self.gradient, flow.transport, self.limiter, st.axes, e.divergence,
+                self.outflow,
             )  # fmt: skip
             e.outflow = float(self.outflow.max())
         self._integrate(e)
@@ -216,7 +280,11 @@ class FiniteVolume(ImplicitSteps):
             kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
         mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
-        e.mass, e.smallest, e.lowest = mass, float(self.sums[:, 5].min()), float(self.sums[:, 6].min())
+        e.mass, e.smallest, e.lowest = (
+            mass,
+            float(self.sums[:, 5].min()),
+            float(self.sums[:, 6].min()),
+        )
         e.first = first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
@@ -229,21 +297,29 @@ class FiniteVolume(ImplicitSteps):
         """Mass that noise brings per time, in units of e^log_scale."""
         if self.flow.noise == 0.0:
             return 0.0
-        return self.flow.noise * (self.mass_at_start if self.flow.keeps_mass else np.exp(-self.log_scale))
+        return self.flow.noise * (
+            self.mass_at_start if self.flow.keeps_mass else np.exp(-self.log_scale)
+        )
 
     def _budget(self, e, first, second, average, work):
-        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν) − σ |ν| + σ, term by term."""
+        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν) − σ |ν| +
+        σ, term by term."""
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self._source()
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
         e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
-        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain
+        e.gross[:] = (
+            np.abs(e.rates[:4]).sum(),
+            beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain,
+        )
         if self.flow.signed:
-            e.gross[1] = np.inf  # where a density changes its sign, |ν| has a kink, and its budget no order
+            # where a density changes its sign, |ν| has a kink, and its budget no order
+            e.gross[1] = np.inf
 
     # --- one step
 
     def advance(self, dt, implicit=False):
-        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed until `accept`."""
+        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
+        until `accept`."""
         if implicit:
             step = self._implicit(dt, self.accepted_coupling())
         else:
@@ -281,24 +357,44 @@ class FiniteVolume(ImplicitSteps):
             step.gross += dt * weight * at.gross
             if flow.depth != 2.0:
                 kernels.mobility_stage(
-                    keep, dt, beta, flow.depth, self.problem.reference, base.density, at.potential, self.growth, out.density
+                    keep,
+                    dt,
+                    beta,
+                    flow.depth,
+                    self.problem.reference,
+                    base.density,
+                    at.potential,
+                    self.growth,
+                    out.density,
                 )
             elif self.stepper.exponential:
                 kernels.stage(
-                    keep, dt, moves, beta, sigma, source, at.shift, base.density, at.divergence, at.potential, self.factor,
-                    self.growth, out.density,
+                    keep, dt, moves, beta, sigma, source, at.shift, base.density, at.divergence,
+                    at.potential, self.factor, self.growth, out.density,
                 )  # fmt: skip
             else:
                 kernels.euler_stage(
-                    dt, moves, beta, sigma, source, at.shift, base.density, at.divergence, at.potential, out.density
+                    dt,
+                    moves,
+                    beta,
+                    sigma,
+                    source,
+                    at.shift,
+                    base.density,
+                    at.divergence,
+                    at.potential,
+                    out.density,
                 )
             if flow.keeps_mass:
-                out.density *= self.mass_at_start / np.einsum("sc,c->", out.density, self.stencil.volumes)
+                out.density *= self.mass_at_start / np.einsum(
+                    "sc,c->", out.density, self.stencil.volumes
+                )
             self._evaluate(out)
             at = out
 
     def accept(self, step):
-        """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves into log_scale."""
+        """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves
+        into log_scale."""
         at = next(i for i, slot in enumerate(self.slots) if slot is self.trial)
         self._remember(step.dt)
         self.slots[0], self.slots[at] = self.slots[at], self.slots[0]
@@ -306,7 +402,8 @@ class FiniteVolume(ImplicitSteps):
         if 0.0 < mass < np.inf and (normalised or not 1.0 / RESCALE <= mass <= RESCALE):
             factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
             log_scale = self.log_scale + np.log(factor)
-            if log_scale < (-np.log(RESCALE) if normalised else 0.0):  # F does not vanish with the mass: it needs units of one
+            # F does not vanish with the mass: it needs units of one
+            if log_scale < (-np.log(RESCALE) if normalised else 0.0):
                 factor, log_scale = np.exp(-self.log_scale), 0.0
             if log_scale != self.log_scale:
                 self._rescale(factor, log_scale)
@@ -314,7 +411,10 @@ class FiniteVolume(ImplicitSteps):
 
     def _remember(self, dt):
         """The accepted state becomes the last one of the history."""
-        self.history[1:], self.ages[1:] = self.history[:-1], np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0)
+        self.history[1:], self.ages[1:] = (
+            self.history[:-1],
+            np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0),
+        )
         self.history[0], self.ages[0] = _reading(self.current), dt
 
     def _rescale(self, factor, log_scale):
@@ -332,12 +432,14 @@ class FiniteVolume(ImplicitSteps):
     # --- one step with a potential that stands still
 
     def _standing(self, dt):
-        """The flow of the mean potential of the step, which is extrapolated; at a start, half a step leads to its middle."""
+        """The flow of the mean potential of the step, which is extrapolated; at a start, half a
+        step leads to its middle."""
         step, self.trial = Step(dt), self.slots[1]
         now, trial = self.current, self.trial
         self._foresee(dt, trial)
         self._flow(now, trial, dt, step)
-        if not len(now.predictions):  # without data, the potential of a measure comes with its objective
+        # without data, the potential of a measure comes with its objective
+        if not len(now.predictions):
             self._drive(trial)
             trial.outflow = self.frozen.follow(trial.potential)
         if self.ages[0] > 0.0:
@@ -347,21 +449,30 @@ class FiniteVolume(ImplicitSteps):
         return step
 
     def _bend(self, step):
-        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared among its work."""
+        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared
+        among its work."""
         now, trial, work = self.current, self.trial, np.abs(step.budget[:4])
         if len(self.own):
             self._residuals(now.predictions, self.own)
             turn = self.objective.residuals - self.own
             changes = trial.predictions - now.predictions, now.predictions - self.history[0]
-            later, earlier = (np.einsum("i,i->", turn, change) for change in changes)  # not BLAS: its threads would spin on
-        else:  # the same with potentials for predictions and densities for residuals: J is linear and symmetric in ν
+            # not BLAS: its threads would spin on
+            later, earlier = (np.einsum("i,i->", turn, change) for change in changes)
+        else:
+            # the same with potentials for predictions and densities for residuals: J is linear and
+            # symmetric in ν
             np.subtract(trial.density, now.density, out=self.masses)
             self.masses *= self.stencil.volumes
             later, earlier = (
                 np.einsum("sc,sc->", self.masses, np.subtract(one, other, out=self.within))
-                for one, other in ((self.objective.potential, now.potential), (now.potential, self.history[0]))
+                for one, other in (
+                    (self.objective.potential, now.potential),
+                    (now.potential, self.history[0]),
+                )
             )
-        change = step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
+        change = (
+            step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
+        )
         step.budget[:4] += change * work / max(work.sum(), np.finfo(float).tiny)
 
     def _foresee(self, dt, e):
@@ -398,7 +509,8 @@ class FiniteVolume(ImplicitSteps):
             self.problem.objective.evaluate_risk(predictions, self.log_scale, out)
 
     def _frozen(self, begin, after, residuals, tau, step):
-        """The flow over a time tau with given residuals, from `begin` into `after`; returns the predictions there."""
+        """The flow over a time tau with given residuals, from `begin` into `after`; returns the
+        predictions there."""
         after.residuals[:] = residuals
         self._drive(after)
         self._flow(begin, after, tau, step)
@@ -407,7 +519,9 @@ class FiniteVolume(ImplicitSteps):
     def _flow(self, begin, after, tau, step):
         """The same with the potential of `after`; adds to the step's budget, or rejects it."""
         after.outflow = self.frozen.follow(after.potential)
-        self.frozen.advance(tau, self._source(), after.potential, begin.density, after.density, step)
+        self.frozen.advance(
+            tau, self._source(), after.potential, begin.density, after.density, step
+        )
         self._predict(after)
 
     # --- implicit in the coupling
@@ -433,5 +547,6 @@ class FiniteVolume(ImplicitSteps):
 
 
 def _reading(e):
-    """What the potential of an evaluation follows from: the predictions, or without data the potential itself."""
+    """What the potential of an evaluation follows from: the predictions, or without data the
+    potential itself."""
     return e.predictions if len(e.predictions) else e.potential

@@ -1,25 +1,29 @@
-"""The flow of a measure while its potential stands still: one transport, between two halves of the reaction and noise.
+"""The flow of a measure while its potential stands still: one transport, between two halves of the
+reaction and noise.
 
-    ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U,   J fixed,   over dt:   react(dt/2), transport(dt), react(dt/2)
+    ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U,   J fixed,   over dt:   react(dt/2), transport(dt),
+    react(dt/2)
 
-It is of second order in space and time, keeps ν ≥ 0 while no cell loses more than it has, dissipates ∫J dν, and what each
-mechanism exchanges of ∫J dν and of mass is known to rounding: ∫J Δν, ∫Δν.
+It is of second order in space and time, keeps ν ≥ 0 while no cell loses more than it has,
+dissipates ∫J dν, and what each mechanism exchanges of ∫J dν and of mass is known to rounding: ∫J
+Δν, ∫Δν.
 """
 
 import numpy as np
 
 from ...operators.parallel_loops import n_blocks
-from . import muscl_hancock as hancock
 from . import kernels
+from . import muscl_hancock as hancock
 
 
 class Transport:
     """Moves densities along face flows; every array is allocated here, once.
 
     stencil : of the mesh;  limiter : its number;  n_signs : sheets
-    flows, velocity, divergence, outflow : the velocity field: volume per time out of each cell through each of its faces
-        (n_signs, n_cells, n_slots), at the centres (n_signs, n_cells, d+1), Σ flow / volume (n_signs, n_cells) and largest
-        Σ_out flow / volume; to be set before `move`
+    flows, velocity, divergence, outflow : the velocity field: volume per time out of each cell
+        through each of its faces (n_signs, n_cells, n_slots), at the centres (n_signs, n_cells,
+        d+1), Σ flow / volume (n_signs, n_cells) and largest Σ_out flow / volume; to be set before
+        `move`
     """
 
     def __init__(self, stencil, limiter, n_signs=1):
@@ -34,33 +38,62 @@ class Transport:
         """Take −α∇J as the velocity field; potential J (n_signs, n_cells)."""
         st = self.stencil
         hancock.face_flows(
-            st.neighbors, st.conductances, st.gradient_weights, st.volumes, potential, alpha, st.axes, self.flows, self.velocity,
-            self.divergence, self.decline, self.largest,
-        )  # fmt: skip
+            st.neighbors,
+            st.conductances,
+            st.gradient_weights,
+            st.volumes,
+            potential,
+            alpha,
+            st.axes,
+            self.flows,
+            self.velocity,
+            self.divergence,
+            self.decline,
+            self.largest,
+        )
         self.outflow = float(self.largest.max())
 
     def move(self, dt, start, density):
-        """The density after dt; start, density (n_signs, n_cells). Mass is kept to rounding, and ν ≥ 0 if dt · outflow ≤ 1."""
+        """The density after dt; start, density (n_signs, n_cells). Mass is kept to rounding, and ν
+        ≥ 0 if dt · outflow ≤ 1."""
         st = self.stencil
         if self.limiter >= 0:
             kernels.gradients(st.neighbors, st.gradient_weights, start, st.axes, self.gradient)
         hancock.outgoing(
-            dt, st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, start, self.gradient, self.flows,
-            self.velocity, self.divergence, self.limiter, st.axes, self.leaving, self.kept,
-        )  # fmt: skip
+            dt,
+            st.neighbors,
+            st.conductances,
+            st.offsets,
+            st.centers,
+            st.volumes,
+            start,
+            self.gradient,
+            self.flows,
+            self.velocity,
+            self.divergence,
+            self.limiter,
+            st.axes,
+            self.leaving,
+            self.kept,
+        )
         hancock.arrive(st.neighbors, st.back, st.volumes, self.leaving, self.kept, density)
 
 
 class FrozenFlow:
     """S_J(dt) on a mesh.
 
-    problem : mesh and flow;  limiter : its number;  mass : that a flow with drive "probability" keeps
+    problem : mesh and flow;  limiter : its number;  mass : that a flow with drive "probability"
+        keeps
     """
 
     def __init__(self, problem, stencil, limiter, mass):
         self.flow, self.reference, self.uniform = problem.flow, problem.reference, problem.uniform
         self.stencil, self.mass = stencil, mass
-        self.transport = Transport(stencil, limiter, len(problem.signs)) if problem.flow.transport > 0.0 else None
+        self.transport = (
+            Transport(stencil, limiter, len(problem.signs))
+            if problem.flow.transport > 0.0
+            else None
+        )
         shape = (len(problem.signs), problem.mesh.n_cells)
         self.before, self.after, self.growth = (np.zeros(shape) for _ in range(3))
         self.sums = np.zeros((n_blocks(problem.mesh.n_cells), 5))
@@ -73,7 +106,8 @@ class FrozenFlow:
         return self.transport.outflow
 
     def advance(self, dt, source, potential, start, density, step):
-        """Fill the density at dt from the one at the start, J as given to `follow`; adds to the step's budget, or rejects it.
+        """Fill the density at dt from the one at the start, J as given to `follow`; adds to the
+        step's budget, or rejects it.
 
         source : mass that noise brings per time;  potential, start, density : (n_signs, n_cells)
         """
@@ -84,8 +118,16 @@ class FrozenFlow:
         if flow.depth != 2.0:
             self.growth[:] = 0.0
             kernels.mobility_stage(
-                0.0, dt, flow.reaction, flow.depth, self.reference, start, potential, self.growth, density
-            )  # fmt: skip
+                0.0,
+                dt,
+                flow.reaction,
+                flow.depth,
+                self.reference,
+                start,
+                potential,
+                self.growth,
+                density,
+            )
             self._add(step, 1, 4, potential, start, density)
             step.gross[1] = np.inf if flow.signed else step.gross[1] + abs(step.budget[4])
             return
@@ -105,13 +147,24 @@ class FrozenFlow:
             self._normalise(potential, density, step)
 
     def _react(self, dt, lead, source, shift, potential, start, density, step):
-        """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀ − J̇₁) along a path."""
+        """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀
+        − J̇₁) along a path."""
         flow, volumes = self.flow, self.stencil.volumes
         decline = potential if self.transport is None else self.transport.decline
         hancock.react(
-            dt, flow.reaction, flow.noise, source * self.uniform, shift, lead, volumes, potential, decline, start, density,
+            dt,
+            flow.reaction,
+            flow.noise,
+            source * self.uniform,
+            shift,
+            lead,
+            volumes,
+            potential,
+            decline,
+            start,
+            density,
             self.sums,
-        )  # fmt: skip
+        )
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)
         gain = dt * source
         gained = gain * self.uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
@@ -119,7 +172,8 @@ class FrozenFlow:
         step.gross += (abs(work) + abs(lost_work) + abs(gained), size - lost + gain)
 
     def _add(self, step, energy, mass, potential, start, density):
-        """Add what changed to the terms `energy` and, if there is one, `mass` of the step's budget."""
+        """Add what changed to the terms `energy` and, if there is one, `mass` of the step's
+        budget."""
         hancock.exchange(self.stencil.volumes, potential, start, density, self.sums)
         work, change = self.sums[:, :2].sum(axis=0)
         step.budget[energy] += work
@@ -130,7 +184,9 @@ class FrozenFlow:
     def _mean(self, potential, density):
         """∫J dν / |ν|."""
         volumes = self.stencil.volumes
-        return np.einsum("sc,sc,c->", potential, density, volumes) / np.einsum("sc,c->", density, volumes)
+        return np.einsum("sc,sc,c->", potential, density, volumes) / np.einsum(
+            "sc,c->", density, volumes
+        )
 
     def _normalise(self, potential, density, step):
         """Give the density its mass back; to a fixed potential that is part of the reaction."""

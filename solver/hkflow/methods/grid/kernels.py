@@ -1,8 +1,9 @@
 """The loops of the finite-volume scheme, parallel over fixed blocks of cells.
 
-Sums are kept per block and added in block order, so every result is the same, bit for bit, for any number of threads.
-Index conventions:  s sign, c cell, k slot of a neighbour, a axis of R^(d+1), b block.
-`axes` is a tuple of length d+1: its length is known at compile time, so loops over the axes are unrolled.
+Sums are kept per block and added in block order, so every result is the same, bit for bit, for any
+number of threads. Index conventions:  s sign, c cell, k slot of a neighbour, a axis of R^(d+1), b
+block. `axes` is a tuple of length d+1: its length is known at compile time, so loops over the axes
+are unrolled.
 """
 
 import numpy as np
@@ -16,8 +17,8 @@ from .limiters import limited
 def gradients(neighbors, gradient_weights, density, axes, out):
     """Least-squares gradient, ∇ν_c = Σ_k g_ck (ν_k − ν_c).
 
-    neighbors (n_cells, n_slots); gradient_weights (n_cells, n_slots, d+1); density (n_signs, n_cells)
-    out (n_signs, n_cells, d+1)
+    neighbors (n_cells, n_slots); gradient_weights (n_cells, n_slots, d+1); density (n_signs,
+    n_cells) out (n_signs, n_cells, d+1)
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -33,13 +34,27 @@ def gradients(neighbors, gradient_weights, density, axes, out):
 
 @kernel
 def transport(
-    neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha, limiter, axes, out, outflow
+    neighbors,
+    conductances,
+    offsets,
+    centers,
+    volumes,
+    density,
+    potential,
+    gradient,
+    alpha,
+    limiter,
+    axes,
+    out,
+    outflow,
 ):
-    """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/chord, limited linear face values.
+    """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/chord, limited linear face
+    values.
 
-    neighbors, conductances (n_cells, n_slots); offsets (n_cells, n_slots, d+1); centers (n_cells, d+1); volumes (n_cells,)
-    density, potential (n_signs, n_cells); gradient (n_signs, n_cells, d+1), not read when limiter < 0 (first order)
-    out (n_signs, n_cells); outflow (n_blocks,): largest Σ_out area·velocity / volume in each block
+    neighbors, conductances (n_cells, n_slots); offsets (n_cells, n_slots, d+1); centers (n_cells,
+    d+1); volumes (n_cells,) density, potential (n_signs, n_cells); gradient (n_signs, n_cells,
+    d+1), not read when limiter < 0 (first order) out (n_signs, n_cells); outflow (n_blocks,):
+    largest Σ_out area·velocity / volume in each block
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -59,7 +74,8 @@ def transport(
                         for a in range(len(axes)):
                             along += gradient[s, up, a] * (centers[down, a] - centers[up, a])
                             aside += gradient[s, up, a] * offsets[c, k, a]
-                        # the upstream difference is the one that the gradient predicts; 0 ≤ face ≤ 2ν gives positivity
+                        # the upstream difference is the one that the gradient predicts; 0 ≤ face ≤
+                        # 2ν gives positivity
                         face = nu + 0.5 * limited(limiter, 2.0 * along - ahead, ahead) + aside
                         face = min(max(face, 0.0), 2.0 * nu)
                     net += flow * face
@@ -71,9 +87,11 @@ def transport(
 
 @kernel
 def integrals(density, mobility, potential, divergence, volumes, out):
-    """Integrals over each block: 0 |ν|, 1 ∫J sgn(ν) m(ν), 2 ∫J² m(ν), 3 ∫J dθ, 4 ∫J·divergence dθ; 5, 6 smallest ν and J.
+    """Integrals over each block: 0 |ν|, 1 ∫J sgn(ν) m(ν), 2 ∫J² m(ν), 3 ∫J dθ, 4 ∫J·divergence dθ;
+    5, 6 smallest ν and J.
 
-    density, mobility m(ν), potential, divergence (n_signs, n_cells); volumes (n_cells,); out (n_blocks, 7)
+    density, mobility m(ν), potential, divergence (n_signs, n_cells); volumes (n_cells,); out
+    (n_blocks, 7)
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -93,13 +111,29 @@ def integrals(density, mobility, potential, divergence, volumes, out):
 
 
 @kernel
-def stage(keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor, growth, density):
+def stage(
+    keep,
+    dt,
+    with_transport,
+    beta,
+    sigma,
+    source,
+    shift,
+    start,
+    divergence,
+    potential,
+    factor,
+    growth,
+    density,
+):
     """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −β (J − shift) − σ.
 
-        w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt Λ′);   ν ← e^Λ w
+        w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt
+        Λ′);   ν ← e^Λ w
 
-    with w = start and Λ = 0 before the first stage. The reaction never bounds dt: w ≥ 0 depends on transport alone.
-    start, divergence, potential, factor (w), growth (Λ), density (ν): (n_signs, n_cells); the last three are overwritten
+    with w = start and Λ = 0 before the first stage. The reaction never bounds dt: w ≥ 0 depends on
+    transport alone. start, divergence, potential, factor (w), growth (Λ), density (ν): (n_signs,
+    n_cells); the last three are overwritten
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -110,17 +144,21 @@ def stage(keep, dt, with_transport, beta, sigma, source, shift, start, divergenc
                     inflow += divergence[s, c]
                 w = factor[s, c] + dt * np.exp(-growth[s, c]) * inflow
                 factor[s, c] = keep * start[s, c] + (1.0 - keep) * w
-                growth[s, c] = (1.0 - keep) * (growth[s, c] - dt * (beta * (potential[s, c] - shift) + sigma))
+                growth[s, c] = (1.0 - keep) * (
+                    growth[s, c] - dt * (beta * (potential[s, c] - shift) + sigma)
+                )
                 density[s, c] = np.exp(growth[s, c]) * factor[s, c]
 
 
 @kernel
 def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, density):
-    """The same stage of ∂_t ν = −β m(ν) J, m(ν) = τ (ν/τ)^(2 − 2/D): for fixed J it is solved exactly.
+    """The same stage of ∂_t ν = −β m(ν) J, m(ν) = τ (ν/τ)^(2 − 2/D): for fixed J it is solved
+    exactly.
 
         Λ ← (1 − keep) (Λ − dt βJ);   (ν/τ)^(2/D − 1) = (start/τ)^(2/D − 1) − (1 − 2/D) Λ
 
-    depth D ≠ 2; reference τ, a number; D = 1 is linear and keeps signs; others end at zero, nan where the growth explodes
+    depth D ≠ 2; reference τ, a number; D = 1 is linear and keeps signs; others end at zero, nan
+    where the growth explodes
     """
     n_signs, n = density.shape
     power = 2.0 / depth - 1.0
@@ -146,8 +184,11 @@ def mobilities(density, depth, reference, out):
 
 
 @kernel
-def euler_stage(dt, with_transport, beta, sigma, source, shift, start, divergence, potential, density):
-    """One explicit Euler step, ν ← ν + dt (transport − β ν (J − shift) − σν + source). All arrays (n_signs, n_cells)."""
+def euler_stage(
+    dt, with_transport, beta, sigma, source, shift, start, divergence, potential, density
+):
+    """One explicit Euler step, ν ← ν + dt (transport − β ν (J − shift) − σν + source). All arrays
+    (n_signs, n_cells)."""
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
         for s in range(n_signs):

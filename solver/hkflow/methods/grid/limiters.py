@@ -1,7 +1,9 @@
-"""Slope limiters: the limited half-difference of an upstream difference a and a downstream difference b.
+"""Slope limiters: the limited half-difference of an upstream difference a and a downstream
+difference b.
 
-The face value is ν_upwind + ½ limited(a, b). Every limiter obeys |limited| ≤ 2 min(|a|, |b|) and vanishes when a b ≤ 0,
-which is what positivity and the maximum principle ask of it (Sweby 1984, SIAM J. Numer. Anal. 21, sec. 3).
+The face value is ν_upwind + ½ limited(a, b). Every limiter obeys |limited| ≤ 2 min(|a|, |b|) and
+vanishes when a b ≤ 0, which is what positivity and the maximum principle ask of it (Sweby 1984,
+SIAM J. Numer. Anal. 21, sec. 3).
 """
 
 from numba import njit
@@ -12,7 +14,8 @@ LIMITERS = {"first-order": -1, "minmod": 0, "van-leer": 1, "mc": 2, "koren": 3}
 
 
 def limiter_code(name):
-    """The number by which kernels know a limiter; raises ValueError with the choices for an unknown name."""
+    """The number by which kernels know a limiter; raises ValueError with the choices for an unknown
+    name."""
     if name not in LIMITERS:
         raise ValueError(unknown_name("limiter", name, LIMITERS))
     return LIMITERS[name]
@@ -20,7 +23,8 @@ def limiter_code(name):
 
 @njit(inline="always")
 def limited(code, a, b):
-    """For a, b > 0 — minmod: min(a, b);  van Leer: 2ab/(a+b);  MC: min(2a, (a+b)/2, 2b);  Koren: min(2a, (a+2b)/3, 2b)."""
+    """For a, b > 0 — minmod: min(a, b);  van Leer: 2ab/(a+b);  MC: min(2a, (a+b)/2, 2b);  Koren:
+    min(2a, (a+2b)/3, 2b)."""
     if a * b <= 0.0:
         return 0.0
     if code == 0:

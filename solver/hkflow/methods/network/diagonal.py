@@ -6,16 +6,21 @@ from ...measures.point_measure import Atoms
 
 
 class Diagonal:
-    """Parameters of layers "diagonal": y = u = (u₊, u₋), u̇ = −∇_u F = −D u^(D−1) J, so that ν = u^D has ν̇ = −D² ν^(2−2/D) J.
+    """Parameters of layers "diagonal": y = u = (u₊, u₋), u̇ = −∇_u F = −D u^(D−1) J, so that ν =
+    u^D has ν̇ = −D² ν^(2−2/D) J.
 
-    problem : on atoms of both signs; D is the depth of its flow, and its initial density gives u = density^(1/D)
+    problem : on atoms of both signs; D is the depth of its flow, and its initial density gives u =
+        density^(1/D)
     Raises ValueError for a problem that is not on atoms of both signs.
     Source: Moroshko et al. 2020, sec. 3 (eq. 5).
     """
 
     def __init__(self, problem, layers="diagonal"):
         if not problem.is_discrete or len(problem.signs) == 1:
-            raise ValueError("A diagonal network has a parameter for each atom and sign: the domain 'atoms' with signs=(1, -1).")
+            raise ValueError(
+                "A diagonal network has a parameter for each atom and sign: the domain 'atoms' with"
+                " signs=(1, -1)."
+            )
         self.problem, self.depth = problem, problem.flow.depth
         self.shape = (len(problem.signs), problem.mesh.n_cells)
 
@@ -34,9 +39,13 @@ class Diagonal:
         return objective.on(self.problem.mesh.centers, self.problem.signs)
 
     def arrays(self, y):
-        """What `place` takes, u, and what makes the measure: atoms with weights u^D, here `inner`."""
+        """What `place` takes, u, and what makes the measure: atoms with weights u^D, here
+        `inner`."""
         centers, signs = self.problem.mesh.centers, np.array(self.problem.signs, dtype=float)
-        places = {"positions": np.tile(centers, (len(signs), 1)), "signs": np.repeat(signs, len(centers))}
+        places = {
+            "positions": np.tile(centers, (len(signs), 1)),
+            "signs": np.repeat(signs, len(centers)),
+        }
         return places | {"output": y, "inner": y**self.depth}
 
     def homogeneous_norm(self, y):
@@ -44,7 +53,8 @@ class Diagonal:
         return float(np.sum(y * y) ** (0.5 * self.depth))
 
     def sizes(self, y):
-        """What errors of u count relative to: |u| itself, or where u may be zero (D < 2) the largest."""
+        """What errors of u count relative to: |u| itself, or where u may be zero (D < 2) the
+        largest."""
         return np.abs(y) if self.depth >= 2.0 else np.full(len(y), np.abs(y).max())
 
     def fill(self, e, objective):
@@ -67,4 +77,8 @@ class Diagonal:
     def measure(arrays):
         """The atoms with weights u^D; where these are negative the signs turn."""
         weights = arrays["inner"]
-        return Atoms(arrays["positions"], np.where(weights < 0.0, -1.0, 1.0) * arrays["signs"], np.abs(weights))
+        return Atoms(
+            arrays["positions"],
+            np.where(weights < 0.0, -1.0, 1.0) * arrays["signs"],
+            np.abs(weights),
+        )

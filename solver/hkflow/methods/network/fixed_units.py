@@ -1,4 +1,5 @@
-"""Units with fixed directions and trained radii, h = (1/m) Σ ε_j r_j² φ(θ_j, x): a raw form of the Hellinger flow."""
+"""Units with fixed directions and trained radii, h = (1/m) Σ ε_j r_j² φ(θ_j, x): a raw form of the
+Hellinger flow."""
 
 from dataclasses import replace
 
@@ -8,7 +9,8 @@ from ...measures.point_measure import Atoms
 
 
 class Radii:
-    """The parameters of layers "radii": y = r, and ṙ_j = −m ∂F/∂r_j = −2 r_j J_j, so that r_j²/m follows −4 ν J.
+    """The parameters of layers "radii": y = r, and ṙ_j = −m ∂F/∂r_j = −2 r_j J_j, so that r_j²/m
+    follows −4 ν J.
 
     The initial atoms give the directions θ_j with their signs ε_j, and r_j² = m weight_j.
     Source: Chizat & Bach 2020, sec. 4.
@@ -20,7 +22,11 @@ class Radii:
     def start(self, balance):
         """Directions, signs and radii of the problem's initial measure."""
         atoms = self.problem.atoms()
-        return {"positions": atoms.positions, "signs": atoms.signs, "inner": np.sqrt(len(atoms) * atoms.weights)}
+        return {
+            "positions": atoms.positions,
+            "signs": atoms.signs,
+            "inner": np.sqrt(len(atoms) * atoms.weights),
+        }
 
     def place(self, arrays):
         """Take these arrays as the state; returns y and its length."""
@@ -42,7 +48,8 @@ class Radii:
         return float(np.sum(y * y)) / self.m
 
     def fill(self, e, objective):
-        """ṙ = −2 r J with J = ε Σ_i ∂_i R φ(θ, x_i) + λ; dF/dt = −4 ∫J² dν and d|ν|/dt = −4 ∫J dν."""
+        """ṙ = −2 r J with J = ε Σ_i ∂_i R φ(θ, x_i) + λ; dF/dt = −4 ∫J² dν and d|ν|/dt = −4 ∫J
+        dν."""
         nu, decay = e.y * e.y / self.m, self.problem.objective.weight_decay
         np.multiply(self.signs, nu, out=self.weights[0])
         risk = objective.evaluate(self.weights)
@@ -57,4 +64,6 @@ class Radii:
     @staticmethod
     def measure(arrays):
         """The atoms (1/m) Σ r_j² δ_(θ_j, ε_j)."""
-        return Atoms(arrays["positions"], arrays["signs"], arrays["inner"] ** 2 / len(arrays["inner"]))
+        return Atoms(
+            arrays["positions"], arrays["signs"], arrays["inner"] ** 2 / len(arrays["inner"])
+        )

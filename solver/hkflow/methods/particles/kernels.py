@@ -1,7 +1,9 @@
-"""The loops of the Lagrangian methods, parallel over fixed blocks; sums are kept per block and added in block order.
+"""The loops of the Lagrangian methods, parallel over fixed blocks; sums are kept per block and
+added in block order.
 
 Index conventions:  c particle, b block of `width` particles, a axis of R^p, k Runge–Kutta stage.
-Positions are blocked: coordinate a of particle c is positions[c // width, a, c % width], padded with zeros.
+Positions are blocked: coordinate a of particle c is positions[c // width, a, c % width], padded
+with zeros.
 """
 
 import numpy as np
@@ -12,7 +14,8 @@ from ...operators.parallel_loops import BLOCK, kernel
 
 @kernel
 def combine(start, rates, coefficients, dt, out):
-    """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n); coefficients (n_stages,)."""
+    """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n);
+    coefficients (n_stages,)."""
     n = len(start)
     for b in prange((n + BLOCK - 1) // BLOCK):
         low, high = b * BLOCK, min(n, (b + 1) * BLOCK)
@@ -27,9 +30,11 @@ def combine(start, rates, coefficients, dt, out):
 
 @kernel
 def local_errors(start, rates, estimates, dt, relative, out):
-    """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate e.
+    """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate
+    e.
 
-    start (n,); rates (n_stages, n); estimates (n_estimates, n_stages); relative 0 or 1; out (n_blocks, n_estimates)
+    start (n,); rates (n_stages, n); estimates (n_estimates, n_stages); relative 0 or 1; out
+    (n_blocks, n_estimates)
     """
     n = len(start)
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -78,12 +83,27 @@ def inner_products(x, y, count, out):
 
 @kernel
 def particle_rates(
-    positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth, velocities, growth, scratch, sums
-):  # fmt: skip
-    """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −β w^(1 − 2/D) J − σ with J = ε slope + decay, and the integrals over each block.
+    positions,
+    weights,
+    signs,
+    slopes,
+    gradient,
+    alpha,
+    beta,
+    sigma,
+    decay,
+    depth,
+    velocities,
+    growth,
+    scratch,
+    sums,
+):
+    """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −β w^(1 − 2/D) J − σ with J = ε slope + decay, and the
+    integrals over each block.
 
-    positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth (n,); depth D
-    scratch (n_blocks, 3, width); sums (n_blocks, 5): mass, ∫J m(ν), ∫J² m(ν), ∫|∇J|² dν, ∫m(ν), with m(w) = w^(2 − 2/D)
+    positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth
+    (n,); depth D scratch (n_blocks, 3, width); sums (n_blocks, 5): mass, ∫J m(ν), ∫J² m(ν), ∫|∇J|²
+    dν, ∫m(ν), with m(w) = w^(2 − 2/D)
     """
     n, width = len(weights), positions.shape[2]
     for b in prange(len(positions)):
@@ -110,7 +130,13 @@ def particle_rates(
             second += m * J * J
             steep += nu * square[c]
             mobile += m
-        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = mass, first, second, steep, mobile
+        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = (
+            mass,
+            first,
+            second,
+            steep,
+            mobile,
+        )
 
 
 @kernel
@@ -129,11 +155,13 @@ def unit_rates(
     scratch,
     sums,
 ):
-    """ȧ = −(b G + κ_a a) and ḃ = −(slope + κ_b b) as far as they are trained, and the integrals over each block.
+    """ȧ = −(b G + κ_a a) and ḃ = −(slope + κ_b b) as far as they are trained, and the integrals
+    over each block.
 
-    hidden, gradient, velocities (n_blocks, p, width); output, slopes, drift (n,); train_… 0 or 1; decay_… κ
-    scratch (n_blocks, 3, width); sums (n_blocks, 5), all times n: mass Σ|b||a|^degree, its rate, penalty
-    ½Σ(κ_a|a|² + κ_b b²), and −dF/dt by the change of the direction and of the length of the trained weights
+    hidden, gradient, velocities (n_blocks, p, width); output, slopes, drift (n,); train_… 0 or 1;
+    decay_… κ scratch (n_blocks, 3, width); sums (n_blocks, 5), all times n: mass Σ|b||a|^degree,
+    its rate, penalty ½Σ(κ_a|a|² + κ_b b²), and −dF/dt by the change of the direction and of the
+    length of the trained weights
     """
     n, width, p = len(output), hidden.shape[2], hidden.shape[1]
     for block in prange(len(hidden)):
@@ -143,14 +171,20 @@ def unit_rates(
         squares, speeds, radials = scratch[block, 0], scratch[block, 1], scratch[block, 2]
         for a in range(p):
             for c in range(count):
-                velocities[block, a, c] = -train_hidden * (b[c] * gradient[block, a, c] + decay_hidden * hidden[block, a, c])
+                velocities[block, a, c] = -train_hidden * (
+                    b[c] * gradient[block, a, c] + decay_hidden * hidden[block, a, c]
+                )
         inner_products(hidden[block], hidden[block], count, squares)
         inner_products(velocities[block], velocities[block], count, speeds)
         inner_products(hidden[block], velocities[block], count, radials)
         mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0
         for c in range(count):
             change[c] = -train_output * (slope[c] + decay_output * b[c])
-            square, speed, radial = squares[c], speeds[c] + change[c] ** 2, radials[c] + b[c] * change[c]
+            square, speed, radial = (
+                squares[c],
+                speeds[c] + change[c] ** 2,
+                radials[c] + b[c] * change[c],
+            )
             size = square if degree == 2 else np.sqrt(square) if degree == 1 else 1.0
             mass += abs(b[c]) * size
             mass_rate += (change[c] if b[c] >= 0.0 else -change[c]) * size
@@ -166,24 +200,45 @@ def unit_rates(
 
 
 @kernel
-def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay, velocities, inner_drift, outer_drift, scratch, sums):
-    """ȧ = −(b slope + κa), ḃ = −(a slope + κb), v̇ = −ab (I − θθᵀ) G/|v| with θ = v/|v|; integrals over each block.
+def normalized_unit_rates(
+    hidden,
+    inner,
+    outer,
+    slopes,
+    gradient,
+    decay,
+    velocities,
+    inner_drift,
+    outer_drift,
+    scratch,
+    sums,
+):
+    """ȧ = −(b slope + κa), ḃ = −(a slope + κb), v̇ = −ab (I − θθᵀ) G/|v| with θ = v/|v|; integrals
+    over each block.
 
-    hidden (v), gradient, velocities (n_blocks, p, width); inner (a), outer (b), slopes, the drifts (n,); decay κ
-    scratch (n_blocks, 3, width); sums (n_blocks, 5): mass Σ|ab|, its rate, penalty ½κΣ(a² + b²), and −dF/dt by the
-    directions and by the masses
+    hidden (v), gradient, velocities (n_blocks, p, width); inner (a), outer (b), slopes, the drifts
+    (n,); decay κ scratch (n_blocks, 3, width); sums (n_blocks, 5): mass Σ|ab|, its rate, penalty
+    ½κΣ(a² + b²), and −dF/dt by the directions and by the masses
     """
     n, width, p = len(inner), hidden.shape[2], hidden.shape[1]
     for block in prange(len(hidden)):
         count = min(width, n - block * width)
         own = slice(block * width, block * width + count)
-        a, b, slope, da, db = inner[own], outer[own], slopes[own], inner_drift[own], outer_drift[own]
+        a, b, slope, da, db = (
+            inner[own],
+            outer[own],
+            slopes[own],
+            inner_drift[own],
+            outer_drift[own],
+        )
         squares, radials, speeds = scratch[block, 0], scratch[block, 1], scratch[block, 2]
         inner_products(hidden[block], hidden[block], count, squares)
         inner_products(hidden[block], gradient[block], count, radials)
         for axis in range(p):
             for c in range(count):
-                tangent = gradient[block, axis, c] - radials[c] / squares[c] * hidden[block, axis, c]
+                tangent = (
+                    gradient[block, axis, c] - radials[c] / squares[c] * hidden[block, axis, c]
+                )
                 velocities[block, axis, c] = -a[c] * b[c] * tangent / np.sqrt(squares[c])
         inner_products(velocities[block], velocities[block], count, speeds)
         mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0

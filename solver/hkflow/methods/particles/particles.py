@@ -6,14 +6,14 @@ import numpy as np
 
 from ...arguments import check_positive, whole_number
 from ...errors import unknown_name
-from ...measures.point_measure import Atoms
 from ...geometry.point_sets import quasi_uniform, random_uniform
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
-from ..step import SMALLEST, budget_error
+from ...measures.point_measure import Atoms
 from ...operators.dense import blocked, unblocked
+from ..step import SMALLEST, budget_error
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
 from . import kernels
-from .tangent_gram import CoupledPoints
 from .ode import Evaluation, OdeMethod
+from .tangent_gram import CoupledPoints
 
 NOISE_KINDS = ("deterministic", "random")
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
@@ -25,19 +25,22 @@ class Particles(CoupledPoints, OdeMethod):
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
     stepper : dopri5 or dop853, or euler with steps of max_step
-    tolerance : largest local error of a step, root mean square over positions and log weights; 1e-10 makes a reference. If not
-        given, that of `default_tolerance`
+    tolerance : largest local error of a step, root mean square over positions and log weights;
+        1e-10 makes a reference. If not given, that of `default_tolerance`
     max_step : no step is longer
-    coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled by the energy and mass
-        budgets, relative to what J exchanges in the time in which it acts. auto takes them where stability keeps explicit
-        steps short and there are at most 512 data
-    noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the middle of every interval
-        mass σ·interval is put on a fixed quasi-uniform set, whose particles then move with the others: their number grows.
-        "random": there, every particle dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
-    noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end intervals
+    coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
+        by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
+        auto takes them where stability keeps explicit steps short and there are at most 512 data
+    noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
+        middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
+        particles then move with the others: their number grows. "random": there, every particle
+        dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
+    noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end
+        intervals
     seed : of the random noise
     Cost of one evaluation: particles × data × (d+1).
-    Raises ValueError for an unknown name, an initial measure without mass, or a set that the signs cannot share.
+    Raises ValueError for an unknown name, an initial measure without mass, or a set that the signs
+    cannot share.
     """
 
     def __init__(
@@ -50,7 +53,10 @@ class Particles(CoupledPoints, OdeMethod):
         if coupling not in COUPLINGS:
             raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
         if self.flow.signed:
-            raise ValueError("Particles have log weights, which a signed density (depth 1) has not: take the grid or a network.")
+            raise ValueError(
+                "Particles have log weights, which a signed density (depth 1) has not: take the"
+                " grid or a network."
+            )
         check_positive(noise_interval=noise_interval)
         needs_known_curvature(coupling, problem.objective)
         self.implicit_order = min(self.pair.order, 2) + 1  # of the local error
@@ -77,9 +83,14 @@ class Particles(CoupledPoints, OdeMethod):
         self.objective = self.problem.objective.on_moving(positions)
         blocks = blocked(positions, self.objective.transform.points.shape[2])
         self.shape = blocks.shape
-        self.sums, self.scratch = np.zeros((len(blocks), 5)), np.zeros((len(blocks), 3, blocks.shape[2]))
+        self.sums, self.scratch = (
+            np.zeros((len(blocks), 5)),
+            np.zeros((len(blocks), 3, blocks.shape[2])),
+        )
         self.allocate(blocks.size + n, len(self.problem.objective.inputs), positions.size + n)
-        self.between = [Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)]
+        self.between = [
+            Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
+        ]
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
 
     def _positions(self, y):
@@ -91,8 +102,16 @@ class Particles(CoupledPoints, OdeMethod):
     def state(self):
         """All that the method needs to go on from here, bit for bit."""
         y = self.current.y
-        state = {"positions": unblocked(self._positions(y), self.n), "signs": self.signs, "log_weights": self._log_weights(y)}
-        state |= {"log_scale": self.log_scale, "residuals": self.current.residuals, "defect": self.current.defect}
+        state = {
+            "positions": unblocked(self._positions(y), self.n),
+            "signs": self.signs,
+            "log_weights": self._log_weights(y),
+        }
+        state |= {
+            "log_scale": self.log_scale,
+            "residuals": self.current.residuals,
+            "defect": self.current.defect,
+        }
         state |= {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
         return state | {"random": self.random.bit_generator.state}
 
@@ -122,7 +141,8 @@ class Particles(CoupledPoints, OdeMethod):
         kernels.to_sphere(positions, self.n, positions)
 
     def evaluate(self, e, residuals=None, defect=0.0):
-        """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by given residuals."""
+        """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by
+        given residuals."""
         decay = self.problem.objective.weight_decay
         self._set(e)
         risk = self.objective.value(self.weights, self.log_scale)
@@ -131,7 +151,9 @@ class Particles(CoupledPoints, OdeMethod):
         self._drive(e, self.flow.noise if self.noise == "deterministic" else 0.0)
         self.set_clock(e)
         e.objective = risk + decay * e.mass
-        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.rounding = self.problem.objective.rounding(
+            e.objective, e.residuals, e.mass, self.log_scale
+        )
         e.defect = defect
 
     def _set(self, e):
@@ -140,32 +162,52 @@ class Particles(CoupledPoints, OdeMethod):
         kernels.signed_weights(self._log_weights(e.y), self.signs, self.log_scale, self.weights)
 
     def _drive(self, e, sigma):
-        """Velocities, growth rates, integrals and budgets that the residuals of e make, at points and weights just set."""
+        """Velocities, growth rates, integrals and budgets that the residuals of e make, at points
+        and weights just set."""
         flow, growth = self.flow, self._log_weights(e.rate)
         self.evaluations += 1
         self.objective.drive(e.residuals)
         kernels.particle_rates(
-            self._positions(e.y), self.weights, self.signs, self.objective.slopes, self.objective.gradient, flow.transport,
-            flow.reaction, sigma, self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth, self.scratch,
-            self.sums,
+            self._positions(e.y), self.weights, self.signs, self.objective.slopes,
+            self.objective.gradient, flow.transport, flow.reaction, sigma,
+            self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth,
+            self.scratch, self.sums,
         )  # fmt: skip
         e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
         readable = e.mass >= SMALLEST
-        e.log_mass = float(self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(self._log_weights(e.y)))
+        e.log_mass = float(
+            self.log_scale + np.log(e.mass)
+            if readable
+            else np.logaddexp.reduce(self._log_weights(e.y))
+        )
         e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
-            e.roughness = np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
+            e.roughness = (
+                np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
+            )
         alpha, beta = flow.transport, flow.reaction
         shift = first / e.mass if flow.keeps_mass else 0.0
         growth += beta * shift
         reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
-        e.rates[:] = (-alpha * steep, reaction, -sigma * first, 0.0, mass_growth, -sigma * e.mass, 0.0)
-        e.gross[:] = np.abs(e.rates[:4]).sum(), beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass
+        e.rates[:] = (
+            -alpha * steep,
+            reaction,
+            -sigma * first,
+            0.0,
+            mass_growth,
+            -sigma * e.mass,
+            0.0,
+        )
+        e.gross[:] = (
+            np.abs(e.rates[:4]).sum(),
+            beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
+        )
 
     # --- implicit in the coupling
 
     def advance(self, dt, implicit=False):
-        """Try a step of size dt from the accepted state, with the noise at its end; the result is `trial`, until `accept`."""
+        """Try a step of size dt from the accepted state, with the noise at its end; the result is
+        `trial`, until `accept`."""
         if self.renewal is not None:  # of a step that was not accepted
             self.trial, self.renewal = self.before_noise, None
         step = self._flow_step(dt, implicit)
@@ -189,7 +231,8 @@ class Particles(CoupledPoints, OdeMethod):
             time *= min(dt / gained, 10.0)
         step.dt = dt
         if not step.rejection:
-            # relative to what J exchanges in its own time: a kink that one particle crosses spoils a share of any step
+            # relative to what J exchanges in its own time: a kink that one particle crosses spoils
+            # a share of any step
             share = dt / self.own_time()
             error = budget_error(self.current, self.trial, step, self.tolerance / share)
             step.error = None if error is None else share * error
@@ -201,7 +244,8 @@ class Particles(CoupledPoints, OdeMethod):
         return self.coupling_of(unblocked(self._positions(y), self.n), self._log_weights(y))
 
     def _implicit(self, coupling, time):
-        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into `trial`."""
+        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
+        `trial`."""
         substeps = SUBSTEPS[min(self.pair.order, 2)]
         states = [*self.between[: len(substeps)], self.trial]
         states[0].y[:], states[0].residuals[:] = self.current.y, self.current.residuals
@@ -211,7 +255,8 @@ class Particles(CoupledPoints, OdeMethod):
         return step
 
     def _frozen(self, begin, after, residuals, tau, step):
-        """Particles driven for a time tau by given residuals: exact if they stay in place, by the midpoint rule if not.
+        """Particles driven for a time tau by given residuals: exact if they stay in place, by the
+        midpoint rule if not.
 
         From `begin` into `after`; returns the predictions there.
         """
@@ -240,7 +285,8 @@ class Particles(CoupledPoints, OdeMethod):
         return after.predictions
 
     def _grown(self, begin, after, tau):
-        """Weights after a time tau with J frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ is a number then; (log w)˙ if D = 2."""
+        """Weights after a time tau with J frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ is a number then;
+        (log w)˙ if D = 2."""
         after.y[:], power = begin.y, 2.0 / self.flow.depth - 1.0
         grown = self._log_weights(after.y)
         rate = self._log_weights(begin.rate)
@@ -249,7 +295,8 @@ class Particles(CoupledPoints, OdeMethod):
     # --- noise
 
     def bound(self, remaining):
-        """Steps end in the middle and at the end of the intervals in which noise acts; a save ends an interval."""
+        """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
+        an interval."""
         if self.flow.noise == 0.0:
             return float("inf")
         if self.wait == 0.0:
@@ -277,7 +324,8 @@ class Particles(CoupledPoints, OdeMethod):
             self.wait, self.renewed = 0.0 if self.renewed else 0.5 * self.interval, True
 
     def _add_noise(self, step):
-        """Let noise act on the trial state and count in the step's budget, which guards then see; until `accept` in a copy."""
+        """Let noise act on the trial state and count in the step's budget, which guards then see;
+        until `accept` in a copy."""
         before, y = self.trial.objective, self.trial.y
         renewal = copy(self)
         renewal.random = deepcopy(self.random)
@@ -291,7 +339,8 @@ class Particles(CoupledPoints, OdeMethod):
         self.before_noise, self.trial, self.renewal = self.trial, renewal.current, renewal
 
     def _inject(self, y):
-        """Start from the particles of y and a quasi-uniform set of total mass σ·interval; returns that, in units of e^log_scale."""
+        """Start from the particles of y and a quasi-uniform set of total mass σ·interval; returns
+        that, in units of e^log_scale."""
         new, mass = self.sites, self._given() * self.flow.noise * self.interval
         self._place(
             np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
@@ -301,7 +350,8 @@ class Particles(CoupledPoints, OdeMethod):
         return mass * np.exp(-self.log_scale)
 
     def _given(self):
-        """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it is."""
+        """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it
+        is."""
         return self.mass_at_start if self.flow.keeps_mass else 1.0
 
     def _sites(self, count):
@@ -309,14 +359,22 @@ class Particles(CoupledPoints, OdeMethod):
         signs = np.array(self.problem.signs, dtype=float)
         count = whole_number(count, "noise_points")
         if count < len(signs) or count % len(signs):
-            raise ValueError(f"noise_points must be a multiple of the {len(signs)} signs, got {count}.")
+            raise ValueError(
+                f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
+            )
         points = quasi_uniform(count // len(signs), self.problem.dim)
         return Atoms(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
 
     def _renew(self, y):
-        """Start from the particles of y, of which some die and are born again uniform with weight 1/n; returns the mass gained."""
-        positions, log_weights = unblocked(self._positions(y), self.n).copy(), self._log_weights(y).copy()
-        dead = np.flatnonzero(self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval))
+        """Start from the particles of y, of which some die and are born again uniform with weight
+        1/n; returns the mass gained."""
+        positions, log_weights = (
+            unblocked(self._positions(y), self.n).copy(),
+            self._log_weights(y).copy(),
+        )
+        dead = np.flatnonzero(
+            self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval)
+        )
         positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
         lost, weight = np.exp(log_weights[dead] - self.log_scale).sum(), self._given() / self.n
         log_weights[dead], signs = np.log(weight), self.signs.copy()

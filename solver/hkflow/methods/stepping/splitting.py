@@ -1,4 +1,5 @@
-"""Steppers: which mechanisms of the flow advance together, by which tableau, for which fraction of the step."""
+"""Steppers: which mechanisms of the flow advance together, by which tableau, for which fraction of
+the step."""
 
 from dataclasses import dataclass
 
@@ -19,11 +20,13 @@ class Part:
 class Stepper:
     """A sequence of substeps that makes one step of the given order.
 
-    parts : the substeps; none if the step is the flow of the potential at its middle, held fixed, which follows from the last
-        three states: stable like the Adams–Bashforth method of order 3, whose limit is 6/11
+    parts : the substeps; none if the step is the flow of the potential at its middle, held fixed,
+        which follows from the last three states: stable like the Adams–Bashforth method of order 3,
+        whose limit is 6/11
     cfl, largest_cfl : Courant numbers, by default and at most, with limited linear reconstruction
     stability : largest dt λ at which an explicit step is stable for ẏ = −λy
-    exponential : whether the reaction is integrated as a factor e^Λ; if not, every stage is a plain Euler step
+    exponential : whether the reaction is integrated as a factor e^Λ; if not, every stage is a plain
+        Euler step
     """
 
     name: str
@@ -36,7 +39,9 @@ class Stepper:
 
 
 def _unsplit(tableau):
-    return Stepper(tableau.name, tableau.order, (Part(tableau),), stability=stability_limit(*tableau.butcher()))
+    return Stepper(
+        tableau.name, tableau.order, (Part(tableau),), stability=stability_limit(*tableau.butcher())
+    )
 
 
 _HALF_REACTION = Part(SSPRK2, fraction=0.5, transport=False)

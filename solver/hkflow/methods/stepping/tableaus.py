@@ -1,4 +1,5 @@
-"""Strong-stability-preserving Runge–Kutta methods in Shu–Osher form: convex combinations of Euler steps."""
+"""Strong-stability-preserving Runge–Kutta methods in Shu–Osher form: convex combinations of Euler
+steps."""
 
 from dataclasses import dataclass
 
@@ -7,9 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Tableau:
-    """Stages u ← keep·u₀ + (1 − keep) (u + dt L(u)), one per entry of `keep`; u₀ is the state before the step.
+    """Stages u ← keep·u₀ + (1 − keep) (u + dt L(u)), one per entry of `keep`; u₀ is the state
+    before the step.
 
-    Every stage is a convex combination of Euler steps of size dt, so what an Euler step preserves, the method preserves.
+    Every stage is a convex combination of Euler steps of size dt, so what an Euler step preserves,
+    the method preserves.
     Raises ValueError on construction unless the order conditions hold up to `order`.
     """
 
@@ -19,13 +22,23 @@ class Tableau:
 
     def __post_init__(self):
         if any(not 0.0 <= k < 1.0 for k in self.keep):
-            raise ValueError(f"{self.name} is not a convex combination of Euler steps: keep = {self.keep}.")
+            raise ValueError(
+                f"{self.name} is not a convex combination of Euler steps: keep = {self.keep}."
+            )
         A, b = self.butcher()
         c = A.sum(axis=1)
-        conditions = [("b·1", b.sum(), 1.0), ("b·c", b @ c, 1 / 2), ("b·c²", b @ c**2, 1 / 3), ("b·Ac", b @ A @ c, 1 / 6)]
+        conditions = [
+            ("b·1", b.sum(), 1.0),
+            ("b·c", b @ c, 1 / 2),
+            ("b·c²", b @ c**2, 1 / 3),
+            ("b·Ac", b @ A @ c, 1 / 6),
+        ]
         for name, value, wanted in conditions[: (0, 1, 2, 4)[self.order]]:
             if abs(value - wanted) > 1e-14:
-                raise ValueError(f"{self.name} is not of order {self.order}: {name} is {value:.6g}, not {wanted:.6g}.")
+                raise ValueError(
+                    f"{self.name} is not of order {self.order}: {name} is {value:.6g}, not"
+                    f" {wanted:.6g}."
+                )
 
     def butcher(self):
         """The same method as a Butcher matrix A and weights b."""
@@ -42,7 +55,8 @@ class Tableau:
 
 
 def stability_limit(A, b):
-    """Largest z ≤ 20 up to which |R(−z)| ≤ 1, R(z) = 1 + z bᵀ(1 − zA)⁻¹1 the factor of a Runge–Kutta step for ẏ = λy.
+    """Largest z ≤ 20 up to which |R(−z)| ≤ 1, R(z) = 1 + z bᵀ(1 − zA)⁻¹1 the factor of a
+    Runge–Kutta step for ẏ = λy.
 
     A : (s, s) strictly lower triangular;  b : (s,)
     """
