@@ -14,7 +14,6 @@ import numpy as np
 
 from ..methods.step import MASS_ROUNDING, SMALLEST
 from ..objectives.losses import LARGEST_LOG, SMOOTH_MARGINS
-from ..operators.dense import RELU
 
 CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
 MASS_DRIFT = 1e-12  # of the mass, since the start
@@ -96,22 +95,16 @@ def margin_increase(method, step, clock):
 
     Source: 2-homogeneity paper, Thm 3.6; Lyu & Li 2020.
     """
-    flow, norm = method.flow, getattr(method, "homogeneous_norm", None)
-    if (
-        method.prescribed
-        or flow.noise > 0.0
-        or flow.keeps_mass
-        or norm is None
-        and flow.depth != 2.0
-    ):
-        return None
     objective, before, after = method.problem.objective, method.current, method.trial
-    if objective.weight_decay > 0.0 or objective.risk.tail not in SMOOTH_MARGINS or _slides(method):
+    unnormalised = method.flow.noise > 0.0 or method.flow.keeps_mass or objective.weight_decay > 0.0
+    if method.prescribed or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
+        return None
+    sizes = [method.homogeneous_norm(e) for e in (before, after)]
+    if method.slides or None in sizes:
         return None
     psi, later = (
         attained_margin(objective, e.predictions, method.log_scale) for e in (before, after)
     )
-    sizes = [norm(e) if norm else e.mass for e in (before, after)]
     if not psi > 0.0 or not isfinite(later + sum(sizes)) or before.mass <= 0.0:
         return None
     exchange = abs(later - psi) + psi * step.gross[1] / before.mass
@@ -126,14 +119,6 @@ def margin_increase(method, step, clock):
     return (
         f"the normalised smooth margin fell from {psi / sizes[0]:.15g} to {later / sizes[1]:.15g}"
     )
-
-
-def _slides(method):
-    """Whether points move, as they do in no mesh, where the gradient of the feature jumps, by steps
-    that do not see the jumps."""
-    feature, layers = method.problem.objective.feature, getattr(method, "layers", None)
-    moving = not method.sees_kinks and (method.flow.transport > 0.0 or layers == "normalized")
-    return moving and (feature.kernel is None or feature.kernel == RELU)
 
 
 def attained_margin(objective, predictions, log_scale):

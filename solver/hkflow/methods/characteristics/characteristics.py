@@ -73,15 +73,11 @@ class Characteristics(CoupledPoints):
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
-    mass_slack = 0.05
     energy_slack = 0.0  # every step falls, or is taken again shorter
-    prescribed = False
-    keeps_budgets = sees_kinks = True
+    sees_kinks = True
     order, stability = ORDER, 2.0
     # an implicit step costs as much as some explicit ones
     enters, leaves, least_gain = 2.0, 3.0, 2.0
-    log_scale = 0.0
-    evaluations = 0  # of flows with frozen potentials, so far
 
     def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), coupling="auto"):
         _has_closed_form(problem)

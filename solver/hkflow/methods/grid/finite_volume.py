@@ -73,10 +73,8 @@ class FiniteVolume(ImplicitSteps):
     Raises ValueError for an unknown name or a Courant number beyond the bound.
     """
 
-    evaluations = 0  # of the potential, so far
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
-    mass_slack = 0.05
-    keeps_budgets = sees_kinks = True
+    sees_kinks = True
 
     def __init__(
         self,

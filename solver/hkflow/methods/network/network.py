@@ -204,6 +204,11 @@ class Network(OdeMethod):
         e.rounding = self.problem.objective.rounding(e.objective, objective.residuals, abs(e.mass))
         self.set_clock(e)
 
+    @property
+    def moves(self):
+        """Whether hidden weights move, or normalized ones turn on their sphere."""
+        return super().moves or self.layers == "normalized"
+
     def homogeneous_norm(self, e):
         """Of the weights in which h is homogeneous, to the power that makes h of degree one in it;
         |ν| if balanced."""

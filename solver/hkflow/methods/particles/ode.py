@@ -7,6 +7,7 @@ from ...arguments import check_positive
 from ...errors import unknown_name
 from ...operators.dense import RELU
 from ...operators.parallel_loops import n_blocks
+from ..method import Method
 from ..step import BUDGET, Step
 from ..stepping.embedded import PAIRS
 from ..stepping.tableaus import stability_limit
@@ -45,7 +46,7 @@ def default_tolerance(objective):
     return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
 
 
-class OdeMethod:
+class OdeMethod(Method):
     """Advances y by a pair of methods/stepping/embedded.py with error control.
 
     A subclass sets `relative` (1 if errors count relative to |y|, 0 if absolute), calls `allocate`,
@@ -53,15 +54,7 @@ class OdeMethod:
     its manifold.
     """
 
-    mass_slack = 0.05
     relative = 0.0
-    log_scale = 0.0
-    coupling = "explicit"
-    implicit_order = 1
-    # whether steps are prescribed, as those of Euler and gradient descent, and not controlled
-    prescribed = False
-    keeps_budgets = True
-    evaluations = 0  # of the potential, so far
 
     def __init__(self, problem, stepper, tolerance, max_step):
         if stepper not in PAIRS:

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from ..method import Method
 from ..step import Step
 from .implicit_residuals import curvatures, implicit_is_known
 
@@ -41,7 +42,7 @@ def needs_known_curvature(coupling, objective):
         )
 
 
-class ImplicitSteps:
+class ImplicitSteps(Method):
     """What a method that can step implicitly in its coupling offers to the choice between both
     kinds of step.
 
