@@ -16,8 +16,8 @@ import sys
 import numpy as np
 import pytest
 import tomlkit
+from commands import coarse
 from conftest import CASES, ROOT, STUDIES
-from test_commands import coarse
 from typer.testing import CliRunner
 
 import hkflow

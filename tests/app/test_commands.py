@@ -3,23 +3,15 @@
 import json
 import subprocess
 import sys
-import tomllib
 
 import pytest
+from commands import coarse, hk
 from conftest import CASES, ROOT
 
 import hkflow
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]
-
-
-def hk(*words, code=0):
-    """Run `hkflow words…` in a process of its own; returns (stdout, stderr)."""
-    command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout, done.stderr
 
 
 def test_run_info_plot_pack_resume(tmp_path):
@@ -112,38 +104,6 @@ def test_help_and_import_are_light():
 
 # Pinned at coarse resolution, to 1e-6: a change of the scheme shows here and must be meant.
 PINNED = json.loads((ROOT / "tests" / "pinned.json").read_text())
-
-
-SHORT = {
-    "icm": 5.0,
-    "wei": 20.0,
-    "wei/sec34": 1.0,
-    "twohom/thm12": 100.0,
-    "joint": 20.0,
-    "colt/cluster-margin": 40.0,
-    "colt/fig1": 40.0,
-    "colt/fig3": 1.0,
-    "moroshko": 1000.0,
-}
-
-
-def coarse(path):
-    """Overrides that make a case quick."""
-    table = tomllib.loads(path.read_text())
-    kind = table["domain"]["kind"]
-    cells = {} if kind == "atoms" else {"domain.cells": 64 if "circle" in path.stem else 642}
-    end = SHORT.get(f"{path.parent.name}/{path.stem}", SHORT.get(path.parent.name))
-    # many more, and rounding decides which datum is hardest
-    steps = {"time.steps": 1000} if "steps" in table["time"] else {}
-    # on few cells rounding would decide the lengths of steps
-    tight = table.get("method", {}).get("tolerance", 1.0) < 1e-6
-    steps |= {"method.tolerance": 1e-5} if tight else {}
-    return (
-        cells
-        | {"time.saves": 2}
-        | steps
-        | ({"time.end": end} if end and "end" in table["time"] else {})
-    )
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -6,8 +6,8 @@ import signal
 
 import numpy as np
 import pytest
+from commands import hk
 from conftest import ROOT
-from test_commands import hk
 
 import hkflow
 from hkflow.app import reproduction as papers

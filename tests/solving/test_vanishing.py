@@ -3,7 +3,7 @@ zero for a fault."""
 
 import numpy as np
 import pytest
-from test_commands import hk
+from commands import hk
 
 import hkflow
 

@@ -57,7 +57,7 @@ def integrate(
 
 
 def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
-    """Solve a problem step by step: yields a State at the start and after every accepted step.
+    """Solve a problem step by step: an iterator of a State, at the start and after every step.
 
         for state in hkflow.steps(problem, 2.0):
             if state.objective < 1e-3:
@@ -66,20 +66,18 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
     Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
-    made = make_method(problem, **method)
-    loop = Loop(
-        made,
-        times,
-        observers,
-        GUARDS,
-        margin_certifier(problem),
-        None,
-        record_interval,
-        until_margin,
-    )
-    state = State(made, loop.clock)
-    for _ in loop.steps():
-        yield state
+    made, certificate = make_method(problem, **method), margin_certifier(problem)
+    loop = Loop(made, times, observers, GUARDS, certificate, None, record_interval, until_margin)
+    return _states(loop.steps(), State(made, loop.clock))
+
+
+def _states(steps, state):
+    """A State for each step; who wants no more of them ends the loop."""
+    try:
+        for _ in steps:
+            yield state
+    finally:
+        steps.close()
 
 
 def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
