@@ -1,4 +1,5 @@
-"""python -m attacks [PART …] [--tries N] [--output FILE]: try to break hkflow; prints a table and leaves it in docs/reliability.md."""
+"""python -m attacks [PART …] [--tries N] [--output FILE]: try to break hkflow; prints a table and
+leaves it in docs/reliability.md."""
 
 import argparse
 import sys
@@ -23,7 +24,7 @@ what is wrong.
 
 TAIL = """
 Same case, same seed: same bits, with any number of threads, workers of a study, ranks of `mpiexec`, and whether a run was broken off
-or not (`tests/eulerian/test_budgets.py`, `tests/store/test_run_folder.py`, `tests/studies`, `tests/test_mpi.py`).
+or not (`tests/methods/grid/test_budgets.py`, `tests/store/test_run_folder.py`, `tests/studies`, `tests/operators/test_ranks.py`).
 
 The whole suite passes with Python 3.11, 3.12 and 3.13 and the newest numpy, scipy, numba, h5py and matplotlib, and with the oldest
 that `setup.cfg` allows (numpy 2.0, scipy 1.16, numba 0.61, h5py 3.11, matplotlib 3.9). Nothing is downloaded at run time.
@@ -81,7 +82,9 @@ def hostile(tries, told):
 def long_run(tries, told):
     """One flow of so many steps."""
     growth, dearer, log_mass, fault = endurance.endure(tries)
-    print(f"  memory {growth:+.1f} bytes a step, cost of a step × {dearer:.2f}, log mass {log_mass:.4g}")
+    print(
+        f"  memory {growth:+.1f} bytes a step, cost of a step × {dearer:.2f}, log mass {log_mass:.4g}"
+    )
     told(tries)
     return {0: fault} if fault else {}
 
@@ -95,7 +98,11 @@ PARTS = {
     ),
     "csv": ("data files made wrong at random, special files", 5_000, damaged("csv")),
     "folders": ("run folders and results files damaged or tampered with", 2_000, damaged("run")),
-    "hostile": ("run folders made hostile: right checksums, links, special files, foreign storage", 2_000, damaged("hostile")),
+    "hostile": (
+        "run folders made hostile: right checksums, links, special files, foreign storage",
+        2_000,
+        damaged("hostile"),
+    ),
     "numerics": ("hostile data, starts and rates", 1_000, hostile),
     "long": ("steps of a smooth-margin flow, memory and cost watched", 100_000, long_run),
     **{
@@ -120,9 +127,13 @@ PARTS = {
 def main():
     """Run, print, write."""
     parser = argparse.ArgumentParser(prog="python -m attacks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"all if none is named: {', '.join(PARTS)}")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"all if none is named: {', '.join(PARTS)}"
+    )
     parser.add_argument("--tries", type=int, help="of each part, instead of its own number")
-    parser.add_argument("--output", type=Path, help="docs/reliability.md if all parts run, else nothing is written")
+    parser.add_argument(
+        "--output", type=Path, help="docs/reliability.md if all parts run, else nothing is written"
+    )
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"unknown part '{unknown[0]}'; choose from: {', '.join(PARTS)}")
@@ -132,9 +143,15 @@ def main():
         tries, began = options.tries or tries, time.monotonic()
         with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
             task = progress.add_task(name, total=tries)
-            faults = attack(tries, lambda done, task=task, progress=progress: progress.update(task, completed=done))
+            faults = attack(
+                tries,
+                lambda done, task=task, progress=progress: progress.update(task, completed=done),
+            )
         losses += len(faults)
-        print(f"{name}: {tries} tries, {len(faults)} losses, {time.monotonic() - began:.0f} s", flush=True)
+        print(
+            f"{name}: {tries} tries, {len(faults)} losses, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
         for seed, fault in list(faults.items())[:5]:
             print(f"  {seed}: {fault}", flush=True)
         rows.append(f"| {name} | {tries:,} | {len(faults)} | `python -m attacks {key}` |")

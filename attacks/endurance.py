@@ -1,4 +1,5 @@
-"""A smooth-margin flow of a hundred thousand steps, whose memory and whose cost of a step must not grow."""
+"""A smooth-margin flow of a hundred thousand steps, whose memory and whose cost of a step must not
+grow."""
 
 import time
 
@@ -7,7 +8,7 @@ import psutil
 
 import hkflow
 from hkflow.objectives.data import cluster_grid
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 SAMPLES = 20
 
@@ -32,15 +33,22 @@ class Watch(Observer):
 
 
 def endure(steps):
-    """Growth of memory, in bytes per step, and of a step's cost, later half over the earlier; and what is wrong, or None."""
+    """Growth of memory, in bytes per step, and of a step's cost, later half over the earlier; and
+    what is wrong, or None."""
     rng = np.random.default_rng(1)
     inputs, targets = cluster_grid(rng, 2, 3)(rng, 40)
     inputs = np.column_stack([inputs, np.ones(len(inputs))])
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets)
-    flow = hkflow.named_flow("spherical-hellinger-kantorovich", objective.feature.degree, True, drive="measure")
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets
+    )
+    flow = hkflow.named_flow(
+        "spherical-hellinger-kantorovich", objective.feature.degree, True, drive="measure"
+    )
     problem = hkflow.Problem(hkflow.geodesic_mesh(2), objective, flow, (1, -1))
     watch = Watch(steps)
-    solution = hkflow.solve(problem, 0.04 * steps, observers=(watch,), record_interval=1e9, max_step=0.02)
+    solution = hkflow.solve(
+        problem, 0.04 * steps, observers=(watch,), record_interval=1e9, max_step=0.02
+    )
     memory, seconds = np.array(watch.memory), np.array(watch.seconds)
     half = len(seconds) // 2
     growth = (memory[-1] - memory[len(memory) // 4]) / (0.75 * steps)
@@ -49,5 +57,8 @@ def endure(steps):
     if watch.count < steps:
         fault = f"it ended after {watch.count} steps: {solution.status}"
     elif growth > 100.0 or dearer > 1.5:
-        fault = f"memory grew by {growth:.0f} bytes a step, the cost of a step by a factor of {dearer:.2f}"
+        fault = (
+            f"memory grew by {growth:.0f} bytes a step, the cost of a step by a factor of"
+            f" {dearer:.2f}"
+        )
     return growth, dearer, watch.log_mass, fault

@@ -1,7 +1,9 @@
-"""Data files and run folders that are wrong: each is read, or refused with a sentence; nothing in them is ever executed.
+"""Data files and run folders that are wrong: each is read, or refused with a sentence; nothing in
+them is ever executed.
 
-Hostile folders have checksums that fit what was put into them, links, special files, and HDF5 files that point at other files:
-none of these is followed, nothing outside of the folder is changed, and no snapshot that was not touched is lost.
+Hostile folders have checksums that fit what was put into them, links, special files, and HDF5 files
+that point at other files: none of these is followed, nothing outside of the folder is changed, and
+no snapshot that was not touched is lost.
 """
 
 import json
@@ -15,12 +17,12 @@ import h5py
 import numpy as np
 
 import hkflow
+from hkflow.analysis.summary import provenance, summary
+from hkflow.files.writing import checksum
 from hkflow.store import run_folder
 from hkflow.store.export import export
-from hkflow.store.files import checksum
 from hkflow.store.results import pack
 from hkflow.store.run_folder import read_snapshots, static_arrays
-from hkflow.summary import provenance, summary
 
 from .fuzz import Hang, time_limit, value
 
@@ -61,12 +63,20 @@ def csv_of(rng):
         elif what == 2:
             lines[at % len(lines)] = rng.choice(("1.0", "", ",,", "1,2,3,4", ";", "0.5;0.5;1"))
         elif what == 3:
-            lines[at % len(lines)] = (
-                f"{rng.choice(('nan', 'inf', '-inf', '1e400', 'NaN', '0x10', '1_0', '１', '--', 'None'))},0.1,1"
-            )
+            lines[at % len(lines)] = f"{rng.choice(ODD)},0.1,1"
         elif what == 4:
             lines[0] = rng.choice(
-                ("a,a,y", "a,b", "", "a,b,y,a", "A,B,Y", "\ufeffa,b,y", " a , b , y ", '"a","b","y"', "a\tb\ty")
+                (
+                    "a,a,y",
+                    "a,b",
+                    "",
+                    "a,b,y,a",
+                    "A,B,Y",
+                    "\ufeffa,b,y",
+                    " a , b , y ",
+                    '"a","b","y"',
+                    "a\tb\ty",
+                )
             )
         elif what == 5:
             lines[at % len(lines)] = '"' + "x" * rng.choice((10, 200_000)) + '",0.1,1'
@@ -92,6 +102,7 @@ def csv_of(rng):
     return text.encode("utf-8", "surrogatepass")
 
 
+ODD = ("nan", "inf", "-inf", "1e400", "NaN", "0x10", "1_0", "１", "--", "None")
 SECONDS = 60  # for one action on a folder, kernels compiled
 SECRET = 4.2424242424242e17  # in every number of the file outside that is never to be read
 
@@ -108,7 +119,13 @@ def special(rng, path, outside):
     elif what == "folder":
         path.mkdir()
     else:
-        targets = {"device": "/dev/zero", "stdin": "/dev/stdin", "loop": path, "link": outside, "nowhere": "/nowhere/at/all"}
+        targets = {
+            "device": "/dev/zero",
+            "stdin": "/dev/stdin",
+            "loop": path,
+            "link": outside,
+            "nowhere": "/nowhere/at/all",
+        }
         path.symlink_to(targets[what])
     return what
 
@@ -117,7 +134,11 @@ def one_csv(folder, seed):
     """Check the case with a wrong data file; None, or what went wrong."""
     rng, path = random.Random(seed), folder / "data.csv"
     (folder / "case.toml").write_text(CASE)
-    path.unlink() if path.is_symlink() or path.exists() and not path.is_dir() else path.is_dir() and path.rmdir()
+    (
+        path.unlink()
+        if path.is_symlink() or path.exists() and not path.is_dir()
+        else path.is_dir() and path.rmdir()
+    )
     path.write_bytes(csv_of(rng))
     if rng.random() < 0.1:
         special(rng, path, folder / "case.toml")
@@ -129,10 +150,15 @@ def _attempt(call, *allowed):
     try:
         with time_limit(SECONDS), warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.simplefilter("ignore", RuntimeWarning)  # numbers run out where they were made to
+            # numbers run out where they were made to
+            warnings.simplefilter("ignore", RuntimeWarning)
             call()
     except allowed as error:
-        return None if isinstance(error, OSError) or str(error).strip().endswith((".", ")", "'")) else f"not a sentence: {error}"
+        return (
+            None
+            if isinstance(error, OSError) or str(error).strip().endswith((".", ")", "'"))
+            else f"not a sentence: {error}"
+        )
     except Hang:
         return f"no answer within {SECONDS} s"
     except BaseException as error:
@@ -141,11 +167,16 @@ def _attempt(call, *allowed):
 
 
 def damaged_run(folder, run, seed):
-    """Load, resume, plot and compare a run folder in which one file was tampered with; None, or what went wrong."""
+    """Load, resume, plot and compare a run folder in which one file was tampered with; None, or
+    what went wrong."""
     rng, copy = random.Random(seed), folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(run, copy)
-    files = sorted(path for path in copy.rglob("*") if path.is_file() and path.name not in (".lock", "overview.png"))
+    files = sorted(
+        path
+        for path in copy.rglob("*")
+        if path.is_file() and path.name not in (".lock", "overview.png")
+    )
     path = rng.choice(files)
     what = rng.choice(("cut", "flip", "empty", "gone", "foreign", "newer", "arrays", "folder"))
     _tamper(rng, path, what)
@@ -160,12 +191,16 @@ def damaged_run(folder, run, seed):
 
     for action in (look, lambda: hkflow.resume(copy)):
         if fault := _attempt(action, *allowed):
-            return f"{path.relative_to(copy)} {what}, {'resume' if action is not look else 'load'}: {fault[:300]}"
+            return (
+                f"{path.relative_to(copy)} {what}, {'resume' if action is not look else 'load'}:"
+                f" {fault[:300]}"
+            )
     return None
 
 
 def hostile_run(folder, run, seed):
-    """Read, write out, pack and resume a folder made hostile with one to three changes; None, or what went wrong."""
+    """Read, write out, pack and resume a folder made hostile with one to three changes; None, or
+    what went wrong."""
     rng, copy, outside = random.Random(seed), folder / "copy", folder / "outside.bin"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(run, copy)
@@ -178,7 +213,13 @@ def hostile_run(folder, run, seed):
     files = sorted(path for path in copy.rglob("*") if path.is_file() and path.name != ".lock")
     done, untouched = [], {path: path.read_bytes() for path in files if path.parent.name == "snap"}
     for path in rng.sample(files, rng.choice((1, 1, 2, 3))):
-        how = special if rng.random() < 0.2 else _rewrite_hdf5 if path.suffix == ".h5" else _rewrite_json
+        how = (
+            special
+            if rng.random() < 0.2
+            else _rewrite_hdf5
+            if path.suffix == ".h5"
+            else _rewrite_json
+        )
         done.append(f"{path.relative_to(copy)}: {how(rng, path, outside)}")
         untouched.pop(path, None)
     allowed = (hkflow.RunFolderError, hkflow.CaseError)
@@ -186,7 +227,16 @@ def hostile_run(folder, run, seed):
 
     def look(path):
         loaded = hkflow.load(path)
-        seen.extend([loaded.inputs, loaded.targets, loaded.weights, loaded.time, loaded.scaled_predictions, *loaded.records.values()])
+        seen.extend(
+            [
+                loaded.inputs,
+                loaded.targets,
+                loaded.weights,
+                loaded.time,
+                loaded.scaled_predictions,
+                *loaded.records.values(),
+            ]
+        )
         summary(loaded), provenance(loaded)
         for save in range(len(loaded.time)):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save)
@@ -197,7 +247,8 @@ def hostile_run(folder, run, seed):
     for name, action in (
         ("load the folder", lambda: look(copy)),
         ("load results.h5", lambda: look(copy / "results.h5")),
-        ("pack", lambda: pack(copy)),  # the command line turns an OSError, of a folder in the place of the file, into a sentence
+        # the command line turns an OSError, of a folder in the place of the file, into a sentence
+        ("pack", lambda: pack(copy)),
         ("resume", lambda: hkflow.resume(copy)),
         ("load again", lambda: look(copy)),
     ):
@@ -215,11 +266,17 @@ def hostile_run(folder, run, seed):
 
 def _rewrite_json(rng, path, _):
     """Change values of a JSON file, or of a line of one."""
-    lines = path.read_text(encoding="utf-8").split("\n") if path.suffix == ".jsonl" else [path.read_text(encoding="utf-8")]
+    lines = (
+        path.read_text(encoding="utf-8").split("\n")
+        if path.suffix == ".jsonl"
+        else [path.read_text(encoding="utf-8")]
+    )
     at = rng.randrange(max(1, len(lines) - 1))
     content = json.loads(lines[at])
     what = _change_json(rng, content)
-    lines[at] = json.dumps(content if rng.random() < 0.95 else rng.choice((None, [], 3, "x")), default=str)
+    lines[at] = json.dumps(
+        content if rng.random() < 0.95 else rng.choice((None, [], 3, "x")), default=str
+    )
     path.write_text("\n".join(lines), encoding="utf-8")
     return what
 
@@ -240,7 +297,15 @@ def _change_json(rng, content):
     if isinstance(old, str) and "[" in old and rng.random() < 0.8:  # a case
         lines = old.split("\n")
         at = rng.randrange(len(lines))
-        lines[at] = rng.choice(("", lines[at].replace("1", "2"), lines[at].replace("2", "9999"), "[time]", lines[at][:-1]))
+        lines[at] = rng.choice(
+            (
+                "",
+                lines[at].replace("1", "2"),
+                lines[at].replace("2", "9999"),
+                "[time]",
+                lines[at][:-1],
+            )
+        )
         place[key] = "\n".join(lines)
     else:
         place[key] = rng.choice((value(rng), value(rng), None, -1, [old], "2"))
@@ -248,10 +313,13 @@ def _change_json(rng, content):
 
 
 def _rewrite_hdf5(rng, path, outside):
-    """Change arrays or attributes of an HDF5 file, or let them lie elsewhere, and give it a checksum that fits."""
+    """Change arrays or attributes of an HDF5 file, or let them lie elsewhere, and give it a
+    checksum that fits."""
     with h5py.File(path, "r+") as file:
         names = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+        )
         if rng.random() < 0.25:
             what = _change_attribute(rng, file)
         else:
@@ -259,7 +327,15 @@ def _rewrite_hdf5(rng, path, outside):
             what = f"{name} {_change_array(rng, file, name, outside)}"
         try:
             _seal(file)
-        except (KeyError, TypeError, ValueError, OSError, RuntimeError, AttributeError, MemoryError):
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OSError,
+            RuntimeError,
+            AttributeError,
+            MemoryError,
+        ):
             pass  # there is nothing left that has a checksum
     return what
 
@@ -290,7 +366,9 @@ def _change_array(rng, file, name, outside):
         return what
     shape, size = np.shape(old) or (1,), max(1, np.size(old))
     del file[name]
-    what = rng.choice(("external", "soft", "link", "virtual", "huge", "packed", "group", "gone", *["values"] * 8))
+    what = rng.choice(
+        ("external", "soft", "link", "virtual", "huge", "packed", "group", "gone", *["values"] * 8)
+    )
     if what == "external":
         file.create_dataset(name, shape, "f8", external=[(str(outside), 0, 8 * size)])
     elif what == "soft":
@@ -306,20 +384,28 @@ def _change_array(rng, file, name, outside):
         layout[...] = h5py.VirtualSource(str(outside.with_suffix(".h5")), "x", shape)
         file.create_virtual_dataset(name, layout)
     elif what == "huge":
-        file.create_dataset(name, (2**40, *shape[1:]), "f8", **({"chunks": True} if rng.random() < 0.5 else {}))
+        file.create_dataset(
+            name, (2**40, *shape[1:]), "f8", **({"chunks": True} if rng.random() < 0.5 else {})
+        )
     elif what == "packed":
-        file.create_dataset(name, (2**28, *shape[1:]), "f8", chunks=True, compression="gzip", fillvalue=1.0)
+        file.create_dataset(
+            name, (2**28, *shape[1:]), "f8", chunks=True, compression="gzip", fillvalue=1.0
+        )
     elif what == "group":
         file.create_group(name)
     elif what == "values":
         array = np.asarray(old)
         new = rng.choice(
             (
-                lambda: array[:0], lambda: array[..., None], lambda: array[: len(array) // 2] if array.ndim else array[None],
-                lambda: np.full(array.shape, np.nan), lambda: np.zeros_like(array), lambda: -array, lambda: array.T,
-                lambda: array + array.dtype.type(100), lambda: array * 1e300, lambda: array.astype("f4"), lambda: array.astype(">f8"),
-                lambda: array.astype(complex), lambda: array.astype("i8"), lambda: array > 0, lambda: np.array(b"text"),
-                lambda: np.concatenate([array, array]) if array.ndim else array, lambda: array[::-1] if array.ndim else -array,
+                lambda: array[:0], lambda: array[..., None],
+                lambda: array[: len(array) // 2] if array.ndim else array[None],
+                lambda: np.full(array.shape, np.nan), lambda: np.zeros_like(array), lambda: -array,
+                lambda: array.T, lambda: array + array.dtype.type(100), lambda: array * 1e300,
+                lambda: array.astype("f4"), lambda: array.astype(">f8"),
+                lambda: array.astype(complex), lambda: array.astype("i8"), lambda: array > 0,
+                lambda: np.array(b"text"),
+                lambda: np.concatenate([array, array]) if array.ndim else array,
+                lambda: array[::-1] if array.ndim else -array,
             )
         )  # fmt: skip
         with np.errstate(all="ignore"):
@@ -332,7 +418,11 @@ def _seal(file):
     """Write the checksum that fits what is in a file now, as hkflow does."""
 
     def arrays(group):
-        return {name: item[()] for name, item in group.items() if isinstance(item, h5py.Dataset) and item.nbytes < 1e8}
+        return {
+            name: item[()]
+            for name, item in group.items()
+            if isinstance(item, h5py.Dataset) and item.nbytes < 1e8
+        }
 
     if "meta" in file:
         file.attrs["sha256"] = checksum(arrays(file), "")
@@ -367,7 +457,9 @@ def _tamper(rng, path, what):
                 file.attrs["format"] = 99
                 return
             names = []
-            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+            file.visititems(
+                lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+            )
             name = rng.choice(names)
             old = file[name][()]
             del file[name]
@@ -380,7 +472,11 @@ def _tamper(rng, path, what):
                 )
             )
     elif path.suffix == ".json":
-        path.write_text(rng.choice(("{}", "[]", "null", '{"format": 99}', '{"format": "x"}', "{", '{"finished": true}')))
+        path.write_text(
+            rng.choice(
+                ("{}", "[]", "null", '{"format": 99}', '{"format": "x"}', "{", '{"finished": true}')
+            )
+        )
 
 
 FOLDERS = {"run": damaged_run, "hostile": hostile_run}
@@ -405,7 +501,9 @@ def campaign(kind, place, tries, first=0, told=lambda done: None):
     runs = [make_run(place), make_run(place / "apart", 0.0)] if kind != "csv" else ()
     faults = {}
     for seed in range(first, first + tries):
-        fault = one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, runs[seed % 2], seed)
+        fault = (
+            one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, runs[seed % 2], seed)
+        )
         if fault:
             faults[seed] = fault
         told(seed - first + 1)

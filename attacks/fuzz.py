@@ -1,6 +1,8 @@
-"""Case files made wrong in random ways: each must be one that can run, or be refused with a message that names what is wrong.
+"""Case files made wrong in random ways: each must be one that can run, or be refused with a message
+that names what is wrong.
 
-What can run is written out and read back, and what is small is run for a step, packed and opened: nothing may have changed.
+What can run is written out and read back, and what is small is run for a step, packed and opened:
+nothing may have changed.
 """
 
 import copy
@@ -20,16 +22,41 @@ import tomlkit
 import hkflow
 from hkflow.case.build import resolve
 from hkflow.case.load import parse_case, toml_of
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
 SECONDS, PACKING = 20, 600  # that a check may take, and a run of one step with all that it compiles
 SMALL = 5000  # numbers of data, cells and particles, up to which a case is run
 NUMBERS = (
-    0, 1, -1, 2, 3, 7, 12, 42, 2**31, 2**63 - 1, 2**63, 10**30, -(10**9), 0.0, -0.0, 0.5, 1.0, 1e-300, 5e-324, 1e-12, 1e12, 1e150,
-    1e308, float("nan"), float("inf"), float("-inf"), 10**400,
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    12,
+    42,
+    2**31,
+    2**63 - 1,
+    2**63,
+    10**30,
+    -(10**9),
+    0.0,
+    -0.0,
+    0.5,
+    1.0,
+    1e-300,
+    5e-324,
+    1e-12,
+    1e12,
+    1e150,
+    1e308,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    10**400,
+)
 TEXTS = (
     "",
     " ",
@@ -53,7 +80,10 @@ TEXTS = (
     "/dev/stdin",
     "a\nb",
 )
-WORDS = ("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth", "positions", "weights", "targets", "inputs")  # fmt: skip
+WORDS = (
+    *("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth"),
+    *("positions", "weights", "targets", "inputs"),
+)
 
 
 class Hang(Exception):
@@ -70,7 +100,11 @@ def value(rng, depth=0):
     if choice < 0.72:
         return rng.random() < 0.5
     if choice < 0.9 or depth > 2:
-        return [value(rng, depth + 1) for _ in range(rng.choice((0, 1, 2, 3, 5)))] if depth <= 2 else []
+        return (
+            [value(rng, depth + 1) for _ in range(rng.choice((0, 1, 2, 3, 5)))]
+            if depth <= 2
+            else []
+        )
     return {rng.choice(WORDS): value(rng, depth + 1) for _ in range(rng.choice((0, 1, 2)))}
 
 
@@ -83,7 +117,8 @@ def keys_of(tables, prefix=()):
 
 
 def mutate(rng, tables, models):
-    """One to four changes of a case's tables, in place: keys removed, renamed, given other values; tables of another case."""
+    """One to four changes of a case's tables, in place: keys removed, renamed, given other values;
+    tables of another case."""
     for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
         paths = list(keys_of(tables))
         if not paths:
@@ -98,7 +133,11 @@ def mutate(rng, tables, models):
         elif what < 0.7:
             del place[key]
         elif what < 0.8:
-            name = rng.choice(WORDS) if rng.random() < 0.5 else key[: rng.randrange(len(key) + 1)] + rng.choice("xyzé_-")
+            name = (
+                rng.choice(WORDS)
+                if rng.random() < 0.5
+                else key[: rng.randrange(len(key) + 1)] + rng.choice("xyzé_-")
+            )
             place[name] = place.pop(key)
         elif what < 0.9:
             other = tomllib.loads(rng.choice(models))
@@ -133,8 +172,26 @@ def damage(rng, text):
             data[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 8))))
         elif what < 0.8:
             data[at:at] = rng.choice(
-                ("[", "]", '"', "=", "\n", "[[a]]\n", "= 1", "#", "'''", "\\u", "1e999", "2024-01-01", "\r", "[" * 3000,
-                 "9" * 5000, "0x" + "f" * 5000, "\\u0000", "a." * 3000)
+                (
+                    "[",
+                    "]",
+                    '"',
+                    "=",
+                    "\n",
+                    "[[a]]\n",
+                    "= 1",
+                    "#",
+                    "'''",
+                    "\\u",
+                    "1e999",
+                    "2024-01-01",
+                    "\r",
+                    "[" * 3000,
+                    "9" * 5000,
+                    "0x" + "f" * 5000,
+                    "\\u0000",
+                    "a." * 3000,
+                )
             ).encode()
         else:
             data[at:at] = data[max(0, at - rng.randrange(1, 60)) : at]
@@ -154,20 +211,31 @@ class OneStep(Observer):
 
 
 def changed(path, resolved, problem):
-    """What changes when a case is written and read, or run, packed and opened; None if nothing does."""
+    """What changes when a case is written and read, or run, packed and opened; None if nothing
+    does."""
     text = toml_of(resolved)
     again = resolve(parse_case(text, path.parent, path.stem, source=str(path)).case)
     if again != resolved:
         return f"written and read it is another case: {text[:200]}"
-    size = problem.objective.inputs.size + (problem.initial.size if problem.mesh else problem.atoms().positions.size)
-    if size > SMALL or getattr(resolved.method, "noise_points", 0) > SMALL or getattr(resolved.method, "batch", 0) > SMALL:
+    size = problem.objective.inputs.size + (
+        problem.initial.size if problem.mesh else problem.atoms().positions.size
+    )
+    if (
+        size > SMALL
+        or getattr(resolved.method, "noise_points", 0) > SMALL
+        or getattr(resolved.method, "batch", 0) > SMALL
+    ):
         return None
     folder = path.parent / "run"
     try:
         with np.errstate(all="ignore"):
             run = hkflow.run(path, output=folder, observers=(OneStep(),))
             kept = hkflow.load(folder / "results.h5")
-            if not (kept.case == run.case == resolved and kept.status == run.status and _equal(kept.records, run.records)):
+            if not (
+                kept.case == run.case == resolved
+                and kept.status == run.status
+                and _equal(kept.records, run.records)
+            ):
                 return "packed and opened it is another run"
             if not all(_equal(kept.state_at(k), run.state_at(k)) for k in range(len(run.time))):
                 return "packed and opened its states are others"
@@ -182,7 +250,8 @@ def _equal(kept, found):
 
 
 def one(seed, folder):
-    """Make a case file in a folder and check it. Returns None if that went well, else what went wrong.
+    """Make a case file in a folder and check it. Returns None if that went well, else what went
+    wrong.
 
     The folder must hold the data files that cases name; nothing may be left in it.
     """
@@ -216,18 +285,25 @@ def one(seed, folder):
 
 
 def unhelpful(message, path):
-    """What is wrong with a message: every line must name the file and a key or a place in the file."""
+    """What is wrong with a message: every line must name the file and a key or a place in the
+    file."""
     for line in message.splitlines():
         if not line.startswith(str(path)) and not line.startswith("  "):
             return f"a message that does not name the file: {line!r}"
         rest = line.removeprefix(f"{path}: ")
-        named = re.match(r"[^\s:]+|not valid TOML: .*|is not UTF-8|cannot be read|the (case|problem)", rest)
-        if not named or not rest.rstrip().endswith((".", ")", "]", "'", "…")) and not rest.endswith(":"):
+        named = re.match(
+            r"[^\s:]+|not valid TOML: .*|is not UTF-8|cannot be read|the (case|problem)", rest
+        )
+        if (
+            not named
+            or not rest.rstrip().endswith((".", ")", "]", "'", "…"))
+            and not rest.endswith(":")
+        ):
             return f"a message without key or end: {line!r}"
     return None
 
 
-class time_limit:  # noqa: N801
+class time_limit:
     """Raises Hang in the main thread when so many seconds are over."""
 
     def __init__(self, seconds):

@@ -1,4 +1,5 @@
-"""Runs and studies that are killed, starved or robbed: nothing saved is lost, every file opens, and they end as if nothing had been."""
+"""Runs and studies that are killed, starved or robbed: nothing saved is lost, every file opens, and
+they end as if nothing had been."""
 
 import ctypes
 import os
@@ -15,7 +16,7 @@ import h5py
 import numpy as np
 
 import hkflow
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 from hkflow.store.run_folder import read_snapshots
 
 CASE = """
@@ -38,14 +39,18 @@ max_step = 0.004
 end = 4.0
 saves = 21
 """
-STUDY = 'case = "case.toml"\n[refine]\nmethod.max_step = [0.016, 0.008, 0.004]\n[set]\ntime.end = 2.0\n'
+STUDY = (
+    'case = "case.toml"\n[refine]\nmethod.max_step = [0.016, 0.008, 0.004]\n[set]\ntime.end = 2.0\n'
+)
 PATIENCE = 120.0  # seconds for a process that was told to stop
 
 
 def hkflow_process(*words, **options):
     """A process of the command line."""
-    command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
 
 
 def finished(process):
@@ -58,7 +63,11 @@ def arrays_of(path):
     """All arrays of a results.h5, and its status."""
     found = {}
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, item: (
+                found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
+            )
+        )
         return found, file.attrs["status"]
 
 
@@ -66,7 +75,9 @@ def same(a, b):
     """Whether two runs have the same bits."""
     (first, how), (second, why) = arrays_of(a / "results.h5"), arrays_of(b / "results.h5")
     return (
-        how == why and first.keys() == second.keys() and all(np.array_equal(first[k], second[k], equal_nan=True) for k in first)
+        how == why
+        and first.keys() == second.keys()
+        and all(np.array_equal(first[k], second[k], equal_nan=True) for k in first)
     )
 
 
@@ -81,7 +92,8 @@ def prepare(place):
 
 
 def intact(folder):
-    """What is wrong with the files of a run folder that was left by force; snapshots are whole or are not there."""
+    """What is wrong with the files of a run folder that was left by force; snapshots are whole or
+    are not there."""
     for path in (folder / "snap").glob("*.h5"):
         if not path.name.startswith(".") and read_snapshots(path) is None:
             return f"{path.name} is damaged"
@@ -89,12 +101,15 @@ def intact(folder):
 
 
 def broken_off(place, seed, number):
-    """Start a run, send it a signal at a random moment, go on in the same way until it is done; None, or what went wrong."""
+    """Start a run, send it a signal at a random moment, go on in the same way until it is done;
+    None, or what went wrong."""
     rng, folder = random.Random(seed), place / f"run-{seed}"
     codes = {0, -number} if number == signal.SIGKILL else {0, 128 + number, -number, 1}
     for attempt in range(20):
         words = (
-            ("resume", folder) if any(folder.glob("snap/*.h5")) else ("run", place / "case.toml", "--output", folder, "--force")
+            ("resume", folder)
+            if any(folder.glob("snap/*.h5"))
+            else ("run", place / "case.toml", "--output", folder, "--force")
         )
         process = hkflow_process(*words, "--quiet")
         try:
@@ -108,7 +123,11 @@ def broken_off(place, seed, number):
             return fault
         if code == 0:
             break
-    fault = None if same(folder, place / "whole") else "the result differs from that of the undisturbed run"
+    fault = (
+        None
+        if same(folder, place / "whole")
+        else "the result differs from that of the undisturbed run"
+    )
     shutil.rmtree(folder) if fault is None else None
     for leftover in place.glob(f"run-{seed}.*"):
         shutil.rmtree(leftover)
@@ -119,7 +138,10 @@ class Spoiler(Observer):
     """Ends a run from a random step on, by a sentence or by an exception in one of its calls."""
 
     def __init__(self, rng):
-        self.call, self.last = rng.choice(("sentence", "record", "save", "step", "stop")), rng.randrange(900)
+        self.call, self.last = (
+            rng.choice(("sentence", "record", "save", "step", "stop")),
+            rng.randrange(900),
+        )
 
     def _reached(self, call, clock=None):
         self.time = clock.time if clock else self.time
@@ -142,7 +164,8 @@ class Spoiler(Observer):
 
 
 def spoiled(place, seed):
-    """An observer ends the run, or fails: the state in which it ended is a save, and a resumed run is as if nothing had been."""
+    """An observer ends the run, or fails: the state in which it ended is a save, and a resumed run
+    is as if nothing had been."""
     rng, folder = random.Random(seed), place / f"spoiled-{seed}"
     overrides, spoiler = {"time.records": rng.choice((0.0, 0.013, 1.0))}, Spoiler(rng)
     whole = place / f"whole-{overrides['time.records']}"
@@ -154,7 +177,10 @@ def spoiled(place, seed):
         pass
     cut = hkflow.load(folder)
     if cut.finished or cut.time[-1] != spoiler.time:
-        return f"ended by '{spoiler.call}' at t = {spoiler.time}, but the last save is at t = {cut.time[-1]}"
+        return (
+            f"ended by '{spoiler.call}' at t = {spoiler.time}, but the last save is at t ="
+            f" {cut.time[-1]}"
+        )
     if fault := intact(folder):
         return fault
     hkflow.resume(folder)
@@ -169,7 +195,9 @@ def study_broken_off(place, seed):
     if not (place / "study-whole" / "table.csv").exists():
         hkflow.study(place / "study.toml", place / "study-whole")
     for attempt in range(20):
-        process = hkflow_process("study", place / "study.toml", "--output", folder, "--quiet", start_new_session=True)
+        process = hkflow_process(
+            "study", place / "study.toml", "--output", folder, "--quiet", start_new_session=True
+        )
         try:
             process.wait(timeout=rng.uniform(0.5, 6.0) if attempt < 3 else PATIENCE)
         except subprocess.TimeoutExpired:
@@ -188,13 +216,17 @@ def study_broken_off(place, seed):
 def errors_in(path):
     """The errors in a table.csv, as text."""
     header, *rows = (line.split(",") for line in path.read_text().splitlines())
-    return [[text for name, text in zip(header, row, strict=False) if name.startswith("error")] for row in rows]
+    return [
+        [text for name, text in zip(header, row, strict=False) if name.startswith("error")]
+        for row in rows
+    ]
 
 
 def no_room(place, seed):
     """A disk that is full: a sentence, what was saved is whole, and with room it goes on.
 
-    The disk is a small file system where one may be mounted, in every other try; else a limit on the size of files stands for it.
+    The disk is a small file system where one may be mounted, in every other try; else a limit on
+    the size of files stands for it.
     """
     rng, disk = random.Random(seed), place / f"full-{seed}"
     limit = rng.choice((1_000, 20_000, 45_000, 60_000, 100_000, 200_000))
@@ -220,7 +252,9 @@ def no_room(place, seed):
         if small:
             subprocess.run(["mount", "-o", "remount,size=1g", disk], check=True)
         code, words = finished(hkflow_process("resume", folder, "--quiet"))
-        return None if code == 0 and same(folder, place / "whole") else f"cannot go on: {words[-300:]}"
+        return (
+            None if code == 0 and same(folder, place / "whole") else f"cannot go on: {words[-300:]}"
+        )
     finally:
         if small:
             subprocess.run(["umount", disk], check=True)
@@ -241,13 +275,21 @@ def removed(place, seed):
     rng, folder = random.Random(seed), place / f"removed-{seed}"
     process = hkflow_process("run", place / "case.toml", "--output", folder, "--quiet")
     began = time.monotonic()
-    while not any(folder.glob("snap/*.h5")) and process.poll() is None and time.monotonic() - began < PATIENCE:
+    while (
+        not any(folder.glob("snap/*.h5"))
+        and process.poll() is None
+        and time.monotonic() - began < PATIENCE
+    ):
         time.sleep(0.02)
     time.sleep(rng.uniform(0.0, 0.5))
     shutil.rmtree(folder, ignore_errors=True)
     code, words = finished(process)
     shutil.rmtree(folder, ignore_errors=True)
-    return None if code in (0, 1, 2) and "Traceback" not in words else f"exit code {code}: {words[-400:]}"
+    return (
+        None
+        if code in (0, 1, 2) and "Traceback" not in words
+        else f"exit code {code}: {words[-400:]}"
+    )
 
 
 def forbidden(place, seed):
@@ -255,34 +297,65 @@ def forbidden(place, seed):
     locked = place / "locked"
     locked.mkdir(exist_ok=True)
     locked.chmod(0o500)
-    target = ("/proc/hkflow", place / "case.toml" / "run", Path("/dev/null/run"), locked / "run")[seed % 4]
-    process = hkflow_process("run", place / "case.toml", "--output", target, "--quiet", preexec_fn=_obey_permissions)
+    target = ("/proc/hkflow", place / "case.toml" / "run", Path("/dev/null/run"), locked / "run")[
+        seed % 4
+    ]
+    process = hkflow_process(
+        "run", place / "case.toml", "--output", target, "--quiet", preexec_fn=_obey_permissions
+    )
     code, words = finished(process)
-    fine = code == 2 and "Traceback" not in words and str(target) in words and not any(locked.iterdir())
+    fine = (
+        code == 2
+        and "Traceback" not in words
+        and str(target) in words
+        and not any(locked.iterdir())
+    )
     return None if fine else f"exit code {code}: {words[-300:]}"
 
 
 def narrow_streams(place, seed):
-    """A run whose standard streams are closed, full or in latin-1: it is that of open ones, and a result that was saved stays."""
+    """A run whose standard streams are closed, full or in latin-1: it is that of open ones, and a
+    result that was saved stays."""
     rng, folder = random.Random(seed), place / f"streams-{seed}"
     closed = [number for number in range(3) if rng.random() < 0.4]
     environment = os.environ | {"PYTHONIOENCODING": rng.choice(("latin-1", "ascii", "utf-8"))}
-    words = ("run", place / "case.toml", "--output", folder, *(("--quiet",) if rng.random() < 0.3 else ()))
+    words = (
+        "run",
+        place / "case.toml",
+        "--output",
+        folder,
+        *(("--quiet",) if rng.random() < 0.3 else ()),
+    )
     with open("/dev/full", "w") as full:
         options = {"stdout": full} if rng.random() < 0.2 else {"stdout": subprocess.PIPE}
-        command = [sys.executable, "-c", "from hkflow.cli import main; main()", *map(str, words)]
+        command = [
+            sys.executable,
+            "-c",
+            "from hkflow.app.cli import main; main()",
+            *map(str, words),
+        ]
         process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=lambda: [os.close(n) for n in closed], **options
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: [os.close(n) for n in closed],
+            **options,
         )
         _, said = process.communicate(timeout=PATIENCE)
     codes = (0, 1) if "stdout" in options and options["stdout"] is full else (0,)
-    fault = None if process.returncode in codes and "Traceback" not in said and same(folder, place / "whole") else said[-300:]
+    fault = (
+        None
+        if process.returncode in codes and "Traceback" not in said and same(folder, place / "whole")
+        else said[-300:]
+    )
     shutil.rmtree(folder, ignore_errors=True)
     return fault
 
 
 def _obey_permissions():
-    """Let a process of the superuser be bound by permissions as others are: it loses CAP_DAC_OVERRIDE when it begins."""
+    """Let a process of the superuser be bound by permissions as others are: it loses
+    CAP_DAC_OVERRIDE when it begins."""
     if os.geteuid() == 0:
         drop_from_bounding_set, dac_override = 24, 1
         ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_override, 0, 0, 0)
@@ -291,11 +364,17 @@ def _obey_permissions():
 def two_writers(place, seed):
     """Two processes with one output: one of them is refused, the other's run is whole."""
     folder = place / f"two-{seed}"
-    processes = [hkflow_process("run", place / "case.toml", "--output", folder, "--quiet") for _ in range(2)]
+    processes = [
+        hkflow_process("run", place / "case.toml", "--output", folder, "--quiet") for _ in range(2)
+    ]
     ends = [finished(process) for process in processes]
     codes = sorted(code for code, _ in ends)
     fault = (
-        None if codes == [0, 2] and same(folder, place / "whole") and not any("Traceback" in w for _, w in ends) else str(ends)
+        None
+        if codes == [0, 2]
+        and same(folder, place / "whole")
+        and not any("Traceback" in w for _, w in ends)
+        else str(ends)
     )
     shutil.rmtree(folder, ignore_errors=True)
     return fault
@@ -307,11 +386,22 @@ def two_caches(place, seed):
     environment = os.environ | {"HKFLOW_CACHE": str(cache)}
     words = ("--quiet", "--set", "time.end=0.02", "--set", "domain.cells=2562")
     processes = [
-        hkflow_process("run", place / "case.toml", "--output", place / f"cache-run-{seed}-{k}", *words, env=environment)
+        hkflow_process(
+            "run",
+            place / "case.toml",
+            "--output",
+            place / f"cache-run-{seed}-{k}",
+            *words,
+            env=environment,
+        )
         for k in range(2)
     ]
     ends = [finished(process) for process in processes]
-    fault = None if [code for code, _ in ends] == [0, 0] and len(list(cache.glob("*.h5"))) == 1 else str(ends)
+    fault = (
+        None
+        if [code for code, _ in ends] == [0, 0] and len(list(cache.glob("*.h5"))) == 1
+        else str(ends)
+    )
     if fault is None and not same(*(place / f"cache-run-{seed}-{k}" for k in range(2))):
         fault = "the two runs differ"
     for path in (cache, *(place / f"cache-run-{seed}-{k}" for k in range(2))):
@@ -320,9 +410,15 @@ def two_caches(place, seed):
 
 
 ATTACKS = {
-    "kill -9 during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGKILL),
-    "SIGTERM during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGTERM),
-    "SIGINT during a run and its resumes": lambda place, seed: broken_off(place, seed, signal.SIGINT),
+    "kill -9 during a run and its resumes": lambda place, seed: broken_off(
+        place, seed, signal.SIGKILL
+    ),
+    "SIGTERM during a run and its resumes": lambda place, seed: broken_off(
+        place, seed, signal.SIGTERM
+    ),
+    "SIGINT during a run and its resumes": lambda place, seed: broken_off(
+        place, seed, signal.SIGINT
+    ),
     "an observer that ends a run, or fails": spoiled,
     "kill -9 during a study": study_broken_off,
     "no room on the disk": no_room,

@@ -1,21 +1,35 @@
-"""Problems that are hostile to numbers: every one runs to its end, or is refused or stopped with a sentence that is right."""
+"""Problems that are hostile to numbers: every one runs to its end, or is refused or stopped with a
+sentence that is right."""
 
 import numpy as np
 
 import hkflow
 
 KINDS = ("grid", "particles")
-HOPELESS = 1e12  # of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
+# of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
+HOPELESS = 1e12
 
 
 def data_of(rng, axes, classifies):
-    """Inputs (n, axes) and targets (n,) with one or more hostile features, and what they are called."""
+    """Inputs (n, axes) and targets (n,) with one or more hostile features, and what they are
+    called."""
     n = int(rng.choice((1, 2, 3, 10, 40)))
     inputs = rng.standard_normal((n, axes))
     targets = np.where(rng.random(n) < 0.5, -1.0, 1.0) if classifies else rng.standard_normal(n)
     words = [f"n = {n}"]
     for what in rng.choice(
-        ("plain", "duplicated", "zero vectors", "tiny", "huge", "mixed sizes", "opposite labels", "one line", "fitted"), 2
+        (
+            "plain",
+            "duplicated",
+            "zero vectors",
+            "tiny",
+            "huge",
+            "mixed sizes",
+            "opposite labels",
+            "one line",
+            "fitted",
+        ),
+        2,
     ):
         words.append(what)
         if what == "duplicated":
@@ -65,34 +79,75 @@ def start_of(rng, mesh, n_signs):
 
 
 def one(seed):
-    """Solve a hostile problem. Returns how it ended, "completed", "refused" or "stopped", its name, and what is wrong or None."""
+    """Solve a hostile problem. Returns how it ended, "completed", "refused" or "stopped", its name,
+    and what is wrong or None."""
     rng = np.random.default_rng(seed)
     axes = int(rng.choice((2, 3)))
-    risk = str(rng.choice(("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")))
+    risk = str(
+        rng.choice(("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"))
+    )
     feature = str(rng.choice(("relu", "squared-relu", "linear")))
     inputs, targets, words = data_of(rng, axes, risk != "square")
-    mesh = hkflow.circle_mesh(int(rng.choice((8, 64)))) if axes == 2 else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
+    mesh = (
+        hkflow.circle_mesh(int(rng.choice((8, 64))))
+        if axes == 2
+        else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
+    )
     signs = (1, -1) if rng.random() < 0.7 else (1,)
     density, start = start_of(rng, mesh, len(signs))
     weights, weighing = weights_of(np.random.default_rng((seed, 1)), len(targets))
-    rates = [(1.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0), (1.0, 1.0, 0.1), (0.0, 0.0, 1.0)][
-        rng.integers(6)
-    ]
+    rates = [
+        (1.0, 4.0, 0.0),
+        (1.0, 0.0, 0.0),
+        (0.0, 1.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (1.0, 1.0, 0.1),
+        (0.0, 0.0, 1.0),
+    ][rng.integers(6)]
     kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
-    name = ", ".join([f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, weighing, start, f"α, β, σ = {rates}", kind, f"t = {end:g}"])
+    name = ", ".join(
+        [
+            f"seed {seed}",
+            f"S^{axes - 1}",
+            feature,
+            risk,
+            *words,
+            weighing,
+            start,
+            f"α, β, σ = {rates}",
+            kind,
+            f"t = {end:g}",
+        ]
+    )
     decay = float(rng.choice((0.0, 0.0, 0.01)))
     try:
         with np.errstate(all="ignore"):
-            objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[risk], inputs, targets, weights, weight_decay=decay)
+            objective = hkflow.Objective(
+                hkflow.FEATURES[feature],
+                hkflow.RISKS[risk],
+                inputs,
+                targets,
+                weights,
+                weight_decay=decay,
+            )
             problem = hkflow.Problem(mesh, objective, hkflow.Flow(*rates), signs, density)
             solution = hkflow.solve(problem, end, kind=kind, observers=(Few(),))
     except (ValueError, hkflow.HkflowError) as error:
-        return "refused", name, None if str(error).rstrip().endswith(".") else f"a message without an end: {error}"
-    return ("completed", name, faults(solution)) if solution.finished else ("stopped", name, stopped(solution))
+        return (
+            "refused",
+            name,
+            None if str(error).rstrip().endswith(".") else f"a message without an end: {error}",
+        )
+    return (
+        ("completed", name, faults(solution))
+        if solution.finished
+        else ("stopped", name, stopped(solution))
+    )
 
 
 class Few:
-    """Ends a run after some steps: stiff ones need many, each of which is guarded like the first."""
+    """Ends a run after some steps: stiff ones need many, each of which is guarded like the
+    first."""
 
     STEPS = 400
 
@@ -115,22 +170,34 @@ def faults(solution):
     for name in ("objective", "mass", "log_mass"):
         if np.isnan(records[name]).any():
             return f"{name} is nan"
-    if not np.isfinite(solution.scaled_predictions).all():  # in plain units they may be beyond numbers
+    # in plain units they may be beyond numbers
+    if not np.isfinite(solution.scaled_predictions).all():
         return "predictions are not finite"
     rising = np.diff(records["objective"] * np.exp(np.minimum(records["log_scale"], 600.0)))
     objective, mass = solution.problem.objective, records["mass"].max()
     size = mass * objective.largest_feature
     slope = 1.0 if objective.risk.classifies else size + np.abs(objective.targets).max()
-    allowed = 1e-6 * np.abs(records["objective"]).max() + 1e-12 * (size + objective.weight_decay * mass) * slope
-    if solution.method.__name__ == "Particles":  # which may give back a share of what they exchanged
-        allowed += 2e-4 * sum(np.abs(records[name]).max() for name in ("energy_transport", "energy_reaction"))
-    if solution.problem.flow.noise == 0.0 and (records["log_scale"] == 0.0).all() and (rising > allowed).any():
+    allowed = (
+        1e-6 * np.abs(records["objective"]).max()
+        + 1e-12 * (size + objective.weight_decay * mass) * slope
+    )
+    # which may give back a share of what they exchanged
+    if solution.method.__name__ == "Particles":
+        allowed += 2e-4 * sum(
+            np.abs(records[name]).max() for name in ("energy_transport", "energy_reaction")
+        )
+    if (
+        solution.problem.flow.noise == 0.0
+        and (records["log_scale"] == 0.0).all()
+        and (rising > allowed).any()
+    ):
         return f"the objective rose by {rising.max():.3g}"
     return None
 
 
 def stopped(solution):
-    """What is wrong with the way a run stopped, or None: numbers that ran out are no fault of the run."""
+    """What is wrong with the way a run stopped, or None: numbers that ran out are no fault of the
+    run."""
     if solution.status.startswith("Enough steps"):
         return faults(solution)
     reasons = (

@@ -1,1 +1,2 @@
-"""Measurements against the machine's own limits and against other libraries: `python -m benchmarks`."""
+"""Measurements against the machine's own limits and against other libraries: `python -m
+benchmarks`."""

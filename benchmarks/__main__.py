@@ -1,5 +1,5 @@
-"""python -m benchmarks [PART …] [--quick] [--threads 1 2] [--output FOLDER]: every part in a process of its own; prints a table
-and leaves it in the folder as benchmarks.json, .md and .png."""
+"""python -m benchmarks [PART …] [--quick] [--threads 1 2] [--output FOLDER]: every part in a
+process of its own; prints a table and leaves it in the folder as benchmarks.json, .md and .png."""
 
 import argparse
 import importlib.metadata
@@ -26,10 +26,24 @@ def measure(part, threads, quick):
     """Rows of a part as dictionaries; a failure is a row, too."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows")
-        command = [sys.executable, "-m", "benchmarks.worker", part, str(threads), "quick" if quick else "full", str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.worker",
+            part,
+            str(threads),
+            "quick" if quick else "full",
+            str(file),
+        ]
         variables = environment(threads) | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-        run = subprocess.run(command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, check=False)
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        run = subprocess.run(
+            command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, check=False
+        )
+        rows = (
+            [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            if file.exists()
+            else []
+        )
     if run.returncode:
         last = (run.stderr.strip() or f"exit code {run.returncode}").split("\n")[-1]
         rows.append({"name": part, "note": f"failed: {last}", "met": False})
@@ -47,16 +61,31 @@ def machine():
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    return {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version(), "versions": versions}
+    return {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
 
 
 def main():
     """Run, print, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"all if none is named: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works; no goal is meant for them")
-    parser.add_argument("--threads", type=int, nargs="+", help="default: 1, then 2 if nothing else runs")
-    parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), help="default: build/benchmarks")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"all if none is named: {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes, to see that all works; no goal is meant for them",
+    )
+    parser.add_argument(
+        "--threads", type=int, nargs="+", help="default: 1, then 2 if nothing else runs"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/benchmarks"), help="default: build/benchmarks"
+    )
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -74,8 +103,12 @@ def main():
             show(part, threads, found)
             report["rows"] += found
             report["seconds"] = time.time() - report["began"]
-            (options.output / "benchmarks.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-            (options.output / "benchmarks.md").write_text(markdown(report["rows"]), encoding="utf-8")
+            (options.output / "benchmarks.json").write_text(
+                json.dumps(report, indent=1), encoding="utf-8"
+            )
+            (options.output / "benchmarks.md").write_text(
+                markdown(report["rows"]), encoding="utf-8"
+            )
     draw(report["rows"], options.output / "benchmarks.png")
     goals = [row["met"] for row in report["rows"] if row.get("met") is not None]
     print(f"{sum(goals)} of {len(goals)} goals met; {options.output}/benchmarks.json, .md and .png")

@@ -1,5 +1,6 @@
-"""Conservative second-order advection: solid-body rotation of hills by one turn, seconds against error, and cell updates per
-second. Peers that know no sphere move the same hill as far over a plane of the same area.
+"""Conservative second-order advection: solid-body rotation of hills by one turn, seconds against
+error, and cell updates per second. Peers that know no sphere move the same hill as far over a plane
+of the same area.
 """
 
 from itertools import pairwise
@@ -12,16 +13,22 @@ from .hills import SHAPES
 from .timing import Row, skipped
 
 QUICK = {"pyclaw": (8, 14), "harmonics by ducc0": (7, 15)}
-NOT_RUN = "not run, no package of it here; known: smooth hill 2.2e-3 in 0.60 s, 2.2e-4 in 2.2 s on one core"
+NOT_RUN = (
+    "not run, no package of it here; known: smooth hill 2.2e-3 in 0.60 s, 2.2e-4 in 2.2 s on one"
+    " core"
+)
 ROUNDS, RESOLVED = 5, 0.3  # a larger error means that the hill is not resolved: not compared
 
 
 class Series:
-    """Times (rounds, sizes) of whole turns, which no shape changes, and errors {shape: (sizes,)} of one code."""
+    """Times (rounds, sizes) of whole turns, which no shape changes, and errors {shape: (sizes,)} of
+    one code."""
 
     def __init__(self, player):
         self.player, self.times = player, []
-        self.sizes = [name.split(", ", 1)[1] for name in player.results if name.startswith(SHAPES[0])]
+        self.sizes = [
+            name.split(", ", 1)[1] for name in player.results if name.startswith(SHAPES[0])
+        ]
 
     def take_turns(self):
         self.times.append([self.player.turn(f"{SHAPES[0]}, {size}") for size in self.sizes])
@@ -35,15 +42,28 @@ class Series:
         found, seconds = self.outcomes(shape), np.median(self.times, axis=0)
         cells, steps, _, smallest = found[-1]
         pairs = tuple(zip(seconds.tolist(), found[:, 2].tolist(), strict=True))
-        note = "; ".join(f"{size}: {error:.1e} in {time:.3g} s" for size, (time, error) in zip(self.sizes, pairs, strict=True))
+        note = "; ".join(
+            f"{size}: {error:.1e} in {time:.3g} s"
+            for size, (time, error) in zip(self.sizes, pairs, strict=True)
+        )
         note += f"; smallest density {smallest:.0e}"
-        return Row(f"{name}, {shape} hill", 1e-6 * cells * steps / seconds[-1], "M cells/s", note=note, points=pairs)
+        return Row(
+            f"{name}, {shape} hill",
+            1e-6 * cells * steps / seconds[-1],
+            "M cells/s",
+            note=note,
+            points=pairs,
+        )
 
 
 def seconds_to(series, shape, error):
-    """Seconds (rounds,) that a code needs for this error, between its sizes or a little beyond; None if it is far beyond."""
+    """Seconds (rounds,) that a code needs for this error, between its sizes or a little beyond;
+    None if it is far beyond."""
     errors = np.log(series.outcomes(shape)[:, 2])
-    if np.any(np.diff(errors) >= 0.0) or not 1.5 * errors[-1] - 0.5 * errors[-2] <= np.log(error) <= errors[0]:
+    if (
+        np.any(np.diff(errors) >= 0.0)
+        or not 1.5 * errors[-1] - 0.5 * errors[-2] <= np.log(error) <= errors[0]
+    ):
         return None
     k = np.clip(np.searchsorted(-errors, -np.log(error)), 1, len(errors) - 1)
     share = (np.log(error) - errors[k - 1]) / (errors[k] - errors[k - 1])
@@ -53,23 +73,44 @@ def seconds_to(series, shape, error):
 
 def compare(name, ours, theirs, shape):
     """Their seconds over ours at the error of each of their sizes."""
-    sphere, factors = name.startswith(("pyclaw", "PyMPDATA")) or "harmonics" in name and shape != "smooth", []
-    goal = (">=", 1.0) if sphere else None  # nothing of second order keeps up with harmonics on a smooth hill
+    sphere, factors = (
+        name.startswith(("pyclaw", "PyMPDATA")) or "harmonics" in name and shape != "smooth",
+        [],
+    )
+    # nothing of second order keeps up with harmonics on a smooth hill
+    goal = (">=", 1.0) if sphere else None
     for k, size in enumerate(theirs.sizes):
         error = theirs.outcomes(shape)[k, 2]
         if not error <= RESOLVED:
             continue
-        mine, label = seconds_to(ours, shape, error), f"{shape} hill to {error:.1e}, against {name} {size}"
+        mine, label = (
+            seconds_to(ours, shape, error),
+            f"{shape} hill to {error:.1e}, against {name} {size}",
+        )
         if mine is None:
             yield skipped(label, "the error lies outside those of our meshes", goal)
             continue
         low, middle, high = np.percentile(np.array(theirs.times)[:, k] / mine, [25, 50, 75])
         factors.append((error, middle))
-        yield Row(label, np.median(mine), "s", middle, low, high, goal, "its seconds / ours for the same error")
+        yield Row(
+            label,
+            np.median(mine),
+            "s",
+            middle,
+            low,
+            high,
+            goal,
+            "its seconds / ours for the same error",
+        )
     for (e0, f0), (e1, f1) in pairwise(factors):
         if (f0 - 1.0) * (f1 - 1.0) < 0.0:
             error = e0 * (e1 / e0) ** (np.log(f0) / np.log(f0 / f1))
-            yield Row(f"{shape} hill, crossover with {name}", error, "relative l2", note="equal seconds at this error")
+            yield Row(
+                f"{shape} hill, crossover with {name}",
+                error,
+                "relative l2",
+                note="equal seconds at this error",
+            )
 
 
 def rows(threads, quick):
@@ -81,7 +122,7 @@ def rows(threads, quick):
         if player.missing:
             yield skipped("one turn of a hill", player.missing)
             return
-        ours, smallest = Series(player), {shape: "" for shape in SHAPES}
+        ours, smallest = Series(player), dict.fromkeys(SHAPES, "")
         for name, (make, sizes, *more) in PEERS.items():
             if quick and name not in QUICK:
                 continue
@@ -102,5 +143,10 @@ def rows(threads, quick):
             yield ours.row("hkflow", shape)
             least = ours.outcomes(shape)[:, 3].min()
             note = f"smallest of any size over the peak{smallest[shape]}"
-            yield Row(f"density of the {shape} hill is nowhere negative", least, goal=(">=", 0.0), note=note)
+            yield Row(
+                f"density of the {shape} hill is nowhere negative",
+                least,
+                goal=(">=", 0.0),
+                note=note,
+            )
     yield skipped("one turn of a hill, against dedalus", NOT_RUN)

@@ -1,5 +1,6 @@
-"""How hkflow, pyclaw, PyMPDATA, py-pde and spherical harmonics by ducc0 turn a hill, as contestants: called with sizes, they
-return {"shape, size": run}; a step of the run is one whole turn, and its result hills.outcome.
+"""How hkflow, pyclaw, PyMPDATA, py-pde and spherical harmonics by ducc0 turn a hill, as
+contestants: called with sizes, they return {"shape, size": run}; a step of the run is one whole
+turn, and its result hills.outcome.
 """
 
 import os
@@ -24,20 +25,26 @@ def with_hkflow(levels):
     """Geodesic meshes of these levels."""
     from hkflow import geodesic_mesh
 
-    return {name: run for level in levels for name, run in hkflow_runs(geodesic_mesh(level)).items()}
+    return {
+        name: run for level in levels for name, run in hkflow_runs(geodesic_mesh(level)).items()
+    }
 
 
 def hkflow_runs(mesh):
     """The runs on a mesh; fluxes are differences of the stream function, exact on every face."""
-    from hkflow.eulerian.frozen import Transport
-    from hkflow.eulerian.limiters import limiter_code
-    from hkflow.eulerian.stencil import stencil_of
-    from hkflow.meshes.mesh import half_faces
+    from hkflow.geometry.mesh import half_faces
+    from hkflow.methods.grid.frozen import Transport
+    from hkflow.methods.grid.limiters import limiter_code
+    from hkflow.methods.grid.stencil import stencil_of
 
     omega, center = rotation(TILTED)
     cell, neighbor, face, slot = half_faces(mesh)
     p, q = mesh.vertices[mesh.face_vertices[face]].swapaxes(0, 1)
-    outward = np.einsum("fa,fa->f", np.cross(q - p, mesh.face_midpoints[face]), mesh.centers[neighbor] - mesh.centers[cell])
+    outward = np.einsum(
+        "fa,fa->f",
+        np.cross(q - p, mesh.face_midpoints[face]),
+        mesh.centers[neighbor] - mesh.centers[cell],
+    )
     transport = Transport(stencil_of(mesh), limiter_code("mc"))
     transport.flows[0, cell, slot] = np.sign(outward) * ((q - p) @ omega)
     transport.velocity[0] = np.cross(omega, mesh.centers)
@@ -59,12 +66,15 @@ def hkflow_runs(mesh):
     return named(f"{mesh.n_cells:,} cells", of)
 
 
-# --- pyclaw: unsplit wave propagation with the MC limiter, on the smooth mapping of a rectangle to the sphere by two discs
-#     (Calhoun, Helzel & LeVeque 2008); fluxes are differences of the stream function, areas the capacity
+# --- pyclaw: unsplit wave propagation with the MC limiter, on the smooth mapping of a rectangle to
+# the sphere by two discs
+#     (Calhoun, Helzel & LeVeque 2008); fluxes are differences of the stream function, areas the
+# capacity
 
 
 def sphere_of_rectangle(x, y):
-    """Points of the sphere for computational coordinates in [−3, 1] × [−1, 1] and, by symmetry, around it."""
+    """Points of the sphere for computational coordinates in [−3, 1] × [−1, 1] and, by symmetry,
+    around it."""
     fold = np.abs(y) > 1.0
     x, y = np.where(fold, -2.0 - x, x), np.where(fold, 2.0 * np.sign(y) - y, y)
     x = (x + 3.0) % 4.0 - 3.0
@@ -95,11 +105,15 @@ def pyclaw_runs(n):
     ghost, h = 2, 2.0 / n
     i, j = np.arange(-ghost, 2 * n + ghost + 1), np.arange(-ghost, n + ghost + 1)
     corners = sphere_of_rectangle(*np.meshgrid(-3.0 + h * i, -1.0 + h * j, indexing="ij"))
-    centers = sphere_of_rectangle(*np.meshgrid(-3.0 + h * (i[:-1] + 0.5), -1.0 + h * (j[:-1] + 0.5), indexing="ij"))
+    centers = sphere_of_rectangle(
+        *np.meshgrid(-3.0 + h * (i[:-1] + 0.5), -1.0 + h * (j[:-1] + 0.5), indexing="ij")
+    )
     omega, center = rotation(TILTED)
     stream, areas = -corners @ omega, quad_areas(corners)
     inside = (slice(ghost, -ghost), slice(ghost, -ghost))
-    aux = np.stack([np.diff(stream, axis=1)[:-1] / h, -np.diff(stream, axis=0)[:, :-1] / h, areas / h**2])
+    aux = np.stack(
+        [np.diff(stream, axis=1)[:-1] / h, -np.diff(stream, axis=0)[:, :-1] / h, areas / h**2]
+    )
 
     def fill_aux(state, dim, t, qbc, auxbc, num_ghost):
         auxbc[:] = aux
@@ -114,12 +128,25 @@ def pyclaw_runs(n):
         solver = pyclaw.ClawSolver2D(riemann.vc_advection_2D)
         solver.limiters = pyclaw.limiters.tvd.MC
         solver.dimensional_split, solver.transverse_waves = False, solver.trans_cor
-        solver.bc_lower[:], solver.bc_upper[:] = [pyclaw.BC.periodic, pyclaw.BC.custom], [pyclaw.BC.periodic, pyclaw.BC.custom]
-        solver.aux_bc_lower[:], solver.aux_bc_upper[:] = [pyclaw.BC.custom] * 2, [pyclaw.BC.custom] * 2
+        solver.bc_lower[:], solver.bc_upper[:] = (
+            [pyclaw.BC.periodic, pyclaw.BC.custom],
+            [pyclaw.BC.periodic, pyclaw.BC.custom],
+        )
+        solver.aux_bc_lower[:], solver.aux_bc_upper[:] = (
+            [pyclaw.BC.custom] * 2,
+            [pyclaw.BC.custom] * 2,
+        )
         solver.user_bc_lower, solver.user_bc_upper = below, above
         solver.user_aux_bc_lower = solver.user_aux_bc_upper = fill_aux
-        solver.cfl_desired, solver.cfl_max, solver.max_steps, solver.dt_initial = COURANT, 1.0, 100_000, 0.1 * h
-        domain = pyclaw.Domain([pyclaw.Dimension(-3.0, 1.0, 2 * n, name="x"), pyclaw.Dimension(-1.0, 1.0, n, name="y")])
+        solver.cfl_desired, solver.cfl_max, solver.max_steps, solver.dt_initial = (
+            COURANT,
+            1.0,
+            100_000,
+            0.1 * h,
+        )
+        domain = pyclaw.Domain(
+            [pyclaw.Dimension(-3.0, 1.0, 2 * n, name="x"), pyclaw.Dimension(-1.0, 1.0, n, name="y")]
+        )
         state = pyclaw.State(domain, 1, 3)
         state.index_capa = 2
         state.aux[:], state.q[0] = aux[(slice(None), *inside)], start
@@ -134,7 +161,11 @@ def pyclaw_runs(n):
 
     def of(shape):
         start = hill(shape, centers, center)[inside]
-        return timed(lambda: prepare(start), take, lambda found: outcome(found[0], start, areas[inside], found[1]))
+        return timed(
+            lambda: prepare(start),
+            take,
+            lambda found: outcome(found[0], start, areas[inside], found[1]),
+        )
 
     return named(f"{2 * n} × {n}", of)
 
@@ -153,21 +184,33 @@ def pympdata_runs(n, axis, options):
     from PyMPDATA.boundary_conditions import Periodic, Polar
 
     omega, center = rotation(axis)
-    longitude, latitude = np.linspace(0.0, TURN, 2 * n + 1), np.linspace(-0.5 * np.pi, 0.5 * np.pi, n + 1)
-    sphere = lambda l, b: np.stack([np.cos(b) * np.cos(l), np.cos(b) * np.sin(l), np.sin(b) + 0.0 * l], axis=-1)
+    longitude, latitude = (
+        np.linspace(0.0, TURN, 2 * n + 1),
+        np.linspace(-0.5 * np.pi, 0.5 * np.pi, n + 1),
+    )
+    sphere = lambda l, b: np.stack(
+        [np.cos(b) * np.cos(l), np.cos(b) * np.sin(l), np.sin(b) + 0.0 * l], axis=-1
+    )
     corners = sphere(*np.meshgrid(longitude, latitude, indexing="ij"))
-    middles = np.meshgrid(0.5 * (longitude[1:] + longitude[:-1]), 0.5 * (latitude[1:] + latitude[:-1]), indexing="ij")
+    middles = np.meshgrid(
+        0.5 * (longitude[1:] + longitude[:-1]), 0.5 * (latitude[1:] + latitude[:-1]), indexing="ij"
+    )
     areas = np.outer(np.diff(longitude), np.diff(np.sin(latitude)))
     stream = -corners @ omega
     east, north = np.diff(stream, axis=1), -np.diff(stream, axis=0)
-    leaving = sum(np.maximum(flow, 0.0) for flow in (east[1:], -east[:-1], north[:, 1:], -north[:, :-1]))
+    leaving = sum(
+        np.maximum(flow, 0.0) for flow in (east[1:], -east[:-1], north[:, 1:], -north[:, :-1])
+    )
     steps = int(np.ceil(TURN * (leaving / areas).max() / COURANT))
     cell = (longitude[1] - longitude[0]) * (latitude[1] - latitude[0])
     stepper_options = Options(**options)
     threads = int(os.environ["NUMBA_NUM_THREADS"])
     stepper = Stepper(options=stepper_options, n_dims=2, non_unit_g_factor=True, n_threads=threads)
     shared = {"halo": stepper_options.n_halo}
-    shared["boundary_conditions"] = (Periodic(), Polar(grid=areas.shape, longitude_idx=0, latitude_idx=1))
+    shared["boundary_conditions"] = (
+        Periodic(),
+        Polar(grid=areas.shape, longitude_idx=0, latitude_idx=1),
+    )
     solver = Solver(
         stepper=stepper,
         advectee=ScalarField(np.zeros_like(areas), **shared),
@@ -182,12 +225,17 @@ def pympdata_runs(n, axis, options):
 
     def of(shape):
         start = hill(shape, sphere(*middles), center)
-        return timed(lambda: np.copyto(solver.advectee.get(), start), take, lambda found: outcome(found, start, areas, steps))
+        return timed(
+            lambda: np.copyto(solver.advectee.get(), start),
+            take,
+            lambda found: outcome(found, start, areas, steps),
+        )
 
     return named(f"{2 * n} × {n}", of)
 
 
-# --- py-pde knows no sphere: the same hill crosses a periodic square of the sphere's area, at the same speed and as far
+# --- py-pde knows no sphere: the same hill crosses a periodic square of the sphere's area, at the
+# same speed and as far
 
 
 def with_pypde(sizes):
@@ -217,12 +265,17 @@ def pypde_runs(n):
 
     def of(shape):
         start, areas = pde.ScalarField(grid, exact(shape, 0.0)), np.ones((n, n))
-        return timed(start.copy, take, lambda found: outcome(found[0], exact(shape, found[1] * TURN), areas, steps))
+        return timed(
+            start.copy,
+            take,
+            lambda found: outcome(found[0], exact(shape, found[1] * TURN), areas, steps),
+        )
 
     return named(f"{n} × {n}", of)
 
 
-# --- spherical harmonics up to a degree, products on a Gauss–Legendre grid, Runge–Kutta of order four
+# --- spherical harmonics up to a degree, products on a Gauss–Legendre grid, Runge–Kutta of order
+# four
 
 
 def with_harmonics(degrees):
@@ -231,7 +284,8 @@ def with_harmonics(degrees):
 
 
 def harmonics_runs(highest):
-    """The runs with (highest + 1)² harmonics; −v·∇ρ with v and ∇ρ in the directions south and east."""
+    """The runs with (highest + 1)² harmonics; −v·∇ρ with v and ∇ρ in the directions south and
+    east."""
     from ducc0.sht import analysis_2d, synthesis_2d
 
     omega, center = rotation(TILTED)
@@ -239,16 +293,23 @@ def harmonics_runs(highest):
     height, weight = np.polynomial.legendre.leggauss(rings)
     polar, longitude = np.meshgrid(np.arccos(-height), TURN * np.arange(ring) / ring, indexing="ij")
     (ct, st), (cp, sp) = (np.cos(polar), np.sin(polar)), (np.cos(longitude), np.sin(longitude))
-    points, areas = np.stack([st * cp, st * sp, ct], axis=-1), np.repeat(weight[:, None], ring, axis=1)
+    points, areas = (
+        np.stack([st * cp, st * sp, ct], axis=-1),
+        np.repeat(weight[:, None], ring, axis=1),
+    )
     velocity = np.cross(omega, points)
-    south = velocity @ [1, 0, 0] * ct * cp + velocity @ [0, 1, 0] * ct * sp - velocity @ [0, 0, 1] * st
+    south = (
+        velocity @ [1, 0, 0] * ct * cp + velocity @ [0, 1, 0] * ct * sp - velocity @ [0, 0, 1] * st
+    )
     east = -velocity @ [1, 0, 0] * sp + velocity @ [0, 1, 0] * cp
     options = {"lmax": highest, "geometry": "GL", "nthreads": int(os.environ["OMP_NUM_THREADS"])}
     steps = int(np.ceil(TURN * highest / 2.0))  # Runge–Kutta of order four is stable to 2.8
     dt = TURN / steps
 
     def rate(harmonics):
-        slope = synthesis_2d(alm=harmonics, spin=1, mode="DERIV1", ntheta=rings, nphi=ring, **options)
+        slope = synthesis_2d(
+            alm=harmonics, spin=1, mode="DERIV1", ntheta=rings, nphi=ring, **options
+        )
         return analysis_2d(map=-(south * slope[0] + east * slope[1])[None], spin=0, **options)
 
     def take(turns, a):

@@ -1,10 +1,13 @@
-"""What a run proves alone about the max-margin, against the true value: the certified interval on finer and finer meshes.
+"""What a run proves alone about the max-margin, against the true value: the certified interval on
+finer and finer meshes.
 
-    python benchmarks/certified_margin.py [seed end cells …]        1 100 642 2562 10242 if not given; minutes to an hour
+    python benchmarks/certified_margin.py [seed end cells …]        1 100 642 2562 10242 if not
+    given; minutes to an hour
     python benchmarks/certified_margin.py circle [end cells …]      400 1024 2048 4096 if not given
 
-Cluster data (k = 3, n = 40) as cases/colt/cluster-margin.toml draws them with that seed, or 16 alternating classes in one
-dimension. Columns: time, log mass, both ends of the interval over γ_ℓ1, its relative width (running best), steps, seconds.
+Cluster data (k = 3, n = 40) as cases/colt/cluster-margin.toml draws them with that seed, or 16
+alternating classes in one dimension. Columns: time, log mass, both ends of the interval over γ_ℓ1,
+its relative width (running best), steps, seconds.
 """
 
 import sys
@@ -13,7 +16,7 @@ import time
 import numpy as np
 
 import hkflow
-from hkflow.margins import max_margin
+from hkflow.certificates import max_margin
 
 CASE = "cases/colt/cluster-margin.toml"
 ROWS = 4  # of each run, equally spaced in time
@@ -24,8 +27,12 @@ def on_circle(cells):
     inputs = np.linspace(-1.0, 1.0, 16)[:, None]
     targets = np.where(np.arange(16) // 4 % 2, 1.0, -1.0)
     inputs = np.column_stack([inputs, np.ones(16)])
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets)
-    return hkflow.Problem(hkflow.circle_mesh(cells), objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets
+    )
+    return hkflow.Problem(
+        hkflow.circle_mesh(cells), objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1)
+    )
 
 
 def on_sphere(cells, seed):
@@ -38,22 +45,31 @@ def main(arguments):
     circle = arguments[:1] == ["circle"]
     numbers = [float(word) for word in arguments[circle:]]
     seed, end, *meshes = numbers if not circle else [0.0, *numbers] if numbers else [0.0, 400.0]
-    meshes = [int(cells) for cells in meshes] or ([1024, 2048, 4096] if circle else [642, 2562, 10242])
+    meshes = [int(cells) for cells in meshes] or (
+        [1024, 2048, 4096] if circle else [642, 2562, 10242]
+    )
     for cells in meshes:
         problem = on_circle(cells) if circle else on_sphere(cells, int(seed))
         truth = max_margin(problem.objective, problem.signs)
         if cells == meshes[0]:
             print(f"γ_ℓ1 in [{truth.lower:.9g}, {truth.upper:.9g}], {len(truth.atoms)} atoms\n")
-            print("| cells | t | log mass | lower/γ | upper/γ | width | steps | s |\n" + "| ---: " * 8 + "|")
+            print(
+                "| cells | t | log mass | lower/γ | upper/γ | width | steps | s |\n"
+                + "| ---: " * 8
+                + "|"
+            )
         began = time.monotonic()
         records = hkflow.solve(problem, end, cfl=0.5).records
         elapsed = time.monotonic() - began
         for k in np.searchsorted(records["time"], end * np.arange(1, ROWS + 1) / ROWS - 1e-9):
             low, high = records["margin_lower"][k], records["margin_upper"][k]
-            assert low <= truth.upper and high >= truth.lower, "the interval does not hold the margin"
+            assert low <= truth.upper and high >= truth.lower, (
+                "the interval does not hold the margin"
+            )
             print(
-                f"| {cells} | {records['time'][k]:.0f} | {records['log_mass'][k]:.1f} | {low / truth.lower:.5f} | "
-                f"{high / truth.lower:.5f} | {(high - low) / truth.lower:.2%} | {records['step'][k]:.0f} | {elapsed:.0f} |",
+                f"| {cells} | {records['time'][k]:.0f} | {records['log_mass'][k]:.1f} |"
+                f" {low / truth.lower:.5f} | {high / truth.lower:.5f} |"
+                f" {(high - low) / truth.lower:.2%} | {records['step'][k]:.0f} | {elapsed:.0f} |",
                 flush=True,
             )
 

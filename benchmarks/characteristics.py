@@ -1,9 +1,11 @@
-"""The method of characteristics: errors of predictions by seeds, steps and seconds, as Markdown tables.
+"""The method of characteristics: errors of predictions by seeds, steps and seconds, as Markdown
+tables.
 
-Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2): root mean square over
-the data, against a reference with 2 × 10242 seeds. The seeds are the cells of geodesic meshes. Seconds are of the second
-of two runs, without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many
-atoms and data over a short time with frozen potential.
+Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2):
+root mean square over the data, against a reference with 2 × 10242 seeds. The seeds are the cells of
+geodesic meshes. Seconds are of the second of two runs, without compilation, on the processor with
+NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many atoms and data over a short time
+with frozen potential.
 
     NUMBA_NUM_THREADS=1 python -m benchmarks.characteristics [--quick]
 """
@@ -14,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import hkflow
-from hkflow.characteristics.kinks import Kinks
-from hkflow.characteristics.movement import Movement
-from hkflow.transforms.dense import blocked
+from hkflow.methods.characteristics.kinks import Kinks
+from hkflow.methods.characteristics.movement import Movement
+from hkflow.operators.dense import blocked
 
 from .timing import clock, seconds
 
@@ -62,18 +64,23 @@ def rows(name, make, times, levels, tolerance):
         events = " | ".join(
             f"{records[key][-1]:.0f}" for key in ("step", "crossings", "captures", "releases")
         )
-        print(f"| {name} | 2 × {cells} | {found} | {size:.2g} | {events} | {spent:.2f} |", flush=True)
+        print(
+            f"| {name} | 2 × {cells} | {found} | {size:.2g} | {events} | {spent:.2f} |", flush=True
+        )
 
 
 def head(times):
     """The first two lines of a table."""
     at = " | ".join(f"error at t = {time:g}" for time in times)
-    print(f"\n| problem | seeds | {at} | size | steps | crossings | captures | releases | seconds |")
+    print(
+        f"\n| problem | seeds | {at} | size | steps | crossings | captures | releases | seconds |"
+    )
     print("| --- |" + " ---: |" * (7 + len(times)))
 
 
 def large(atoms, data):
-    """Microseconds for each atom and nanoseconds for each pair of a short flow with a frozen potential."""
+    """Microseconds for each atom and nanoseconds for each pair of a short flow with a frozen
+    potential."""
     rng = np.random.default_rng(0)
     x, points = (
         np.column_stack([rng.normal(size=(data, 2)), np.ones(data)]),
@@ -89,7 +96,10 @@ def large(atoms, data):
 
     work()
     spent = min(seconds(work) for _ in range(3))
-    print(f"| {atoms} | {data} | {1e6 * spent / atoms:.2f} | {1e9 * spent / atoms / data:.2f} |", flush=True)
+    print(
+        f"| {atoms} | {data} | {1e6 * spent / atoms:.2f} | {1e9 * spent / atoms / data:.2f} |",
+        flush=True,
+    )
 
 
 def main(quick=False):

@@ -1,7 +1,9 @@
-"""Contestants in processes of their own, whose threads and memory are settled before any library loads; they take turns.
+"""Contestants in processes of their own, whose threads and memory are settled before any library
+loads; they take turns.
 
-A contestant is a module-level function `make(*arguments)` that returns {variant: run}, with run(steps) -> (seconds, result).
-The fastest variant competes. With one thread a process stays on one core, because XLA knows no other way.
+A contestant is a module-level function `make(*arguments)` that returns {variant: run}, with
+run(steps) -> (seconds, result). The fastest variant competes. With one thread a process stays on
+one core, because XLA knows no other way.
 """
 
 import os
@@ -13,14 +15,20 @@ import numpy as np
 from .timing import clock, ratio
 
 SECONDS = 0.3  # of one turn, about
-KEEP = {"MALLOC_TRIM_THRESHOLD_": "1000000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000000"}  # glibc keeps freed memory
+# glibc keeps freed memory
+KEEP = {"MALLOC_TRIM_THRESHOLD_": "1000000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000000"}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def environment(threads, keep=True):
     """Environment variables of a process with this many threads."""
     kept = {name: value for name, value in os.environ.items() if name not in KEEP}
-    return kept | {name: str(threads) for name in THREADS} | {"OMP_WAIT_POLICY": "passive"} | (KEEP if keep else {})
+    return (
+        kept
+        | {name: str(threads) for name in THREADS}
+        | {"OMP_WAIT_POLICY": "passive"}
+        | (KEEP if keep else {})
+    )
 
 
 def settle(threads):
@@ -57,13 +65,16 @@ runs, steps = {}, {}
 
 
 def choose(make, arguments, checked):
-    """Make a contestant and try its variants; returns (the fastest one's name, {name: result after `checked` steps})."""
+    """Make a contestant and try its variants; returns (the fastest one's name, {name: result after
+    `checked` steps})."""
     runs.update(make(*arguments))
     for run in runs.values():
         run(1)
     found = {name: run(checked) for name, run in runs.items()}
     steps.update({name: max(1, int(SECONDS * checked / time)) for name, (time, _) in found.items()})
-    return min(found, key=lambda name: found[name][0]), {name: result for name, (_, result) in found.items()}
+    return min(found, key=lambda name: found[name][0]), {
+        name: result for name, (_, result) in found.items()
+    }
 
 
 def turn(name):
@@ -104,6 +115,7 @@ class Player:
 
 
 def duel(ours, theirs, rounds=5):
-    """Median seconds per step of both, and the fields of the ratio theirs / ours; they take turns."""
+    """Median seconds per step of both, and the fields of the ratio theirs / ours; they take
+    turns."""
     times = np.array([[ours.turn(), theirs.turn()] for _ in range(rounds)])
     return *np.median(times, axis=0), ratio(times[:, 1], times[:, 0])

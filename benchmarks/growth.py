@@ -1,7 +1,9 @@
-"""How cost and memory grow: exponents by least squares in logarithms, with 95 % confidence intervals.
+"""How cost and memory grow: exponents by least squares in logarithms, with 95 % confidence
+intervals.
 
-"Beyond writing J" is the time of the tree less that of the least that any exact method does for each cell: read its centre,
-write one linear function of it. Memory is what making and using a tree adds to a process of its own.
+"Beyond writing J" is the time of the tree less that of the least that any exact method does for
+each cell: read its centre, write one linear function of it. Memory is what making and using a tree
+adds to a process of its own.
 """
 
 import subprocess
@@ -33,13 +35,17 @@ def linear(points, vector, out):
 
 def tree_times(points, n, repeats):
     """Median seconds of J, h and of a linear function of the points."""
-    from hkflow.transforms.dense import RELU
-    from hkflow.transforms.tree import TreeTransform
+    from hkflow.operators.dense import RELU
+    from hkflow.operators.tree import TreeTransform
 
     rng, inputs = np.random.default_rng(1), data(n, 3)
     transform, J, h = TreeTransform(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
     g, w = rng.normal(size=n), rng.normal(size=len(points))
-    calls = [lambda: transform.adjoint(g, J), lambda: transform.forward(w, h), lambda: linear(points, g[:3], J)]
+    calls = [
+        lambda: transform.adjoint(g, J),
+        lambda: transform.forward(w, h),
+        lambda: linear(points, g[:3], J),
+    ]
     return np.median(alternate(calls, repeats, warm=2), axis=0)
 
 
@@ -48,9 +54,17 @@ def tree_rows(cells, n, more_data, repeats):
     times = np.array([tree_times(mesh_points(count), n, repeats) for count in cells])
     sizes = f"{cells[0]:,} to {cells[-1]:,} cells"
     beyond = times[:, 0] - times[:, 2]
-    yield exponent_row(f"J beyond writing it, in N, {sizes}, {n} data", cells, beyond, ("<=", GOAL), milliseconds(beyond))
+    yield exponent_row(
+        f"J beyond writing it, in N, {sizes}, {n} data",
+        cells,
+        beyond,
+        ("<=", GOAL),
+        milliseconds(beyond),
+    )
     for k, name in enumerate(("J", "h", "a linear function of θ")):
-        yield exponent_row(f"{name} in N, {sizes}, {n} data", cells, times[:, k], note=milliseconds(times[:, k]))
+        yield exponent_row(
+            f"{name} in N, {sizes}, {n} data", cells, times[:, k], note=milliseconds(times[:, k])
+        )
     middle = mesh_points(cells[-2])
     times = np.array([tree_times(middle, count, repeats) for count in more_data])
     for k, name in enumerate("Jh"):
@@ -64,7 +78,8 @@ def milliseconds(times):
 
 
 def memory(cells, n):
-    """Bytes that a tree and its use add to the memory of this process at most, after a small one has compiled all."""
+    """Bytes that a tree and its use add to the memory of this process at most, after a small one
+    has compiled all."""
     from hkflow import quasi_uniform
 
     points = quasi_uniform(cells, 2)
@@ -72,32 +87,50 @@ def memory(cells, n):
     before = psutil.Process().memory_info().rss
     Path("/proc/self/clear_refs").write_text("5")  # the largest memory so far is forgotten
     tree_times(points, n, 1)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     return 1024 * int(peak.split()[1]) - before
 
 
 def memory_row(cells, n):
-    """How far memory is from a N + b n √N + c, fitted to relative errors; each size in its own process."""
+    """How far memory is from a N + b n √N + c, fitted to relative errors; each size in its own
+    process."""
     variables = environment(1, keep=False) | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     sizes, found = [(count, n) for count in cells] + [(cells[-2], n // 4), (cells[-2], 4 * n)], []
     for count, n_data in sizes:
         code = f"from benchmarks.growth import memory; print(memory({count}, {n_data}))"
-        found.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, env=variables))
+        found.append(
+            subprocess.run(
+                [sys.executable, "-c", code],
+                capture_output=True,
+                check=True,
+                text=True,
+                env=variables,
+            )
+        )
     bytes_found = np.maximum([float(run.stdout) for run in found], 1e4)
     terms = np.array([[count, n_data * np.sqrt(count), 1e6] for count, n_data in sizes])
     (a, b, c), _ = nnls(terms / bytes_found[:, None], np.ones(len(sizes)))
     off = np.abs(terms @ (a, b, c) / bytes_found - 1.0).max()
-    megabytes = ", ".join(f"{count:,} × {k}: {m / 1e6:.3g}" for (count, k), m in zip(sizes, bytes_found, strict=True))
+    megabytes = ", ".join(
+        f"{count:,} × {k}: {m / 1e6:.3g}" for (count, k), m in zip(sizes, bytes_found, strict=True)
+    )
     note = f"farthest from {a:.3g} N + {b:.3g} n√N bytes + {c:.2g} MB, relative; {megabytes} MB"
     return Row("peak memory of the tree, linear in N + n√N", off, goal=("<=", 0.3), note=note)
 
 
 def particle_rows(base, factors, repeats):
     """Exponents of the particle right-hand side in each of its three sizes."""
-    from hkflow.time_loop import make_method
+    from hkflow.methods.choice import make_method
 
     for axis, name in enumerate(("m", "d + 1", "n")):
-        sizes = [[size * factor if a == axis else size for a, size in enumerate(base)] for factor in factors]
+        sizes = [
+            [size * factor if a == axis else size for a, size in enumerate(base)]
+            for factor in factors
+        ]
         methods = [make_method(descent(start(*size)).problem, "particles") for size in sizes]
         calls = [lambda method=method: method.evaluate(method.current) for method in methods]
         times = np.median(alternate(calls, repeats), axis=0)
@@ -114,5 +147,11 @@ def rows(threads, quick):
         yield from tree_rows(cells, n, (16, 64, 256) if quick else MORE_DATA, 5 if quick else 9)
         yield memory_row(cells, n)
     except (ImportError, OSError, subprocess.CalledProcessError) as error:
-        yield skipped("J beyond writing it, in N", getattr(error, "stderr", None) or error, ("<=", GOAL))
-    yield from particle_rows((500, 4, 64) if quick else PARTICLES, (1, 2, 4) if quick else (1, 2, 4, 8), 5 if quick else 9)
+        yield skipped(
+            "J beyond writing it, in N", getattr(error, "stderr", None) or error, ("<=", GOAL)
+        )
+    yield from particle_rows(
+        (500, 4, 64) if quick else PARTICLES,
+        (1, 2, 4) if quick else (1, 2, 4, 8),
+        5 if quick else 9,
+    )

@@ -1,6 +1,7 @@
 """The advection problem: a hill on S² is turned once around an axis and should be back as it was.
 
-Shapes: "smooth" exp(−5 |x − c|²), "narrow" exp(−50 |x − c|²), and "cap", which is one within 0.5 of c and zero elsewhere.
+Shapes: "smooth" exp(−5 |x − c|²), "narrow" exp(−50 |x − c|²), and "cap", which is one within 0.5 of
+c and zero elsewhere.
 """
 
 import numpy as np

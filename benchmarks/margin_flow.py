@@ -1,9 +1,12 @@
-"""The margin flow of cluster data to a log mass of 100: steps, smoothness of p and of the dual value, the certified interval.
+"""The margin flow of cluster data to a log mass of 100: steps, smoothness of p and of the dual
+value, the certified interval.
 
-    python benchmarks/margin_flow.py [clusters data cells log_mass]        3 40 2562 100 if not given; minutes to hours
+    python benchmarks/margin_flow.py [clusters data cells log_mass]        3 40 2562 100 if not
+    given; minutes to hours
 
-Rows: time, log mass, margin and dual value max_θ Σ p_i y_i φ(θ, x_i) over the cells (both certify γ_ℓ1 on the mesh), largest
-change of p and of the dual value in one step since the row before, mean step in units of the transport's own bound, seconds.
+Rows: time, log mass, margin and dual value max_θ Σ p_i y_i φ(θ, x_i) over the cells (both certify
+γ_ℓ1 on the mesh), largest change of p and of the dual value in one step since the row before, mean
+step in units of the transport's own bound, seconds.
 """
 
 import sys
@@ -12,9 +15,9 @@ import time
 import numpy as np
 
 import hkflow
-from hkflow.meshes import geodesic_level
+from hkflow.geometry import geodesic_level
 from hkflow.objectives.data import cluster_grid
-from hkflow.observers.observer import Observer
+from hkflow.solving.observer import Observer
 
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 
@@ -37,11 +40,15 @@ class Table(Observer):
         self.last = now
         if self.rows and e.log_mass >= self.rows[0]:
             self.rows.pop(0)
-            changes, margin = np.array(self.steps), method.problem.objective.margin(e.predictions) / e.mass
+            changes, margin = (
+                np.array(self.steps),
+                method.problem.objective.margin(e.predictions) / e.mass,
+            )
             print(
-                f"| {clock.time:.1f} | {e.log_mass:.1f} | {margin:.6f} | {now[-1]:.6f} | {changes[:, :-2].max():.1e} | "
-                f"{changes[:, -2].max() / now[-1]:.1e} | {np.mean(changes[:, -1]):.2f} | {clock.step} | "
-                f"{time.monotonic() - self.began:.0f} |",
+                f"| {clock.time:.1f} | {e.log_mass:.1f} | {margin:.6f} | {now[-1]:.6f} |"
+                f" {changes[:, :-2].max():.1e} | {changes[:, -2].max() / now[-1]:.1e} |"
+                f" {np.mean(changes[:, -1]):.2f} | {clock.step} |"
+                f" {time.monotonic() - self.began:.0f} |",
                 flush=True,
             )
             self.steps = []
@@ -52,9 +59,13 @@ class Table(Observer):
 
 def main(clusters=3, n=40, cells=2562, log_mass=100.0):
     """Run the flow on one data set and print the table."""
-    inputs, targets = cluster_grid(np.random.default_rng(1), clusters=clusters)(np.random.default_rng(2), n)
+    inputs, targets = cluster_grid(np.random.default_rng(1), clusters=clusters)(
+        np.random.default_rng(2), n
+    )
     inputs = np.column_stack([inputs, np.ones(n)])
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets
+    )
     mesh = hkflow.geodesic_mesh(geodesic_level(cells))
     problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1))
     print(f"k = {clusters}, n = {n}, {cells} cells on S² × {{±1}}\n")

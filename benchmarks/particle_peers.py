@@ -1,8 +1,10 @@
-"""How hkflow, NumPy, JAX, PyTorch and ducc0 take full-batch steps ȧ = −m ∂R/∂a, ḃ = −m ∂R/∂b of a two-layer network, with
-R = log Σ q_i exp(−y_i h_i), h = (1/m) Σ b_j (a_j·x_i)₊, in float64 and from the same start, as contestants.
+"""How hkflow, NumPy, JAX, PyTorch and ducc0 take full-batch steps ȧ = −m ∂R/∂a, ḃ = −m ∂R/∂b of a
+two-layer network, with R = log Σ q_i exp(−y_i h_i), h = (1/m) Σ b_j (a_j·x_i)₊, in float64 and from
+the same start, as contestants.
 
-"In chunks" is for programmers who know that the (m, n) matrix of all products a_j·x_i does not fit the cache: they make it
-for a few units at a time, twice per step, as hkflow does. ducc0 knows the sphere alone, and approximates.
+"In chunks" is for programmers who know that the (m, n) matrix of all products a_j·x_i does not fit
+the cache: they make it for a few units at a time, twice per step, as hkflow does. ducc0 knows the
+sphere alone, and approximates.
 """
 
 import os
@@ -18,12 +20,15 @@ STEP, CHUNK, HARMONICS = 0.01, 100, 256
 
 
 def start(m, p, n):
-    """Gaussian data with random labels and balanced Gaussian units; X (n, p), y (n,), A (m, p), b (m,)."""
+    """Gaussian data with random labels and balanced Gaussian units; X (n, p), y (n,), A (m, p), b
+    (m,)."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((n, p)), rng.choice([-1.0, 1.0], size=n)
     X[:, -1] = 1.0
     A = rng.standard_normal((m, p))
-    return SimpleNamespace(m=m, n=n, X=X, y=y, A=A, b=rng.choice([-1.0, 1.0], size=m) * np.linalg.norm(A, axis=1))
+    return SimpleNamespace(
+        m=m, n=n, X=X, y=y, A=A, b=rng.choice([-1.0, 1.0], size=m) * np.linalg.norm(A, axis=1)
+    )
 
 
 def repeat(step, steps, state):
@@ -36,16 +41,18 @@ def repeat(step, steps, state):
 def descent(s):
     """The network method, as hkflow.solve makes it."""
     import hkflow
-    from hkflow.time_loop import make_method
+    from hkflow.methods.choice import make_method
 
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], s.X, s.y)
-    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1), initial=hkflow.Units(s.A, s.b))
+    problem = hkflow.Problem(
+        None, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1), initial=hkflow.Units(s.A, s.b)
+    )
     return make_method(problem, "network", training="gradient-descent", step=STEP)
 
 
 def with_hkflow(*size):
     """What hkflow.solve does once the method is made, with every guard and record."""
-    from hkflow.time_loop import integrate
+    from hkflow.solving.solve import integrate
 
     def take(steps, method):
         clock, status, _ = integrate(method, (0.0, steps * STEP))
@@ -53,7 +60,11 @@ def with_hkflow(*size):
             raise RuntimeError(f"{steps} steps wanted: {status}")
         return method.state()
 
-    return {"": timed(partial(descent, start(*size)), take, lambda state: (state["hidden"], state["output"]))}
+    return {
+        "": timed(
+            partial(descent, start(*size)), take, lambda state: (state["hidden"], state["output"])
+        )
+    }
 
 
 def with_numpy(*size):
@@ -81,24 +92,38 @@ def with_jax(*size, chunk=None):
     jax.config.update("jax_enable_x64", True)
     X, y = jnp.asarray(s.X), jnp.asarray(s.y)
 
-    def by_hand(_, weights):  # without chunks XLA makes one loop of both passes, and one matrix of their two
+    # without chunks XLA makes one loop of both passes, and one matrix of their two
+    def by_hand(_, weights):
         A, b = weights
         parts = A.reshape(-1, chunk or s.m, A.shape[1]), b.reshape(-1, chunk or s.m)
-        h, _ = jax.lax.scan(lambda h, part: (h + part[1] @ jnp.maximum(part[0] @ X.T, 0.0), None), jnp.zeros(s.n), parts)
+        h, _ = jax.lax.scan(
+            lambda h, part: (h + part[1] @ jnp.maximum(part[0] @ X.T, 0.0), None),
+            jnp.zeros(s.n),
+            parts,
+        )
         r = -y * jax.nn.softmax(-y * h / s.m)
-        G = jax.lax.map(lambda part: jnp.where(part @ X.T > 0.0, r, 0.0) @ X, parts[0]).reshape(A.shape)
+        G = jax.lax.map(lambda part: jnp.where(part @ X.T > 0.0, r, 0.0) @ X, parts[0]).reshape(
+            A.shape
+        )
         return A - STEP * b[:, None] * G, b - STEP * (A * G).sum(axis=1)
 
     def by_grad(_, weights):
         def risk(A, b):
             return jax.nn.logsumexp(-y * (b @ jnp.maximum(A @ X.T, 0.0)) / s.m)
 
-        return tuple(w - STEP * s.m * g for w, g in zip(weights, jax.grad(risk, (0, 1))(*weights), strict=True))
+        return tuple(
+            w - STEP * s.m * g
+            for w, g in zip(weights, jax.grad(risk, (0, 1))(*weights), strict=True)
+        )
 
     def run(step):
         loop = jax.jit(lambda steps, weights: jax.lax.fori_loop(0, steps, step, weights))
         prepare = lambda: jax.block_until_ready((jnp.asarray(s.A), jnp.asarray(s.b)))
-        return timed(prepare, lambda *args: jax.block_until_ready(loop(*args)), lambda pair: [np.asarray(w) for w in pair])
+        return timed(
+            prepare,
+            lambda *args: jax.block_until_ready(loop(*args)),
+            lambda pair: [np.asarray(w) for w in pair],
+        )
 
     return {"": run(by_hand)} if chunk else {"by hand": run(by_hand), "jax.grad": run(by_grad)}
 
@@ -139,26 +164,40 @@ def with_torch(*size, chunk=None):
 
 
 def with_ducc0(*size):
-    """Units in R³: predictions and the gradient of J as zonal convolutions, the latter from two derivatives on the sphere."""
+    """Units in R³: predictions and the gradient of J as zonal convolutions, the latter from two
+    derivatives on the sphere."""
     from ducc0.sht import adjoint_synthesis_general, synthesis_general
 
     s, degree = start(*size), harmonic_degrees(HARMONICS)
-    factors, length, at_data = zonal_factors(HARMONICS)[degree], np.linalg.norm(s.X, axis=1), angles(s.X)
+    factors, length, at_data = (
+        zonal_factors(HARMONICS)[degree],
+        np.linalg.norm(s.X, axis=1),
+        angles(s.X),
+    )
     options = {"lmax": HARMONICS, "epsilon": 1e-5, "nthreads": int(os.environ["OMP_NUM_THREADS"])}
 
     def step(A, b):
         radius, at = np.linalg.norm(A, axis=1), angles(A)
-        harmonics = adjoint_synthesis_general(map=(b * radius / s.m)[None], loc=at, spin=0, **options)
+        harmonics = adjoint_synthesis_general(
+            map=(b * radius / s.m)[None], loc=at, spin=0, **options
+        )
         h = length * synthesis_general(alm=factors * harmonics, loc=at_data, spin=0, **options)[0]
         u = s.y * h
         q = np.exp(u.min() - u)
         r = -s.y * q / q.sum()
-        harmonics = factors * adjoint_synthesis_general(map=(r * length)[None], loc=at_data, spin=0, **options)
+        harmonics = factors * adjoint_synthesis_general(
+            map=(r * length)[None], loc=at_data, spin=0, **options
+        )
         J = synthesis_general(alm=harmonics, loc=at, spin=0, **options)[0]
         south, east = synthesis_general(alm=harmonics, loc=at, spin=1, mode="DERIV1", **options)
         (ct, cp), (st, sp) = np.cos(at.T), np.sin(at.T)
         G = np.stack(
-            [J * st * cp + south * ct * cp - east * sp, J * st * sp + south * ct * sp + east * cp, J * ct - south * st], 1
+            [
+                J * st * cp + south * ct * cp - east * sp,
+                J * st * sp + south * ct * sp + east * cp,
+                J * ct - south * st,
+            ],
+            1,
         )
         return A - STEP * b[:, None] * G, b - STEP * (A * G).sum(axis=1)
 
@@ -166,6 +205,7 @@ def with_ducc0(*size):
 
 
 PEERS = {
-    "NumPy": with_numpy, "PyTorch": with_torch, "JAX": with_jax, "PyTorch in chunks": partial(with_torch, chunk=CHUNK),
+    "NumPy": with_numpy, "PyTorch": with_torch, "JAX": with_jax,
+    "PyTorch in chunks": partial(with_torch, chunk=CHUNK),
     "JAX in chunks": partial(with_jax, chunk=CHUNK),
 }  # fmt: skip

@@ -1,5 +1,6 @@
-"""The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: the transform that hkflow chooses by
-itself against its own dense tiles on one core, on the circle, and against other libraries, see potential_peers.py.
+"""The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: the
+transform that hkflow chooses by itself against its own dense tiles on one core, on the circle, and
+against other libraries, see potential_peers.py.
 """
 
 from functools import partial
@@ -12,15 +13,19 @@ from .machine import dgemm, stream
 from .timing import Row, alternate, ratio, skipped
 
 NOISE = 0.97  # of a ratio that is to be at least one, where the dense tiles may be the choice
-GOALS = {(10_242, 256): {"J": NOISE, "h": NOISE}, (163_842, 4096): {"J": 12.0, "h": 8.0}, (655_362, 4096): {"J": 20.0, "h": 20.0}}
+GOALS = {
+    (10_242, 256): {"J": NOISE, "h": NOISE},
+    (163_842, 4096): {"J": 12.0, "h": 8.0},
+    (655_362, 4096): {"J": 20.0, "h": 20.0},
+}
 CELLS, DATA, ACCURACY = 98_304, 4096, (8e-5, 3e-4)  # of the comparison with other libraries
 CIRCLE, MILLISECONDS = (1_000_000, 100_000), 50.0
 
 
 def against_dense(points, n, goals, repeats):
     """Both sums by hkflow's choice and by dense tiles, taking turns on the same arrays."""
-    from hkflow.transforms.choice import make_transform
-    from hkflow.transforms.dense import RELU, DenseTransform
+    from hkflow.operators.choice import make_transform
+    from hkflow.operators.dense import RELU, DenseTransform
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
@@ -32,47 +37,84 @@ def against_dense(points, n, goals, repeats):
         times = alternate(calls, repeats)
         error = np.abs(outs[0] - outs[1]).max() / np.abs(outs[1]).max()
         what, goal = f"{name}, {len(points):,} cells, {n} data", (">=", goals[name])
-        note = f"dense tiles / {type(transforms[0]).__name__}, which differ by {error:.0e} of the largest"
-        yield Row(what, 1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]), goal=goal, note=note)
+        note = (
+            f"dense tiles / {type(transforms[0]).__name__}, which differ by {error:.0e} of the"
+            " largest"
+        )
+        yield Row(
+            what,
+            1e3 * np.median(times[:, 0]),
+            "ms",
+            **ratio(times[:, 1], times[:, 0]),
+            goal=goal,
+            note=note,
+        )
     yield machine_row(points, n, calls[-1], repeats)
 
 
 def machine_row(points, n, dense, repeats):
-    """How far the dense tiles are from DGEMM: θ·x, the ReLU and the sum are 2p + 2 operations for each pair."""
+    """How far the dense tiles are from DGEMM: θ·x, the ReLU and the sum are 2p + 2 operations for
+    each pair."""
     size = 768
     times = alternate([dense, dgemm(size)], repeats)
     work = len(points) * n * (2 * points.shape[1] + 2)
-    speed = {key: value * work / (2.0 * size**3) for key, value in ratio(times[:, 1], times[:, 0]).items()}
+    speed = {
+        key: value * work / (2.0 * size**3)
+        for key, value in ratio(times[:, 1], times[:, 0]).items()
+    }
     name = f"h by dense tiles, {len(points):,} cells, {n} data"
-    return Row(name, 1e3 * np.median(times[:, 0]), "ms", **speed, note="operations per second / DGEMM's")
+    return Row(
+        name, 1e3 * np.median(times[:, 0]), "ms", **speed, note="operations per second / DGEMM's"
+    )
 
 
 def circle(n_points, n, repeats):
-    """J on the circle, checked against the plain sum at some points, and the time to stream its arrays."""
+    """J on the circle, checked against the plain sum at some points, and the time to stream its
+    arrays."""
     from hkflow import quasi_uniform
-    from hkflow.transforms.dense import RELU
-    from hkflow.transforms.sorted import SortedTransform
+    from hkflow.operators.dense import RELU
+    from hkflow.operators.sorted import SortedTransform
 
     points, inputs = quasi_uniform(n_points, 1), peers.data(n, 2)
     residuals, J = np.random.default_rng(1).normal(size=n) / n, np.zeros(n_points)
     transform = SortedTransform(points, inputs, RELU)
-    times = alternate([lambda: transform.adjoint(residuals, J), stream([points, inputs, residuals], [np.empty_like(J)])], repeats)
+    times = alternate(
+        [
+            lambda: transform.adjoint(residuals, J),
+            stream([points, inputs, residuals], [np.empty_like(J)]),
+        ],
+        repeats,
+    )
     some = slice(None, None, max(1, n_points // 50))
-    error = np.abs(residuals @ np.maximum(inputs @ points[some].T, 0.0) - J[some]).max() / np.abs(J).max()
-    name, note = f"J on the circle, {n_points:,} cells, {n:,} data", f"error {error:.0e} of the largest"
+    error = (
+        np.abs(residuals @ np.maximum(inputs @ points[some].T, 0.0) - J[some]).max()
+        / np.abs(J).max()
+    )
+    name, note = (
+        f"J on the circle, {n_points:,} cells, {n:,} data",
+        f"error {error:.0e} of the largest",
+    )
     yield Row(name, 1e3 * np.median(times[:, 0]), "ms", goal=("<=", MILLISECONDS), note=note)
-    yield Row(f"{name}, against streaming", 1e3 * np.median(times[:, 1]), "ms", **ratio(times[:, 0], times[:, 1]),
-              note="time / time to read points, inputs, g and write J once")  # fmt: skip
+    yield Row(
+        f"{name}, against streaming",
+        1e3 * np.median(times[:, 1]),
+        "ms",
+        **ratio(times[:, 0], times[:, 1]),
+        note="time / time to read points, inputs, g and write J once",
+    )
 
 
 def against_peers(what, n_points, n, threads, rounds):
-    """hkflow against each peer in turn; NumPy, which allocates most, with glibc as it is and told to keep memory.
+    """hkflow against each peer in turn; NumPy, which allocates most, with glibc as it is and told
+    to keep memory.
 
     What is approximate alone depends on how smooth the summed numbers are.
     """
     size = f"{what}, {n_points:,} cells, {n} data"
     faster = (">=", 1.0)
-    contestants = [(f"ducc0 to {error:.0e}", peers.with_ducc0, (error,), faster) for error in ACCURACY]
+    contestants = [
+        (f"ducc0 to {error:.0e}", peers.with_ducc0, (error,), faster) for error in ACCURACY
+    ]
     if what != "smooth J":
         contestants = [(name, make, (), faster) for name, make in peers.EXACT.items()] + contestants
     with Player(peers.with_hkflow, (what, n_points, n), threads) as ours:
@@ -82,21 +124,30 @@ def against_peers(what, n_points, n, threads, rounds):
                 continue
             arguments = (what, n_points, n, *more)
             found = [
-                peer_row(f"{size}, against {name}", ours, make, arguments, threads, keep, rounds, goal)
+                peer_row(
+                    f"{size}, against {name}", ours, make, arguments, threads, keep, rounds, goal
+                )
                 for keep in ((True, False) if name == "NumPy" else (True,))
             ]
             yield min(found, key=lambda row: row.ratio or 0.0)
 
 
 def peer_row(name, ours, make, arguments, threads, keep, rounds, goal):
-    """The row of one duel; the peer's process ends with it, because its matrix may fill the memory."""
+    """The row of one duel; the peer's process ends with it, because its matrix may fill the
+    memory."""
     with Player(make, arguments, threads, keep) as peer:
         if peer.missing:
             return skipped(name, peer.missing, goal)
         mine, its, fields = duel(ours, peer, rounds)
         exact = ours.results[ours.variant]
-        error = max(np.abs(result - exact).max() for result in peer.results.values()) / np.abs(exact).max()
-    note = f"its {1e3 * its:.3g} ms ({peer.variant}{', memory kept' if keep else ''}), differs by {error:.0e} / ours"
+        error = (
+            max(np.abs(result - exact).max() for result in peer.results.values())
+            / np.abs(exact).max()
+        )
+    note = (
+        f"its {1e3 * its:.3g} ms ({peer.variant}{', memory kept' if keep else ''}), differs by"
+        f" {error:.0e} / ours"
+    )
     return Row(name, 1e3 * mine, "ms", **fields, goal=goal, note=note)
 
 
@@ -108,7 +159,11 @@ def rows(threads, quick):
             try:
                 yield from against_dense(mesh_points(cells), n, goals, repeats)
             except ImportError as error:
-                yield skipped(f"J and h, {cells:,} cells, {n} data, against dense tiles", error, (">=", goals["J"]))
+                yield skipped(
+                    f"J and h, {cells:,} cells, {n} data, against dense tiles",
+                    error,
+                    (">=", goals["J"]),
+                )
         try:
             yield from circle(*((2000, 500) if quick else CIRCLE), repeats)
         except ImportError as error:
@@ -120,6 +175,6 @@ def rows(threads, quick):
 def mesh_points(cells):
     """Centres of the geodesic mesh with so many cells."""
     from hkflow import geodesic_mesh
-    from hkflow.meshes import geodesic_level
+    from hkflow.geometry import geodesic_level
 
     return geodesic_mesh(geodesic_level(cells)).centers

@@ -1,7 +1,9 @@
-"""How NumPy, PyTorch, JAX and ducc0 compute the sums of potential.py, as contestants: with the matrix of all features stored,
-or made in chunks that fit the cache; ducc0 as a zonal convolution on the sphere, to a given error.
+"""How NumPy, PyTorch, JAX and ducc0 compute the sums of potential.py, as contestants: with the
+matrix of all features stored, or made in chunks that fit the cache; ducc0 as a zonal convolution on
+the sphere, to a given error.
 
-Each is called with `what` ("J", "smooth J" or "h"), the number of points on S² and the number of data.
+Each is called with `what` ("J", "smooth J" or "h"), the number of points on S² and the number of
+data.
 """
 
 import os
@@ -21,9 +23,11 @@ def data(n, axes):
 
 
 def problem(what, n_points, n):
-    """Points on S² (n_points, 3), inputs (n, 3), and the numbers to be summed: g of each datum for J, w of each point for h.
+    """Points on S² (n_points, 3), inputs (n, 3), and the numbers to be summed: g of each datum for
+    J, w of each point for h.
 
-    They are independent Gaussians, or in "smooth J" the residuals of labels that two ReLU units made.
+    They are independent Gaussians, or in "smooth J" the residuals of labels that two ReLU units
+    made.
     """
     from hkflow import quasi_uniform
 
@@ -37,11 +41,14 @@ def problem(what, n_points, n):
 
 def with_hkflow(what, n_points, n):
     """hkflow."""
-    from hkflow.transforms.choice import make_transform
-    from hkflow.transforms.dense import RELU
+    from hkflow.operators.choice import make_transform
+    from hkflow.operators.dense import RELU
 
     points, inputs, given = problem(what, n_points, n)
-    transform, out = make_transform("auto", points, inputs, RELU), np.zeros(n_points if what != "h" else n)
+    transform, out = (
+        make_transform("auto", points, inputs, RELU),
+        np.zeros(n_points if what != "h" else n),
+    )
     sums = transform.adjoint if what != "h" else transform.forward
 
     def work():
@@ -60,14 +67,20 @@ def features(points, inputs):
 def with_numpy(what, n_points, n):
     """A stored matrix by BLAS, or chunks."""
     points, inputs, given = problem(what, n_points, n)
-    stored, parts = features(points, inputs), [slice(c, c + CHUNK) for c in range(0, n_points, CHUNK)]
+    stored, parts = (
+        features(points, inputs),
+        [slice(c, c + CHUNK) for c in range(0, n_points, CHUNK)],
+    )
 
     def chunks():
         if what != "h":
             return np.concatenate([given @ features(points[part], inputs) for part in parts])
         return sum(features(points[part], inputs) @ given[part] for part in parts)
 
-    return {"stored": calls(lambda: given @ stored if what != "h" else stored @ given), "in chunks": calls(chunks)}
+    return {
+        "stored": calls(lambda: given @ stored if what != "h" else stored @ given),
+        "in chunks": calls(chunks),
+    }
 
 
 def with_torch(what, n_points, n):
@@ -88,7 +101,10 @@ def with_torch(what, n_points, n):
             return torch.cat([numbers @ made(part) for part in parts])
         return sum(made(part) @ w for part, w in zip(parts, numbers.split(CHUNK), strict=True))
 
-    return {"stored": calls(lambda: numbers @ stored if what != "h" else stored @ numbers), "in chunks": calls(chunks)}
+    return {
+        "stored": calls(lambda: numbers @ stored if what != "h" else stored @ numbers),
+        "in chunks": calls(chunks),
+    }
 
 
 def with_jax(what, n_points, n):
@@ -98,7 +114,11 @@ def with_jax(what, n_points, n):
 
     jax.config.update("jax_enable_x64", True)
     points, inputs, given = problem(what, n_points, n)
-    stored, X, numbers = jnp.asarray(features(points, inputs)), jnp.asarray(inputs), jnp.asarray(given)
+    stored, X, numbers = (
+        jnp.asarray(features(points, inputs)),
+        jnp.asarray(inputs),
+        jnp.asarray(given),
+    )
     padding = -n_points % CHUNK
     parts = jnp.asarray(np.pad(points, ((0, padding), (0, 0))).reshape(-1, CHUNK, 3))
 
@@ -107,9 +127,15 @@ def with_jax(what, n_points, n):
 
     def chunks(numbers, parts):
         if what != "h":
-            return jax.lax.map(lambda part: jnp.maximum(part @ X.T, 0.0) @ numbers, parts).reshape(-1)[:n_points]
+            return jax.lax.map(lambda part: jnp.maximum(part @ X.T, 0.0) @ numbers, parts).reshape(
+                -1
+            )[:n_points]
         weights = jnp.pad(numbers, (0, padding)).reshape(-1, CHUNK)
-        return jax.lax.scan(lambda h, a: (h + jnp.maximum(X @ a[0].T, 0.0) @ a[1], None), jnp.zeros(n), (parts, weights))[0]
+        return jax.lax.scan(
+            lambda h, a: (h + jnp.maximum(X @ a[0].T, 0.0) @ a[1], None),
+            jnp.zeros(n),
+            (parts, weights),
+        )[0]
 
     multiply, chunks = jax.jit(multiply), jax.jit(chunks)
     return {
@@ -122,7 +148,8 @@ EXACT = {"NumPy": with_numpy, "PyTorch": with_torch, "JAX": with_jax}
 
 
 def zonal_factors(highest):
-    """4π c_l / (2l + 1) for (t)₊ = Σ c_l P_l(t): the ReLU's action on harmonics of degree l = 0 … highest."""
+    """4π c_l / (2l + 1) for (t)₊ = Σ c_l P_l(t): the ReLU's action on harmonics of degree l = 0 …
+    highest."""
     moment = np.zeros(highest + 1)  # ∫₀¹ t P_l(t) dt
     moment[:2] = np.array([1.0 / 2.0, 1.0 / 3.0])[: highest + 1]
     for l in range(0, highest - 1, 2):
@@ -138,18 +165,29 @@ def harmonic_degrees(highest):
 def angles(vectors):
     """Colatitude and longitude in [0, 2π) of vectors (n, 3), as ducc0 wants them."""
     longitude = np.arctan2(vectors[:, 1], vectors[:, 0]) % (2.0 * np.pi)
-    return np.column_stack([np.arctan2(np.hypot(vectors[:, 0], vectors[:, 1]), vectors[:, 2]), longitude])
+    return np.column_stack(
+        [np.arctan2(np.hypot(vectors[:, 0], vectors[:, 1]), vectors[:, 2]), longitude]
+    )
 
 
 def zonal_convolution(points, inputs, given, what, highest, epsilon, real):
-    """A function that computes J or h with harmonics up to degree `highest`, in the precision `real`."""
+    """A function that computes J or h with harmonics up to degree `highest`, in the precision
+    `real`."""
     from ducc0.sht import adjoint_synthesis_general, synthesis_general
 
     length = np.linalg.norm(inputs, axis=1)
-    factors, ends = zonal_factors(highest)[harmonic_degrees(highest)].astype(real), (angles(inputs), angles(points))
+    factors, ends = (
+        zonal_factors(highest)[harmonic_degrees(highest)].astype(real),
+        (angles(inputs), angles(points)),
+    )
     source, target = ends if what != "h" else ends[::-1]
     values = (given * length if what != "h" else given).astype(real)[None]
-    options = {"spin": 0, "lmax": highest, "epsilon": epsilon, "nthreads": int(os.environ["OMP_NUM_THREADS"])}
+    options = {
+        "spin": 0,
+        "lmax": highest,
+        "epsilon": epsilon,
+        "nthreads": int(os.environ["OMP_NUM_THREADS"]),
+    }
 
     def work():
         harmonics = adjoint_synthesis_general(map=values, loc=source, **options)
@@ -161,7 +199,8 @@ def zonal_convolution(points, inputs, given, what, highest, epsilon, real):
 
 
 def with_ducc0(what, n_points, n, error):
-    """ducc0 with as few harmonics as the error (of the largest value) allows, in single and in double precision."""
+    """ducc0 with as few harmonics as the error (of the largest value) allows, in single and in
+    double precision."""
     points, inputs, given = problem(what, n_points, n)
     exact = with_hkflow(what, n_points, n)[""](1)[1]
     variants = {}

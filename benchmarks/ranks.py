@@ -1,8 +1,10 @@
-"""NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 mpiexec -n 2 python benchmarks/ranks.py: a step and its sums over pairs, shared out
-between ranks, against each rank making all of it, taking turns; and what a model makes of these numbers for more ranks.
+"""NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 mpiexec -n 2 python benchmarks/ranks.py: a step and
+its sums over pairs, shared out between ranks, against each rank making all of it, taking turns; and
+what a model makes of these numbers for more ranks.
 
-Times are processor times, from which other programs take nothing but cache and bandwidth, on all ranks at once, so that both
-meet the same. A rank that waits for a message spins, so messages are left out, timed by themselves, the fastest of many, and added.
+Times are processor times, from which other programs take nothing but cache and bandwidth, on all
+ranks at once, so that both meet the same. A rank that waits for a message spins, so messages are
+left out, timed by themselves, the fastest of many, and added.
 """
 
 import time
@@ -11,11 +13,12 @@ import numpy as np
 from mpi4py import MPI
 
 import hkflow
-from hkflow.parallel import Ranks
-from hkflow.time_loop import make_method
+from hkflow.methods.choice import make_method
+from hkflow.operators.ranks import Ranks
 
 TURNS, MESSAGES = 25, 200
-LATENCY, BANDWIDTH, RANKS = 2e-6, 1e10, (1, 2, 4, 8, 16, 32, 64)  # of the model: seconds a message, bytes per second
+# of the model: seconds a message, bytes per second
+LATENCY, BANDWIDTH, RANKS = 2e-6, 1e10, (1, 2, 4, 8, 16, 32, 64)
 
 
 def problem(points, n, p, transform="auto"):
@@ -23,10 +26,14 @@ def problem(points, n, p, transform="auto"):
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(n, p))
     targets = np.maximum(inputs[:, 0], 0.0) - np.maximum(inputs[:, 1], 0.0)
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets, transform=transform)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets, transform=transform
+    )
     flow = hkflow.Flow(transport=1.0, reaction=2.0)
     if isinstance(points, int):
-        start = hkflow.Atoms(hkflow.random_uniform(rng, points, p - 1), rng.choice([-1.0, 1.0], size=points))
+        start = hkflow.Atoms(
+            hkflow.random_uniform(rng, points, p - 1), rng.choice([-1.0, 1.0], size=points)
+        )
         return hkflow.Problem(None, objective, flow, (1, -1), start.scaled_to(1.0))
     return hkflow.Problem(points, objective, flow, (1, -1))
 
@@ -43,7 +50,8 @@ def cases():
 
 
 class Sending(Ranks):
-    """Ranks that may leave out their messages: the others' parts are then those of the last ones."""
+    """Ranks that may leave out their messages: the others' parts are then those of the last
+    ones."""
 
     sends = True
 
@@ -94,8 +102,19 @@ def sums_of(method):
     objective = method.objective
     residuals = objective.residuals.copy()
     if hasattr(method, "weights"):
-        return lambda: (objective.value(method.weights), objective.drive(residuals)), objective.gradient
-    t, weights, h, J = objective.transform, np.ones_like(objective.signed), objective.predictions.copy(), objective.signed.copy()
+        return (
+            lambda: (
+                objective.value(method.weights),
+                objective.drive(residuals),
+            ),
+            objective.gradient,
+        )
+    t, weights, h, J = (
+        objective.transform,
+        np.ones_like(objective.signed),
+        objective.predictions.copy(),
+        objective.signed.copy(),
+    )
     return lambda: (t.forward(weights, h), t.adjoint(residuals, J)), J
 
 
@@ -109,23 +128,40 @@ def main():
         assert np.array_equal(result, shared_result)
         ranks.sends = False
         works = sums, shared_sums, step, shared_step
-        times = 1e3 * np.array([[by_all(comm, work) for work in works] for _ in range(TURNS + 1)])[1:]
+        times = (
+            1e3 * np.array([[by_all(comm, work) for work in works] for _ in range(TURNS + 1)])[1:]
+        )
         ranks.sends = True
         sending = 1e3 * sum(message(ranks, n) for n in numbers)
         times[:, 1::2] += sending
         pairs, parts, whole, together = np.median(times, axis=0)
         ratios = [quartiles(times[:, k] / times[:, k + 1]) for k in (0, 2)]
-        rows.append(f"| {name} | {pairs:.1f} | {parts:.1f} | {ratios[0]} | {whole:.1f} | {together:.1f} | {ratios[1]} |")
+        rows.append(
+            f"| {name} | {pairs:.1f} | {parts:.1f} | {ratios[0]} | {whole:.1f} | {together:.1f} |"
+            f" {ratios[1]} |"
+        )
         rest, received = max(0.0, whole - pairs), 8 * sum(numbers)
-        messages = [(P > 1) * 1e3 * (len(numbers) * LATENCY * np.log2(P) + received / BANDWIDTH) for P in RANKS]
+        messages = [
+            (P > 1) * 1e3 * (len(numbers) * LATENCY * np.log2(P) + received / BANDWIDTH)
+            for P in RANKS
+        ]
         modelled = [pairs / P + rest + sent for P, sent in zip(RANKS, messages, strict=True)]
         speeds = " | ".join(f"{modelled[0] / T:.3g}" for T in modelled)
         model.append(f"| {name} | {sending:.2f} | {rest:.1f} | {received / 1e6:.2f} | {speeds} |")
     if comm.rank == 0:
         print(
-            f"{ranks.size} ranks: ms of all sums, of a rank's part, ratio; of a step, of a shared one, ratio\n", *rows, sep="\n"
+            f"{ranks.size} ranks: ms of all sums, of a rank's part, ratio; of a step, of a shared"
+            " one, ratio\n",
+            *rows,
+            sep="\n",
         )
-        print("\nms of messages, of the rest; model: MB received, speed-up of a step for", RANKS, "ranks\n", *model, sep="\n")
+        print(
+            "\nms of messages, of the rest; model: MB received, speed-up of a step for",
+            RANKS,
+            "ranks\n",
+            *model,
+            sep="\n",
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The right-hand side of the grid, from a density to its rate of change, against streaming its arrays once."""
+"""The right-hand side of the grid, from a density to its rate of change, against streaming its
+arrays once."""
 
 from functools import partial
 
@@ -13,17 +14,20 @@ CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 def problem(cells, n):
     """A Wasserstein flow on S² with n Gaussian data; starts from a smooth density."""
     import hkflow
-    from hkflow.meshes import geodesic_level
+    from hkflow.geometry import geodesic_level
 
     rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(geodesic_level(cells))
     inputs = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)])
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, rng.normal(size=n))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, rng.normal(size=n)
+    )
     density = np.exp(mesh.centers @ rng.normal(size=3))[None]
     return hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 1.0), initial=density)
 
 
 def arrays_of(thing, least, seen=None):
-    """All arrays of at least so many numbers that an object holds, each once, however deep; what is in `seen` is left out."""
+    """All arrays of at least so many numbers that an object holds, each once, however deep; what is
+    in `seen` is left out."""
     seen = {} if seen is None else seen
     if isinstance(thing, np.ndarray):
         if thing.size >= least and thing.flags.c_contiguous:
@@ -33,7 +37,11 @@ def arrays_of(thing, least, seen=None):
         if isinstance(thing, (list, tuple)):
             inside = thing
         else:
-            inside = thing.values() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).values()
+            inside = (
+                thing.values()
+                if isinstance(thing, dict)
+                else getattr(thing, "__dict__", {}).values()
+            )
         for part in inside:
             arrays_of(part, least, seen)
     return [array for key, array in seen.items() if isinstance(key, tuple)]
@@ -44,14 +52,24 @@ def against_stream(name, work, arrays, cells, repeats, goal=None):
     times = alternate([work, stream(arrays)], repeats, warm=3)
     size = sum(array.nbytes for array in arrays)
     median = np.median(times[:, 0])
-    note = f"time / time to stream its {size / 1e6:.0f} MB once, {size / cells:.0f} bytes per cell; "
+    note = (
+        f"time / time to stream its {size / 1e6:.0f} MB once, {size / cells:.0f} bytes per cell; "
+    )
     note += f"{1e-6 * cells / median:.3g} M cells/s"
-    return Row(f"{name}, {cells:,} cells", 1e3 * median, "ms", **ratio(times[:, 0], times[:, 1]), goal=goal, note=note)
+    return Row(
+        f"{name}, {cells:,} cells",
+        1e3 * median,
+        "ms",
+        **ratio(times[:, 0], times[:, 1]),
+        goal=goal,
+        note=note,
+    )
 
 
 def rows(threads, quick):
-    """A whole right-hand side, the transport in it, and a whole step of the default stepper with all its budgets and checks."""
-    from hkflow.time_loop import make_method
+    """A whole right-hand side, the transport in it, and a whole step of the default stepper with
+    all its budgets and checks."""
+    from hkflow.methods.choice import make_method
 
     cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
     stages = make_method(problem(cells, n), "grid", stepper="ssprk3")
@@ -61,8 +79,21 @@ def rows(threads, quick):
     yield against_stream(name, evaluate, arrays_of(used, cells), cells, repeats, ("<=", GOAL))
     used = [st, stages.gradient, now.density, now.potential, now.divergence]
     name = "transport and integrals of it"
-    yield against_stream(name, partial(stages._rates, now), arrays_of(used, cells), cells, repeats, ("<=", TRANSPORT_GOAL))
+    yield against_stream(
+        name,
+        partial(stages._rates, now),
+        arrays_of(used, cells),
+        cells,
+        repeats,
+        ("<=", TRANSPORT_GOAL),
+    )
     method = make_method(problem(cells, n), "grid")
     dt, foreign = method.bound(1.0), (method.problem, method.problem.mesh, method.problem.objective)
     arrays = arrays_of(method, cells, {id(thing): thing for thing in foreign})
-    yield against_stream(f"step of the default stepper, {n} data", partial(method.advance, dt), arrays, cells, repeats)
+    yield against_stream(
+        f"step of the default stepper, {n} data",
+        partial(method.advance, dt),
+        arrays,
+        cells,
+        repeats,
+    )

@@ -1,4 +1,5 @@
-"""How long a user waits before anything happens: importing, and the first run with and without compiled code at hand."""
+"""How long a user waits before anything happens: importing, and the first run with and without
+compiled code at hand."""
 
 import os
 import subprocess
@@ -14,7 +15,8 @@ from .timing import seconds as timed
 
 seconds = partial(timed, clock=time.perf_counter)  # other processes do the work
 PEERS = ("numpy", "torch", "jax", "ducc0", "PyMPDATA", "pde", "clawpack.pyclaw")
-READY = "import hkflow; hkflow.solve, hkflow.geodesic_mesh, hkflow.Objective"  # hkflow loads its parts when they are asked for
+# hkflow loads its parts when they are asked for
+READY = "import hkflow; hkflow.solve, hkflow.geodesic_mesh, hkflow.Objective"
 FIRST = """
 import numpy as np, hkflow
 inputs = np.column_stack([np.linspace(-1, 1, 8), np.ones(8)])
@@ -26,28 +28,50 @@ hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), objective, hkflow.Flow(1.0, 
 def script(text, **variables):
     """A function that runs a script in a new process; raises CalledProcessError if that fails."""
     command = [sys.executable, "-c", text]
-    return lambda: subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
+    return lambda: subprocess.run(
+        command, env=os.environ | variables, check=True, capture_output=True
+    )
 
 
 def rows(threads, quick):
-    """Imports that take turns, then a first run, from a used and from an empty cache of compiled code."""
+    """Imports that take turns, then a first run, from a used and from an empty cache of compiled
+    code."""
     if threads > 1:
         return
     repeats = 2 if quick else 5
     for name in PEERS[:1] if quick else PEERS:
         try:
-            times = np.array([[seconds(script(READY)), seconds(script(f"import {name}"))] for _ in range(repeats)])
+            times = np.array(
+                [
+                    [seconds(script(READY)), seconds(script(f"import {name}"))]
+                    for _ in range(repeats)
+                ]
+            )
         except subprocess.CalledProcessError as error:
-            yield skipped(f"hkflow ready to solve, against import {name}", error.stderr.decode().strip().split("\n")[-1])
+            yield skipped(
+                f"hkflow ready to solve, against import {name}",
+                error.stderr.decode().strip().split("\n")[-1],
+            )
             continue
         fields = ratio(times[:, 1], times[:, 0])
-        yield Row(f"hkflow ready to solve, against import {name}", np.median(times[:, 0]), "s", **fields, note="its time / ours")
+        yield Row(
+            f"hkflow ready to solve, against import {name}",
+            np.median(times[:, 0]),
+            "s",
+            **fields,
+            note="its time / ours",
+        )
     if quick:
         return
     run = script(FIRST)
     run()
     warm = [seconds(run) for _ in range(repeats)]
-    yield Row("first run of a process, circle of 64 cells", np.median(warm), "s", note="compiled code in the cache")
+    yield Row(
+        "first run of a process, circle of 64 cells",
+        np.median(warm),
+        "s",
+        note="compiled code in the cache",
+    )
     with tempfile.TemporaryDirectory() as folder:
         cold = seconds(script(FIRST, NUMBA_CACHE_DIR=folder))
     yield Row("the same, nothing compiled yet", cold, "s", note="once after installation")

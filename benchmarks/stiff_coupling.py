@@ -1,10 +1,12 @@
-"""Steps of margin flows by coupling: does "auto" take about as few as the better of explicit and implicit, to the same margin?
+"""Steps of margin flows by coupling: does "auto" take about as few as the better of explicit and
+implicit, to the same margin?
 
     python benchmarks/stiff_coupling.py [DRAWS]
 
-Ten draws of separable data on circle and S², both tails, the grid with ReLU and particles with squared ReLU, to t = 40. An
-explicit run is broken off at 1.5 times the steps of the implicit one. Written as a table; exit code 1 if auto ever takes more
-than 1.3 times the steps of the better, or ends at a margin that differs by more than 1e-3 from that of the implicit run.
+Ten draws of separable data on circle and S², both tails, the grid with ReLU and particles with
+squared ReLU, to t = 40. An explicit run is broken off at 1.5 times the steps of the implicit one.
+Written as a table; exit code 1 if auto ever takes more than 1.3 times the steps of the better, or
+ends at a margin that differs by more than 1e-3 from that of the implicit run.
 """
 
 import sys
@@ -15,7 +17,8 @@ import hkflow
 
 
 def problem(seed, dim, loss, kind):
-    """Data that a line (a threshold) separates, 10 on the circle and 20 on S², and a uniform start of mass one."""
+    """Data that a line (a threshold) separates, 10 on the circle and 20 on S², and a uniform start
+    of mass one."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(10 * dim, dim))
     score = x @ rng.normal(size=dim)
@@ -50,13 +53,22 @@ class Most:
 def run(problem, kind, coupling, most, end=40.0):
     """Steps taken, inf if broken off, and the last margin."""
     watch = Most(most)
-    solution = hkflow.solve(problem, end, observers=(watch,), record_interval=1.0, kind=kind, coupling=coupling)
-    return (watch.taken if solution.finished else np.inf), solution.records["margin"][-1], solution.records["log_mass"][-1]
+    solution = hkflow.solve(
+        problem, end, observers=(watch,), record_interval=1.0, kind=kind, coupling=coupling
+    )
+    return (
+        (watch.taken if solution.finished else np.inf),
+        solution.records["margin"][-1],
+        solution.records["log_mass"][-1],
+    )
 
 
 def main(draws):
     """Print the table; returns whether all rows hold."""
-    print("| method | sphere | loss | draw | implicit | explicit | auto | auto / better | margin | difference | log mass |")
+    print(
+        "| method | sphere | loss | draw | implicit | explicit | auto | auto / better | margin |"
+        " difference | log mass |"
+    )
     print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     good = True
     for kind in ("grid", "particles"):
@@ -70,7 +82,10 @@ def main(draws):
                     ratio, gap = auto / min(implicit, explicit), abs(own - margin)
                     good &= bool(ratio <= 1.3 and gap <= 1e-3)
                     explicit = f"{explicit:g}" if explicit < np.inf else f"> {1.5 * implicit:.0f}"
-                    row = f"{kind} | S^{dim} | {loss} | {seed} | {implicit} | {explicit} | {auto} | {ratio:.2f}"
+                    row = (
+                        f"{kind} | S^{dim} | {loss} | {seed} | {implicit} | {explicit} | {auto} |"
+                        f" {ratio:.2f}"
+                    )
                     print(f"| {row} | {own:.5f} | {gap:.1e} | {log_mass:.1f} |", flush=True)
     return good
 

@@ -1,6 +1,8 @@
-"""Times that mean something on a machine that is not quiet: alternating repeats, medians, ratios within one run.
+"""Times that mean something on a machine that is not quiet: alternating repeats, medians, ratios
+within one run.
 
-With one thread the clock is the process's own processor time, from which other programs take nothing but cache and bandwidth.
+With one thread the clock is the process's own processor time, from which other programs take
+nothing but cache and bandwidth.
 """
 
 import os
@@ -15,7 +17,8 @@ from scipy.stats import linregress, t
 class Row:
     """One line of the table.
 
-    value, unit : what was measured;  ratio, low, high : how it compares, median and quartiles over the repeats
+    value, unit : what was measured;  ratio, low, high : how it compares, median and quartiles over
+        the repeats
     goal : (">=" or "<=", number) that the ratio is to meet, or the value where there is no ratio
     note : what the ratio compares, or why there is no value
     points : ((x, y), …) for a figure
@@ -52,7 +55,9 @@ def skipped(name, reason, goal=None):
 
 def clock():
     """Seconds on the processor with one thread, on the wall with more."""
-    return time.process_time() if os.environ.get("NUMBA_NUM_THREADS") == "1" else time.perf_counter()
+    return (
+        time.process_time() if os.environ.get("NUMBA_NUM_THREADS") == "1" else time.perf_counter()
+    )
 
 
 def seconds(work, clock=clock):
@@ -63,7 +68,8 @@ def seconds(work, clock=clock):
 
 
 def alternate(works, repeats, warm=1):
-    """Times of calls that take turns, (repeats, len(works)), after `warm` rounds that do not count."""
+    """Times of calls that take turns, (repeats, len(works)), after `warm` rounds that do not
+    count."""
     for _ in range(warm):
         for work in works:
             work()
@@ -77,7 +83,8 @@ def ratio(above, below):
 
 
 def exponent(sizes, costs):
-    """Slope of log cost over log size by least squares, and the half-width of its 95 % confidence interval."""
+    """Slope of log cost over log size by least squares, and the half-width of its 95 % confidence
+    interval."""
     fit = linregress(np.log(sizes), np.log(costs))
     return float(fit.slope), float(t.ppf(0.975, len(sizes) - 2) * fit.stderr)
 
@@ -86,4 +93,13 @@ def exponent_row(name, sizes, costs, goal=None, note=""):
     """The row of a measured exponent with its confidence interval."""
     slope, half = exponent(sizes, costs)
     points = tuple(zip(np.asarray(sizes).tolist(), np.asarray(costs).tolist(), strict=True))
-    return Row(name, slope, "exponent", low=slope - half, high=slope + half, goal=goal, note=note, points=points)
+    return Row(
+        name,
+        slope,
+        "exponent",
+        low=slope - half,
+        high=slope + half,
+        goal=goal,
+        note=note,
+        points=points,
+    )

@@ -1,8 +1,10 @@
-"""What the figures of Chizat & Bach 2020 share: margins of networks as the paper normalises them, limits, maps of the square."""
+"""What the figures of Chizat & Bach 2020 share: margins of networks as the paper normalises them,
+limits, maps of the square."""
 
 import numpy as np
 
-SIDE, REACH = 101, 0.5  # points along each side of the square [−REACH, REACH]² that classifiers are compared on
+# points along each side of the square [−REACH, REACH]² that classifiers are compared on
+SIDE, REACH = 101, 0.5
 PLUS, MINUS = "#d6604d", "#4393c3"  # of the classes
 
 
@@ -13,20 +15,26 @@ def square(side=SIDE, reach=REACH):
 
 
 def network_margin(run, save=-1):
-    """min_i y_i h(x_i) of a network with both layers trained, over half the mean squared norm of its units (|a|² + b²)/2.
+    """min_i y_i h(x_i) of a network with both layers trained, over half the mean squared norm of
+    its units (|a|² + b²)/2.
 
-    That is at most γ_ℓ1; the paper divides by the whole squared norm, so that its margins are half of these.
+    That is at most γ_ℓ1; the paper divides by the whole squared norm, so that its margins are half
+    of these.
     """
     state = run.state_at(save)
-    norm = 0.5 * (np.sum(state["hidden"] ** 2) + np.sum(state["output"] ** 2)) / len(state["output"])
+    norm = (
+        0.5 * (np.sum(state["hidden"] ** 2) + np.sum(state["output"] ** 2)) / len(state["output"])
+    )
     return float(np.min(run.targets * run.predictions[save])) / norm
 
 
 def limits(inputs, targets, points, tolerance=1e-6):
-    """The F₁ and F₂ max-margin classifiers of data in the plane, without bias column, and what they say at points."""
+    """The F₁ and F₂ max-margin classifiers of data in the plane, without bias column, and what they
+    say at points."""
     import numpy as np
 
-    from hkflow import FEATURES, RISKS, Objective, margins
+    from hkflow import FEATURES, RISKS, Objective
+    from hkflow import certificates as margins
 
     x, new = (np.column_stack([v, np.ones(len(v))]) for v in map(np.asarray, (inputs, points)))
     objective = Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets))
@@ -44,10 +52,11 @@ def limits(inputs, targets, points, tolerance=1e-6):
 
 
 def l2_on_units(hidden, inputs, targets):
-    """What the output layer of given ReLU units tends to: weights (m,) of the largest margin, √m |a|₂ = 1."""
+    """What the output layer of given ReLU units tends to: weights (m,) of the largest margin, √m
+    |a|₂ = 1."""
     import numpy as np
 
-    from hkflow.margins import l2_margin
+    from hkflow.certificates import l2_margin
 
     x = np.column_stack([inputs, np.ones(len(inputs))])
     best = l2_margin(np.asarray(targets)[:, None] * np.maximum(x @ np.asarray(hidden).T, 0.0))
@@ -60,7 +69,8 @@ def cosine(a, b):
 
 
 def draw_map(ax, values, inputs, targets, reach=REACH):
-    """Where a function is positive and negative, its zero level, and the data with their classes."""
+    """Where a function is positive and negative, its zero level, and the data with their
+    classes."""
     side = int(np.sqrt(len(values)))
     x = np.linspace(-reach, reach, side)
     grid = values.reshape(side, side) / np.abs(values).max()
@@ -72,5 +82,7 @@ def draw_map(ax, values, inputs, targets, reach=REACH):
 def draw_data(ax, inputs, targets, reach=REACH):
     """Data of two classes in the square."""
     for sign, color, marker in ((1.0, PLUS, "+"), (-1.0, MINUS, "x")):
-        ax.plot(*inputs[targets == sign, :2].T, marker, color=color, markersize=3.0, markeredgewidth=0.8)
+        ax.plot(
+            *inputs[targets == sign, :2].T, marker, color=color, markersize=3.0, markeredgewidth=0.8
+        )
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=(), yticks=(), aspect="equal")

@@ -1,21 +1,24 @@
-"""Chizat & Bach 2020, Fig. 2 (a–c): training both layers needs fewer data than training the output layer, in every dimension.
+"""Chizat & Bach 2020, Fig. 2 (a–c): training both layers needs fewer data than training the output
+layer, in every dimension.
 
-Inputs have 3 × 3 clusters with random classes in two dimensions and noise in the others, so a classifier that finds the two
-directions has an easy task. The share of 10⁴ fresh points that a network of 1000 ReLU units gets wrong is drawn against the
-number of data and against the dimension; thick lines are means of 20 draws of data, classes and weights, bands their 95 %
-confidence intervals, thin lines the draws. New: intervals of the differences between networks on the same data, and the limit
-that the output layer of these units tends to (dashed), its ℓ₂ max-margin, computed independently: descent comes near it very
-slowly. From 32 data in 15 dimensions both networks can but guess. The quick version has 300 units, 10⁴ steps instead of 5·10⁴,
-8 draws and at most 128 data.
+Inputs have 3 × 3 clusters with random classes in two dimensions and noise in the others, so a
+classifier that finds the two directions has an easy task. The share of 10⁴ fresh points that a
+network of 1000 ReLU units gets wrong is drawn against the number of data and against the dimension;
+thick lines are means of 20 draws of data, classes and weights, bands their 95 % confidence
+intervals, thin lines the draws. New: intervals of the differences between networks on the same
+data, and the limit that the output layer of these units tends to (dashed), its ℓ₂ max-margin,
+computed independently: descent comes near it very slowly. From 32 data in 15 dimensions both
+networks can but guess. The quick version has 300 units, 10⁴ steps instead of 5·10⁴, 8 draws and at
+most 128 data.
 """
 
 import numpy as np
 from colt import draw_data, l2_on_units
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.app.reproduction import Claim, main
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
 
 STUDIES = ("colt/fig2b", "colt/fig2c")
 ALSO = ("icm-fig6",)
@@ -25,19 +28,24 @@ NAMES = {"both": "both layers", "output": "output layer", "limit": "output layer
 
 
 def compute(work):
-    """Test errors (values of n or d, repeats) of both ways of training and of the limit of the second, and a draw of the data."""
+    """Test errors (values of n or d, repeats) of both ways of training and of the limit of the
+    second, and a draw of the data."""
     data = {}
     for study, key in (("colt/fig2b", "n"), ("colt/fig2c", "dim")):
         errors = {name: {} for name in NAMES}
         for changes, run in work.study(study):
-            inputs, targets = run.problem.draw(np.random.default_rng([changes["seed"], FRESH]), FRESH)
+            inputs, targets = run.problem.draw(
+                np.random.default_rng([changes["seed"], FRESH]), FRESH
+            )
             said = {run.case.method.layers: run.predict(inputs[:, :-1])}
             if "output" in said:
                 hidden = run.state_at(-1)["hidden"]
                 best = work.once(l2_on_units, hidden=hidden, inputs=run.inputs, targets=run.targets)
                 said["limit"] = np.maximum(inputs @ hidden.T, 0.0) @ best["weights"]
             for name, values in said.items():
-                errors[name].setdefault(getattr(run.case.data, key), []).append(np.mean(targets * values <= 0.0))
+                errors[name].setdefault(getattr(run.case.data, key), []).append(
+                    np.mean(targets * values <= 0.0)
+                )
         data[key] = list(errors["both"])
         data |= {f"{name} by {key}": np.array(list(one.values())) for name, one in errors.items()}
     inputs, targets = run.problem.draw(np.random.default_rng(0), 1000)
@@ -53,10 +61,12 @@ def claims(data):
             shown = zip(gap, band, data[key], strict=True)
             found.append(
                 Claim(
-                    f"{'new: ' * (other == 'limit')}Both layers err less than the {NAMES[other]} on the same data, at every {name}"
-                    " (95 % intervals of the difference lie above 0)",
+                    f"{'new: ' * (other == 'limit')}Both layers err less than the {NAMES[other]} on"
+                    f" the same data, at every {name} (95 % intervals of the difference lie"
+                    " above 0)",
                     np.all(gap - band > 0.0),
-                    "points of per cent: " + ", ".join(f"{100 * g:.1f} ± {100 * b:.1f} at {v:.0f}" for g, b, v in shown),
+                    "points of per cent: "
+                    + ", ".join(f"{100 * g:.1f} ± {100 * b:.1f} at {v:.0f}" for g, b, v in shown),
                 )
             )
     mean = {name: data[f"{name} by n"].mean(axis=1) for name in NAMES}
@@ -64,17 +74,21 @@ def claims(data):
     rise, rise_band = mean_and_band(data["both by dim"][-1] - data["both by dim"][0])
     return found + [
         Claim(
-            "The error of both layers falls with every doubling of n, and from the smallest to the largest n beyond its interval",
+            "The error of both layers falls with every doubling of n, and from the smallest to the"
+            " largest n beyond its interval",
             np.all(np.diff(mean["both"]) < 0.0) and drop > drop_band,
-            ", ".join(f"{100 * value:.1f} %" for value in mean["both"]) + f"; falls by {100 * drop:.1f} ± {100 * drop_band:.1f}",
+            ", ".join(f"{100 * value:.1f} %" for value in mean["both"])
+            + f"; falls by {100 * drop:.1f} ± {100 * drop_band:.1f}",
         ),
         Claim(
             "At the largest n both layers make at most half the errors of the output layer",
             mean["both"][-1] <= 0.5 * mean["output"][-1],
-            f"{100 * mean['both'][-1]:.1f} % against {100 * mean['output'][-1]:.1f} %, its limit {100 * mean['limit'][-1]:.1f} %",
+            f"{100 * mean['both'][-1]:.1f} % against {100 * mean['output'][-1]:.1f} %, its limit"
+            f" {100 * mean['limit'][-1]:.1f} %",
         ),
         Claim(
-            "The error of both layers rises with the dimension, from the lowest to the highest d beyond its interval",
+            "The error of both layers rises with the dimension, from the lowest to the highest d"
+            " beyond its interval",
             rise > rise_band,
             ", ".join(f"{100 * v:.1f} %" for v in data["both by dim"].mean(axis=1))
             + f"; by {100 * rise:.1f} ± {100 * rise_band:.1f}",
@@ -88,7 +102,9 @@ def draw(data):
     first, *others = figure.subplots(1, 3, width_ratios=(0.8, 1.0, 1.0))
     draw_data(first, data["inputs"], data["targets"])
     first.set(title="(a)", xlabel="x₁", ylabel="x₂")
-    for ax, key, title in zip(others, ("n", "dim"), ("(b) d = 15", f"(c) n = {data['n of c']:.0f}"), strict=True):
+    for ax, key, title in zip(
+        others, ("n", "dim"), ("(b) d = 15", f"(c) n = {data['n of c']:.0f}"), strict=True
+    ):
         for color, (name, label) in zip(("C0", "C1", "black"), NAMES.items(), strict=True):
             errors = data[f"{name} by {key}"]
             mean, band = mean_and_band(errors)
@@ -96,7 +112,9 @@ def draw(data):
                 ax.plot(data[key], mean, color=color, linestyle="--", linewidth=1.0, label=label)
                 continue
             ax.plot(data[key], errors, color=color, linewidth=0.4, alpha=0.35)
-            ax.fill_between(data[key], mean - band, mean + band, color=color, alpha=0.25, linewidth=0.0)
+            ax.fill_between(
+                data[key], mean - band, mean + band, color=color, alpha=0.25, linewidth=0.0
+            )
             ax.plot(data[key], mean, color=color, linewidth=2.2, label=label)
         ax.set(title=title, ylim=(0.0, None), xticks=data[key])
     others[0].set(xscale="log", xlabel="number n of data", ylabel="test error")

@@ -1,21 +1,24 @@
-"""Chizat & Bach 2020, Fig. 2 (d): the more units, the larger the margin, towards that of infinitely many.
+"""Chizat & Bach 2020, Fig. 2 (d): the more units, the larger the margin, towards that of infinitely
+many.
 
-The margin min y h(x) of ReLU networks with both layers trained, over half the mean squared norm of their units, against their
-number m: 30 draws of 256 data from one distribution in 15 dimensions, with 3 × 3 clusters in two of them. The same data serve
-every m. The thick line is the mean, the band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets
-(dashed), which no width can exceed, in the same units; beyond two inputs its upper value is the highest that many climbs have
-found and not certified. The paper divides by the whole squared norm, so its margins are half of these; thin lines are the three
-data sets, in the colours of their γ. The quick version has 64 data and 10 draws. At paper
-scale the margin is level from m = 128 on, at 88 to 90 % of γ: 5·10⁴ steps do not bring the widest networks nearer.
+The margin min y h(x) of ReLU networks with both layers trained, over half the mean squared norm of
+their units, against their number m: 30 draws of 256 data from one distribution in 15 dimensions,
+with 3 × 3 clusters in two of them. The same data serve every m. The thick line is the mean, the
+band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets (dashed),
+which no width can exceed, in the same units; beyond two inputs its upper value is the highest that
+many climbs have found and not certified. The paper divides by the whole squared norm, so its
+margins are half of these; thin lines are the three data sets, in the colours of their γ. The quick
+version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to 90 %
+of γ: 5·10⁴ steps do not bring the widest networks nearer.
 """
 
 import numpy as np
 from colt import network_margin
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.app.reproduction import Claim, main
 from hkflow.plots import COLUMN
-from hkflow.reproduction import Claim, main
 
 STUDIES = ("colt/fig2d",)
 MINUTES = {"quick": 2.3, "paper": 20}
@@ -24,13 +27,19 @@ KNOWN = 3  # data sets whose γ is computed, at two minutes each on the scale of
 
 
 def largest_margin(inputs, targets, tolerance):
-    """γ_ℓ1 of data without bias column: the margin of a measure, and the highest upper value that was found."""
+    """γ_ℓ1 of data without bias column: the margin of a measure, and the highest upper value that
+    was found."""
     import numpy as np
 
-    from hkflow import FEATURES, RISKS, Objective, margins
+    from hkflow import FEATURES, RISKS, Objective
+    from hkflow import certificates as margins
 
     x = np.column_stack([inputs, np.ones(len(inputs))])
-    one = margins.max_margin(Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets)), (1, -1), tolerance)
+    one = margins.max_margin(
+        Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets)),
+        (1, -1),
+        tolerance,
+    )
     return {"lower": one.lower, "upper": one.upper}
 
 
@@ -42,7 +51,11 @@ def compute(work):
         if changes["seed"] < KNOWN:
             one = work.once(largest_margin, inputs=run.inputs, targets=run.targets, tolerance=1e-3)
             gamma[changes["seed"]] = [one["lower"], one["upper"]]
-    return {"m": list(margins), "margin": np.array(list(margins.values())), "gamma": np.array(list(gamma.values()))}
+    return {
+        "m": list(margins),
+        "margin": np.array(list(margins.values())),
+        "gamma": np.array(list(gamma.values())),
+    }
 
 
 def claims(data):
@@ -52,10 +65,14 @@ def claims(data):
     whole, whole_band = mean_and_band(margin[-1] - margin[0])
     known = len(gamma)
     share = margin[:, :known] / gamma[:, 1]
-    steps = ", ".join(f"{1e3 * r:.2f} ± {1e3 * b:.2f} to m = {k:.0f}" for r, b, k in zip(rise, band, m[1:], strict=True))
+    steps = ", ".join(
+        f"{1e3 * r:.2f} ± {1e3 * b:.2f} to m = {k:.0f}"
+        for r, b, k in zip(rise, band, m[1:], strict=True)
+    )
     return [
         Claim(
-            "The margin rises with every increase of m (95 % intervals of the rise on the same data lie above 0)",
+            "The margin rises with every increase of m (95 % intervals of the rise on the same data"
+            " lie above 0)",
             np.all(rise - band > 0.0),
             f"in thousandths: {steps}",
         ),
@@ -67,12 +84,16 @@ def claims(data):
         Claim(
             f"The widest networks reach {100 * CLOSE:g} % of the infinite-width value γ on average",
             share[-1].mean() > CLOSE,
-            ", ".join(f"{100 * s:.1f} % at m = {k:.0f}" for s, k in zip(share.mean(axis=1), m, strict=True)),
+            ", ".join(
+                f"{100 * s:.1f} % at m = {k:.0f}"
+                for s, k in zip(share.mean(axis=1), m, strict=True)
+            ),
         ),
         Claim(
             "new: no network exceeds the γ of its data",
             np.all(share <= 1.0),
-            f"at most {100 * share.max():.2f} %; γ = {gamma[:, 0].min():.4f} to {gamma[:, 1].max():.4f} (not certified)",
+            f"at most {100 * share.max():.2f} %; γ = {gamma[:, 0].min():.4f} to"
+            f" {gamma[:, 1].max():.4f} (not certified)",
         ),
     ]
 
@@ -82,18 +103,29 @@ def draw(data):
     figure = Figure(figsize=(1.3 * COLUMN, 2.6), layout="constrained")
     ax = figure.subplots()
     mean, band = mean_and_band(data["margin"])
-    ax.semilogx(data["m"], data["margin"], "+", color="C0", markersize=3.0, alpha=0.5, markeredgewidth=0.7)
+    ax.semilogx(
+        data["m"], data["margin"], "+", color="C0", markersize=3.0, alpha=0.5, markeredgewidth=0.7
+    )
     ax.fill_between(data["m"], mean - band, mean + band, color="C0", alpha=0.3, linewidth=0.0)
     ax.plot(data["m"], mean, color="C0", linewidth=2.0, label="networks, mean of draws")
     for number, gamma in enumerate(data["gamma"].mean(axis=1)):
-        color, label = f"C{number + 1}", "γ of three of them, m = ∞ (not certified)" if number == 0 else None
-        ax.plot(data["m"], data["margin"][:, number], "-o", color=color, linewidth=0.7, markersize=2.0)
+        color, label = (
+            f"C{number + 1}",
+            "γ of three of them, m = ∞ (not certified)" if number == 0 else None,
+        )
+        ax.plot(
+            data["m"], data["margin"][:, number], "-o", color=color, linewidth=0.7, markersize=2.0
+        )
         ax.axhline(gamma, color="black", linestyle="--", linewidth=0.7, label=label)
         ax.plot(data["m"][-1:], [gamma], "o", color=color, markersize=4.0)
     ax.axhline(0.0, color="0.7", linewidth=0.6)
     ax.set_xticks(data["m"], [f"{m:.0f}" for m in data["m"]])
     ax.minorticks_off()
-    ax.set(xlabel="number m of units", ylabel="F₁ margin", ylim=(1.3 * min(mean[0], 0.0), 1.15 * data["gamma"].max()))
+    ax.set(
+        xlabel="number m of units",
+        ylabel="F₁ margin",
+        ylim=(1.3 * min(mean[0], 0.0), 1.15 * data["gamma"].max()),
+    )
     ax.legend(loc="lower right")
     return figure
 

@@ -1,4 +1,5 @@
-"""Draw how a run learns, its predictions at four saves: python postprocess/decision.py RUN PICTURE.pdf"""
+"""Draw how a run learns, its predictions at four saves: python postprocess/decision.py RUN
+PICTURE.pdf"""
 
 import sys
 

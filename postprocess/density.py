@@ -1,4 +1,5 @@
-"""Draw the measure of a run at its first, middle and last save: python postprocess/density.py RUN PICTURE.pdf"""
+"""Draw the measure of a run at its first, middle and last save: python postprocess/density.py RUN
+PICTURE.pdf"""
 
 import sys
 
@@ -12,5 +13,6 @@ last = len(run.time) - 1
 with style():
     figure = Figure(figsize=(PAGE, 6.3), layout="constrained")
     for part, save in zip(figure.subfigures(3, 1), (0, last // 2, last), strict=True):
-        draw("density", run, part, save, shared=(0, last // 2, last))  # with the same axes and colours
+        # with the same axes and colours
+        draw("density", run, part, save, shared=(0, last // 2, last))
     figure.savefig(picture)

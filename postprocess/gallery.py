@@ -1,8 +1,10 @@
-"""Compute all figures of the papers, or what is missing of them, and write their pictures and claims into docs/gallery.md.
+"""Compute all figures of the papers, or what is missing of them, and write their pictures and
+claims into docs/gallery.md.
 
 python postprocess/gallery.py [--scale paper] [FIGURE …]
 
-The page shows what lies in docs/gallery: figures that are not computed in this call stay as they are there.
+The page shows what lies in docs/gallery: figures that are not computed in this call stay as they
+are there.
 """
 
 import argparse
@@ -10,8 +12,8 @@ import json
 import shutil
 from pathlib import Path
 
-from hkflow.progress import StudyProgress
-from hkflow.reproduction import SCALES, Claim, figure_of, figures, reproduce, root, title
+from hkflow.app.reproduction import SCALES, Claim, figure_of, figures, reproduce, root, title
+from hkflow.running.progress import StudyProgress
 
 HEAD = """# Gallery
 
@@ -48,9 +50,16 @@ def _scale(name, scale, folder):
     command = f"hkflow reproduce {name}" + (" --scale paper" if scale == "paper" else "")
     rows = [Claim(**claim) for claim in found["claims"]]
     table = ["| claim | holds | what came out |", "| --- | --- | --- |"]
-    table += [f"| {row.says} | {'yes' if row.holds else '**no**'} | {row.evidence} |".replace("|γ|", "γ") for row in rows]
+    table += [
+        f"| {row.says} | {'yes' if row.holds else '**no**'} | {row.evidence} |".replace("|γ|", "γ")
+        for row in rows
+    ]
     picture = f"![{name} at {scale} scale](gallery/{name}-{scale}.png)"
-    return [f"`{command}`, {found['seconds'] / 60.0:.1f} minutes of one core:", picture, "\n".join(table)]
+    return [
+        f"`{command}`, {found['seconds'] / 60.0:.1f} minutes of one core:",
+        picture,
+        "\n".join(table),
+    ]
 
 
 def main():
@@ -58,11 +67,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("figures", nargs="*", help="names; all if none is given")
     parser.add_argument("--scale", choices=SCALES, default="quick")
-    parser.add_argument("--runs", type=Path, default=Path("reproductions"), help="where runs are kept")
-    parser.add_argument("--page-only", action="store_true", help="write the page from what lies in docs/gallery")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("reproductions"), help="where runs are kept"
+    )
+    parser.add_argument(
+        "--page-only", action="store_true", help="write the page from what lies in docs/gallery"
+    )
     options = parser.parse_args()
     docs, found = root() / "docs", figures()
-    for name in [] if options.page_only else [figure_of(name)[0] for name in options.figures] or found:
+    for name in (
+        [] if options.page_only else [figure_of(name)[0] for name in options.figures] or found
+    ):
         print(name, flush=True)
         with StudyProgress(quiet=False) as watch:
             made = reproduce(name, options.scale, options.runs / name / options.scale, watch=watch)

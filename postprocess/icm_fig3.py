@@ -1,18 +1,21 @@
-"""Bach & Chizat 2022, Fig. 3: the probability of learning the teacher rises from 0 to 1 as units are added beyond the teacher's 10.
+"""Bach & Chizat 2022, Fig. 3: the probability of learning the teacher rises from 0 to 1 as units
+are added beyond the teacher's 10.
 
-Networks of m units learn random teachers of 10 units by stochastic gradient descent on fresh Gaussian batches of 100. Left: their risk
-E(y − h)² at the end, which is exact here, by the kernel for infinitely many inputs, for each repeat and on average; right: how often it is
-below 10⁻³, with the 95 % interval of Wilson. The size of the paper's teacher is not published: with weights of size 1 its 10⁴ iterations
-(t = 100, dashed) are too few for a risk of 10⁻³, and the transition is seen at t = 400. The quick version has dimension 20 and steps of
-0.04, the paper's scale dimensions 20 and 100, steps of 0.01 and 30 repeats.
+Networks of m units learn random teachers of 10 units by stochastic gradient descent on fresh
+Gaussian batches of 100. Left: their risk E(y − h)² at the end, which is exact here, by the kernel
+for infinitely many inputs, for each repeat and on average; right: how often it is below 10⁻³, with
+the 95 % interval of Wilson. The size of the paper's teacher is not published: with weights of size
+1 its 10⁴ iterations (t = 100, dashed) are too few for a risk of 10⁻³, and the transition is seen at
+t = 400. The quick version has dimension 20 and steps of 0.04, the paper's scale dimensions 20 and
+100, steps of 0.01 and 30 repeats.
 """
 
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
+from hkflow.app.reproduction import Claim, main
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
 
 STUDIES = ("icm/fig3",)
 MINUTES = {"quick": 0.6, "paper": 100}
@@ -46,17 +49,21 @@ def claims(data):
         few, many = units < TEACHER, units >= 2 * TEACHER
         found += [
             Claim(
-                f"d = {dim}: fewer units than the teacher's {TEACHER} fail more often than not (intervals below 0.5)",
+                f"d = {dim}: fewer units than the teacher's {TEACHER} fail more often than not"
+                " (intervals below 0.5)",
                 high[few].max() < 0.5,
-                f"rates up to {rate[few].max():.2f}, intervals up to {high[few].max():.2f}, risks from {risk[few].min():.1e}",
+                f"rates up to {rate[few].max():.2f}, intervals up to {high[few].max():.2f}, risks"
+                f" from {risk[few].min():.1e}",
             ),
             Claim(
-                f"d = {dim}: with twice the teacher's units or more they succeed more often than not (intervals above 0.5)",
+                f"d = {dim}: with twice the teacher's units or more they succeed more often than"
+                " not (intervals above 0.5)",
                 low[many].min() > 0.5,
                 f"rates from {rate[many].min():.2f}, intervals from {low[many].min():.2f}",
             ),
             Claim(
-                f"d = {dim}: exactly {TEACHER} units, with which the teacher could be copied, mostly stay stuck (interval below 0.5)",
+                f"d = {dim}: exactly {TEACHER} units, with which the teacher could be copied,"
+                " mostly stay stuck (interval below 0.5)",
                 high[units == TEACHER][0] < 0.5,
                 f"rate {rate[units == TEACHER][0]:.2f}, up to {high[units == TEACHER][0]:.2f}",
             ),
@@ -71,12 +78,28 @@ def draw(data):
     units, repeats = data["units"], data["risk"].shape[2]
     for k, dim in enumerate(data["dims"]):
         risk, color = np.maximum(data["risk"][k], SMALLEST), f"C{k}"
-        left.plot(np.repeat(units, repeats), risk.ravel(), ".", color=color, markersize=2.5, alpha=0.5)
-        left.semilogy(units, np.maximum(data["risk"][k].mean(axis=1), SMALLEST), color=color, label=f"d = {dim}, mean")
-        left.semilogy(units, data["early"][k].mean(axis=1), "--", color=color, linewidth=0.8, label="mean at t = 100")
+        left.plot(
+            np.repeat(units, repeats), risk.ravel(), ".", color=color, markersize=2.5, alpha=0.5
+        )
+        left.semilogy(
+            units,
+            np.maximum(data["risk"][k].mean(axis=1), SMALLEST),
+            color=color,
+            label=f"d = {dim}, mean",
+        )
+        left.semilogy(
+            units,
+            data["early"][k].mean(axis=1),
+            "--",
+            color=color,
+            linewidth=0.8,
+            label="mean at t = 100",
+        )
         successes = (data["risk"][k] < SUCCESS).sum(axis=1)
         right.plot(units, successes / repeats, "o-", color=color, markersize=3, label=f"d = {dim}")
-        right.fill_between(units, *wilson(successes, repeats), color=color, alpha=0.2, linewidth=0.0)
+        right.fill_between(
+            units, *wilson(successes, repeats), color=color, alpha=0.2, linewidth=0.0
+        )
     left.axhline(SUCCESS, color="0.5", linewidth=0.6)
     right.axvline(TEACHER, color="0.5", linewidth=0.6)
     left.set(xlabel="units m", ylabel="risk E(y − h)²", ylim=(1e-6, None))

@@ -1,6 +1,8 @@
-"""What the figures of Moroshko et al. 2020 share: directions on the sphere, norms at margin one, and what the paths are held against.
+"""What the figures of Moroshko et al. 2020 share: directions on the sphere, norms at margin one,
+and what the paths are held against.
 
-The data are separated by w when all x_n·w > 0, since all targets are +1; at margin one, w has been divided by its smallest x_n·w.
+The data are separated by w when all x_n·w > 0, since all targets are +1; at margin one, w has been
+divided by its smallest x_n·w.
 """
 
 import numpy as np
@@ -8,11 +10,12 @@ from matplotlib import colormaps
 
 
 def ground_truth(inputs, depth, mus, only_minima):
-    """Max-margins in ℓ₁ and ℓ₂, points of the Q_μ path and stationary points of the ℓ_(2/D) quasi-norm, all at margin one."""
+    """Max-margins in ℓ₁ and ℓ₂, points of the Q_μ path and stationary points of the ℓ_(2/D)
+    quasi-norm, all at margin one."""
     import numpy as np
 
-    from hkflow.margins import path_point, stationary_points
-    from hkflow.margins.diagonal_path import l1_margin_direction, l2_margin_direction
+    from hkflow.certificates import path_point, stationary_points
+    from hkflow.certificates.diagonal_path import l1_margin_direction, l2_margin_direction
 
     x, y = np.array(inputs), np.ones(len(inputs))
     points = [path_point(x, y, mu, depth) for mu in mus]
@@ -23,7 +26,9 @@ def ground_truth(inputs, depth, mus, only_minima):
         "l2": l2_margin_direction(x, y),
         "mu": np.array(mus),
         "path": np.array([point.weights for point in points]),
-        "multipliers": np.array([mu * point.multipliers for mu, point in zip(mus, points, strict=True)]),
+        "multipliers": np.array(
+            [mu * point.multipliers for mu, point in zip(mus, points, strict=True)]
+        ),
         "stationary": np.array([point.weights for point in stationary]),
         "quasi-norm": np.array([point.value for point in stationary]),
         "minimum": np.array([point.minimum for point in stationary]),
@@ -33,7 +38,11 @@ def ground_truth(inputs, depth, mus, only_minima):
 def truth(work, run, depth, mus, only_minima=False):
     """The ground truth of a run's data, kept by work."""
     return work.once(
-        ground_truth, inputs=run.inputs.tolist(), depth=depth, mus=[float(mu) for mu in mus], only_minima=only_minima
+        ground_truth,
+        inputs=run.inputs.tolist(),
+        depth=depth,
+        mus=[float(mu) for mu in mus],
+        only_minima=only_minima,
     )
 
 
@@ -54,9 +63,12 @@ def degrees_between(w, v):
 
 
 def azimuth_pitch(w):
-    """Degrees of the direction of w, (2, …): in the plane of the first two coordinates, and above it."""
+    """Degrees of the direction of w, (2, …): in the plane of the first two coordinates, and above
+    it."""
     w = np.asarray(w)
-    return np.degrees([np.arctan2(w[..., 1], w[..., 0]), np.arctan2(w[..., 2], np.hypot(w[..., 0], w[..., 1]))])
+    return np.degrees(
+        [np.arctan2(w[..., 1], w[..., 0]), np.arctan2(w[..., 2], np.hypot(w[..., 0], w[..., 1]))]
+    )
 
 
 def curve(ax, w, **look):
@@ -66,11 +78,37 @@ def curve(ax, w, **look):
 
 def targets(ax, data, name):
     """The Q_μ path, the ℓ₁ and ℓ₂ max-margins and the start, the mean of the data."""
-    curve(ax, data[f"{name} path"], color="black", linestyle="--", linewidth=1.0, label="$Q_μ$ path", zorder=4)
+    curve(
+        ax,
+        data[f"{name} path"],
+        color="black",
+        linestyle="--",
+        linewidth=1.0,
+        label="$Q_μ$ path",
+        zorder=4,
+    )
     for key, marker, color, label in (("l2", "o", "C2", "ℓ₂"), ("l1", "*", "C1", "ℓ₁")):
-        curve(ax, data[f"{name} {key}"], marker=marker, color=color, markersize=7, linestyle="none", label=label, zorder=6)
+        curve(
+            ax,
+            data[f"{name} {key}"],
+            marker=marker,
+            color=color,
+            markersize=7,
+            linestyle="none",
+            label=label,
+            zorder=6,
+        )
     start = data[f"{name} inputs"].mean(axis=0)
-    curve(ax, start, marker="s", color="black", markersize=4, linestyle="none", label="start", zorder=6)
+    curve(
+        ax,
+        start,
+        marker="s",
+        color="black",
+        markersize=4,
+        linestyle="none",
+        label="start",
+        zorder=6,
+    )
 
 
 def scale_name(alpha):

@@ -1,4 +1,5 @@
-"""Draw the paths of units as Bach & Chizat 2022, Fig. 2, a panel for each run: python postprocess/paths.py PICTURE.pdf RUN …"""
+"""Draw the paths of units as Bach & Chizat 2022, Fig. 2, a panel for each run: python
+postprocess/paths.py PICTURE.pdf RUN …"""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Draw the predictions of a run against the targets beside its records: python postprocess/predictions.py RUN PICTURE.pdf"""
+"""Draw the predictions of a run against the targets beside its records: python
+postprocess/predictions.py RUN PICTURE.pdf"""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Draw the objectives and masses of several runs together: python postprocess/records.py PICTURE.pdf RUN [RUN …]"""
+"""Draw the objectives and masses of several runs together: python postprocess/records.py
+PICTURE.pdf RUN [RUN …]"""
 
 import sys
 

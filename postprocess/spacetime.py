@@ -1,4 +1,5 @@
-"""Draw the measure of a grid run on the circle over time, alone and under the particles of another run.
+"""Draw the measure of a grid run on the circle over time, alone and under the particles of another
+run.
 
 python postprocess/spacetime.py GRID_RUN PARTICLE_RUN PICTURE.pdf
 """

@@ -1,8 +1,10 @@
-"""Run every study in cases/studies, or what is missing of it, and write their tables and figures into docs/verification.md.
+"""Run every study in cases/studies, or what is missing of it, and write their tables and figures
+into docs/verification.md.
 
 python postprocess/verification.py [--studies FOLDER] [STUDY …]
 
-About half an hour on two cores at the first time; runs that lie in the folder from earlier are used again.
+About half an hour on two cores at the first time; runs that lie in the folder from earlier are used
+again.
 """
 
 import argparse
@@ -11,11 +13,12 @@ from pathlib import Path
 
 import hkflow
 from hkflow.plots.convergence import save_study
-from hkflow.progress import StudyProgress
+from hkflow.running.progress import StudyProgress
 from hkflow.studies.report import markdown
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise", "tolerance-transport")  # shown besides the tables
+# shown besides the tables
+FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise", "tolerance-transport")
 HEAD = """# Verification
 
 Tables of the studies in `cases/studies`, made by `python postprocess/verification.py`; each alone by `hkflow study FILE`.
@@ -26,9 +29,15 @@ Orders stand between neighbours, with a least-squares fit and its 95 % confidenc
 def main():
     """Run, gather, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("studies", nargs="*", type=Path, help="study files; all of cases/studies if none is given")
-    parser.add_argument("--folder", type=Path, default=Path("studies"), help="where the studies are kept")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "verification.md", help="the page")
+    parser.add_argument(
+        "studies", nargs="*", type=Path, help="study files; all of cases/studies if none is given"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path("studies"), help="where the studies are kept"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "docs" / "verification.md", help="the page"
+    )
     options = parser.parse_args()
     parts = [HEAD]
     for path in options.studies or sorted((ROOT / "cases" / "studies").glob("*.toml")):

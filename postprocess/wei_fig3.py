@@ -1,22 +1,25 @@
-"""Wei et al. 2019, Fig. 3: as data grow, trained networks predict better than kernel machines of the same features.
+"""Wei et al. 2019, Fig. 3: as data grow, trained networks predict better than kernel machines of
+the same features.
 
-A teacher of 6 ReLU units in 20 dimensions gives classes (left) or values (middle); networks that are trained with weight decay
-1e-8 are held against the ℓ2 kernel machine of ReLU features, which is solved exactly. Dotted: the leading terms of the bounds
-(Thm 3.1, Lemmas 3.4, D.4, D.5; a 1-Lipschitz loss), with the constants of the paper's own proofs where it hides them; with these
-the network's bounds lie above the kernel's, and those of classes rise with n, as margins fall. New, right: a linear programme for
-the best output weights on the very units that were trained, which shows that training has not found the best margin, as the paper
-supposes. Width, step and n are ours, for the paper does not say them.
+A teacher of 6 ReLU units in 20 dimensions gives classes (left) or values (middle); networks that
+are trained with weight decay 1e-8 are held against the ℓ2 kernel machine of ReLU features, which is
+solved exactly. Dotted: the leading terms of the bounds (Thm 3.1, Lemmas 3.4, D.4, D.5; a
+1-Lipschitz loss), with the constants of the paper's own proofs where it hides them; with these the
+network's bounds lie above the kernel's, and those of classes rise with n, as margins fall. New,
+right: a linear programme for the best output weights on the very units that were trained, which
+shows that training has not found the best margin, as the paper supposes. Width, step and n are
+ours, for the paper does not say them.
 """
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.convergence import mean_and_band
-from hkflow.margins import bounds, f2_max_margin, l2_interpolation
-from hkflow.margins.column_generation import max_margin_of_atoms
-from hkflow.margins.kernel_machine import arc_cosine_kernel
+from hkflow.analysis.convergence import mean_and_band
+from hkflow.app.reproduction import Claim, main
+from hkflow.certificates import bounds, f2_max_margin, l2_interpolation
+from hkflow.certificates.column_generation import max_margin_of_atoms
+from hkflow.certificates.kernel_machine import arc_cosine_kernel
 from hkflow.plots import PAGE
-from hkflow.reproduction import Claim, main
 
 STUDIES = ("wei/fig3",)
 MINUTES = {"quick": 1, "paper": 55}
@@ -40,7 +43,8 @@ def compute(work):
 
 
 def measured(run, seed):
-    """NAMES of one run: test errors, leading terms of the bounds, and of classes margins per squared norm of the weights."""
+    """NAMES of one run: test errors, leading terms of the bounds, and of classes margins per
+    squared norm of the weights."""
     objective = run.problem.objective
     x, y, (n, d) = objective.inputs, objective.targets, objective.inputs.shape
     new, wanted = run.problem.draw(np.random.default_rng((seed, n)), FRESH)
@@ -49,13 +53,29 @@ def measured(run, seed):
         machine = f2_max_margin(objective)
         gamma = run.records["margin"][-1] / 2.0  # per squared norm of the weights
         reach = np.linalg.norm(x, axis=1).max()
-        bound = bounds.network_margin_bound(gamma, square / n, reach, n, 0.05).leading if gamma > 0.0 else np.inf
-        other = bounds.kernel_margin_bound(machine.machine.value, square / n, reach, n, d, 0.05).leading
-        best = max_margin_of_atoms(objective, run.atoms_at(-1).positions, run.problem.signs).lower / 2.0
-        return [np.mean(wanted * h <= 0.0) for h in (run.predict(new), machine(new))] + [bound, other, gamma, best]
+        bound = (
+            bounds.network_margin_bound(gamma, square / n, reach, n, 0.05).leading
+            if gamma > 0.0
+            else np.inf
+        )
+        other = bounds.kernel_margin_bound(
+            machine.machine.value, square / n, reach, n, d, 0.05
+        ).leading
+        best = (
+            max_margin_of_atoms(objective, run.atoms_at(-1).positions, run.problem.signs).lower
+            / 2.0
+        )
+        return [np.mean(wanted * h <= 0.0) for h in (run.predict(new), machine(new))] + [
+            bound,
+            other,
+            gamma,
+            best,
+        ]
     machine = l2_interpolation(arc_cosine_kernel(x, x, 1), y)
     bound = bounds.network_regression_bound(mass, np.sqrt(square), 1.0, 1.0, n, 0.05).leading
-    other = bounds.kernel_regression_bound(machine.norm, np.sqrt(square), 1.0, 1.0, n, d, 0.05).leading
+    other = bounds.kernel_regression_bound(
+        machine.norm, np.sqrt(square), 1.0, 1.0, n, d, 0.05
+    ).leading
     h = run.predict(new), machine.decision(arc_cosine_kernel(new, x, 1))
     return [np.mean((wanted - one) ** 2) for one in h] + [bound, other, np.nan, np.nan]
 
@@ -68,21 +88,28 @@ def claims(data):
         mean, half = mean_and_band(data[f"{kind} kernel"] - data[f"{kind} network"])
         found.append(
             Claim(
-                f"{kind}: at the largest n the network's {what} is below the kernel's, 95 % interval of the difference above 0",
+                f"{kind}: at the largest n the network's {what} is below the kernel's, 95 %"
+                " interval of the difference above 0",
                 mean[-1] > half[-1],
-                ", ".join(f"n = {k}: {m:.3g} ± {s:.2g}" for k, m, s in zip(n, mean, half, strict=True)),
+                ", ".join(
+                    f"n = {k}: {m:.3g} ± {s:.2g}" for k, m, s in zip(n, mean, half, strict=True)
+                ),
             )
         )
         bound, error = (data[f"{kind} kernel{end}"].mean(axis=1) for end in (" bound", ""))
         found.append(
             Claim(
-                f"{kind}: the kernel's bound stays constant with n, within a factor of 1.5, its error falls to less than half",
+                f"{kind}: the kernel's bound stays constant with n, within a factor of 1.5, its"
+                " error falls to less than half",
                 bound.max() < 1.5 * bound.min() and error[-1] < 0.5 * error[0],
-                f"bound between {bound.min():.3g} and {bound.max():.3g}, error from {error[0]:.3g} to {error[-1]:.3g}",
+                f"bound between {bound.min():.3g} and {bound.max():.3g}, error from {error[0]:.3g}"
+                f" to {error[-1]:.3g}",
             )
         )
     bound = data["values network bound"].mean(axis=1)
-    spread = np.max(data["classes network bound"].std(axis=1) / data["classes network bound"].mean(axis=1))
+    spread = np.max(
+        data["classes network bound"].std(axis=1) / data["classes network bound"].mean(axis=1)
+    )
     share = (data["classes margin"] / data["classes best margin"]).mean(axis=1)
     return found + [
         Claim(
@@ -91,14 +118,19 @@ def claims(data):
             ", ".join(f"{value:.3g}" for value in bound),
         ),
         Claim(
-            "classes: there is some variance in the network's bound: a relative deviation over trials of more than 5 %",
+            "classes: there is some variance in the network's bound: a relative deviation over"
+            " trials of more than 5 %",
             spread > 0.05,
             f"{spread:.2g}",
         ),
         Claim(
-            "new: because training has not found the best margin: at every n it reaches less than 90 % of what its units allow",
+            "new: because training has not found the best margin: at every n it reaches less than"
+            " 90 % of what its units allow",
             np.all(share < 0.9),
-            ", ".join(f"n = {k}: {100 * value:.0f} %" for k, value in zip(data["classes n"], share, strict=True)),
+            ", ".join(
+                f"n = {k}: {100 * value:.0f} %"
+                for k, value in zip(data["classes n"], share, strict=True)
+            ),
         ),
     ]
 
@@ -111,18 +143,53 @@ def draw(data):
         n = data[f"{kind} n"]
         for color, name in (("C0", "network"), ("C1", "kernel")):
             mean, half = mean_and_band(data[f"{kind} {name}"])
-            ax.errorbar(n, mean, half, color=color, marker="o", markersize=2.5, capsize=2.0, label=f"{name}: error")
-            values = np.where(np.isfinite(data[f"{kind} {name} bound"]), data[f"{kind} {name} bound"], np.nan)
-            ax.plot(n, np.nanmean(values, axis=1), color=color, linestyle=":", label=f"{name}: bound")
+            ax.errorbar(
+                n,
+                mean,
+                half,
+                color=color,
+                marker="o",
+                markersize=2.5,
+                capsize=2.0,
+                label=f"{name}: error",
+            )
+            values = np.where(
+                np.isfinite(data[f"{kind} {name} bound"]), data[f"{kind} {name} bound"], np.nan
+            )
+            ax.plot(
+                n, np.nanmean(values, axis=1), color=color, linestyle=":", label=f"{name}: bound"
+            )
         ax.set(xscale="log", yscale="log", xlabel="number of data n", ylabel=what, title=kind)
     axes[1].legend(loc="lower left")
-    for color, name, label in (("C0", "margin", "as trained"), ("black", "best margin", "best for these units")):
+    for color, name, label in (
+        ("C0", "margin", "as trained"),
+        ("black", "best margin", "best for these units"),
+    ):
         mean, half = mean_and_band(data[f"classes {name}"])
         look = {"color": color, "linestyle": "--" if color == "black" else "-"}
-        axes[2].errorbar(data["classes n"], mean, half, marker="o", markersize=2.5, capsize=2.0, label=label, **look)
-    axes[2].set(xscale="log", yscale="log", xlabel="number of data n", ylabel="margin / squared norm", title="classes")
+        axes[2].errorbar(
+            data["classes n"],
+            mean,
+            half,
+            marker="o",
+            markersize=2.5,
+            capsize=2.0,
+            label=label,
+            **look,
+        )
+    axes[2].set(
+        xscale="log",
+        yscale="log",
+        xlabel="number of data n",
+        ylabel="margin / squared norm",
+        title="classes",
+    )
     ticks = [0.01, 0.02, 0.05, 0.1, 0.2]
-    axes[2].set(ylim=(0.35 * data["classes margin"].mean(axis=1).min(), 0.3), yticks=ticks, yticklabels=ticks)
+    axes[2].set(
+        ylim=(0.35 * data["classes margin"].mean(axis=1).min(), 0.3),
+        yticks=ticks,
+        yticklabels=ticks,
+    )
     axes[2].minorticks_off()
     axes[2].legend(loc="lower left")
     return figure

@@ -1,4 +1,5 @@
-"""Shared by all tests: a mesh cache of their own, and the moment problem that most orders are measured on."""
+"""Shared by all tests: a mesh cache of their own, and the moment problem that most orders are
+measured on."""
 
 import sys
 from pathlib import Path
@@ -30,7 +31,9 @@ def rng():
 
 def moment_problem(mesh, transport=1.0, reaction=0.0, target=0.8, axis=OFF_AXIS):
     """The problem with a closed-form solution on a mesh."""
-    exact = hkflow.MomentFlow(np.array(axis[: mesh.dim + 1]), target, hkflow.Flow(transport, reaction))
+    exact = hkflow.MomentFlow(
+        np.array(axis[: mesh.dim + 1]), target, hkflow.Flow(transport, reaction)
+    )
     return hkflow.Problem(mesh, exact.objective(), exact.flow, exact=exact)
 
 

@@ -6,12 +6,15 @@ from itertools import combinations
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-TOUCH = 0.75  # pixels at 100 dpi by which boxes may reach into one another: they are a little larger than their letters
+# pixels at 100 dpi by which boxes may reach into one another: they are a little larger than their
+# letters
+TOUCH = 0.75
 
 
 @contextmanager
 def drawn_texts():
-    """A list that fills with the texts that are drawn inside: those of ticks beyond an axis are not."""
+    """A list that fills with the texts that are drawn inside: those of ticks beyond an axis are
+    not."""
     found, original = [], Text.draw
 
     def draw(self, renderer, *args, **kwargs):
@@ -27,17 +30,28 @@ def drawn_texts():
 
 
 def legible(figure):
-    """Draw a figure and assert that no text is cut off at its edge and no two overlap; returns the texts as strings."""
+    """Draw a figure and assert that no text is cut off at its edge and no two overlap; returns the
+    texts as strings."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()  # places everything
     with drawn_texts() as texts:
         figure.draw_without_rendering()
     touch = TOUCH * figure.dpi / 100.0
-    boxes = [(text.get_text(), text.get_window_extent(renderer).padded(-touch)) for text in dict.fromkeys(texts)]
+    boxes = [
+        (text.get_text(), text.get_window_extent(renderer).padded(-touch))
+        for text in dict.fromkeys(texts)
+    ]
     assert boxes, "nothing is written"
     for text, box in boxes:
-        inside = box.x0 >= 0.0 and box.y0 >= 0.0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+        inside = (
+            box.x0 >= 0.0
+            and box.y0 >= 0.0
+            and box.x1 <= figure.bbox.x1
+            and box.y1 <= figure.bbox.y1
+        )
         assert inside, f"'{text}' is cut off: {box.extents} in {figure.bbox.extents}"
     for (text, box), (other, its_box) in combinations(boxes, 2):
-        assert not box.overlaps(its_box), f"'{text}' and '{other}' overlap: {box.extents}, {its_box.extents}"
+        assert not box.overlaps(its_box), (
+            f"'{text}' and '{other}' overlap: {box.extents}, {its_box.extents}"
+        )
     return [text for text, _ in boxes]

@@ -55,7 +55,9 @@ def transport(st, density, potential, alpha, limiter):
             ahead = nu[down] - nu[up]
             along = np.einsum("cka,cka->ck", gradient[s][up], st.centers[down] - st.centers[up])
             aside = np.einsum("cka,cka->ck", gradient[s][up], st.offsets)
-            face = np.clip(nu[up] + 0.5 * limited(limiter, 2 * along - ahead, ahead) + aside, 0.0, 2 * nu[up])
+            face = np.clip(
+                nu[up] + 0.5 * limited(limiter, 2 * along - ahead, ahead) + aside, 0.0, 2 * nu[up]
+            )
         divergence[s] = -alpha * (flow * face).sum(axis=1) / st.volumes
         outflow[s] = alpha * np.maximum(flow, 0.0).sum(axis=1) / st.volumes
     return divergence, outflow
@@ -65,12 +67,16 @@ def face_flows(st, potential, alpha):
     """Flows, velocity, divergence, decline and outflow rate per cell."""
     fall = alpha * (potential[:, :, None] - potential[:, st.neighbors])
     flows, velocity = st.conductances * fall, np.einsum("cka,sck->sca", st.gradient_weights, fall)
-    divergence, outflow = flows.sum(axis=2) / st.volumes, np.maximum(flows, 0.0).sum(axis=2) / st.volumes
+    divergence, outflow = (
+        flows.sum(axis=2) / st.volumes,
+        np.maximum(flows, 0.0).sum(axis=2) / st.volumes,
+    )
     return flows, velocity, divergence, np.sum(velocity**2, axis=2) / alpha, outflow
 
 
 def crossings(st, dt, density, flows, velocity, divergence, limiter):
-    """What leaves each cell through each face (n_signs, n_cells, n_slots) and the density afterwards (n_signs, n_cells)."""
+    """What leaves each cell through each face (n_signs, n_cells, n_slots) and the density
+    afterwards (n_signs, n_cells)."""
     nu, volume = density[:, :, None] * np.ones(flows.shape), dt * np.maximum(flows, 0.0)
     if limiter == "first-order":
         leaving = volume * nu
@@ -79,7 +85,9 @@ def crossings(st, dt, density, flows, velocity, divergence, limiter):
         length = np.where(st.conductances > 0.0, np.sum(steps**2, axis=2), 1.0)
         ahead, along = density[:, st.neighbors] - nu, np.einsum("sca,cka->sck", slope, steps)
         courant = volume / (np.where(st.conductances > 0.0, st.conductances, 1.0) * length)
-        D = divergence[:, :, None] + (0.5 - courant / 3) * (divergence[:, st.neighbors] - divergence[:, :, None])
+        D = divergence[:, :, None] + (0.5 - courant / 3) * (
+            divergence[:, st.neighbors] - divergence[:, :, None]
+        )
         phi = 1 - dt * D / 2 + (dt * D) ** 2 / 6
         swept = np.einsum("sca,sca->sc", velocity, slope)[:, :, None]
         sideways = swept - np.einsum("sca,cka->sck", velocity, steps) * along / length
@@ -87,7 +95,10 @@ def crossings(st, dt, density, flows, velocity, divergence, limiter):
         face += np.einsum("sca,cka->sck", slope, st.offsets) - 0.5 * dt * sideways
         leaving = volume * phi * np.clip(face, 0.0, 2 * nu)
     masses, total = density * st.volumes, leaving.sum(axis=2)
-    leaving = leaving * np.divide(masses, total, out=np.ones_like(total), where=total > masses)[:, :, None]
+    leaving = (
+        leaving
+        * np.divide(masses, total, out=np.ones_like(total), where=total > masses)[:, :, None]
+    )
     masses = masses - leaving.sum(axis=2)
     for s in range(len(density)):
         np.add.at(masses[s], st.neighbors, leaving[s])
@@ -106,7 +117,12 @@ def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, sta
 
 
 def exchange(volumes, potential, start, density):
-    return np.array([(potential * (density - start) * volumes).sum(), ((np.abs(density) - np.abs(start)) * volumes).sum()])
+    return np.array(
+        [
+            (potential * (density - start) * volumes).sum(),
+            ((np.abs(density) - np.abs(start)) * volumes).sum(),
+        ]
+    )
 
 
 def integrals(density, mobility, potential, divergence, volumes):
@@ -123,7 +139,20 @@ def integrals(density, mobility, potential, divergence, volumes):
     )
 
 
-def stage(keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor, growth):
+def stage(
+    keep,
+    dt,
+    with_transport,
+    beta,
+    sigma,
+    source,
+    shift,
+    start,
+    divergence,
+    potential,
+    factor,
+    growth,
+):
     w = factor + dt * np.exp(-growth) * (with_transport * divergence + source)
     factor = keep * start + (1 - keep) * w
     growth = (1 - keep) * (growth - dt * (beta * (potential - shift) + sigma))
@@ -135,7 +164,9 @@ def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth):
     if depth == 1.0:
         return growth, start + reference * growth
     u = (start / reference) ** (1 / depth)
-    return growth, reference * (u ** (2 - depth) - (depth - 2) / depth * growth) ** (depth / (2 - depth))
+    return growth, reference * (u ** (2 - depth) - (depth - 2) / depth * growth) ** (
+        depth / (2 - depth)
+    )
 
 
 def mobilities(density, depth, reference):
@@ -143,11 +174,14 @@ def mobilities(density, depth, reference):
 
 
 def euler_stage(dt, with_transport, beta, sigma, source, shift, start, divergence, potential):
-    return start + dt * (with_transport * divergence - beta * start * (potential - shift) - sigma * start + source)
+    return start + dt * (
+        with_transport * divergence - beta * start * (potential - shift) - sigma * start + source
+    )
 
 
 def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth):
-    """Velocities (n, p), growth (n,) and the sums mass, ∫J m, ∫J² m, ∫|∇J|² dν, ∫m; everything unblocked."""
+    """Velocities (n, p), growth (n,) and the sums mass, ∫J m, ∫J² m, ∫|∇J|² dν, ∫m; everything
+    unblocked."""
     tangent = gradient - np.sum(gradient * positions, axis=1, keepdims=True) * positions
     J, w = signs * slopes + decay, np.abs(weights)
     m = w ** (2 - 2 / depth)
@@ -155,18 +189,30 @@ def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sig
     return -alpha * signs[:, None] * tangent, -beta * m / w * J - sigma, np.array(sums)
 
 
-def unit_rates(hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree):
+def unit_rates(
+    hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree
+):
     """Velocities, drift and the five sums of the kernel, unblocked."""
     velocities = -train_hidden * (output[:, None] * gradient + decay_hidden * hidden)
     drift = -train_output * (slopes + decay_output * output)
     r, sign = np.linalg.norm(hidden, axis=1), np.where(output < 0, -1.0, 1.0)
-    mass_rate = sign * drift * r**degree + np.abs(output) * degree * r ** (degree - 2) * np.sum(hidden * velocities, axis=1)
+    mass_rate = sign * drift * r**degree + np.abs(output) * degree * r ** (degree - 2) * np.sum(
+        hidden * velocities, axis=1
+    )
     trained = np.column_stack([train_hidden * hidden, train_output * output])
     speed = np.column_stack([velocities, drift])
     length = np.sum(trained**2, axis=1)
-    along = np.where(length > 0, np.sum(trained * speed, axis=1) ** 2 / np.where(length > 0, length, 1.0), 0.0)
+    along = np.where(
+        length > 0, np.sum(trained * speed, axis=1) ** 2 / np.where(length > 0, length, 1.0), 0.0
+    )
     penalty = 0.5 * (decay_hidden * r**2 + decay_output * output**2)
-    parts = [np.abs(output) * r**degree, mass_rate, penalty, np.sum(speed**2, axis=1) - along, along]
+    parts = [
+        np.abs(output) * r**degree,
+        mass_rate,
+        penalty,
+        np.sum(speed**2, axis=1) - along,
+        along,
+    ]
     return velocities, drift, np.array([part.sum() for part in parts])
 
 
@@ -179,5 +225,11 @@ def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay):
     inner_drift, outer_drift = -(outer * slopes + decay * inner), -(inner * slopes + decay * outer)
     mass_rate = np.sign(weight) * (inner_drift * outer + inner * outer_drift)
     penalty = 0.5 * decay * (inner**2 + outer**2)
-    parts = [np.abs(weight), mass_rate, penalty, np.sum(velocities**2, axis=1), inner_drift**2 + outer_drift**2]
+    parts = [
+        np.abs(weight),
+        mass_rate,
+        penalty,
+        np.sum(velocities**2, axis=1),
+        inner_drift**2 + outer_drift**2,
+    ]
     return velocities, inner_drift, outer_drift, np.array([part.sum() for part in parts])

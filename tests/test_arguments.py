@@ -1,4 +1,5 @@
-"""What Python callers get wrong is refused with a sentence: data that are no real numbers, options, tolerances, times, meshes."""
+"""What Python callers get wrong is refused with a sentence: data that are no real numbers, options,
+tolerances, times, meshes."""
 
 import re
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow import margins
+from hkflow import certificates as margins
 from hkflow.arguments import real_array
 
 X, Y = np.array([[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]]), np.array([1.0, -1.0, -1.0])
@@ -18,7 +19,13 @@ def objective(inputs=X, targets=Y, weights=None, **more):
 
 
 def problem(initial=None, mesh=True):
-    return hkflow.Problem(hkflow.circle_mesh(16) if mesh else None, objective(), hkflow.Flow(1.0, 2.0), (1, -1), initial)
+    return hkflow.Problem(
+        hkflow.circle_mesh(16) if mesh else None,
+        objective(),
+        hkflow.Flow(1.0, 2.0),
+        (1, -1),
+        initial,
+    )
 
 
 def solve(**options):
@@ -48,10 +55,16 @@ HANDED = {
     "times": lambda change: solve(saves=change(np.array([0.05, 0.1]))),
 }
 WRONG = {
-    "masked": (lambda a: np.ma.masked_where(np.arange(a.size).reshape(a.shape) == 1, a), "must not be masked: take the rows"),
+    "masked": (
+        lambda a: np.ma.masked_where(np.arange(a.size).reshape(a.shape) == 1, a),
+        "must not be masked: take the rows",
+    ),
     "complex": (lambda a: a + 1e-3j, "must be real numbers, got complex numbers: take array.real."),
     "dates": (lambda a: a.astype("M8[s]"), "must be real numbers, got dates: take numbers."),
-    "durations": (lambda a: a.astype("m8[s]"), "must be real numbers, got durations: take numbers."),
+    "durations": (
+        lambda a: a.astype("m8[s]"),
+        "must be real numbers, got durations: take numbers.",
+    ),
     "text": (lambda a: a.astype(str), "must be real numbers, got text."),
     "objects": (lambda a: np.where(a == a.flat[0], None, a), "must be real numbers, got objects."),
 }
@@ -73,7 +86,15 @@ def test_rows_that_are_masked_and_rows_of_other_lengths_are_refused():
 
 
 def test_all_that_is_real_numbers_is_taken():
-    for value in ([1, 2], (True, False), np.arange(3, dtype=np.uint8), np.float32([0.5]), [2**70, 1], np.ma.array([1.0]), 3):
+    for value in (
+        [1, 2],
+        (True, False),
+        np.arange(3, dtype=np.uint8),
+        np.float32([0.5]),
+        [2**70, 1],
+        np.ma.array([1.0]),
+        3,
+    ):
         array = real_array(value, "Numbers")
         assert array.dtype == float and np.array_equal(array, np.asarray(value, dtype=float))
 
@@ -81,28 +102,82 @@ def test_all_that_is_real_numbers_is_taken():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: objective(weights=[1.0, -1.0, 1.0]), "Weights must be at least 0 and not all 0; the smallest is -1."),
-        (lambda: objective(weights=[0.0, 0.0, 0.0]), "Weights must be at least 0 and not all 0; the smallest is 0."),
-        (lambda: objective([], []), "Inputs need at least one row and one column, got an array of shape (1, 0)."),
-        (lambda: objective(np.zeros((0, 2)), []), "Inputs need at least one row and one column, got an array of shape (0, 2)."),
-        (lambda: objective(np.zeros((3, 2, 2))), "Inputs need at least one row and one column, got an array of shape (3, 2, 2)."),
+        (
+            lambda: objective(weights=[1.0, -1.0, 1.0]),
+            "Weights must be at least 0 and not all 0; the smallest is -1.",
+        ),
+        (
+            lambda: objective(weights=[0.0, 0.0, 0.0]),
+            "Weights must be at least 0 and not all 0; the smallest is 0.",
+        ),
+        (
+            lambda: objective([], []),
+            "Inputs need at least one row and one column, got an array of shape (1, 0).",
+        ),
+        (
+            lambda: objective(np.zeros((0, 2)), []),
+            "Inputs need at least one row and one column, got an array of shape (0, 2).",
+        ),
+        (
+            lambda: objective(np.zeros((3, 2, 2))),
+            "Inputs need at least one row and one column, got an array of shape (3, 2, 2).",
+        ),
         (lambda: hkflow.geodesic_mesh(-1), "The level must be a whole number, at least 0, got -1."),
-        (lambda: hkflow.geodesic_mesh(1.5), "The level must be a whole number, at least 0, got 1.5."),
-        (lambda: hkflow.circle_mesh(2), "The number of cells must be a whole number, at least 3, got 2."),
-        (lambda: hkflow.circle_mesh(16.5), "The number of cells must be a whole number, at least 3, got 16.5."),
-        (lambda: solve(saves=[np.nan]), "time.saves: listed times must increase within [0, 0.1], got [nan]."),
-        (lambda: solve(saves=[0.05, np.nan]), "time.saves: listed times must increase within [0, 0.1]"),
-        (lambda: solve(saves=np.nan), "time.saves: the number of saves (the start and the end count) must be a whole number"),
+        (
+            lambda: hkflow.geodesic_mesh(1.5),
+            "The level must be a whole number, at least 0, got 1.5.",
+        ),
+        (
+            lambda: hkflow.circle_mesh(2),
+            "The number of cells must be a whole number, at least 3, got 2.",
+        ),
+        (
+            lambda: hkflow.circle_mesh(16.5),
+            "The number of cells must be a whole number, at least 3, got 16.5.",
+        ),
+        (
+            lambda: solve(saves=[np.nan]),
+            "time.saves: listed times must increase within [0, 0.1], got [nan].",
+        ),
+        (
+            lambda: solve(saves=[0.05, np.nan]),
+            "time.saves: listed times must increase within [0, 0.1]",
+        ),
+        (
+            lambda: solve(saves=np.nan),
+            "time.saves: the number of saves (the start and the end count) must be a whole number",
+        ),
         (lambda: solve(saves=2.5), "must be a whole number, at least 2, got 2.5."),
         (lambda: solve(saves=[[0.05]]), "time.saves: listed times must increase within [0, 0.1]"),
         (lambda: solve(end=np.nan), "time.end: must be finite and positive, got nan."),
-        (lambda: solve(record_interval=np.nan), "record_interval must be at least 0 and until_margin a number, got nan and None."),
-        (lambda: solve(until_margin=np.nan), "record_interval must be at least 0 and until_margin a number, got 0.0 and nan."),
-        (lambda: solve(kind="particles", noise_interval=-1.0), "noise_interval must be a finite number greater than 0, got -1.0."),
-        (lambda: solve(kind="particles", noise_interval="1"), "noise_interval must be a finite number greater than 0, got 1."),
-        (lambda: solve(kind="network", step=-0.1), "step must be a finite number greater than 0, got -0.1."),
-        (lambda: solve(kind="network", balance=np.nan), "balance must be a finite number greater than 0, got nan."),
-        (lambda: solve(kind="network", batch=0), "batch must be a whole number, at least 1, got 0."),
+        (
+            lambda: solve(record_interval=np.nan),
+            "record_interval must be at least 0 and until_margin a number, got nan and None.",
+        ),
+        (
+            lambda: solve(until_margin=np.nan),
+            "record_interval must be at least 0 and until_margin a number, got 0.0 and nan.",
+        ),
+        (
+            lambda: solve(kind="particles", noise_interval=-1.0),
+            "noise_interval must be a finite number greater than 0, got -1.0.",
+        ),
+        (
+            lambda: solve(kind="particles", noise_interval="1"),
+            "noise_interval must be a finite number greater than 0, got 1.",
+        ),
+        (
+            lambda: solve(kind="network", step=-0.1),
+            "step must be a finite number greater than 0, got -0.1.",
+        ),
+        (
+            lambda: solve(kind="network", balance=np.nan),
+            "balance must be a finite number greater than 0, got nan.",
+        ),
+        (
+            lambda: solve(kind="network", batch=0),
+            "batch must be a whole number, at least 1, got 0.",
+        ),
     ],
 )
 def test_numbers_out_of_range_are_refused(call, message):
@@ -115,25 +190,48 @@ def test_numbers_out_of_range_are_refused(call, message):
 def test_a_tolerance_is_a_positive_number(kind, value):
     if value is None and kind != "grid":
         return  # their own
-    with pytest.raises(ValueError, match=re.escape(f"tolerance must be a finite number greater than 0, got {value}.")):
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"tolerance must be a finite number greater than 0, got {value}."),
+    ):
         solve(kind=kind, tolerance=value)
 
 
 @pytest.mark.parametrize("kind", ["grid", "particles", "network"])
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
 def test_a_largest_step_is_positive(kind, value):
-    with pytest.raises(ValueError, match=re.escape(f"max_step must be a number greater than 0, got {value}.")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"max_step must be a number greater than 0, got {value}.")
+    ):
         solve(kind=kind, max_step=value)
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"tolerence": 1e-3}, "Unknown grid option 'tolerence'. Did you mean 'tolerance'? Choose from: cfl, coupling, end, kind, "),
+        (
+            {"tolerence": 1e-3},
+            (
+                "Unknown grid option 'tolerence'. Did you mean 'tolerance'? Choose from: cfl,"
+                " coupling, end, kind, "
+            ),
+        ),
         ({"savse": 3}, "Unknown grid option 'savse'. Did you mean 'saves'? Choose from: "),
-        ({"kind": "particles", "noise_point": 3}, "Unknown particles option 'noise_point'. Did you mean 'noise_points'?"),
-        ({"kind": "network", "layer": "both"}, "Unknown network option 'layer'. Did you mean 'layers'?"),
-        ({"kind": "netwrk"}, "Unknown method 'netwrk'. Did you mean 'network'? Choose from: characteristics, grid, network, particles."),
+        (
+            {"kind": "particles", "noise_point": 3},
+            "Unknown particles option 'noise_point'. Did you mean 'noise_points'?",
+        ),
+        (
+            {"kind": "network", "layer": "both"},
+            "Unknown network option 'layer'. Did you mean 'layers'?",
+        ),
+        (
+            {"kind": "netwrk"},
+            (
+                "Unknown method 'netwrk'. Did you mean 'network'? Choose from: characteristics,"
+                " grid, network, particles."
+            ),
+        ),
     ],
 )
 def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
@@ -142,7 +240,9 @@ def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
 
 
 def test_an_option_of_another_method_is_told_with_those_of_this():
-    from hkflow.time_loop import make_method
+    from hkflow.methods.choice import make_method
 
-    with pytest.raises(ValueError, match="Unknown grid option 'noise'. Choose from: cfl, coupling, "):
+    with pytest.raises(
+        ValueError, match="Unknown grid option 'noise'. Choose from: cfl, coupling, "
+    ):
         make_method(problem(), "grid", noise="random")

@@ -11,7 +11,7 @@ import hkflow
 from hkflow.case.load import toml_of
 
 sys.path.insert(0, str(ROOT))
-from attacks import endurance, files, fuzz, interruptions, numerics  # noqa: E402
+from attacks import endurance, files, fuzz, interruptions, numerics
 
 
 def test_wrong_case_files_are_refused():
@@ -24,7 +24,9 @@ def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
     (tmp_path / "data.csv").write_text(files.ROWS)
     resolved, problem = hkflow.check(path)
     assert fuzz.changed(path, resolved, problem) is None
-    monkeypatch.setattr(fuzz, "toml_of", lambda case: toml_of(case).replace("saves = 4", "saves = 3"))
+    monkeypatch.setattr(
+        fuzz, "toml_of", lambda case: toml_of(case).replace("saves = 4", "saves = 3")
+    )
     assert "another case" in fuzz.changed(path, resolved, problem)
     monkeypatch.undo()
     honest = hkflow.load
@@ -46,7 +48,9 @@ def test_sibling_numbers_of_another_file_are_seen(tmp_path, monkeypatch):
 
     run, honest = files.make_run(tmp_path), hkflow.load
     monkeypatch.setattr(files.hkflow, "load", leaky)
-    assert any("another file" in (files.hostile_run(tmp_path, run, seed) or "") for seed in range(10))
+    assert any(
+        "another file" in (files.hostile_run(tmp_path, run, seed) or "") for seed in range(10)
+    )
 
 
 def test_sibling_a_traceback_and_a_mute_message_are_seen(monkeypatch):
@@ -78,7 +82,9 @@ def test_sibling_a_rising_objective_is_seen():
     solution = numerics.hkflow.solve(
         hkflow.Problem(
             hkflow.circle_mesh(8),
-            hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)),
+            hkflow.Objective(
+                hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)
+            ),
             hkflow.Flow(1.0, 1.0),
         ),
         0.1,
@@ -98,7 +104,9 @@ def place(tmp_path_factory):
     return interruptions.prepare(tmp_path_factory.mktemp("attacks"))
 
 
-@pytest.mark.parametrize("name", [n for n in interruptions.ATTACKS if "SIGINT" not in n and "study" not in n])
+@pytest.mark.parametrize(
+    "name", [n for n in interruptions.ATTACKS if "SIGINT" not in n and "study" not in n]
+)
 def test_interruptions(name, place):
     assert interruptions.ATTACKS[name](place, 3) is None
 

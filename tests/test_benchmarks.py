@@ -1,4 +1,5 @@
-"""The benchmark suite: its statistics on numbers whose answer is known, and that the command runs and writes what it says."""
+"""The benchmark suite: its statistics on numbers whose answer is known, and that the command runs
+and writes what it says."""
 
 import json
 import subprocess
@@ -11,9 +12,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
 
-from benchmarks import advection, hills  # noqa: E402
-from benchmarks.potential_peers import zonal_factors  # noqa: E402
-from benchmarks.timing import Row, alternate, exponent, ratio  # noqa: E402
+from benchmarks import advection, hills
+from benchmarks.potential_peers import zonal_factors
+from benchmarks.timing import Row, alternate, exponent, ratio
 
 
 def test_exponent_of_a_power_law_and_its_interval():
@@ -25,7 +26,8 @@ def test_exponent_of_a_power_law_and_its_interval():
     found = np.array([exponent(sizes, sizes**0.6 * np.exp(row)) for row in noise])
     inside = np.mean(np.abs(found[:, 0] - 0.6) <= found[:, 1])
     assert 0.93 < inside < 0.97  # of 95 %, by the t distribution with two degrees of freedom
-    assert np.mean(np.abs(found[:, 0] - 0.6) <= 0.3 * found[:, 1]) < 0.8  # a narrower interval would show
+    # a narrower interval would show
+    assert np.mean(np.abs(found[:, 0] - 0.6) <= 0.3 * found[:, 1]) < 0.8
 
 
 def test_ratios_are_of_paired_times():
@@ -40,7 +42,10 @@ def test_work_takes_turns():
     assert times.shape == (3, 2)
 
 
-@pytest.mark.parametrize(("goal", "met"), [((">=", 2.0), True), ((">=", 4.0), False), (("<=", 4.0), True), (("<=", 2.0), False)])
+@pytest.mark.parametrize(
+    ("goal", "met"),
+    [((">=", 2.0), True), ((">=", 4.0), False), (("<=", 4.0), True), (("<=", 2.0), False)],
+)
 def test_goals_are_compared_with_the_ratio(goal, met):
     assert Row("a", 100.0, "ms", ratio=3.0, goal=goal).met is met
     assert Row("a", goal=goal).met is None
@@ -53,15 +58,25 @@ def test_zonal_factors_rebuild_the_relu():
 
 
 def test_areas_of_a_sphere_cut_along_its_longitudes():
-    longitude, latitude = np.meshgrid(np.linspace(0.0, 2.0 * np.pi, 17), np.linspace(-1.5, 1.5, 9), indexing="ij")
-    corners = np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=-1)
+    longitude, latitude = np.meshgrid(
+        np.linspace(0.0, 2.0 * np.pi, 17), np.linspace(-1.5, 1.5, 9), indexing="ij"
+    )
+    corners = np.stack(
+        [
+            np.cos(latitude) * np.cos(longitude),
+            np.cos(latitude) * np.sin(longitude),
+            np.sin(latitude),
+        ],
+        axis=-1,
+    )
     octant = hills.triangle_areas(*np.eye(3))
     assert octant == pytest.approx(0.5 * np.pi, abs=1e-14)
     assert (hills.quad_areas(corners) > 0.0).all()
 
 
 def test_times_between_sizes_follow_a_power_law():
-    """Errors N^-1 at seconds N^1.5: an error e takes e^-1.5 seconds; none is made up far beyond the finest mesh."""
+    """Errors N^-1 at seconds N^1.5: an error e takes e^-1.5 seconds; none is made up far beyond the
+    finest mesh."""
 
     class Known(advection.Series):
         def __init__(self, sizes):
@@ -72,13 +87,25 @@ def test_times_between_sizes_follow_a_power_law():
 
     series = Known(np.array([10.0, 40.0, 160.0]))
     for error in (0.1, 0.05, 0.01, 0.004):
-        assert advection.seconds_to(series, "smooth", error) == pytest.approx([error**-1.5], rel=1e-12)
+        assert advection.seconds_to(series, "smooth", error) == pytest.approx(
+            [error**-1.5], rel=1e-12
+        )
     assert advection.seconds_to(series, "smooth", 0.001) is None
     assert advection.seconds_to(series, "smooth", 0.2) is None
 
 
 def test_command(tmp_path):
-    command = [sys.executable, "-m", "benchmarks", "machine", "--quick", "--threads", "1", "--output", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "machine",
+        "--quick",
+        "--threads",
+        "1",
+        "--output",
+        str(tmp_path),
+    ]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     report = json.loads((tmp_path / "benchmarks.json").read_text(encoding="utf-8"))
     assert {row["part"] for row in report["rows"]} == {"machine"}
@@ -88,6 +115,12 @@ def test_command(tmp_path):
 
 
 def test_command_refuses_a_part_that_it_does_not_have():
-    run = subprocess.run([sys.executable, "-m", "benchmarks", "nothing"], cwd=ROOT, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 2
     assert "choose from: machine" in run.stderr

@@ -1,8 +1,10 @@
-"""Every block of code in the README and in docs, in order and in one folder, as a reader would type it.
+"""Every block of code in the README and in docs, in order and in one folder, as a reader would type
+it.
 
-The folder is a clone with smaller cases: commands are run as they stand, on cases whose files are made `coarse` and SMALLER.
-What differs besides is written in SHORTER, what is not run in NOT_RUN, with the reason; a command that is in neither is run, and
-a program, a language or an entry that no longer fits fails.
+The folder is a clone with smaller cases: commands are run as they stand, on cases whose files are
+made `coarse` and SMALLER. What differs besides is written in SHORTER, what is not run in NOT_RUN,
+with the reason; a command that is in neither is run, and a program, a language or an entry that no
+longer fits fails.
 """
 
 import re
@@ -14,12 +16,12 @@ import sys
 import numpy as np
 import pytest
 import tomlkit
+from commands import coarse
 from conftest import CASES, ROOT, STUDIES
-from test_commands import coarse
 from typer.testing import CliRunner
 
 import hkflow
-from hkflow.cli import app
+from hkflow.app.cli import app
 from hkflow.studies.file import load_study
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,7 +42,10 @@ NOT_RUN = {
     "pip install clawpack": "the same",
     "pytest": "is this suite",
     "python -m benchmarks": "takes many minutes; tests/test_benchmarks.py runs it with --quick",
-    "hkflow reproduce icm-fig2": "smaller cases do not show what it claims; tests/test_reproduction.py runs the command on its own",
+    "hkflow reproduce icm-fig2": (
+        "smaller cases do not show what it claims; tests/app/test_reproduction.py runs the command"
+        " on its own"
+    ),
     "hkflow reproduce icm-fig2 --scale paper": "the same, for minutes",
     "python postprocess/gallery.py": "runs all figures, for a quarter of an hour",
 }
@@ -59,7 +64,8 @@ RUN = [(place, language, text) for place, language, text in BLOCKS if language i
 
 
 def commands(text):
-    """The commands of a shell block, each as a string without comments: lines, parts of lines between &&."""
+    """The commands of a shell block, each as a string without comments: lines, parts of lines
+    between &&."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         while words:
@@ -75,9 +81,13 @@ def clone(tmp_path_factory):
     for name in ("cases", "postprocess"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (*CASES, *STUDIES):
-        changes = ({} if path in STUDIES else coarse(path)) | SMALLER.get(f"{path.parent.name}/{path.stem}", {})
+        changes = ({} if path in STUDIES else coarse(path)) | SMALLER.get(
+            f"{path.parent.name}/{path.stem}", {}
+        )
         if changes:
-            (folder / path.relative_to(ROOT)).write_text(changed(path.read_text(encoding="utf-8"), changes), encoding="utf-8")
+            (folder / path.relative_to(ROOT)).write_text(
+                changed(path.read_text(encoding="utf-8"), changes), encoding="utf-8"
+            )
     return folder
 
 
@@ -98,12 +108,16 @@ def run_command(command, monkeypatch):
     program, *words = shlex.split(command)
     if program == "hkflow":
         done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, f"{command}: exit code {done.exit_code}\n{done.output}{done.exception or ''}"
+        assert done.exit_code == 0, (
+            f"{command}: exit code {done.exit_code}\n{done.output}{done.exception or ''}"
+        )
     elif program == "python" and words[0].endswith(".py"):
         monkeypatch.setattr(sys, "argv", words)
         runpy.run_path(words[0], run_name="__main__")
     else:
-        pytest.fail(f"{command}: how is this run? Add it to NOT_RUN with the reason, or teach run_command.")
+        pytest.fail(
+            f"{command}: how is this run? Add it to NOT_RUN with the reason, or teach run_command."
+        )
 
 
 @pytest.mark.parametrize("language, text", [one[1:] for one in RUN], ids=[one[0] for one in RUN])
@@ -120,11 +134,17 @@ def test_a_block_runs(language, text, clone, monkeypatch):
 
 
 def test_no_block_is_left_out():
-    """Languages are known, each table's entries are of use, and what is shortened or not run is there as it is written."""
+    """Languages are known, each table's entries are of use, and what is shortened or not run is
+    there as it is written."""
     assert {language for _, language, _ in BLOCKS} == {"sh", "python", "toml"}
-    typed = [command for _, language, text in BLOCKS if language == "sh" for command in commands(text)]
+    typed = [
+        command for _, language, text in BLOCKS if language == "sh" for command in commands(text)
+    ]
     assert set(NOT_RUN) <= set(typed) and sum(command not in NOT_RUN for command in typed) > 20
-    assert all(any(long in text for _, language, text in BLOCKS if language == "python") for long in SHORTER)
+    assert all(
+        any(long in text for _, language, text in BLOCKS if language == "python")
+        for long in SHORTER
+    )
     assert set(SMALLER) <= {f"{path.parent.name}/{path.stem}" for path in (*CASES, *STUDIES)}
 
 
@@ -137,7 +157,9 @@ def test_a_command_that_nobody_knows_fails(monkeypatch):
 def test_files_of_the_readme_are_valid(tmp_path):
     """A case and a study of it."""
     rng = np.random.default_rng(0)
-    rows = "".join(f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}\n" for a, b in rng.normal(size=(20, 2)))
+    rows = "".join(
+        f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}\n" for a, b in rng.normal(size=(20, 2))
+    )
     (tmp_path / "measurements.csv").write_text("width,height,outcome\n" + rows)
     case, study = (text for _, language, text in BLOCKS if language == "toml")
     (tmp_path / "my.toml").write_text(case)

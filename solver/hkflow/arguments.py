@@ -1,4 +1,5 @@
-"""What arguments must be: arrays of real numbers, whole numbers, positive numbers. What is not is refused by a ValueError."""
+"""What arguments must be: arrays of real numbers, whole numbers, positive numbers. What is not is
+refused by a ValueError."""
 
 from inspect import signature
 from numbers import Real
@@ -12,19 +13,35 @@ def real_array(value, what):
     """An array of floats, a view where `value` is one.
 
     what : how the sentence calls it, a plural
-    Raises ValueError for masked entries, dates, complex numbers, text and whatever else is no real number, and for ragged rows.
+    Raises ValueError for masked entries, dates, complex numbers, text and whatever else is no real
+    number, and for ragged rows.
     """
     if any(map(np.ma.is_masked, value if isinstance(value, list | tuple) else (value,))):
-        raise ValueError(f"{what} must not be masked: take the rows without a masked entry, or fill it (array.filled(number)).")
+        raise ValueError(
+            f"{what} must not be masked: take the rows without a masked entry, or fill it"
+            " (array.filled(number))."
+        )
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{what} must make an array, whose rows have one length: {error}.") from error
-    real = array.dtype.kind in "buif" or array.dtype.kind == "O" and all(isinstance(item, Real) for item in array.flat)
+        raise ValueError(
+            f"{what} must make an array, whose rows have one length: {error}."
+        ) from error
+    real = (
+        array.dtype.kind in "buif"
+        or array.dtype.kind == "O"
+        and all(isinstance(item, Real) for item in array.flat)
+    )
     if not real:
-        kinds = {"c": "complex numbers: take array.real", "M": "dates: take numbers", "m": "durations: take numbers"}
+        kinds = {
+            "c": "complex numbers: take array.real",
+            "M": "dates: take numbers",
+            "m": "durations: take numbers",
+        }
         kinds |= {"U": "text", "S": "text", "O": "objects"}
-        raise ValueError(f"{what} must be real numbers, got {kinds.get(array.dtype.kind, str(array.dtype))}.")
+        raise ValueError(
+            f"{what} must be real numbers, got {kinds.get(array.dtype.kind, str(array.dtype))}."
+        )
     return np.asarray(array, dtype=float)
 
 
@@ -36,14 +53,18 @@ def whole_number(value, what, least=0):
 
 
 def check_positive(finite=True, **values):
-    """Raise ValueError, with its name, for a value that is no number greater than 0, or that is infinite though it must not."""
+    """Raise ValueError, with its name, for a value that is no number greater than 0, or that is
+    infinite though it must not."""
     for name, value in values.items():
-        if not (isinstance(value, Real) and 0.0 < value and (value < np.inf or not finite)):
-            raise ValueError(f"{name} must be a{' finite' if finite else ''} number greater than 0, got {value}.")
+        if not (isinstance(value, Real) and value > 0.0 and (value < np.inf or not finite)):
+            raise ValueError(
+                f"{name} must be a{' finite' if finite else ''} number greater than 0, got {value}."
+            )
 
 
 def check_options(options, made, what, besides=()):
-    """Raise ValueError, with the nearest name, for one of the options that is no keyword of what is made, nor of those besides."""
+    """Raise ValueError, with the nearest name, for one of the options that is no keyword of what is
+    made, nor of those besides."""
     known = {*list(signature(made).parameters)[1:], *besides}
     for name in options:
         if name not in known:

@@ -2,8 +2,8 @@
 
 from difflib import get_close_matches
 
-
-MAX_CHOICES, MAX_COMPARED = 40, 10_000  # that a message lists, and looks through for what may have been meant
+# that a message lists, and looks through for what may have been meant
+MAX_CHOICES, MAX_COMPARED = 40, 10_000
 
 
 class HkflowError(Exception):
@@ -24,13 +24,17 @@ def printable(name):
 
 
 def unknown_name(what, name, choices):
-    """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'? Choose from: …"."""
+    """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'?
+    Choose from: …"."""
     name, choices = printable(name), sorted(map(printable, choices))
     more = f" and {len(choices) - MAX_CHOICES} more" if len(choices) > MAX_CHOICES else ""
-    return f"Unknown {what} '{name}'.{did_you_mean(name, choices)} Choose from: {', '.join(choices[:MAX_CHOICES])}{more}."
+    return (
+        f"Unknown {what} '{name}'.{did_you_mean(name, choices)} Choose from:"
+        f" {', '.join(choices[:MAX_CHOICES])}{more}."
+    )
 
 
 def did_you_mean(name, choices):
-    """" Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
+    """ " Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
     near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)
     return f" Did you mean '{near[0]}'?" if near else ""

@@ -48,18 +48,28 @@ def case(tmp_path):
     return write
 
 
-CSV = ('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', 'source = "csv"\nfile = "d.csv"\nlabel = "y"')
+CSV = (
+    'source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]',
+    'source = "csv"\nfile = "d.csv"\nlabel = "y"',
+)
 
 
 def test_the_minimal_case_is_fine(case):
     resolved, problem = hkflow.check(case())
-    assert (problem.mesh.n_cells, problem.signs, problem.flow) == (24, (1, -1), hkflow.Flow(1.0, 2.0))
+    assert (problem.mesh.n_cells, problem.signs, problem.flow) == (
+        24,
+        (1, -1),
+        hkflow.Flow(1.0, 2.0),
+    )
     assert resolved.method.limiter == "mc" and resolved.time.saves == 2
 
 
 def test_saves_in_equal_ratios(case):
     resolved, _ = hkflow.check(case(("end = 0.5", "end = 0.5\nsaves = 4\nfirst = 0.0005")))
-    assert resolved.time.saves == pytest.approx([0.0005, 0.005, 0.05, 0.5], rel=1e-14) and resolved.time.saves[-1] == 0.5
+    assert (
+        resolved.time.saves == pytest.approx([0.0005, 0.005, 0.05, 0.5], rel=1e-14)
+        and resolved.time.saves[-1] == 0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,37 +84,104 @@ def test_saves_in_equal_ratios(case):
         ("bias = true", "bias = 1", "objective.bias: must be a valid boolean, got 1"),
         ("cells = 24", 'cells = "24"', "domain.cells: must be a valid integer, got '24'"),
         ("cells = 24", "cells = 2", "domain.cells: must be greater than or equal to 3, got 2"),
-        ('"relu"', '"rellu"', "objective.activation: unknown value 'rellu'. Did you mean 'relu'? Choose from: linear, relu"),
-        ('source = "inline"', 'source = "inlin"', "data.source: unknown value 'inlin'. Did you mean 'inline'"),
+        (
+            '"relu"',
+            '"rellu"',
+            (
+                "objective.activation: unknown value 'rellu'. Did you mean 'relu'? Choose from:"
+                " linear, relu"
+            ),
+        ),
+        (
+            'source = "inline"',
+            'source = "inlin"',
+            "data.source: unknown value 'inlin'. Did you mean 'inline'",
+        ),
         ('source = "inline"', "", "data.source: is missing. Choose from: csv"),
         ("[data]", "seed = 99999999999999999999\n[data]", "seed: must be less than"),
         ("end = 0.5", "", "time: 'end' is missing"),
         ("end = 0.5", "end = -1.0", "time.end: must be greater than 0, got -1.0"),
         ("end = 0.5", "end = nan", "time.end: must be a finite number"),
         ("end = 0.5", "end = 0.5\nsaves = [0.3, 0.2]", "time: listed 'saves' must increase"),
-        ("end = 0.5", "end = 0.5\nsaves = [0.3, 0.4]\nfirst = 0.1", "time: 'first' goes with 'end' and a number of 'saves'"),
-        ("end = 0.5", "end = 0.5\nsaves = 3\nfirst = 0.5", "time: 'first' must lie before 'end' = 0.5, got 0.5"),
+        (
+            "end = 0.5",
+            "end = 0.5\nsaves = [0.3, 0.4]\nfirst = 0.1",
+            "time: 'first' goes with 'end' and a number of 'saves'",
+        ),
+        (
+            "end = 0.5",
+            "end = 0.5\nsaves = 3\nfirst = 0.5",
+            "time: 'first' must lie before 'end' = 0.5, got 0.5",
+        ),
         ("end = 0.5", "end = 0.5\nstop = 3", "time.stop: unknown key"),
-        ('kind = "hellinger-kantorovich"', 'kind = "perturbed"', "flow: the perturbed flow needs 'noise' greater than 0"),
+        (
+            'kind = "hellinger-kantorovich"',
+            'kind = "perturbed"',
+            "flow: the perturbed flow needs 'noise' greater than 0",
+        ),
         ('kind = "hellinger-kantorovich"', "noise = 0.1", "flow: give 'kind' or the rates"),
         ('kind = "hellinger-kantorovich"', 'kind = "hellinger"\nreaction = 3.0', "not both"),
-        ('kind = "hellinger-kantorovich"', 'kind = "output-layer"\nnoise = 0.1', "flow: A flow of depth 1 has the mobility"),
-        ('kind = "hellinger-kantorovich"', 'kind = "hellinger-kantorovich"\ndepth = 3.0', "'diagonal' alone reads 'depth'"),
-        ('kind = "hellinger-kantorovich"', 'kind = "hellinger"\ndrive = "measure"', "a spherical flow alone reads 'drive'"),
-        ('kind = "hellinger-kantorovich"', "reaction = 4.0\ntransport = 1.0\ndepth = 3.0", "goes without transport, got 1"),
-        ('kind = "hellinger-kantorovich"', 'kind = "hellinger-kantorovich"\nclock = "margin"', "the risk is 'logistic'"),
+        (
+            'kind = "hellinger-kantorovich"',
+            'kind = "output-layer"\nnoise = 0.1',
+            "flow: A flow of depth 1 has the mobility",
+        ),
+        (
+            'kind = "hellinger-kantorovich"',
+            'kind = "hellinger-kantorovich"\ndepth = 3.0',
+            "'diagonal' alone reads 'depth'",
+        ),
+        (
+            'kind = "hellinger-kantorovich"',
+            'kind = "hellinger"\ndrive = "measure"',
+            "a spherical flow alone reads 'drive'",
+        ),
+        (
+            'kind = "hellinger-kantorovich"',
+            "reaction = 4.0\ntransport = 1.0\ndepth = 3.0",
+            "goes without transport, got 1",
+        ),
+        (
+            'kind = "hellinger-kantorovich"',
+            'kind = "hellinger-kantorovich"\nclock = "margin"',
+            "the risk is 'logistic'",
+        ),
         ('kind = "signed-sphere"\ncells = 24', 'kind = "atoms"', "must be 'linear'"),
-        ('kind = "signed-sphere"\ncells = 24', 'kind = "atoms"\ncells = 24', "a sphere alone reads 'cells'"),
+        (
+            'kind = "signed-sphere"\ncells = 24',
+            'kind = "atoms"\ncells = 24',
+            "a sphere alone reads 'cells'",
+        ),
         ("[time]", '[initial]\nkind = "balanced"\n[time]', "needs the activation 'joint-relu'"),
         ("[time]", '[initial]\nkind = "scaled"\nscale = 2.0\n[time]', "is for the domain 'atoms'"),
         ("[time]", '[initial]\nkind = "zero"\n[time]', "nonnegative and not zero everywhere"),
-        ("[time]", '[method]\nstepper = "euler"\n[time]', "'euler' takes plain steps of 'max_step': give it"),
+        (
+            "[time]",
+            '[method]\nstepper = "euler"\n[time]',
+            "'euler' takes plain steps of 'max_step': give it",
+        ),
         ("end = 0.5", "end = 0.5\nuntil_margin = -1.0", "until_margin: must be greater than 0"),
-        ("[time]", "[method]\nstepper = 'ssprk3'\ncfl = 0.8\n[time]", "positivity with 'ssprk3' and 'mc' needs at most 0.5"),
+        (
+            "[time]",
+            "[method]\nstepper = 'ssprk3'\ncfl = 0.8\n[time]",
+            "positivity with 'ssprk3' and 'mc' needs at most 0.5",
+        ),
         ("[time]", '[initial]\nkind = "caps"\nradius = 1.0\n[time]', "initial.centers: is missing"),
-        ("[time]", '[initial]\nkind = "uniform"\nradius = 1.0\n[time]', "initial.radius: unknown key"),
-        ("[time]", '[initial]\nkind = "caps"\nradius = 0.01\ncenters = [[1.0, 0.0]]\n[time]', "holds none of the 24 points"),
-        ("[time]", '[initial]\nkind = "points"\npositions = [[1.0]]\n[time]', "wanted nonzero vectors of R^2"),
+        (
+            "[time]",
+            '[initial]\nkind = "uniform"\nradius = 1.0\n[time]',
+            "initial.radius: unknown key",
+        ),
+        (
+            "[time]",
+            '[initial]\nkind = "caps"\nradius = 0.01\ncenters = [[1.0, 0.0]]\n[time]',
+            "holds none of the 24 points",
+        ),
+        (
+            "[time]",
+            '[initial]\nkind = "points"\npositions = [[1.0]]\n[time]',
+            "wanted nonzero vectors of R^2",
+        ),
         ("[[0.5], [-1.0]]", "[]", "data.inputs: List should have at least 1 item"),
         ("[[0.5], [-1.0]]", "[[0.5], [1.0, 2.0]]", "data.inputs: rows have different lengths"),
         ("[[0.5], [-1.0]]", "[[0.5], [nan]]", "data.inputs.1.0: must be a finite number"),
@@ -113,7 +190,11 @@ def test_saves_in_equal_ratios(case):
         ("targets = [1.0, -1.0]", "targets = [1.0, 3.0]", "needs targets +1 and -1, got 3"),
         ("bias = true", "", "directions lie on S^0"),
         ("cells = 24", "cells = 1000000000", "GB"),
-        ("[[0.5], [-1.0]]", "[[0.5, 1.0], [-1.0, 2.0]]", "10·4^k + 2 cells, got 24. Nearest: 12 or 42"),
+        (
+            "[[0.5], [-1.0]]",
+            "[[0.5, 1.0], [-1.0, 2.0]]",
+            "10·4^k + 2 cells, got 24. Nearest: 12 or 42",
+        ),
         ("[time]", "[time", "not valid TOML"),
     ],
 )
@@ -131,7 +212,9 @@ def test_toml_syntax_errors_name_the_line(case):
 
 
 def test_all_faults_are_told_at_once(case):
-    path = case(("bias = true", "bais = true"), ("cells = 24", "cells = 1.5"), ("end = 0.5", "end = 0"))
+    path = case(
+        ("bias = true", "bais = true"), ("cells = 24", "cells = 1.5"), ("end = 0.5", "end = 0")
+    )
     with pytest.raises(hkflow.CaseError) as caught:
         hkflow.check(path)
     assert len(str(caught.value).splitlines()) == 3
@@ -155,7 +238,9 @@ def test_all_faults_are_told_at_once(case):
 def test_bad_csv_files_are_refused_with_their_line(case, tmp_path, content, message):
     path = case(CSV)
     if content is not None:
-        (tmp_path / "d.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+        (tmp_path / "d.csv").write_bytes(
+            content if isinstance(content, bytes) else content.encode()
+        )
     with pytest.raises(hkflow.CaseError, match=message) as caught:
         hkflow.check(path)
     assert "d.csv" in str(caught.value) or str(caught.value).startswith(str(path))
@@ -167,15 +252,22 @@ def test_labels_become_classes(case, tmp_path):
     _, problem = hkflow.check(path)
     assert np.array_equal(problem.objective.inputs, [[1, 1], [2, 1], [3, 1]])
     assert np.array_equal(problem.objective.targets, [1, -1, 1])
-    with pytest.raises(hkflow.CaseError, match="data.positive: Unknown label 'cot'. Did you mean 'cow'"):
+    with pytest.raises(
+        hkflow.CaseError, match="data.positive: Unknown label 'cot'. Did you mean 'cow'"
+    ):
         hkflow.check(path, data={"positive": ["cat", "cot"]})
 
 
 def test_scikit_learn_data_on_principal_components(case):
-    text = 'source = "scikit-learn"\nname = "wine"\npositive = ["class_0"]\nnegative = ["class_1", "class_2"]\n'
+    text = (
+        'source = "scikit-learn"\nname = "wine"\npositive = ["class_0"]\nnegative = ["class_1",'
+        ' "class_2"]\n'
+    )
     text += "standardize = true\ncomponents = 2"
     _, problem = hkflow.check(case((CSV[0], text), ("cells = 24", "cells = 42")))
-    assert problem.objective.inputs.shape == (178, 3) and problem.objective.targets.sum() == 59 - 119
+    assert (
+        problem.objective.inputs.shape == (178, 3) and problem.objective.targets.sum() == 59 - 119
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +282,9 @@ def test_scikit_learn_data_on_principal_components(case):
 def test_generators_follow_the_seed(case, text, n):
     path = case((CSV[0], text), ("cells = 24", "cells = 42"))
     loss = {"loss": "square"}  # which all targets suit
-    one, two, other = (hkflow.check(path, seed=seed, objective=loss)[1].objective for seed in (1, 1, 2))
+    one, two, other = (
+        hkflow.check(path, seed=seed, objective=loss)[1].objective for seed in (1, 1, 2)
+    )
     assert len(one.targets) == n
     assert np.array_equal(one.inputs, two.inputs) and not np.array_equal(one.inputs, other.inputs)
 
@@ -206,7 +300,11 @@ def test_generators_follow_the_seed(case, text, n):
     ],
 )
 def test_named_flows_have_the_rates_of_the_papers(case, activation, domain, kind, rates):
-    path = case(('"relu"', f'"{activation}"'), ('"signed-sphere"', f'"{domain}"'), ("hellinger-kantorovich", kind))
+    path = case(
+        ('"relu"', f'"{activation}"'),
+        ('"signed-sphere"', f'"{domain}"'),
+        ("hellinger-kantorovich", kind),
+    )
     flow = hkflow.check(path)[1].flow
     assert (flow.transport, flow.reaction) == rates
 
@@ -216,9 +314,20 @@ def test_named_flows_have_the_rates_of_the_papers(case, activation, domain, kind
     [
         ('kind = "uniform"\nmass = 2.0', 2.0, (1.0, 1.0)),
         ('kind = "uniform"\nsigns = [-1]', 1.0, (0.0, 1.0)),
-        ('kind = "von-mises-fisher"\ncenters = [[1.0, 0.0]]\nconcentration = 500.0', 1.0, (0.5, 0.5)),
+        (
+            'kind = "von-mises-fisher"\ncenters = [[1.0, 0.0]]\nconcentration = 500.0',
+            1.0,
+            (0.5, 0.5),
+        ),
         ('kind = "caps"\ncenters = [[0.0, 2.0]]\nradius = 0.5\nsigns = [1]', 1.0, (1.0, 0.0)),
-        ('kind = "points"\npositions = [[1.0, 0.0], [0.0, 1.0]]\nsigns = [1, -1]\nweights = [1.0, 3.0]', 1.0, (0.25, 0.75)),
+        (
+            (
+                'kind = "points"\npositions = [[1.0, 0.0], [0.0, 1.0]]\nsigns = [1, -1]\nweights ='
+                " [1.0, 3.0]"
+            ),
+            1.0,
+            (0.25, 0.75),
+        ),
     ],
 )
 def test_initial_measures_have_their_mass_on_their_signs(case, table, total, sheets):
@@ -232,14 +341,17 @@ def test_the_schema_offers_what_the_solver_has():
     from typing import get_args
 
     from hkflow.case import schema
-    from hkflow.eulerian.limiters import LIMITERS
-    from hkflow.flows import FLOW_KINDS
-    from hkflow.stepping.splitting import STEPPERS
+    from hkflow.methods.grid.limiters import LIMITERS
+    from hkflow.methods.stepping.splitting import STEPPERS
+    from hkflow.problem.flow import FLOW_KINDS
 
     def choices(model, field):
         annotation = model.model_fields[field].annotation
         return {
-            value for part in (annotation, *get_args(annotation)) for value in get_args(part) if isinstance(value, str)
+            value
+            for part in (annotation, *get_args(annotation))
+            for value in get_args(part)
+            if isinstance(value, str)
         } or set(get_args(annotation))
 
     assert choices(schema.ObjectiveTable, "activation") == set(hkflow.FEATURES)
@@ -295,12 +407,15 @@ def test_every_character_of_a_text_comes_back(case):
 
 
 def test_writing_a_resolved_case_takes_as_long_as_it_is(case):
-    """Thousands of inline data and saves; a writer that goes through the list for each entry takes minutes."""
+    """Thousands of inline data and saves; a writer that goes through the list for each entry takes
+    minutes."""
     from hkflow.case.load import load_case, toml_of
 
     rows = np.arange(8_000.0)[:, None].tolist()
     data = {"source": "inline", "inputs": rows, "targets": [1.0] * len(rows)}
-    resolved = load_case(case(), {"data": data, "time.saves": np.linspace(0.0, 0.5, 8_000).tolist()}).case
+    resolved = load_case(
+        case(), {"data": data, "time.saves": np.linspace(0.0, 0.5, 8_000).tolist()}
+    ).case
     began = time.process_time()
     text = toml_of(resolved)
     assert time.process_time() - began < 1.0 and tomllib.loads(text)["data"]["inputs"] == rows
@@ -308,6 +423,11 @@ def test_writing_a_resolved_case_takes_as_long_as_it_is(case):
 
 def test_the_moment_problem_has_depth_two(tmp_path):
     text = (ROOT / "cases" / "verification" / "circle-hellinger.toml").read_text()
-    (tmp_path / "deep.toml").write_text(text.replace('kind = "hellinger"', "reaction = 4.0\ndepth = 3.0"))
-    with pytest.raises(hkflow.CaseError, match="flow.depth: the moment problem lives on a sphere, where it must be 2, got 3"):
+    (tmp_path / "deep.toml").write_text(
+        text.replace('kind = "hellinger"', "reaction = 4.0\ndepth = 3.0")
+    )
+    with pytest.raises(
+        hkflow.CaseError,
+        match="flow.depth: the moment problem lives on a sphere, where it must be 2, got 3",
+    ):
         hkflow.check(tmp_path / "deep.toml")

@@ -27,40 +27,79 @@ def case(tmp_path):
 @pytest.mark.parametrize(
     "extra, message",
     [
-        (PARTICLES + "particles = 3", "method: 3 evenly spread points cannot be shared by 2 signs; give an even number"),
+        (
+            PARTICLES + "particles = 3",
+            "method: 3 evenly spread points cannot be shared by 2 signs; give an even number",
+        ),
         (PARTICLES + "units = 3", "method.units: unknown key."),
         (
             PARTICLES + 'noise = "randm"',
-            "method.noise: unknown value 'randm'. Did you mean 'random'? Choose from: deterministic, random",
+            (
+                "method.noise: unknown value 'randm'. Did you mean 'random'? Choose from:"
+                " deterministic, random"
+            ),
         ),
         (PARTICLES + 'stepper = "euler"', "method: 'euler' has no error estimate: give 'max_step'"),
-        (PARTICLES + 'points = "gaussian"\n[initial]\nmass = 2.0', "method.points: 'gaussian' draws the whole start"),
+        (
+            PARTICLES + 'points = "gaussian"\n[initial]\nmass = 2.0',
+            "method.points: 'gaussian' draws the whole start",
+        ),
         (
             PARTICLES + 'particles = 4\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]',
             "the initial points are listed, so leave it out",
         ),
-        (PARTICLES + 'particles = 4\npoints = "mesh"', "method.particles: the mesh has its own number of cells, so leave it out"),
-        (PARTICLES + 'points = "mesh"\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]', "'mesh' cannot choose them"),
+        (
+            PARTICLES + 'particles = 4\npoints = "mesh"',
+            "method.particles: the mesh has its own number of cells, so leave it out",
+        ),
+        (
+            PARTICLES + 'points = "mesh"\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]',
+            "'mesh' cannot choose them",
+        ),
         (PARTICLES + "scale = 2.0", "points = 'gaussian' alone reads 'scale'; leave it out"),
-        (PARTICLES + 'noise = "random"\nnoise_points = 10', "noise = 'deterministic' alone reads 'noise_points'"),
+        (
+            PARTICLES + 'noise = "random"\nnoise_points = 10',
+            "noise = 'deterministic' alone reads 'noise_points'",
+        ),
         ('[method]\nkind = "network"\nstep = 0.1\nbatch = 3', "descent alone reads 'step'"),
-        ('[method]\nkind = "network"\ntraining = "sgd"\nmax_step = 0.1', "training = 'gradient-flow' alone reads 'max_step'"),
-        ('[method]\nkind = "network"\npoints = "gaussian"\nbalance = 2.0', "units made from a measure alone read 'balance'"),
+        (
+            '[method]\nkind = "network"\ntraining = "sgd"\nmax_step = 0.1',
+            "training = 'gradient-flow' alone reads 'max_step'",
+        ),
+        (
+            '[method]\nkind = "network"\npoints = "gaussian"\nbalance = 2.0',
+            "units made from a measure alone read 'balance'",
+        ),
         ('[initial]\nkind = "points"', "initial: give either 'positions' or 'file'"),
         ('[initial]\nkind = "points"\nfile = "p.csv"\nweights = [1.0]', "columns of 'file'"),
         ('[initial]\nkind = "points"\nfile = "none.csv"', "initial.file: "),
-        ('[method]\nkind = "netwrk"', "method.kind: unknown value 'netwrk'. Did you mean 'network'"),
+        (
+            '[method]\nkind = "netwrk"',
+            "method.kind: unknown value 'netwrk'. Did you mean 'network'",
+        ),
         (
             '[method]\nkind = "network"\nlayers = "output"',
             "a network with layers 'output' follows transport 0, reaction 0 and no noise",
         ),
-        ('[method]\nkind = "network"\nlayers = "radii"', "layers 'radii' follows transport 0, reaction 4 and no noise"),
-        (NETWORK + 'layers = "radii"\nbalance = 2.0', "units made from a measure alone read 'balance'"),
+        (
+            '[method]\nkind = "network"\nlayers = "radii"',
+            "layers 'radii' follows transport 0, reaction 4 and no noise",
+        ),
+        (
+            NETWORK + 'layers = "radii"\nbalance = 2.0',
+            "units made from a measure alone read 'balance'",
+        ),
         (NETWORK + 'layers = "diagonal"\nunits = 5', "units on a sphere alone read 'units'"),
-        (NETWORK + 'layers = "both"\ntraining = "gradient-descent"\nschedule = "proposition"', "of layers 'radii' or 'output'"),
+        (
+            NETWORK + 'layers = "both"\ntraining = "gradient-descent"\nschedule = "proposition"',
+            "of layers 'radii' or 'output'",
+        ),
         (NETWORK + 'layers = "radii"\nschedule = "proposition"', "descent alone reads 'schedule'"),
         (NETWORK + PROVED + "step = 0.1", "the other schedules alone read 'step'"),
-        (NETWORK + 'layers = "both"\n[initial]\nkind = "zero"', "a network whose output layer alone is trained"),
+        (
+            NETWORK + 'layers = "both"\n[initial]\nkind = "zero"',
+            "a network whose output layer alone is trained",
+        ),
     ],
 )
 def test_faults_are_named(case, extra, message):
@@ -74,7 +113,9 @@ def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
         hkflow.check(case(text=no_cells))
     hkflow.check(case(PARTICLES, text=no_cells))
     steps = MINIMAL.replace("end = 0.5", "steps = 10")
-    with pytest.raises(hkflow.CaseError, match="time.steps counts the steps of a network's descent"):
+    with pytest.raises(
+        hkflow.CaseError, match="time.steps counts the steps of a network's descent"
+    ):
         hkflow.check(case(text=steps))
     with pytest.raises(hkflow.CaseError, match=r"\[flow\] is missing"):
         hkflow.check(case(text=MINIMAL.replace('[flow]\nkind = "hellinger-kantorovich"\n', "")))
@@ -82,7 +123,10 @@ def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
 
 def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
     text = MINIMAL.replace("end = 0.5", "steps = 90\nsaves = 4")
-    extra = '[method]\nkind = "network"\nunits = 6\ntraining = "gradient-descent"\nstep = 0.1\nschedule = "inverse-sqrt"\n'
+    extra = (
+        '[method]\nkind = "network"\nunits = 6\ntraining = "gradient-descent"\nstep = 0.1\nschedule'
+        ' = "inverse-sqrt"\n'
+    )
     run = hkflow.run(case(extra, text), output=tmp_path / "run")
     assert run.records["step"][-1] == 90 and len(run.time) == 4
     assert run.time[-1] == pytest.approx(np.sum(0.1 / np.sqrt(np.arange(90) + 1)), rel=1e-14)
@@ -90,15 +134,29 @@ def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):
 
 
 def test_the_steps_of_a_proposition_count_time(case, tmp_path):
-    text = MINIMAL.replace("logistic", "smooth-margin").replace(FLOW, "").replace("end = 0.5", "steps = 130\nsaves = 4")
-    run = hkflow.run(case(NETWORK + PROVED + 'points = "quasi-uniform"\nunits = 8', text), output=tmp_path / "run")
+    text = (
+        MINIMAL.replace("logistic", "smooth-margin")
+        .replace(FLOW, "")
+        .replace("end = 0.5", "steps = 130\nsaves = 4")
+    )
+    run = hkflow.run(
+        case(NETWORK + PROVED + 'points = "quasi-uniform"\nunits = 8', text),
+        output=tmp_path / "run",
+    )
     assert run.time.tolist() == [0.0, 43.0, 87.0, 130.0] and run.records["step"][-1] == 130
     assert np.all(run.records["best_margin"][1:] >= run.records["bound"][1:])
     again = hkflow.resume(tmp_path / "run")
-    assert again.time.tolist() == run.time.tolist() and again.atoms_at(-1).mass == run.atoms_at(-1).mass
-    with pytest.raises(hkflow.CaseError, match="time counts steps, so end and saves are whole numbers"):
+    assert (
+        again.time.tolist() == run.time.tolist()
+        and again.atoms_at(-1).mass == run.atoms_at(-1).mass
+    )
+    with pytest.raises(
+        hkflow.CaseError, match="time counts steps, so end and saves are whole numbers"
+    ):
         hkflow.check(case(NETWORK + PROVED, text.replace("steps = 130", "end = 130.0")))
-    zero = '[initial]\nkind = "zero"\n' + NETWORK + PROVED.replace("radii", "output") + "units = 8\n"
+    zero = (
+        '[initial]\nkind = "zero"\n' + NETWORK + PROVED.replace("radii", "output") + "units = 8\n"
+    )
     run = hkflow.run(case(zero, text), output=tmp_path / "zero")
     assert run.finished and run.mass[0] == 0.0 and run.records["best_margin"][-1] > 0.0
     packed = hkflow.load(tmp_path / "zero" / "results.h5")
@@ -107,10 +165,16 @@ def test_the_steps_of_a_proposition_count_time(case, tmp_path):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_diagonal_network_has_its_depth_from_the_flow(case, tmp_path, depth):
-    text = MINIMAL.replace("relu", "linear").replace("signed-sphere", "atoms").replace("cells = 24\n", "")
+    text = (
+        MINIMAL.replace("relu", "linear")
+        .replace("signed-sphere", "atoms")
+        .replace("cells = 24\n", "")
+    )
     text = text.replace("logistic", "smooth-margin")
     flow = f'[flow]\nkind = "diagonal"\ndepth = {float(depth)}\n'
-    start = '[initial]\nkind = "zero"\n' if depth == 1 else '[initial]\nkind = "scaled"\nscale = 0.5\n'
+    start = (
+        '[initial]\nkind = "zero"\n' if depth == 1 else '[initial]\nkind = "scaled"\nscale = 0.5\n'
+    )
     path = case(NETWORK + 'layers = "diagonal"\n' + start, text.replace(FLOW, flow))
     run = hkflow.run(path, output=tmp_path / "raw")
     assert run.finished and (run.problem.flow.reaction, run.problem.flow.depth) == (depth**2, depth)
@@ -123,7 +187,9 @@ def test_a_diagonal_network_has_its_depth_from_the_flow(case, tmp_path, depth):
 
 def test_balance_is_refused_where_output_weights_are_signs(case):
     text = MINIMAL.replace('activation = "relu"', 'activation = "squared-relu"')
-    with pytest.raises(hkflow.CaseError, match="units with trained output weights alone read 'balance'"):
+    with pytest.raises(
+        hkflow.CaseError, match="units with trained output weights alone read 'balance'"
+    ):
         hkflow.check(case('[method]\nkind = "network"\nbalance = 2.0', text))
 
 
@@ -131,7 +197,9 @@ def test_steps_and_end_take_each_other_s_place_in_overrides(case):
     extra = '[method]\nkind = "network"\ntraining = "gradient-descent"\n'
     resolved, _ = hkflow.check(case(extra), **{"time.steps": 7})
     assert resolved.time.end == pytest.approx(0.07, rel=1e-14)
-    resolved, _ = hkflow.check(case(extra, MINIMAL.replace("end = 0.5", "steps = 7")), time={"end": 2.0})
+    resolved, _ = hkflow.check(
+        case(extra, MINIMAL.replace("end = 0.5", "steps = 7")), time={"end": 2.0}
+    )
     assert resolved.time.end == 2.0
 
 
@@ -139,13 +207,17 @@ def test_steps_and_end_take_each_other_s_place_in_overrides(case):
 def test_the_moment_problem_runs_in_any_dimension_and_reports_its_error(tmp_path, dim):
     path = tmp_path / "moment.toml"
     path.write_text(
-        f'[data]\nsource = "moment"\ndirection = {[1.0 + k for k in range(dim + 1)]}\ntarget = 0.5\n'
-        '[objective]\nactivation = "linear"\nloss = "square"\n[domain]\nkind = "sphere"\n'
-        '[flow]\nkind = "hellinger-kantorovich"\n' + PARTICLES + "particles = 20000\n[time]\nend = 1.0\n"
+        f'[data]\nsource = "moment"\ndirection = {[1.0 + k for k in range(dim + 1)]}\ntarget ='
+        ' 0.5\n[objective]\nactivation = "linear"\nloss = "square"\n[domain]\nkind ='
+        ' "sphere"\n[flow]\nkind = "hellinger-kantorovich"\n'
+        + PARTICLES
+        + "particles = 20000\n[time]\nend = 1.0\n"
     )
     run = hkflow.run(path, output=tmp_path / "run")
     assert max(error[-1] for error in run.exact_errors()) < 0.02
-    gaussian = hkflow.run(path, output=tmp_path / "gaussian", method={"kind": "particles", "points": "gaussian"})
+    gaussian = hkflow.run(
+        path, output=tmp_path / "gaussian", method={"kind": "particles", "points": "gaussian"}
+    )
     assert gaussian.exact_errors() is None  # its mass is not one
 
 
@@ -158,7 +230,9 @@ def test_listed_points_start_particles_grids_and_networks_alike(case, tmp_path, 
         _, problem = hkflow.check(case(method + "\n" + start))
         atoms = problem.atoms()
         order = np.argsort(-atoms.signs)
-        assert np.allclose(atoms.weights[order], [0.5, 1.5]) and np.array_equal(atoms.signs[order], [1.0, -1.0])
+        assert np.allclose(atoms.weights[order], [0.5, 1.5]) and np.array_equal(
+            atoms.signs[order], [1.0, -1.0]
+        )
         if method:
             assert np.allclose(atoms.positions[order], [[1, 0], [0, 1]])
 
@@ -182,26 +256,37 @@ def test_bad_point_files_are_refused_with_their_line(case, tmp_path, rows, messa
 
 @pytest.mark.parametrize("points", ["quasi-uniform", "random", "mesh", "gaussian"])
 @pytest.mark.parametrize(
-    "table", ["", '[initial]\nkind = "caps"\ncenters = [[0.0, 1.0]]\nradius = 0.7\nmass = 2.0\nsigns = [-1]']
+    "table",
+    [
+        "",
+        '[initial]\nkind = "caps"\ncenters = [[0.0, 1.0]]\nradius = 0.7\nmass = 2.0\nsigns = [-1]',
+    ],
 )
 def test_starts_have_their_mass_on_their_signs(case, points, table):
     if points == "gaussian" and table:
         return
     for kind, key in (("particles", "particles"), ("network", "units")):
         count = "" if points == "mesh" else f"{key} = 400\n"
-        _, problem = hkflow.check(case(f'[method]\nkind = "{kind}"\n{count}points = "{points}"\n{table}'))
+        _, problem = hkflow.check(
+            case(f'[method]\nkind = "{kind}"\n{count}points = "{points}"\n{table}')
+        )
         atoms = problem.atoms()
         if points != "gaussian":
             assert atoms.mass == pytest.approx(2.0 if table else 1.0, rel=1e-13)
         assert set(atoms.signs) == ({-1.0} if table else {1.0, -1.0})
         if table:
-            assert hkflow.Atoms([[0.0, 1.0]]).positions @ atoms.positions.T == pytest.approx(1.0, abs=1.0 - np.cos(0.7) + 1e-12)
+            assert hkflow.Atoms([[0.0, 1.0]]).positions @ atoms.positions.T == pytest.approx(
+                1.0, abs=1.0 - np.cos(0.7) + 1e-12
+            )
 
 
 def test_starts_follow_the_seed_and_overrides_of_the_kind_start_afresh(case):
     path = case('[method]\nkind = "grid"\nlimiter = "minmod"\nstepper = "ssprk2"')
     one, two, other = (
-        hkflow.check(path, seed=seed, method={"kind": "particles", "points": "random"})[1].atoms().positions for seed in (1, 1, 2)
+        hkflow.check(path, seed=seed, method={"kind": "particles", "points": "random"})[1]
+        .atoms()
+        .positions
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(one, two) and not np.array_equal(one, other)
     resolved, _ = hkflow.check(path, **{"method.particles": 6, "method.kind": "particles"})
@@ -211,14 +296,19 @@ def test_starts_follow_the_seed_and_overrides_of_the_kind_start_afresh(case):
 def test_a_network_needs_no_flow_and_fresh_data_no_preparation(case):
     text = MINIMAL.replace('[flow]\nkind = "hellinger-kantorovich"\n', "")
     resolved, problem = hkflow.check(case('[method]\nkind = "network"', text))
-    assert (problem.flow.transport, problem.flow.reaction) == (1.0, 2.0) and resolved.flow.kind is None
+    assert (problem.flow.transport, problem.flow.reaction) == (
+        1.0,
+        2.0,
+    ) and resolved.flow.kind is None
     teacher = 'source = "teacher"\nn = 10\ndim = 1\nstandardize = true'
-    text = text.replace('source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', teacher).replace(
-        "logistic", "square"
-    )
+    text = text.replace(
+        'source = "inline"\ninputs = [[0.5], [-1.0]]\ntargets = [1.0, -1.0]', teacher
+    ).replace("logistic", "square")
     with pytest.raises(hkflow.CaseError, match="fresh batches cannot be standardized"):
         hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text))
-    _, problem = hkflow.check(case('[method]\nkind = "network"\ntraining = "sgd"', text.replace("standardize = true", "")))
+    _, problem = hkflow.check(
+        case('[method]\nkind = "network"\ntraining = "sgd"', text.replace("standardize = true", ""))
+    )
     inputs, targets = problem.draw(np.random.default_rng(0), 5)
     assert inputs.shape == (5, 2) and np.all(inputs[:, 1] == 1.0) and targets.shape == (5,)
 
@@ -228,8 +318,9 @@ def test_high_dimension_runs_from_a_case_and_is_drawn(tmp_path):
 
     path = tmp_path / "high.toml"
     path.write_text(
-        'seed = 1\n[data]\nsource = "cluster-grid"\nn = 40\ndim = 15\n[objective]\nbias = true\nloss = "smooth-margin"\n'
-        '[domain]\nkind = "signed-sphere"\n[flow]\nkind = "hellinger-kantorovich"\n'
+        'seed = 1\n[data]\nsource = "cluster-grid"\nn = 40\ndim = 15\n[objective]\nbias ='
+        ' true\nloss = "smooth-margin"\n[domain]\nkind = "signed-sphere"\n[flow]\nkind ='
+        ' "hellinger-kantorovich"\n'
         + PARTICLES
         + 'particles = 200\npoints = "random"\n[time]\nend = 3.0\nsaves = 3\n'
     )

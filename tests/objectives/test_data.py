@@ -25,7 +25,9 @@ def test_classes_of_clusters_can_be_given_and_count_from_the_lower_left(rng):
 
 def test_xor_is_the_product_of_two_signs(rng):
     x, y = data.xor(rng, dim=5)(rng, 100)
-    assert np.array_equal(np.abs(x[:, :2]), np.ones((100, 2))) and np.array_equal(y, x[:, 0] * x[:, 1])
+    assert np.array_equal(np.abs(x[:, :2]), np.ones((100, 2))) and np.array_equal(
+        y, x[:, 0] * x[:, 1]
+    )
     assert 0.5 < x[:, 2:].std() < 1.5
 
 
@@ -36,7 +38,9 @@ def test_parity_counts_signs(rng):
 
 
 def test_teacher_keeps_its_margin(rng):
-    x, y = data.teacher(rng, FEATURES["relu"], dim=2, units=6, bias=True, classify=True, margin=0.1)(rng, 200)
+    x, y = data.teacher(
+        rng, FEATURES["relu"], dim=2, units=6, bias=True, classify=True, margin=0.1
+    )(rng, 200)
     assert x.shape == (200, 2) and set(y) == {-1.0, 1.0}
     with pytest.raises(ValueError, match="too large"):
         data.teacher(rng, FEATURES["relu"], classify=True, margin=1e6, tries=3)(rng, 20)
@@ -52,7 +56,9 @@ def test_standardized_and_principal_components(rng):
     x = rng.normal(size=(50, 3)) @ np.diag([1.0, 5.0, 0.1]) + 7.0
     z = data.standardized(x)
     assert np.allclose(z.mean(axis=0), 0, atol=1e-13) and np.allclose(z.std(axis=0), 1, rtol=1e-13)
-    assert np.allclose(data.standardized(1e200 * x), z, rtol=1e-12) and np.allclose(data.standardized(1e-200 * x), z, rtol=1e-12)
+    assert np.allclose(data.standardized(1e200 * x), z, rtol=1e-12) and np.allclose(
+        data.standardized(1e-200 * x), z, rtol=1e-12
+    )
     with pytest.raises(ValueError, match="column 1 is constant"):
         data.standardized(np.column_stack([x[:, 0], np.full(50, 0.1)]))
     c = data.principal_components(x, 2)

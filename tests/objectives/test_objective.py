@@ -10,7 +10,9 @@ from hkflow import FEATURES, RISKS, Objective
 def an_objective(rng, activation, loss, weight_decay=0.3, n=6, p=3):
     targets = rng.choice([-1.0, 1.0], size=n)
     targets[:2] = 1.0, -1.0
-    return Objective(FEATURES[activation], RISKS[loss], rng.normal(size=(n, p)), targets, None, weight_decay)
+    return Objective(
+        FEATURES[activation], RISKS[loss], rng.normal(size=(n, p)), targets, None, weight_decay
+    )
 
 
 @pytest.mark.parametrize("activation", FEATURES)
@@ -25,7 +27,9 @@ def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
     slope = (on.potential * direction).sum()
     h = 1e-4
     centred = [
-        (on.evaluate(weights + k * h * direction) - on.evaluate(weights - k * h * direction)) / (2 * k * h) for k in (1, 2)
+        (on.evaluate(weights + k * h * direction) - on.evaluate(weights - k * h * direction))
+        / (2 * k * h)
+        for k in (1, 2)
     ]
     assert (4 * centred[0] - centred[1]) / 3 == pytest.approx(slope, rel=1e-8, abs=1e-10)
 
@@ -34,7 +38,9 @@ def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
 @pytest.mark.parametrize("factor", [0.01, 8.0, 300.0])
 def test_log_scale_is_a_factor_of_the_measure(loss, factor, rng):
     points = rng.normal(size=(30, 3))
-    one, two = (an_objective(np.random.default_rng(1), "relu", loss).on(points, (1, -1)) for _ in range(2))
+    one, two = (
+        an_objective(np.random.default_rng(1), "relu", loss).on(points, (1, -1)) for _ in range(2)
+    )
     weights = rng.random((2, 30)) / 300
     scaled = two.evaluate(weights, log_scale=np.log(factor))
     assert one.evaluate(factor * weights) == pytest.approx(factor * scaled, rel=1e-12)
@@ -44,7 +50,8 @@ def test_log_scale_is_a_factor_of_the_measure(loss, factor, rng):
 
 @pytest.mark.parametrize("loss", ["smooth-margin", "smooth-logistic-margin"])
 def test_smooth_margins_need_no_number_for_the_scale(loss):
-    """At log mass 10⁴ and 10⁸ the soft-argmin is the argmin, shared by those that tie, and the margin the smallest."""
+    """At log mass 10⁴ and 10⁸ the soft-argmin is the argmin, shared by those that tie, and the
+    margin the smallest."""
     out, y, h = np.empty(3), np.array([1.0, -1.0, 1.0]), np.array([0.25, -0.25, 0.5])
     for log_scale in (800.0, 1e4, 1e8):
         assert RISKS[loss].scaled(h, log_scale, y, np.array([0.5, 0.25, 0.25]), out) == -0.25
@@ -63,9 +70,12 @@ def test_log_sum_exp_forms_are_safe_for_any_margin(margins, loss):
     value = RISKS[loss].evaluate(y * u, y, q, out)
     p = -y * out
     if loss == "smooth-logistic-margin":
-        logs = np.where(u > 300.0, -u, np.log(np.maximum(np.logaddexp(0.0, -u), 1e-300)))  # log ℓ(−u)
+        # log ℓ(−u)
+        logs = np.where(u > 300.0, -u, np.log(np.maximum(np.logaddexp(0.0, -u), 1e-300)))
         assert value == pytest.approx(logsumexp(logs, b=q), rel=1e-12, abs=1e-12)
-        assert p == pytest.approx(np.exp(np.log(q) - np.logaddexp(0.0, u) - value), rel=1e-7, abs=1e-300)
+        assert p == pytest.approx(
+            np.exp(np.log(q) - np.logaddexp(0.0, u) - value), rel=1e-7, abs=1e-300
+        )
     elif loss == "smooth-margin":
         assert value == pytest.approx(logsumexp(-u, b=q), rel=1e-12, abs=1e-12)
         assert p.sum() == pytest.approx(1.0, rel=1e-12) and (p >= 0).all()
@@ -86,7 +96,9 @@ def test_errors_and_margins():
     h = np.array([0.5, 0.25, 2.0])
     assert objective.error(h) == pytest.approx(1 / 3) and objective.margin(h) == -0.25
     regression = Objective(FEATURES["relu"], RISKS["square"], np.eye(3), [1.0, 0.0, 1.0])
-    assert regression.error(h) == pytest.approx(np.sqrt((0.25 + 0.0625 + 1) / 3)) and np.isnan(regression.margin(h))
+    assert regression.error(h) == pytest.approx(np.sqrt((0.25 + 0.0625 + 1) / 3)) and np.isnan(
+        regression.margin(h)
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,12 +118,17 @@ def test_bad_arguments_are_refused(change, message):
         Objective(FEATURES["relu"], RISKS["logistic"], **(good | change))
 
 
-@pytest.mark.parametrize("name, slope", [("smooth-margin", 1000.0), ("smooth-logistic-margin", np.log(1000.0))])
+@pytest.mark.parametrize(
+    "name, slope", [("smooth-margin", 1000.0), ("smooth-logistic-margin", np.log(1000.0))]
+)
 def test_data_of_no_weight_do_not_set_the_scale_of_the_others(name, slope):
-    """Before, the smallest margin was taken out of the sum whatever its weight, and the rest of the sum was 0: a division by it."""
+    """Before, the smallest margin was taken out of the sum whatever its weight, and the rest of the
+    sum was 0: a division by it."""
     h, y, out = np.array([-1000.0, 900.0, 901.0]), np.ones(3), np.zeros(3)
     value = RISKS[name].evaluate(h, y, np.array([0.0, 0.5, 0.5]), out)
     assert value == pytest.approx(np.log(0.5 + 0.5 * np.exp(-1.0)) - 900.0, rel=1e-14)
-    np.testing.assert_allclose(out, [0.0, -1.0 / (1.0 + np.exp(-1.0)), -1.0 / (1.0 + np.exp(1.0))], rtol=1e-14, atol=0.0)
+    np.testing.assert_allclose(
+        out, [0.0, -1.0 / (1.0 + np.exp(-1.0)), -1.0 / (1.0 + np.exp(1.0))], rtol=1e-14, atol=0.0
+    )
     value = RISKS[name].evaluate(h, y, np.array([1e-300, 0.5, 0.5]), out)
     assert value == pytest.approx(slope - 300.0 * np.log(10.0), rel=1e-13)

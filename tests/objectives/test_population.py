@@ -1,4 +1,5 @@
-"""The population risk against quadrature over Gaussian inputs, a slow NumPy twin, finite differences and fresh samples."""
+"""The population risk against quadrature over Gaussian inputs, a slow NumPy twin, finite
+differences and fresh samples."""
 
 import tracemalloc
 
@@ -9,17 +10,19 @@ from scipy.integrate import quad
 
 import hkflow
 from hkflow import FEATURES
+from hkflow.geometry.sphere import normalize
 from hkflow.objectives import population
 from hkflow.objectives.population import PopulationRisk, arc_cosine
-from hkflow.sphere import normalize
-from hkflow.transforms.dense import blocked, unblocked
+from hkflow.operators.dense import blocked, unblocked
 
 NAMES = {1: "relu", 2: "squared-relu"}
 DEGREES = tuple(NAMES)
 
 
 def a_risk(rng, degree, p, units=4, weight_decay=0.3):
-    return PopulationRisk(FEATURES[NAMES[degree]], rng.normal(size=(units, p)), rng.normal(size=units), weight_decay)
+    return PopulationRisk(
+        FEATURES[NAMES[degree]], rng.normal(size=(units, p)), rng.normal(size=units), weight_decay
+    )
 
 
 # --- the slow twin: the formulas as printed, by arccos, on matrices
@@ -46,7 +49,10 @@ def twin(risk, points, weights, kernel=kernel):
     k, derivative = kernel(n, t)
     K = length[:, None] ** n * k * length**n
     pull = length[:, None, None] ** (n - 1) * (length**n)[:, None]
-    pull = pull * (n * k[..., None] * units[:, None] + derivative[..., None] * (units[None] - t[..., None] * units[:, None]))
+    pull = pull * (
+        n * k[..., None] * units[:, None]
+        + derivative[..., None] * (units[None] - t[..., None] * units[:, None])
+    )
     m = len(points)
     return 0.5 * masses @ K @ masses, (K @ masses)[:m], np.einsum("cja,j->ca", pull, masses)[:m]
 
@@ -62,7 +68,8 @@ def sizes(risk, points, weights):
 
 
 def gaussian_expectation(n, angle):
-    """E (θ·x)₊ⁿ (θ'·x)₊ⁿ over x ~ N(0, I_2) by Gauss–Legendre in radius and angle, where both units are active."""
+    """E (θ·x)₊ⁿ (θ'·x)₊ⁿ over x ~ N(0, I_2) by Gauss–Legendre in radius and angle, where both units
+    are active."""
     node, weight = np.polynomial.legendre.leggauss(80)
     r, dr = 8.0 * (node + 1.0), 8.0 * weight
     half = 0.5 * (np.pi - angle)  # active for directions between angle − π/2 and π/2
@@ -73,18 +80,25 @@ def gaussian_expectation(n, angle):
 
 
 def spherical_expectation(n, angle):
-    """The same over N(0, I_3): E r²ⁿ = 3 or 15 times integrals over polar angle and longitude of the uniform direction."""
-    longitude = quad(lambda a: (np.cos(a) * np.cos(a - angle)) ** n, angle - np.pi / 2, np.pi / 2, epsabs=1e-13)[0]
+    """The same over N(0, I_3): E r²ⁿ = 3 or 15 times integrals over polar angle and longitude of
+    the uniform direction."""
+    longitude = quad(
+        lambda a: (np.cos(a) * np.cos(a - angle)) ** n, angle - np.pi / 2, np.pi / 2, epsabs=1e-13
+    )[0]
     polar = quad(lambda b: np.sin(b) ** (2 * n + 1), 0.0, np.pi, epsabs=1e-13)[0]
     return (1.0, 3.0, 15.0)[n] * polar * longitude / (4.0 * np.pi)
 
 
-ANGLES = np.concatenate([np.linspace(0.0, np.pi, 25), [1e-9, 1e-6, 1e-3, np.pi - 1e-3, np.pi - 1e-6]])
+ANGLES = np.concatenate(
+    [np.linspace(0.0, np.pi, 25), [1e-9, 1e-6, 1e-3, np.pi - 1e-3, np.pi - 1e-6]]
+)
 
 
 def worst_error(n, k):
     angles = np.arccos(np.cos(ANGLES))  # those of the rounded cosines
-    return max(abs(k(n, np.cos(w)) - expectation(n, w)) for w in angles for expectation in EXPECTATIONS)
+    return max(
+        abs(k(n, np.cos(w)) - expectation(n, w)) for w in angles for expectation in EXPECTATIONS
+    )
 
 
 EXPECTATIONS = (gaussian_expectation, spherical_expectation)
@@ -113,13 +127,16 @@ def test_kernel_is_exact_at_every_scale_of_the_angle(n):
     wanted = [w, s - w * c, w * (1.0 + 2.0 * c * c) - 3.0 * s * c][n] / (2.0 * np.pi)
     assert np.abs(near - (0.5, 0.5 * c, 0.5 + c * c)[n] + (-1) ** n * wanted).max() <= 1e-15
     assert np.abs(far - wanted).max() <= 1e-15
-    series = [w, w**3 / 3.0, 4.0 * w**5 / 15.0][n] / (2.0 * np.pi)  # relative too, where the printed form cancels
+    # relative too, where the printed form cancels
+    series = [w, w**3 / 3.0, 4.0 * w**5 / 15.0][n] / (2.0 * np.pi)
     tiny = (w > 1e-7) & (w < 1e-4)
     assert far[tiny] == pytest.approx(series[tiny], rel=1e-7, abs=0.0)
 
 
 def test_kernel_takes_cosines_beyond_one_and_hands_nan_on():
-    assert [arc_cosine(n, 1.0 + 4e-16) for n in range(3)] == pytest.approx([0.5, 0.5, 1.5], rel=2e-15, abs=0.0)
+    assert [arc_cosine(n, 1.0 + 4e-16) for n in range(3)] == pytest.approx(
+        [0.5, 0.5, 1.5], rel=2e-15, abs=0.0
+    )
     assert [arc_cosine(n, -1.0 - 4e-16) for n in range(3)] == [0.0, 0.0, 0.0]
     assert np.isnan([arc_cosine(n, np.nan) for n in range(3)]).all()
 
@@ -141,7 +158,10 @@ def test_fixed_points_agree_with_numpy(degree, shape, rng):
             F, slopes, _ = twin(risk, points, signed)
             F_size, slope_size, _ = sizes(risk, points, signed)
             assert abs(value - F - 0.3 * weights.sum()) <= 1e-13 * (F_size + weights.sum())
-            assert np.all(np.abs(on.potential - 0.3 - np.array([slopes, -slopes])) <= 1e-13 * (1.0 + slope_size))
+            assert np.all(
+                np.abs(on.potential - 0.3 - np.array([slopes, -slopes]))
+                <= 1e-13 * (1.0 + slope_size)
+            )
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -158,8 +178,11 @@ def test_moving_points_of_any_length_agree_with_numpy(degree, shape, rng):
         value = moving.evaluate(weights)
         wanted, size = twin(risk, points, weights), sizes(risk, points, weights)
         found = value, moving.slopes, unblocked(moving.gradient, len(points))
-        assert all(np.all(np.abs(a - b) <= 1e-13 * c) for a, b, c in zip(found, wanted, size, strict=True))
-        assert np.array_equal(moving.gradient, blocked(found[2], moving.gradient.shape[2]))  # zero on the padding
+        assert all(
+            np.all(np.abs(a - b) <= 1e-13 * c) for a, b, c in zip(found, wanted, size, strict=True)
+        )
+        # zero on the padding
+        assert np.array_equal(moving.gradient, blocked(found[2], moving.gradient.shape[2]))
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -208,14 +231,22 @@ def test_fft_is_for_equally_spaced_points_only(rng):
     points = hkflow.circle_mesh(50).centers.copy()
     assert risk.on(points[::-1]).spectrum is not None and risk.on(2.0 * points).spectrum is not None
     assert risk.on(points[:49]).spectrum is None and risk.on(points[:2]).spectrum is None
-    assert risk.on(points[rng.permutation(50)]).spectrum is None and risk.on(points[::3]).spectrum is None
+    assert (
+        risk.on(points[rng.permutation(50)]).spectrum is None
+        and risk.on(points[::3]).spectrum is None
+    )
     points[7] = normalize(points[7] + 1e-12)
     assert risk.on(points).spectrum is None
     assert a_risk(rng, 1, 3).on(hkflow.geodesic_mesh(0).centers).spectrum is None
 
 
 def test_results_do_not_depend_on_the_number_of_threads(rng):
-    risk, points, weights, results = a_risk(rng, 1, 3), rng.normal(size=(3000, 3)), rng.normal(size=3000), []
+    risk, points, weights, results = (
+        a_risk(rng, 1, 3),
+        rng.normal(size=(3000, 3)),
+        rng.normal(size=3000),
+        [],
+    )
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         previous = numba.get_num_threads()
         numba.set_num_threads(threads)
@@ -228,7 +259,11 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
 
 def test_evaluation_allocates_no_array(rng):
     risk, n = a_risk(rng, 2, 3), 20_000
-    on, moving, weights = risk.on(rng.normal(size=(n, 3))), risk.on_moving(rng.normal(size=(n, 3))), rng.random(n)
+    on, moving, weights = (
+        risk.on(rng.normal(size=(n, 3))),
+        risk.on_moving(rng.normal(size=(n, 3))),
+        rng.random(n),
+    )
     for evaluate in (lambda: on.evaluate(weights[None]), lambda: moving.evaluate(weights)):
         evaluate()
         tracemalloc.start()
@@ -250,7 +285,8 @@ def test_potential_is_the_derivative_of_the_value(degree, signs, mesh, rng):
     weights, direction = (rng.random((len(signs), mesh.n_cells)) for _ in range(2))
     on.evaluate(weights)
     slope = (on.potential * direction).sum()
-    difference = 0.5 * (on.evaluate(weights + direction) - on.evaluate(weights - direction))  # F is quadratic
+    # F is quadratic
+    difference = 0.5 * (on.evaluate(weights + direction) - on.evaluate(weights - direction))
     assert difference == pytest.approx(slope, rel=1e-12, abs=1e-12)
     on.evaluate(1.0001 * weights)
     assert (on.potential * direction).sum() != pytest.approx(difference, rel=1e-12, abs=1e-12)
@@ -266,7 +302,8 @@ def richardson(f, h):
 def test_gradient_is_the_derivative_of_slopes_and_of_the_value(degree, length, rng):
     risk, points = a_risk(rng, degree, 3), length * rng.normal(size=(9, 3))
     weights, direction = rng.normal(size=9), length * rng.normal(size=(9, 3))
-    for still, found in ((True, "slopes"), (False, "value")):  # probes without weight leave ν as it is
+    # probes without weight leave ν as it is
+    for still, found in ((True, "slopes"), (False, "value")):
         weights[5:] *= 0.0 if still else 1.0
         moving = risk.on_moving(points)
 
@@ -287,16 +324,27 @@ def test_gradient_is_the_derivative_of_slopes_and_of_the_value(degree, length, r
 
 @pytest.mark.parametrize("degree", DEGREES)
 def test_log_scale_is_the_logarithm_of_a_factor_of_the_measure(degree, rng):
-    risk, points, weights = a_risk(rng, degree, 3), normalize(rng.normal(size=(50, 3))), rng.random((2, 50))
+    risk, points, weights = (
+        a_risk(rng, degree, 3),
+        normalize(rng.normal(size=(50, 3))),
+        rng.random((2, 50)),
+    )
     one, two, factor = risk.on(points, (1, -1)), risk.on(points, (1, -1)), np.exp(5.0)
-    assert one.evaluate(factor * weights) == pytest.approx(factor * two.evaluate(weights, 5.0), rel=1e-13, abs=0.0)
+    assert one.evaluate(factor * weights) == pytest.approx(
+        factor * two.evaluate(weights, 5.0), rel=1e-13, abs=0.0
+    )
     assert one.potential == pytest.approx(two.potential, rel=1e-12, abs=1e-12)
     one, two = risk.on_moving(points), risk.on_moving(points)
-    assert one.evaluate(factor * weights[0]) == pytest.approx(factor * two.evaluate(weights[0], 5.0), rel=1e-13, abs=0.0)
+    assert one.evaluate(factor * weights[0]) == pytest.approx(
+        factor * two.evaluate(weights[0], 5.0), rel=1e-13, abs=0.0
+    )
     assert one.slopes == pytest.approx(two.slopes, rel=1e-12, abs=1e-12)
     assert one.gradient == pytest.approx(two.gradient, rel=1e-12, abs=1e-12)
     on = risk.on(points, (1, -1))
-    assert np.isfinite([on.evaluate(weights, L) for L in (-300.0, 300.0)]).all() and np.isfinite(on.potential).all()
+    assert (
+        np.isfinite([on.evaluate(weights, L) for L in (-300.0, 300.0)]).all()
+        and np.isfinite(on.potential).all()
+    )
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -317,9 +365,15 @@ def test_the_teacher_itself_has_no_risk(degree, rng):
     on, moving = risk.on(units, (1, -1)), risk.on_moving(units)
     value, mass = on.evaluate(both) - 0.3 * both.sum(), np.abs(risk.teacher_weights).sum()
     bound = on.rounding(0.0, mass)
-    assert 0.0 < bound < 1e-11 * mass**2 and abs(value) <= bound and abs(moving.evaluate(weights)) <= bound
+    assert (
+        0.0 < bound < 1e-11 * mass**2
+        and abs(value) <= bound
+        and abs(moving.evaluate(weights)) <= bound
+    )
     tolerance = 1e-14 * mass * np.linalg.norm(units, axis=1) ** degree
-    assert np.all(np.abs(on.potential - 0.3) <= tolerance) and np.all(np.abs(moving.slopes) <= tolerance)
+    assert np.all(np.abs(on.potential - 0.3) <= tolerance) and np.all(
+        np.abs(moving.slopes) <= tolerance
+    )
     both[0, 0] += 1e-5
     assert on.evaluate(both) - 0.3 * both.sum() > bound  # it can fail
 
@@ -338,7 +392,10 @@ def test_fresh_samples_have_the_risk_as_their_expectation(degree, rng):
     error = losses.std() / np.sqrt(len(losses))
     assert inputs.shape == (100_000, 3) and targets.shape == (100_000,)
     assert abs(losses.mean() - F) <= 4.0 * error
-    swapped = [twin(risk, hidden, output, lambda n, t, f=f: [f * k for k in kernel(n, t)])[0] for f in (0.97, 1.03, 2.0)]
+    swapped = [
+        twin(risk, hidden, output, lambda n, t, f=f: [f * k for k in kernel(n, t)])[0]
+        for f in (0.97, 1.03, 2.0)
+    ]
     assert np.all(np.abs(losses.mean() - swapped) > 4.0 * error)  # it can fail
 
 
@@ -353,13 +410,27 @@ def test_the_same_seed_draws_the_same_bits(rng):
 
 def test_it_looks_like_an_objective_without_data(rng):
     risk, weights = a_risk(rng, 2, 5), rng.random((1, 6))
-    assert risk.inputs.shape == (0, 5) and risk.targets.shape == risk.weights.shape == (0,) and not risk.risk.classifies
+    assert (
+        risk.inputs.shape == (0, 5)
+        and risk.targets.shape == risk.weights.shape == (0,)
+        and not risk.risk.classifies
+    )
     on, moving = risk.on(rng.normal(size=(6, 5))), risk.on_moving(rng.normal(size=(6, 5)))
-    assert all(len(a) == 0 for a in (on.predictions, on.residuals, moving.predictions, moving.residuals))
-    assert np.isnan([risk.error(on.predictions), risk.margin(on.predictions), risk.smooth_margin(on.predictions)]).all()
+    assert all(
+        len(a) == 0 for a in (on.predictions, on.residuals, moving.predictions, moving.residuals)
+    )
+    assert np.isnan(
+        [
+            risk.error(on.predictions),
+            risk.margin(on.predictions),
+            risk.smooth_margin(on.predictions),
+        ]
+    ).all()
     assert risk.largest_feature == pytest.approx(np.sqrt(1.5), rel=1e-15)
     F, J = on.evaluate(weights, 0.5), on.potential.copy()
-    assert on.value(weights, 0.5) == F and moving.value(weights[0], 0.5) == moving.evaluate(weights[0], 0.5)
+    assert on.value(weights, 0.5) == F and moving.value(weights[0], 0.5) == moving.evaluate(
+        weights[0], 0.5
+    )
     on.drive(on.residuals)
     assert np.array_equal(on.potential, J)
 
@@ -367,14 +438,20 @@ def test_it_looks_like_an_objective_without_data(rng):
 def test_rounding_is_in_units_of_the_scale(rng):
     risk, factor = a_risk(rng, 1, 2), np.exp(3.0)
     true = risk.rounding(7.0, np.zeros(0), 2.0)
-    assert risk.rounding(7.0 / factor, np.zeros(0), 2.0 / factor, 3.0) == pytest.approx(true / factor, rel=1e-14, abs=0.0)
+    assert risk.rounding(7.0 / factor, np.zeros(0), 2.0 / factor, 3.0) == pytest.approx(
+        true / factor, rel=1e-14, abs=0.0
+    )
 
 
 def test_nan_is_never_hidden(rng):
     risk, points, weights = a_risk(rng, 1, 3), rng.normal(size=(20, 3)), rng.random(20)
     on, moving = risk.on(points), risk.on_moving(points)
     weights[3] = np.nan
-    assert np.isnan(on.evaluate(weights[None])) and np.isnan(on.potential).all() and np.isnan(moving.evaluate(weights))
+    assert (
+        np.isnan(on.evaluate(weights[None]))
+        and np.isnan(on.potential).all()
+        and np.isnan(moving.evaluate(weights))
+    )
     weights[3], moving.transform.points[0, 0, 3] = 1.0, np.nan
     assert np.isnan(moving.evaluate(weights)) and np.isnan(moving.slopes).all()
 
@@ -382,7 +459,10 @@ def test_nan_is_never_hidden(rng):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"feature": FEATURES["linear"]}, "Unknown feature of a population risk 'linear'.*relu, squared-relu"),
+        (
+            {"feature": FEATURES["linear"]},
+            "Unknown feature of a population risk 'linear'.*relu, squared-relu",
+        ),
         ({"teacher_weights": [1.0]}, r"must be \(m\*, p\)"),
         ({"teacher": [1.0, 0.0]}, r"must be \(m\*, p\)"),
         ({"teacher": np.zeros((0, 2)), "teacher_weights": []}, r"must be \(m\*, p\)"),

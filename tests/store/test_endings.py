@@ -1,4 +1,5 @@
-"""However a run ends, the state in which it does is kept, and a resumed run has the bits of one that went on."""
+"""However a run ends, the state in which it does is kept, and a resumed run has the bits of one
+that went on."""
 
 import os
 import signal
@@ -8,18 +9,22 @@ import pytest
 from test_run_folder import CASE, LAGRANGIAN, content
 
 import hkflow
-from hkflow.eulerian.finite_volume import FiniteVolume
-from hkflow.lagrangian.ode import OdeMethod
-from hkflow.observers.observer import Observer
+from hkflow.methods.choice import make_method
+from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.particles.ode import OdeMethod
+from hkflow.solving.observer import Observer
+from hkflow.solving.records import take_record
+from hkflow.solving.solution import Memory
+from hkflow.solving.solve import integrate
 from hkflow.store import run_folder
-from hkflow.time_loop import Memory, integrate, make_method, take_record
 
 HOOKS = ("record", "save", "step", "stop")
 SAVES = np.linspace(0.0, 0.6, 4)
 
 
 class Ending(Observer):
-    """Ends a run at a step, or at the first save after the start: with a sentence, or an exception at one of its hooks."""
+    """Ends a run at a step, or at the first save after the start: with a sentence, or an exception
+    at one of its hooks."""
 
     def __init__(self, step=None, raises=None):
         self.wanted, self.raises, self.here = step, raises, False
@@ -47,18 +52,30 @@ class Ending(Observer):
 
 def a_problem(loss="logistic"):
     objective = hkflow.Objective(
-        hkflow.FEATURES["relu"], hkflow.RISKS[loss], [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]], [1.0, -1.0, -1.0]
+        hkflow.FEATURES["relu"],
+        hkflow.RISKS[loss],
+        [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]],
+        [1.0, -1.0, -1.0],
     )
     return hkflow.Problem(hkflow.circle_mesh(16), objective, hkflow.Flow(1.0, 2.0), (1, -1))
 
 
 @pytest.fixture(params=["grid", "particles", "particles, random noise", "sgd"])
 def case(request, tmp_path):
-    """A case of each method, with records rarer than steps; descent ends where its bunches of 50 steps do."""
-    text = CASE if request.param == "grid" else CASE.replace("max_step = 0.05", LAGRANGIAN[request.param])
+    """A case of each method, with records rarer than steps; descent ends where its bunches of 50
+    steps do."""
+    text = (
+        CASE
+        if request.param == "grid"
+        else CASE.replace("max_step = 0.05", LAGRANGIAN[request.param])
+    )
     text = text.replace("saves = 4", "saves = 4\nrecords = 0.11")
     text = text if request.param == "grid" else text.replace("cells = 24\n", "")
-    text = text if request.param != "sgd" else text.replace('[flow]\nkind = "perturbed"\nnoise = 0.1\n', "")
+    text = (
+        text
+        if request.param != "sgd"
+        else text.replace('[flow]\nkind = "perturbed"\nnoise = 0.1\n', "")
+    )
     path = tmp_path / "case.toml"
     path.write_text(text)
     return path, 100 if request.param == "sgd" else 3
@@ -74,12 +91,18 @@ def test_a_solution_keeps_the_state_in_which_an_observer_stopped_it():
     ending = Ending(step=3)
     s = hkflow.solve(a_problem(), 1.0, observers=[ending], record_interval=10.0)
     assert not s.finished and s.status.startswith("Seen enough at t = ")
-    assert len(s.time) == 2 and 0.0 < s.time[-1] < 1.0 and np.array_equal(s.density[-1], ending.state["density"])
+    assert (
+        len(s.time) == 2
+        and 0.0 < s.time[-1] < 1.0
+        and np.array_equal(s.density[-1], ending.state["density"])
+    )
     assert s.records["step"].tolist() == [0, 3] and s.records["time"][-1] == s.time[-1]
 
 
 def test_a_solution_keeps_the_state_in_which_a_guard_stopped_it(monkeypatch):
-    monkeypatch.setattr(FiniteVolume, "fault", lambda self: "too late" if self.current.mass > 1.01 else None)
+    monkeypatch.setattr(
+        FiniteVolume, "fault", lambda self: "too late" if self.current.mass > 1.01 else None
+    )
     s = hkflow.solve(a_problem(), 5.0)
     assert s.status.startswith("Stopped at t = ") and "too late" in s.status
     assert len(s.time) == 2 and s.time[-1] == s.records["time"][-1] > 0.0
@@ -97,7 +120,10 @@ def test_an_exception_carries_what_was_computed(hook):
         hkflow.solve(a_problem(), 1.0, saves=[0.0, SAVES[1], 1.0], observers=[ending])
     s = raised.value.solution
     steps = list(range(len(s.records["step"])))
-    assert s.status.startswith("Broken off at t = ") and f"after {steps[-1]} steps: OverflowError: no more." in s.status
+    assert (
+        s.status.startswith("Broken off at t = ")
+        and f"after {steps[-1]} steps: OverflowError: no more." in s.status
+    )
     assert s.records["step"].tolist() == steps and s.records["time"][-1] == s.time[-1]
     assert s.time.tolist() == [0.0, SAVES[1], s.time[-1]][: 2 if hook == "save" else 3]
 
@@ -116,7 +142,11 @@ def test_ctrl_c_carries_what_was_computed():
     with pytest.raises(KeyboardInterrupt) as raised:
         hkflow.solve(a_problem(), 1.0, observers=[Press(step=3)])
     s = raised.value.solution
-    assert s.status.startswith("Interrupted by SIGINT at t = ") and s.records["step"][-1] == 3 and len(s.time) == 2
+    assert (
+        s.status.startswith("Interrupted by SIGINT at t = ")
+        and s.records["step"][-1] == 3
+        and len(s.time) == 2
+    )
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -125,13 +155,18 @@ def test_a_stopped_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, t
     ending = Ending(step=None if on_save else case[1])
     run = hkflow.run(case[0], output=tmp_path / "run", observers=[ending])
     assert not run.finished and run.status.startswith("Seen enough at t = ")
-    assert run.records["time"][-1] == run.time[-1] and len(run.time) == np.sum(SAVES < run.time[-1]) + 1
+    assert (
+        run.records["time"][-1] == run.time[-1]
+        and len(run.time) == np.sum(run.time[-1] > SAVES) + 1
+    )
     state = run.state_at(-1)
     for name, value in ending.state.items():
         if name in state:
             assert np.array_equal(state[name], value), name
     packed = hkflow.load(tmp_path / "run" / "results.h5")
-    assert np.array_equal(packed.time, run.time) and len(packed.records["time"]) == len(run.records["time"])
+    assert np.array_equal(packed.time, run.time) and len(packed.records["time"]) == len(
+        run.records["time"]
+    )
     assert len(hkflow.load(tmp_path / "run").time) == len(run.time)
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == whole
@@ -139,7 +174,9 @@ def test_a_stopped_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, t
 
 @pytest.mark.parametrize("on_save", [False, True], ids=["between-saves", "at-a-save"])
 @pytest.mark.parametrize("hook", HOOKS)
-def test_an_exception_leaves_a_folder_that_resumes_to_the_same_bits(case, whole, tmp_path, hook, on_save):
+def test_an_exception_leaves_a_folder_that_resumes_to_the_same_bits(
+    case, whole, tmp_path, hook, on_save
+):
     if hook == "save" and not on_save:
         pytest.skip("nothing is saved there")
     if hook == "record":  # at every step
@@ -158,11 +195,17 @@ def test_an_exception_leaves_a_folder_that_resumes_to_the_same_bits(case, whole,
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
-def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, tmp_path, monkeypatch, checkpoints):
+def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(
+    case, whole, tmp_path, monkeypatch, checkpoints
+):
     with pytest.MonkeyPatch.context() as patch:
         for method in (FiniteVolume, OdeMethod):
             honest = method.fault
-            patch.setattr(method, "fault", lambda self, honest=honest: "tired" if self.taken > case[1] else honest(self))
+            patch.setattr(
+                method,
+                "fault",
+                lambda self, honest=honest: "tired" if self.taken > case[1] else honest(self),
+            )
             patch.setattr(method, "taken", 0, raising=False)
 
         class Count(Observer):
@@ -171,11 +214,14 @@ def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, t
 
         if checkpoints:
             patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
-        patch.setattr("hkflow.time_loop.MAX_REJECTIONS", 3)
+        patch.setattr("hkflow.solving.loop.MAX_REJECTIONS", 3)
         run = hkflow.run(case[0], output=tmp_path / "run", observers=[Count()])
-        again = hkflow.resume(tmp_path / "run", observers=[Count()])  # without a step: it stops where it was
+        # without a step: it stops where it was
+        again = hkflow.resume(tmp_path / "run", observers=[Count()])
     assert not run.finished and run.status.startswith("Stopped at t = ") and "tired" in run.status
-    assert run.time[-1] == run.records["time"][-1] > 0.0 and np.all(np.diff(run.records["step"]) > 0)
+    assert run.time[-1] == run.records["time"][-1] > 0.0 and np.all(
+        np.diff(run.records["step"]) > 0
+    )
     assert again.records["step"].tolist() != [] and np.all(np.diff(again.records["step"]) > 0)
     hkflow.resume(tmp_path / "run")
     folder, wanted = content(tmp_path / "run"), whole
@@ -189,14 +235,18 @@ def test_a_record_changes_neither_method_nor_clock():
     memory = Memory()
     clock, _, _ = integrate(method, [0.5, 1.0], (memory,))
     clock.margin_lower = clock.margin_upper = 0.0
-    before, state = clock.as_dict(), {name: np.copy(value) for name, value in method.state().items()}
+    before, state = (
+        clock.as_dict(),
+        {name: np.copy(value) for name, value in method.state().items()},
+    )
     take_record(method, clock, certified=True)
     assert clock.as_dict() == before
     assert all(np.array_equal(value, state[name]) for name, value in method.state().items())
 
 
 def test_a_full_disk_is_told_once_and_what_was_saved_stays(tmp_path, monkeypatch):
-    """Where writing fails in an observer's call, the calls at the end may fail as well: the first error is the one that is told."""
+    """Where writing fails in an observer's call, the calls at the end may fail as well: the first
+    error is the one that is told."""
     path = tmp_path / "case.toml"
     path.write_text(CASE)
     honest, calls = os.write, []

@@ -1,4 +1,5 @@
-"""Exports, read back by the programs that they are for: VTK's own reader, xarray and netCDF4, and csv."""
+"""Exports, read back by the programs that they are for: VTK's own reader, xarray and netCDF4, and
+csv."""
 
 import csv
 import shutil
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.cli import main
-from hkflow.observers.observer import Observer
+from hkflow.app.cli import main
+from hkflow.solving.observer import Observer
 from hkflow.store import dataset, vtkhdf
 
 CIRCLE = """
@@ -31,19 +32,41 @@ saves = 3
 """
 SPHERE = {"objective": {"bias": True}}
 GRID = {"domain.cells": 42}
-MARGIN = {"objective.loss": "smooth-margin", "flow": {"kind": "spherical-hellinger", "drive": "measure"}, "time.end": 1500.0}
+MARGIN = {
+    "objective.loss": "smooth-margin",
+    "flow": {"kind": "spherical-hellinger", "drive": "measure"},
+    "time.end": 1500.0,
+}
 PARTICLES = {"method": {"kind": "particles", "particles": 30}}
 RUNS = {
     "circle": {"domain.cells": 24},
     "sphere": SPHERE | GRID,
-    "one-sign": SPHERE | {"domain.cells": 642, "domain.kind": "sphere", "objective.activation": "linear"},
-    "particles": PARTICLES
-    | {"flow": {"kind": "perturbed", "noise": 0.1}, "method.noise_interval": 0.1, "method.noise_points": 12},
+    "one-sign": (
+        SPHERE | {"domain.cells": 642, "domain.kind": "sphere", "objective.activation": "linear"}
+    ),
+    "particles": (
+        PARTICLES
+        | {
+            "flow": {"kind": "perturbed", "noise": 0.1},
+            "method.noise_interval": 0.1,
+            "method.noise_points": 12,
+        }
+    ),
     "sphere-particles": SPHERE | PARTICLES,
-    "network": SPHERE | {"method": {"kind": "network", "units": 20, "training": "gradient-descent", "step": 0.05}},
+    "network": (
+        SPHERE
+        | {"method": {"kind": "network", "units": 20, "training": "gradient-descent", "step": 0.05}}
+    ),
     "margin": SPHERE | GRID | MARGIN,
-    "s3": PARTICLES | {"data.inputs": [[0.5, 1.0, 0.0, 1.0], [-1.0, 0.3, 1.0, 0.0], [0.2, -0.7, 0.0, 1.0]]},
-    "atoms": {"domain.kind": "atoms", "objective.activation": "linear", "flow": {"kind": "diagonal", "depth": 2.0}},
+    "s3": (
+        PARTICLES
+        | {"data.inputs": [[0.5, 1.0, 0.0, 1.0], [-1.0, 0.3, 1.0, 0.0], [0.2, -0.7, 0.0, 1.0]]}
+    ),
+    "atoms": {
+        "domain.kind": "atoms",
+        "objective.activation": "linear",
+        "flow": {"kind": "diagonal", "depth": 2.0},
+    },
 }
 
 
@@ -65,7 +88,8 @@ def runs(tmp_path_factory):
 
 
 def steps_of(path):
-    """What vtkHDFReader finds: times, and of each step points (n, 3), the points of each cell, and data by name."""
+    """What vtkHDFReader finds: times, and of each step points (n, 3), the points of each cell, and
+    data by name."""
     pytest.importorskip("vtkmodules", reason="needs VTK: pip install 'hkflow[vtk]'")
     from vtkmodules.util.numpy_support import vtk_to_numpy
     from vtkmodules.vtkIOHDF import vtkHDFReader
@@ -79,12 +103,22 @@ def steps_of(path):
     for time in times:
         reader.UpdateTimeStep(float(time))
         got = reader.GetOutputDataObject(0)
-        kinds = [cells for cells in (got.GetVerts(), got.GetLines(), got.GetPolys()) if cells.GetNumberOfCells()]
+        kinds = [
+            cells
+            for cells in (got.GetVerts(), got.GetLines(), got.GetPolys())
+            if cells.GetNumberOfCells()
+        ]
         assert len(kinds) == 1 and got.GetNumberOfCells() == kinds[0].GetNumberOfCells()
-        offsets, corners = (vtk_to_numpy(a).copy() for a in (kinds[0].GetOffsetsArray(), kinds[0].GetConnectivityArray()))
+        offsets, corners = (
+            vtk_to_numpy(a).copy()
+            for a in (kinds[0].GetOffsetsArray(), kinds[0].GetConnectivityArray())
+        )
         data = {}
         for place in (got.GetCellData(), got.GetPointData(), got.GetFieldData()):
-            data |= {place.GetArrayName(k): vtk_to_numpy(place.GetArray(k)).copy() for k in range(place.GetNumberOfArrays())}
+            data |= {
+                place.GetArrayName(k): vtk_to_numpy(place.GetArray(k)).copy()
+                for k in range(place.GetNumberOfArrays())
+            }
         points = vtk_to_numpy(got.GetPoints().GetData()).copy()
         steps.append((points, np.split(corners, offsets[1:-1]), data))
     return times, steps
@@ -97,26 +131,38 @@ def check_grid(path, run, names, normalised=False):
     for save, (points, cells, data) in enumerate(steps):
         assert len(cells) == run.mesh.n_cells
         middles = np.array([points[cell].mean(axis=0) for cell in cells])[:, : run.dim + 1]
-        assert np.array_equal(np.argmax(middles @ run.mesh.centers.T, axis=1), np.arange(len(cells)))
+        assert np.array_equal(
+            np.argmax(middles @ run.mesh.centers.T, axis=1), np.arange(len(cells))
+        )
         flat = np.array([size(points[cell]) for cell in cells])
         lost = 1.0 - flat / run.mesh.volumes  # by flat cells, of second order in their width
         assert (lost > 0.0).all() and lost.max() < 0.25 * run.mesh.width**2
         density = run.density_at(save)
-        density = density / (density @ run.mesh.volumes).sum() if normalised else np.exp(run.log_scale[save]) * density
+        density = (
+            density / (density @ run.mesh.volumes).sum()
+            if normalised
+            else np.exp(run.log_scale[save]) * density
+        )
         for name, wanted in zip(names, density, strict=True):
             assert np.array_equal(data[name], wanted)
         assert data["log_mass"].tolist() == [run.log_mass[save]]
 
 
 def check_atoms(path, run):
-    """Assert that VTK reads all particles or units, their weights and signs at all saves; returns their numbers."""
+    """Assert that VTK reads all particles or units, their weights and signs at all saves; returns
+    their numbers."""
     times, steps = steps_of(path)
     assert np.array_equal(times, run.time)
     for save, (points, cells, data) in enumerate(steps):
         atoms = run.atoms_at(save)
-        assert np.array_equal(points[:, : run.dim + 1], atoms.positions) and not points[:, run.dim + 1 :].any()
+        assert (
+            np.array_equal(points[:, : run.dim + 1], atoms.positions)
+            and not points[:, run.dim + 1 :].any()
+        )
         assert np.array_equal(cells, np.arange(len(atoms))[:, None])
-        assert np.array_equal(data["weight"], atoms.weights) and np.array_equal(data["sign"], atoms.signs)
+        assert np.array_equal(data["weight"], atoms.weights) and np.array_equal(
+            data["sign"], atoms.signs
+        )
         assert data["log_mass"].tolist() == [run.log_mass[save]]
     return [len(points) for points, _, _ in steps]
 
@@ -134,7 +180,9 @@ def size(corners):
 SHEETS = ["density_plus", "density_minus"]
 
 
-@pytest.mark.parametrize("name, names", [("circle", SHEETS), ("sphere", SHEETS), ("one-sign", ["density"])])
+@pytest.mark.parametrize(
+    "name, names", [("circle", SHEETS), ("sphere", SHEETS), ("one-sign", ["density"])]
+)
 def test_vtk_reads_grids(runs, tmp_path, name, names):
     (path,) = hkflow.export(runs(name), "vtk", output=tmp_path)
     check_grid(path, runs(name), names)
@@ -180,7 +228,11 @@ def test_an_interrupted_run_is_exported_up_to_its_last_save(runs, tmp_path):
 
 @pytest.mark.parametrize(
     "name, offsets",
-    [("sphere", "CellDataOffsets/density_plus"), ("particles", "PointOffsets"), ("particles", "PointDataOffsets/sign")],
+    [
+        ("sphere", "CellDataOffsets/density_plus"),
+        ("particles", "PointOffsets"),
+        ("particles", "PointDataOffsets/sign"),
+    ],
 )
 def test_a_wrong_offset_is_seen(runs, tmp_path, name, offsets):
     (path,) = hkflow.export(runs(name), "vtk", output=tmp_path)
@@ -193,34 +245,55 @@ def test_a_wrong_offset_is_seen(runs, tmp_path, name, offsets):
 # --- netCDF
 
 
-@pytest.mark.parametrize("name", ["circle", "sphere", "particles", "network", "margin", "s3", "atoms"])
+@pytest.mark.parametrize(
+    "name", ["circle", "sphere", "particles", "network", "margin", "s3", "atoms"]
+)
 def test_netcdf_gives_the_data_set_back(runs, tmp_path, name):
     xarray, run = pytest.importorskip("xarray"), runs(name)
     (path,) = hkflow.export(run, "netcdf", output=tmp_path)
     wanted = hkflow.to_xarray(run)
     with xarray.open_dataset(path, engine="h5netcdf") as data:
         xarray.testing.assert_identical(data.load(), wanted)
-    assert np.array_equal(wanted["predictions"], run.scaled_predictions) and np.array_equal(wanted["time"], run.time)
+    assert np.array_equal(wanted["predictions"], run.scaled_predictions) and np.array_equal(
+        wanted["time"], run.time
+    )
     assert np.array_equal(wanted["record_objective"], run.records["objective"])
     if run.method == "grid":
-        assert np.array_equal(wanted["density"], run.density) and np.array_equal(wanted["volumes"], run.mesh.volumes)
+        assert np.array_equal(wanted["density"], run.density) and np.array_equal(
+            wanted["volumes"], run.mesh.volumes
+        )
     elif run.method == "particles":
         for save in range(len(run.time)):
             there = wanted["log_weights"][save, : int(wanted["count"][save])]
             assert np.array_equal(there, run.state_at(save)["log_weights"])
-    assert all(variable.attrs["long_name"] and variable.attrs["units"] for variable in wanted.variables.values())
-    assert wanted.attrs["title"] == "small" and wanted.attrs["finished"] == 1 and "kind" in wanted.attrs["case"]
+    assert all(
+        variable.attrs["long_name"] and variable.attrs["units"]
+        for variable in wanted.variables.values()
+    )
+    assert (
+        wanted.attrs["title"] == "small"
+        and wanted.attrs["finished"] == 1
+        and "kind" in wanted.attrs["case"]
+    )
 
 
 def test_the_netcdf_library_reads_it_too(runs, tmp_path):
     netcdf = pytest.importorskip("netCDF4", reason="needs netCDF4: pip install netCDF4")
     rows = np.random.default_rng(0).normal(size=(2000, 2)).tolist()  # a case of more than 64 kB
-    data = {"data.inputs": rows, "data.targets": [1.0, -1.0] * 1000, "time.end": 0.1, **RUNS["circle"]}
+    data = {
+        "data.inputs": rows,
+        "data.targets": [1.0, -1.0] * 1000,
+        "time.end": 0.1,
+        **RUNS["circle"],
+    }
     run = hkflow.run(runs("circle").path.parent / "case.toml", output=tmp_path / "run", **data)
     (path,) = hkflow.export(run, "netcdf")
     with netcdf.Dataset(path) as file:
         assert file.data_model == "NETCDF4" and len(file.resolved_case) > 2**16
-        assert file["density"].dimensions == ("time", "sign", "cell") and file["angle"].units == "radian"
+        assert (
+            file["density"].dimensions == ("time", "sign", "cell")
+            and file["angle"].units == "radian"
+        )
         assert np.array_equal(file["density"][:].filled(), run.density)
 
 
@@ -239,19 +312,30 @@ def test_tables_hold_every_bit(runs, tmp_path, name):
     run = runs(name)
     records, predictions, measure = map(read, hkflow.export(run, "csv", output=tmp_path))
     assert records.keys() == run.records.keys()
-    assert all(np.array_equal(records[key], values, equal_nan=True) for key, values in run.records.items())
-    assert np.array_equal(predictions["prediction"].reshape(len(run.time), -1), run.scaled_predictions)
+    assert all(
+        np.array_equal(records[key], values, equal_nan=True) for key, values in run.records.items()
+    )
+    assert np.array_equal(
+        predictions["prediction"].reshape(len(run.time), -1), run.scaled_predictions
+    )
     assert np.array_equal(predictions["log_scale"], np.repeat(run.log_scale, len(run.targets)))
     if run.method == "grid":
         shape = run.density.shape
         assert np.array_equal(measure["density"].reshape(shape), run.density)
-        assert np.array_equal(measure["sign"].reshape(shape), np.broadcast_to(run.signs[:, None], shape))
+        assert np.array_equal(
+            measure["sign"].reshape(shape), np.broadcast_to(run.signs[:, None], shape)
+        )
         assert np.array_equal(measure["theta_2"].reshape(shape)[0, 0], run.mesh.centers[:, 1])
         return
     names = {"network": ["hidden_2", "output"]}.get(name, ["theta_2", "log_weight", "sign"])
     for save, time in enumerate(run.time):
         state, rows = run.state_at(save), measure["time"] == time
-        wanted = [state[key] for key in (("hidden", "output") if name == "network" else ("positions", "log_weights", "signs"))]
+        wanted = [
+            state[key]
+            for key in (
+                ("hidden", "output") if name == "network" else ("positions", "log_weights", "signs")
+            )
+        ]
         for column, array in zip(names, [wanted[0][:, 1], *wanted[1:]], strict=True):
             assert np.array_equal(measure[column][rows], array)
 
@@ -271,9 +355,24 @@ def test_the_command_writes_all_formats_over_older_ones(runs, tmp_path, monkeypa
     shutil.copy(runs("circle").path / "results.h5", tmp_path / "results.h5")
     out = tmp_path / "new" / "folder"
     for _ in range(2):
-        assert hk(monkeypatch, "export", tmp_path / "results.h5", "--vtk", "--netcdf", "--csv", "--output", out) == 0
+        assert (
+            hk(
+                monkeypatch,
+                "export",
+                tmp_path / "results.h5",
+                "--vtk",
+                "--netcdf",
+                "--csv",
+                "--output",
+                out,
+            )
+            == 0
+        )
         name = tmp_path.name
-        wanted = {f"{name}{end}" for end in (".vtkhdf", ".nc", "-records.csv", "-predictions.csv", "-density.csv")}
+        wanted = {
+            f"{name}{end}"
+            for end in (".vtkhdf", ".nc", "-records.csv", "-predictions.csv", "-density.csv")
+        }
         assert {path.name for path in out.iterdir()} == wanted
         assert capsys.readouterr().out.count("export:") == 5
 
@@ -281,13 +380,18 @@ def test_the_command_writes_all_formats_over_older_ones(runs, tmp_path, monkeypa
 def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch, capsys):
     empty = tmp_path / "empty"
     shutil.copytree(
-        runs("circle").path, empty, ignore=lambda folder, names: [n for n in names if n.endswith(".h5") and n[0] == "0"]
+        runs("circle").path,
+        empty,
+        ignore=lambda folder, names: [n for n in names if n.endswith(".h5") and n[0] == "0"],
     )
     (empty / "results.h5").unlink()
     (tmp_path / "file").write_text("")
     for words, sentence in [
         ((empty, "--csv"), "holds no save yet, so there is nothing to export."),
-        ((runs("circle").path,), "Nothing to export: choose one or more of --vtk, --netcdf and --csv."),
+        (
+            (runs("circle").path,),
+            "Nothing to export: choose one or more of --vtk, --netcdf and --csv.",
+        ),
         ((runs("s3").path, "--csv", "--vtk"), "a measure on S^3 has no shape in space"),
         ((runs("atoms").path, "--csv", "--vtk"), "a measure on atoms has no shape in space"),
         ((tmp_path / "none", "--vtk"), "no run here"),
@@ -296,7 +400,9 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch, c
         assert hk(monkeypatch, "export", *words, "--output", tmp_path / "out") == 2
         assert sentence in capsys.readouterr().err.replace("no such", "No such")
     assert not (tmp_path / "out").exists()
-    assert hk(monkeypatch, "export", runs("circle").path, "--csv", "--output", tmp_path / "file") == 2
+    assert (
+        hk(monkeypatch, "export", runs("circle").path, "--csv", "--output", tmp_path / "file") == 2
+    )
     assert "the export cannot be written (File exists)" in capsys.readouterr().err
     with pytest.raises(hkflow.CaseError, match="Unknown format 'vtkhdf'. Did you mean 'vtk'"):
         hkflow.export(runs("circle"), "vtkhdf")

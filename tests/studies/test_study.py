@@ -1,4 +1,5 @@
-"""Studies from file to tables: right errors, the same whoever computes them, and nothing lost when they are broken off."""
+"""Studies from file to tables: right errors, the same whoever computes them, and nothing lost when
+they are broken off."""
 
 import csv
 import os
@@ -28,7 +29,8 @@ from hkflow.studies.study import read_study, study
 CASE = ROOT / "cases" / "verification" / "circle-hellinger-kantorovich.toml"
 HEAD = f'case = "{CASE}"\n[set]\ntime = {{end = 1.0, saves = 2}}\n'
 REFINED = HEAD + "[refine]\ndomain.cells = [16, 32, 64]\n[expected]\nL1 = [1.7, 2.4]\n"
-TIMED = ("seconds", "run", "status")  # columns that may differ between two computations of one study
+# columns that may differ between two computations of one study
+TIMED = ("seconds", "run", "status")
 
 
 @pytest.fixture
@@ -69,12 +71,21 @@ def test_errors_are_those_of_the_runs(refined):
         _, problem = hkflow.check(CASE, **{"domain.cells": cells})
         run = hkflow.solve(problem, 1.0)
         wanted = problem.exact.density(problem.mesh.centers, 1.0)
-        difference = np.abs(run.density[-1, 0] - wanted) @ problem.mesh.volumes / (wanted @ problem.mesh.volumes)
+        difference = (
+            np.abs(run.density[-1, 0] - wanted)
+            @ problem.mesh.volumes
+            / (wanted @ problem.mesh.volumes)
+        )
         assert outcome.errors["L1"] == pytest.approx(difference, rel=1e-12)
         _, moment = problem.exact.mass_and_moment(1.0)
         h = moment * problem.exact.direction
-        assert outcome.errors["predictions"] == pytest.approx(np.linalg.norm(run.predictions[-1] - h) / abs(moment), rel=1e-9)
-        assert outcome.work["evaluations"] >= outcome.work["steps"] == run.records["step"][-1] and outcome.work["seconds"] > 0.0
+        assert outcome.errors["predictions"] == pytest.approx(
+            np.linalg.norm(run.predictions[-1] - h) / abs(moment), rel=1e-9
+        )
+        assert (
+            outcome.work["evaluations"] >= outcome.work["steps"] == run.records["step"][-1]
+            and outcome.work["seconds"] > 0.0
+        )
         assert 0.0 < outcome.errors["W1"] < 0.1 and outcome.errors["mass"] < 0.1
     fit = refined.convergence(0, "L1").fit
     assert fit.low < fit.order < fit.high
@@ -84,14 +95,23 @@ def test_the_folder_holds_tables_and_a_figure(refined):
     text = (refined.folder / "table.md").read_text()
     assert "Holds: order of L¹" in text and "least squares" in text and text == markdown(refined)
     tex = (refined.folder / "table.tex").read_text()
-    assert tex == latex(refined) and tex.count("\\toprule") == 1 and tex.isascii() and "\\cdot10^{-" in tex
+    assert (
+        tex == latex(refined)
+        and tex.count("\\toprule") == 1
+        and tex.isascii()
+        and "\\cdot10^{-" in tex
+    )
     for line in tex.splitlines():
         assert not line.endswith("\\\\") or line.count("&") == 2 + 2 * len(refined.names) + 1
     table = table_of(refined.folder)
-    assert [float(error) for error in table["error L1"]] == [outcome.errors["L1"] for outcome in refined.outcomes]
+    assert [float(error) for error in table["error L1"]] == [
+        outcome.errors["L1"] for outcome in refined.outcomes
+    ]
     assert save_study(refined).stat().st_size > 10_000 and (refined.folder / "figure.pdf").exists()
     with h5py.File(refined.folder / "study.h5") as file:
-        assert file["error L1"][()].tolist() == [outcome.errors["L1"] for outcome in refined.outcomes]
+        assert file["error L1"][()].tolist() == [
+            outcome.errors["L1"] for outcome in refined.outcomes
+        ]
         assert "cells = 32" in file["resolved_case"].asstr()[1] and file["finished"][()].all()
         assert file.attrs["study"] == REFINED
     for outcome in refined.outcomes:
@@ -100,21 +120,30 @@ def test_the_folder_holds_tables_and_a_figure(refined):
 
 def test_a_study_is_read_back_and_drawn_by_name(refined, tmp_path):
     again = read_study(refined.folder)
-    assert (again.names, again.against, again.study.levels) == (refined.names, refined.against, refined.study.levels)
+    assert (again.names, again.against, again.study.levels) == (
+        refined.names,
+        refined.against,
+        refined.study.levels,
+    )
     assert again.h == pytest.approx(refined.h, rel=1e-15) and again.complete
     for name in refined.names:
         assert again.errors(0, name).tolist() == refined.errors(0, name).tolist()
     for wide in (False, True):
         texts = legible(draw("convergence", refined.folder, wide=wide))
         assert {"error: L¹", "domain.cells", "processor time (s)", "64"} <= set(texts)
-    with pytest.raises(hkflow.CaseError, match="'density' shows .* this is a study. Choose from: convergence"):
+    with pytest.raises(
+        hkflow.CaseError, match="'density' shows .* this is a study. Choose from: convergence"
+    ):
         draw("density", refined.folder)
     with pytest.raises(hkflow.RunFolderError, match="no study here"):
         read_study(tmp_path)
 
 
 def test_finished_runs_are_used_again_and_one_process_gives_the_same(refined, tmp_path, write):
-    before = {outcome.folder: (outcome.folder / "results.h5").stat().st_mtime_ns for outcome in refined.outcomes}
+    before = {
+        outcome.folder: (outcome.folder / "results.h5").stat().st_mtime_ns
+        for outcome in refined.outcomes
+    }
     again = study(write(REFINED), refined.folder)
     assert {place: (place / "results.h5").stat().st_mtime_ns for place in before} == before
     alone = study(write(REFINED), tmp_path / "alone", workers=1)
@@ -140,7 +169,9 @@ def test_a_key_follows_from_what_is_computed(tmp_path):
 
 def test_a_wrong_order_is_seen(write, tmp_path):
     """The sibling: at first order the same study fails."""
-    result = study(write(REFINED + '[[sweep]]\nmethod.limiter = ["first-order"]'), tmp_path / "out", workers=1)
+    result = study(
+        write(REFINED + '[[sweep]]\nmethod.limiter = ["first-order"]'), tmp_path / "out", workers=1
+    )
     assert result.complete and not result.as_expected and "FAILS: order of L¹" in markdown(result)
 
 
@@ -148,7 +179,11 @@ def test_the_finest_and_a_reference_of_another_method(write, tmp_path):
     teacher = ROOT / "cases" / "verification" / "teacher-circle.toml"
     text = f'case = "{teacher}"\n[set]\ntime.end = 0.3\n[refine]\ndomain.cells = [32, 64, 128]\n'
     result = study(write(text), tmp_path / "out")
-    assert result.complete and result.against == "finest" and {"L1", "max", "W1", "predictions", "objective"} <= set(result.names)
+    assert (
+        result.complete
+        and result.against == "finest"
+        and {"L1", "max", "W1", "predictions", "objective"} <= set(result.names)
+    )
     assert [len(o.errors) > 0 for o in result.outcomes] == [True, True, False]
     fine, coarse = (hkflow.load(result.outcomes[k].folder) for k in (2, 0))
     averages = fine.density[-1].reshape(2, 32, 4).mean(axis=2)
@@ -157,43 +192,72 @@ def test_the_finest_and_a_reference_of_another_method(write, tmp_path):
     other = text + '[reference]\nmethod = {kind = "particles", particles = 400, tolerance = 1e-8}'
     against = study(write(other), tmp_path / "out")
     assert (
-        against.complete and against.against == "reference" and set(against.names) == {"W1", "predictions", "objective", "mass"}
+        against.complete
+        and against.against == "reference"
+        and set(against.names) == {"W1", "predictions", "objective", "mass"}
     )
     assert all(1.5 < order < 2.5 for order in against.convergence(0, "predictions").orders)
 
 
 def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path):
     sphere = CASE.parent / "sphere-hellinger-kantorovich.toml"
-    text = f'case = ["{CASE}", "{sphere}"]\n[set]\ntime = {{end = 0.1, saves = 2}}\n[refine]\ndomain.cells = [42, 162]\n'
+    text = (
+        f'case = ["{CASE}", "{sphere}"]\n[set]\ntime = {{end = 0.1, saves ='
+        " 2}\n[refine]\ndomain.cells = [42, 162]\n"
+    )
     with pytest.raises(hkflow.CaseError, match="different dimensions"):
         study(write(text), tmp_path / "out")
 
 
 def test_repeats_are_taken_together(write, tmp_path):
-    text = HEAD + 'method = {kind = "particles", points = "random", tolerance = 1e-5}\n[refine]\nmethod.particles = [50, 450]\n'
+    text = (
+        HEAD + 'method = {kind = "particles", points = "random", tolerance ='
+        " 1e-5}\n[refine]\nmethod.particles = [50, 450]\n"
+    )
     result = study(write("repeats = 12\n" + text), tmp_path / "out")
     assert result.complete and result.errors(0, "predictions").shape == (2, 12)
     assert len({o.errors["predictions"] for o in result.outcomes}) == 24
     table = result.convergence(0, "predictions")
-    assert table.fit.low < 0.5 < table.fit.high and (table.bars > 0.05).all() and "±" in markdown(result)
+    assert (
+        table.fit.low < 0.5 < table.fit.high
+        and (table.bars > 0.05).all()
+        and "±" in markdown(result)
+    )
 
 
 def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(write, tmp_path):
     text = HEAD.replace("[set]\n", 'values = ["objective", "mass"]\n[set]\n') + "[[sweep]]\n"
-    text += 'initial = [{kind = "uniform"}, {kind = "points", file = "absent.csv"}, {kind = "uniform", mass = 2.0}]\n'
+    text += (
+        'initial = [{kind = "uniform"}, {kind = "points", file = "absent.csv"}, {kind = "uniform",'
+        " mass = 2.0}]\n"
+    )
     result = study(write(text), tmp_path / "out")
     assert [o.finished for o in result.outcomes] == [True, False, True] and not result.complete
     assert "absent.csv" in result.outcomes[1].status and "absent.csv" in markdown(result)
     run = hkflow.load(result.outcomes[2].folder)
-    assert result.outcomes[2].values == {name: run.records[name][-1] for name in ("objective", "mass")}
+    assert result.outcomes[2].values == {
+        name: run.records[name][-1] for name in ("objective", "mass")
+    }
     assert save_study(result).exists()
 
 
-SLOW = f'case = "{CASE}"\n[set]\ntime = {{end = 2.0, saves = 5}}\nmethod.max_step = 0.002\n[refine]\ndomain.cells = [16, 32, 64, 128]\n'
+SLOW = (
+    f'case = "{CASE}"\n[set]\ntime = {{end = 2.0, saves = 5}}\nmethod.max_step ='
+    " 0.002\n[refine]\ndomain.cells = [16, 32, 64, 128]\n"
+)
 
 
 def command(path, folder, *options):
-    return [sys.executable, "-c", "from hkflow.cli import main; main()", "study", str(path), "--output", str(folder), *options]
+    return [
+        sys.executable,
+        "-c",
+        "from hkflow.app.cli import main; main()",
+        "study",
+        str(path),
+        "--output",
+        str(folder),
+        *options,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +270,9 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("attack", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_study_that_is_broken_off_goes_on_to_the_same_table(attack, write, tmp_path, undisturbed, rng):
+def test_a_study_that_is_broken_off_goes_on_to_the_same_table(
+    attack, write, tmp_path, undisturbed, rng
+):
     path, folder, codes = write(SLOW), tmp_path / "out", []
     for delay in rng.uniform(1.0, 4.0, 2):
         process = subprocess.Popen(command(path, folder, "--quiet"), start_new_session=True)
@@ -220,8 +286,13 @@ def test_a_study_that_is_broken_off_goes_on_to_the_same_table(attack, write, tmp
 
 @pytest.mark.parametrize("attack", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
-    """The study itself hears it; its runs end in order, whichever it was, and none says it was another."""
-    tasks = {tmp_path / "run": load_case(CASE, {"time": {"end": 2.0, "saves": 5}, "method.max_step": 1e-4})}
+    """The study itself hears it; its runs end in order, whichever it was, and none says it was
+    another."""
+    tasks = {
+        tmp_path / "run": load_case(
+            CASE, {"time": {"end": 2.0, "saves": 5}, "method.max_step": 1e-4}
+        )
+    }
 
     def interrupt():
         while not any(tmp_path.glob("*/snap/*.h5")):
@@ -239,7 +310,11 @@ def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
 def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):
     tasks = {}
     for cells in (16, 32, 64, 128):
-        changes = {"domain.cells": cells, "time": {"end": 2.0, "saves": 5}, "method.max_step": 0.002}
+        changes = {
+            "domain.cells": cells,
+            "time": {"end": 2.0, "saves": 5},
+            "method.max_step": 0.002,
+        }
         tasks[tmp_path / str(cells)] = load_case(CASE, changes)
 
     def kill():
@@ -251,7 +326,11 @@ def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):
     killer.start()
     outcomes, received = compute_all(tasks, 2, 1, None, lambda folder, outcome: None)
     killer.join()
-    assert received is None and all(finished for finished, _ in outcomes.values()) and all(map(is_finished, tasks))
+    assert (
+        received is None
+        and all(finished for finished, _ in outcomes.values())
+        and all(map(is_finished, tasks))
+    )
     found = [hkflow.load(folder).exact_errors()[0][-1] for folder in tasks]
     assert [float(error) for error in undisturbed["error L1"]] == found
 
@@ -259,7 +338,9 @@ def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):
 @pytest.mark.filterwarnings("ignore")  # those of Dask are its own
 def test_a_dask_cluster_gives_the_same(write, tmp_path, refined):
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
         result = study(write(REFINED), tmp_path / "out", scheduler=cluster.scheduler_address)
     assert result.complete
     errors = {o.member.file.case.domain.cells: o.errors for o in refined.outcomes}
@@ -274,11 +355,13 @@ def test_a_scheduler_that_is_not_there_is_told(write, tmp_path):
 
 
 def test_a_plain_script_runs_a_study_once(write, tmp_path):
-    """Without the usual guard around its main part, which processes that are started afresh would run again."""
+    """Without the usual guard around its main part, which processes that are started afresh would
+    run again."""
     path = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n")
     script = tmp_path / "script.py"
     script.write_text(
-        f"import hkflow\nprint('begins')\nprint(hkflow.study({str(path)!r}, {str(tmp_path / 'out')!r}).complete, __file__)\n"
+        f"import hkflow\nprint('begins')\nprint(hkflow.study({str(path)!r},"
+        f" {str(tmp_path / 'out')!r}).complete, __file__)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout == f"begins\nTrue {script}\n"
@@ -291,9 +374,19 @@ def test_two_studies_in_one_folder_are_refused(write, tmp_path, refined):
 
 def test_the_command_says_how_it_went(write, tmp_path):
     path = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n")
-    done = subprocess.run(command(path, tmp_path / "out"), capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr, done.stderr
+    done = subprocess.run(
+        command(path, tmp_path / "out"), capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr
+    ), done.stderr
     wrong = write(HEAD + "[refine]\ndomain.cells = [16, 1]\n", "wrong")
-    refused = subprocess.run(command(wrong, tmp_path / "wrong"), capture_output=True, text=True, check=False)
-    assert refused.returncode == 2 and "domain.cells" in refused.stderr and "Traceback" not in refused.stderr
+    refused = subprocess.run(
+        command(wrong, tmp_path / "wrong"), capture_output=True, text=True, check=False
+    )
+    assert (
+        refused.returncode == 2
+        and "domain.cells" in refused.stderr
+        and "Traceback" not in refused.stderr
+    )
     assert not (tmp_path / "wrong").exists()

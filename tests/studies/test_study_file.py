@@ -43,23 +43,38 @@ def members(study):
 
 
 def test_refined_keys_go_together(make):
-    study = make('[refine]\ndomain.cells = [16, 32]\nmethod.max_step = [0.2, 0.1]\n[set]\n"time.end" = 0.4')
-    first, second = ({"time.end": 0.4, "domain.cells": n, "method.max_step": s} for n, s in ((16, 0.2), (32, 0.1)))
+    study = make(
+        '[refine]\ndomain.cells = [16, 32]\nmethod.max_step = [0.2, 0.1]\n[set]\n"time.end" = 0.4'
+    )
+    first, second = (
+        {"time.end": 0.4, "domain.cells": n, "method.max_step": s}
+        for n, s in ((16, 0.2), (32, 0.1))
+    )
     assert members(study) == [(0, 0, 0, first), (0, 1, 0, second)]
-    assert study.members[1].file.case.domain.cells == 32 and study.members[1].file.case.time.end == 0.4
+    assert (
+        study.members[1].file.case.domain.cells == 32 and study.members[1].file.case.time.end == 0.4
+    )
     assert resolution(study, 1) == pytest.approx([1 / 16, 1 / 32])
 
 
 def test_sweeps_multiply_and_tables_of_them_go_together(make):
     study = make("[sweep]\nflow.noise = [0.0, 0.1]\ntime.end = [1.0, 2.0, 3.0]")
     assert len(study.groups) == 6 and study.groups[1] == {"flow.noise": 0.0, "time.end": 2.0}
-    together = make("[[sweep]]\nflow.noise = [0.0, 0.1]\ntime.end = [1.0, 2.0]\n[[sweep]]\ndomain.cells = [16, 32, 64]")
-    assert len(together.groups) == 6 and together.groups[3] == {"flow.noise": 0.1, "time.end": 2.0, "domain.cells": 16}
+    together = make(
+        "[[sweep]]\nflow.noise = [0.0, 0.1]\ntime.end = [1.0, 2.0]\n[[sweep]]\ndomain.cells = [16,"
+        " 32, 64]"
+    )
+    assert len(together.groups) == 6 and together.groups[3] == {
+        "flow.noise": 0.1,
+        "time.end": 2.0,
+        "domain.cells": 16,
+    }
 
 
 def test_cases_repeats_and_references_are_members(make):
     study = make(
-        'case = ["case.toml", "other.toml"]\nrepeats = 3\n[refine]\ndomain.cells = [16, 32]\n[reference]\ndomain.cells = 64'
+        'case = ["case.toml", "other.toml"]\nrepeats = 3\n[refine]\ndomain.cells = [16,'
+        " 32]\n[reference]\ndomain.cells = 64"
     )
     assert [group["case"] for group in study.groups] == ["case.toml", "other.toml"]
     assert len(study.members) == 2 * (2 + 1) * 3
@@ -68,7 +83,10 @@ def test_cases_repeats_and_references_are_members(make):
 
 
 def test_methods_can_be_refined_as_whole_tables(make):
-    study = make('[refine]\nmethod = [{kind = "particles", particles = 10}, {kind = "particles", particles = 20}]')
+    study = make(
+        '[refine]\nmethod = [{kind = "particles", particles = 10}, {kind = "particles", particles ='
+        " 20}]"
+    )
     assert [m.file.case.method.particles for m in study.members] == [10, 20]
     assert resolution(study, 1) is None
 
@@ -79,13 +97,22 @@ def test_methods_can_be_refined_as_whole_tables(make):
         ("[refin]\ndomain.cells = [1, 2]", "unknown key. Did you mean 'refine'"),
         ("[refine]\ndomain.cells = 32", "refine.domain.cells: wanted a list"),
         ("[refine]\ndomain.cells = [32]", "two values or more"),
-        ("[refine]\ndomain.cells = [32, 64]\ntime.end = [1.0]", "equally long, got 2 for 'domain.cells', 1 for 'time.end'"),
+        (
+            "[refine]\ndomain.cells = [32, 64]\ntime.end = [1.0]",
+            "equally long, got 2 for 'domain.cells', 1 for 'time.end'",
+        ),
         ("[[sweep]]\ndomain.cells = [32, 64]\ntime.end = [1.0]", "equally long"),
-        ("[refine]\ndomain.cell = [32, 64]", "domain.cell = 32.*cell: unknown key. Did you mean 'cells'"),
+        (
+            "[refine]\ndomain.cell = [32, 64]",
+            "domain.cell = 32.*cell: unknown key. Did you mean 'cells'",
+        ),
         ("[refine]\ndomain.cells = [32, 2]", "domain.cells = 2.*greater than or equal to 3, got 2"),
         ('case = "absent.toml"\n[sweep]\ntime.end = [1.0]', "absent.toml: cannot be read"),
         ('errors = ["L2"]\n[refine]\ndomain.cells = [32, 64]', "errors.*'L2'.*Choose from: L1"),
-        ('against = "reference"\n[refine]\ndomain.cells = [32, 64]', "needs a table \\[reference\\]"),
+        (
+            'against = "reference"\n[refine]\ndomain.cells = [32, 64]',
+            "needs a table \\[reference\\]",
+        ),
         ("[reference]\ndomain.cells = 64", "for a study with \\[refine\\]"),
         ("repeats = 0", "repeats: must be greater than or equal to 1"),
         ("[refine\n", "not valid TOML"),

@@ -4,23 +4,35 @@ import numpy as np
 import psutil
 
 from ..errors import CaseError
-from ..exact import MomentFlow
-from ..flows import Flow, named_flow
-from ..initial import Caps, Uniform, VonMisesFisher, atoms_on_mesh, balanced_atoms, with_mass
-from ..measures import Atoms, Units, atoms_of_points
-from ..meshes import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..geometry import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..geometry.point_sets import quasi_uniform, random_uniform
+from ..measures.initial import (
+    Caps,
+    Uniform,
+    VonMisesFisher,
+    atoms_on_mesh,
+    balanced_atoms,
+    with_mass,
+)
+from ..measures.point_measure import Atoms, Units, atoms_of_points
 from ..objectives import data as generators
-from ..objectives.features import FEATURES
+from ..objectives.activations import FEATURES
+from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
-from ..objectives.risks import LARGEST_LOG, RISKS
-from ..point_sets import quasi_uniform, random_uniform
-from ..problem import Problem
-from ..store.mesh_cache import cached_geodesic_mesh
+from ..problem.exact import MomentFlow
+from ..problem.flow import Flow, named_flow
+from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
+from .mesh_cache import cached_geodesic_mesh
 from .schema import FlowTable, UniformInitial
 
-GENERATORS = {"cluster-grid": generators.cluster_grid, "xor": generators.xor, "parity": generators.parity}
-DATA, START, DYNAMICS = range(3)  # what random numbers are used for: each has a generator of its own, from the case's seed
+GENERATORS = {
+    "cluster-grid": generators.cluster_grid,
+    "xor": generators.xor,
+    "parity": generators.parity,
+}
+# what random numbers are used for: each has a generator of its own, from the case's seed
+DATA, START, DYNAMICS = range(3)
 DEFAULT_POINTS = 1000
 
 
@@ -30,7 +42,8 @@ def random_numbers(seed, use):
 
 
 def resolve(case):
-    """The case with the rates of its flow and the times of its saves written out: a case that says what was computed.
+    """The case with the rates of its flow and the times of its saves written out: a case that says
+    what was computed.
 
     Raises CaseError if the flow is not the one that a network follows.
     """
@@ -42,15 +55,21 @@ def _resolved_flow(case):
     flow = case.flow
     if flow is not None and flow.kind is not None:
         try:
-            named = named_flow(flow.kind, degree, signed, flow.noise, flow.depth, flow.drive or "probability")
+            named = named_flow(
+                flow.kind, degree, signed, flow.noise, flow.depth, flow.drive or "probability"
+            )
         except ValueError as error:
             raise CaseError(f"flow: {error}") from error
-        update = {name: getattr(named, name) for name in ("transport", "reaction", "depth", "drive")}
+        update = {
+            name: getattr(named, name) for name in ("transport", "reaction", "depth", "drive")
+        }
         flow = flow.model_copy(update={"kind": None} | update)
     elif flow is not None:
-        flow = flow.model_copy(update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0})
+        flow = flow.model_copy(
+            update={"transport": flow.transport or 0.0, "reaction": flow.reaction or 0.0}
+        )
     if case.method.kind == "network":
-        from ..lagrangian.network import check_network_flow, network_flow
+        from ..methods.network.network import check_network_flow, network_flow
 
         own = network_flow(case.method.layers, degree, flow.depth if flow else 2.0)
         try:
@@ -58,14 +77,18 @@ def _resolved_flow(case):
         except ValueError as error:
             raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
         clock = flow.clock if flow else "time"
-        flow = FlowTable(transport=own.transport, reaction=own.reaction, depth=own.depth, clock=clock)
+        flow = FlowTable(
+            transport=own.transport, reaction=own.reaction, depth=own.depth, clock=clock
+        )
     return flow
 
 
 def flow_of(table):
     """The Flow of a resolved [flow] table. Raises CaseError if its keys make no flow."""
     try:
-        return Flow(table.transport, table.reaction, table.noise, table.depth, table.drive, table.clock)
+        return Flow(
+            table.transport, table.reaction, table.noise, table.depth, table.drive, table.clock
+        )
     except ValueError as error:
         raise CaseError(f"flow: {error}") from error
 
@@ -77,20 +100,28 @@ def _resolved_time(case):
         saves = np.geomspace(time.first, time.end, time.saves)
         time = time.model_copy(update={"first": None, "saves": [*saves[:-1].tolist(), time.end]})
     if time.steps is None:
-        saves = time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
+        saves = (
+            time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
+        )
         if counted and np.mod([*saves, time.end], 1.0).any():
-            raise CaseError("time.end: with method.schedule 'proposition' time counts steps, so end and saves are whole numbers.")
+            raise CaseError(
+                "time.end: with method.schedule 'proposition' time counts steps, so end and saves"
+                " are whole numbers."
+            )
         return time
-    from ..lagrangian.network import SCHEDULES
+    from ..methods.network.network import SCHEDULES
 
     sizes = (1.0 if counted else method.step) * SCHEDULES[method.schedule](np.arange(time.steps))
     times = np.concatenate([[0.0], np.cumsum(sizes)])
     chosen = np.unique(np.rint(np.linspace(0, time.steps, time.saves)).astype(int))
-    return time.model_copy(update={"end": float(times[-1]), "steps": None, "saves": times[chosen].tolist()})
+    return time.model_copy(
+        update={"end": float(times[-1]), "steps": None, "saves": times[chosen].tolist()}
+    )
 
 
 def build_problem(case, folder, data=None):
-    """The problem that a resolved case states. data: (inputs, targets, weights) read earlier, or None to read them now.
+    """The problem that a resolved case states. data: (inputs, targets, weights) read earlier, or
+    None to read them now.
 
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
@@ -98,10 +129,24 @@ def build_problem(case, folder, data=None):
     check_memory(case, *objective.inputs.shape)
     signs, flow, axes, draw = signs_of(case), flow_of(case.flow), objective.axes, fresh_data(case)
     try:
-        if case.method.kind == "grid" or case.domain.kind == "atoms" or case.method.points == "mesh":
+        if (
+            case.method.kind == "grid"
+            or case.domain.kind == "atoms"
+            or case.method.points == "mesh"
+        ):
             mesh = build_mesh(case, axes)
-            return Problem(mesh, objective, flow, signs, initial_density(case, folder, mesh, signs), exact, draw)
-        return Problem(None, objective, flow, signs, initial_points(case, folder, axes, signs), exact, draw)
+            return Problem(
+                mesh,
+                objective,
+                flow,
+                signs,
+                initial_density(case, folder, mesh, signs),
+                exact,
+                draw,
+            )
+        return Problem(
+            None, objective, flow, signs, initial_points(case, folder, axes, signs), exact, draw
+        )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
 
@@ -112,17 +157,32 @@ def signs_of(case):
 
 
 def build_objective(case, folder, data=None):
-    """The objective, and the closed-form solution if the case is the moment problem in its solvable form."""
+    """The objective, and the closed-form solution if the case is the moment problem in its solvable
+    form."""
     exact = None
     if case.data.source == "moment":
-        if (case.objective.activation, case.objective.loss, case.objective.bias) != ("linear", "square", False):
-            raise CaseError("data.source: the moment problem needs activation 'linear', loss 'square' and no bias.")
+        if (case.objective.activation, case.objective.loss, case.objective.bias) != (
+            "linear",
+            "square",
+            False,
+        ):
+            raise CaseError(
+                "data.source: the moment problem needs activation 'linear', loss 'square' and no"
+                " bias."
+            )
         if case.flow.depth != 2.0:
-            raise CaseError(f"flow.depth: the moment problem lives on a sphere, where it must be 2, got {case.flow.depth:g}.")
+            raise CaseError(
+                "flow.depth: the moment problem lives on a sphere, where it must be 2, got"
+                f" {case.flow.depth:g}."
+            )
         moment = MomentFlow(np.array(case.data.direction), case.data.target, flow_of(case.flow))
         solvable = case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
         drawn = getattr(case.method, "points", None) == "gaussian"
-        exact = moment if solvable and not drawn and case.initial == UniformInitial(kind="uniform") else None
+        exact = (
+            moment
+            if solvable and not drawn and case.initial == UniformInitial(kind="uniform")
+            else None
+        )
         o = moment.objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     elif case.data.source == "population":
@@ -134,13 +194,25 @@ def build_objective(case, folder, data=None):
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
         feature, risk = FEATURES[case.objective.activation], RISKS[case.objective.loss]
-        return Objective(feature, risk, full, targets, weights, case.objective.weight_decay, case.objective.transform), exact
+        return (
+            Objective(
+                feature,
+                risk,
+                full,
+                targets,
+                weights,
+                case.objective.weight_decay,
+                case.objective.transform,
+            ),
+            exact,
+        )
     except ValueError as error:
         raise CaseError(f"data: {error}") from error
 
 
 def _population_risk(case):
-    """The risk for infinitely many Gaussian inputs, of the teacher that the same table with source 'teacher' draws."""
+    """The risk for infinitely many Gaussian inputs, of the teacher that the same table with source
+    'teacher' draws."""
     if case.objective.loss != "square" or case.objective.bias:
         raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
     from ..objectives.population import PopulationRisk
@@ -148,20 +220,29 @@ def _population_risk(case):
     _check_room(case.data)
     units, weights = teacher_of(case)
     try:
-        return PopulationRisk(FEATURES[case.objective.activation], units, weights, case.objective.weight_decay)
+        return PopulationRisk(
+            FEATURES[case.objective.activation], units, weights, case.objective.weight_decay
+        )
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
 
 
 def teacher_of(case):
-    """Directions (units, columns) and output weights ±1 (units,) of the network that labels a case's data; None without one.
+    """Directions (units, columns) and output weights ±1 (units,) of the network that labels a
+    case's data; None without one.
 
     Data that were standardized or projected have none: the network lives in other coordinates.
     """
     data = case.data
-    if data.source not in ("teacher", "population") or data.source == "teacher" and (data.standardize or data.components):
+    if (
+        data.source not in ("teacher", "population")
+        or data.source == "teacher"
+        and (data.standardize or data.components)
+    ):
         return None
-    return generators.teacher_units(random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units)
+    return generators.teacher_units(
+        random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units
+    )
 
 
 def lines_of_data(case, folder):
@@ -173,29 +254,38 @@ def lines_of_data(case, folder):
 
 
 def input_names(case, count):
-    """Names of the inputs, for axes: those of the columns read, unless they were projected; else x₁, x₂, …"""
+    """Names of the inputs, for axes: those of the columns read, unless they were projected; else
+    x₁, x₂, …"""
     names = getattr(case.data, "features", None)
-    return list(names) if names and case.data.components is None else generators.numbered("x", count)
+    return (
+        list(names) if names and case.data.components is None else generators.numbered("x", count)
+    )
 
 
 def read_named(case, folder):
-    """The case with the columns written out that it reads, and its data (inputs, targets, weights), None if it has none."""
+    """The case with the columns written out that it reads, and its data (inputs, targets, weights),
+    None if it has none."""
     if case.data.source in ("moment", "population"):
         return case, None
     *data, names = read_data(case, folder)
     if getattr(case.data, "features", names) is None:
-        case = case.model_copy(update={"data": case.data.model_copy(update={"features": list(names)})})
+        case = case.model_copy(
+            update={"data": case.data.model_copy(update={"features": list(names)})}
+        )
     return case, data
 
 
 def read_data(case, folder):
-    """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the [data] table asks."""
+    """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the
+    [data] table asks."""
     data, weights = case.data, None
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
     if data.source in ("csv", "scikit-learn"):
         if data.source == "csv":
-            inputs, labels, names = read_csv(folder / data.file, data.delimiter, data.features, data.label)
+            inputs, labels, names = read_csv(
+                folder / data.file, data.delimiter, data.features, data.label
+            )
         else:
             inputs, labels, names = read_scikit_learn(data.name, data.features)
         inputs, targets = targets_from_labels(inputs, labels, data.positive, data.negative)
@@ -214,33 +304,44 @@ def read_data(case, folder):
 
 
 def _check_room(data):
-    """Raise CaseError if generated data, or what generates them, are beyond the machine's memory."""
-    rows = {key: getattr(data, key, 1) for key in ("n", "units", "clusters")} | {"clusters": getattr(data, "clusters", 1) ** 2}
+    """Raise CaseError if generated data, or what generates them, are beyond the machine's
+    memory."""
+    rows = {key: getattr(data, key, 1) for key in ("n", "units", "clusters")} | {
+        "clusters": getattr(data, "clusters", 1) ** 2
+    }
     key = max(rows, key=rows.get)
     needed, there = 8 * rows[key] * getattr(data, "dim", 1), psutil.virtual_memory().total
     if needed > 0.25 * there:  # they are copied while they are made
         raise CaseError(
-            f"data.{key}: the data need {needed / 1e9:.3g} GB several times, and this machine has {there / 1e9:.1f} GB."
+            f"data.{key}: the data need {needed / 1e9:.3g} GB several times, and this machine has"
+            f" {there / 1e9:.1f} GB."
         )
 
 
 def _distribution(case, rng):
-    """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first comes from rng."""
+    """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first
+    comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", "standardize", "components"})
     if case.data.source == "teacher":
-        return generators.teacher(rng, FEATURES[case.objective.activation], bias=case.objective.bias, **keys)
+        return generators.teacher(
+            rng, FEATURES[case.objective.activation], bias=case.objective.bias, **keys
+        )
     return GENERATORS[case.data.source](rng, **keys)
 
 
 def fresh_data(case):
-    """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None if it has only data."""
+    """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None
+    if it has only data."""
     if case.data.source == "population":
         return _population_risk(case).draw
     if case.data.source not in (*GENERATORS, "teacher"):
         return None
     if case.data.standardize or case.data.components:
         if case.method.kind == "network" and case.method.training == "sgd":
-            raise CaseError("data: fresh batches cannot be standardized or projected; leave out 'standardize' and 'components'.")
+            raise CaseError(
+                "data: fresh batches cannot be standardized or projected; leave out 'standardize'"
+                " and 'components'."
+            )
         return None
     draw = _distribution(case, random_numbers(case.seed, DATA))
     if not case.objective.bias:
@@ -261,7 +362,11 @@ def _inline(data):
         values = getattr(data, key)
         if values is not None and len(values) != len(data.inputs):
             raise CaseError(f"data.{key}: {len(values)} values for {len(data.inputs)} inputs.")
-    return np.array(data.inputs), np.array(data.targets), None if data.weights is None else np.array(data.weights)
+    return (
+        np.array(data.inputs),
+        np.array(data.targets),
+        None if data.weights is None else np.array(data.weights),
+    )
 
 
 def _prepared(data, inputs, names):
@@ -270,11 +375,15 @@ def _prepared(data, inputs, names):
             inputs = generators.standardized(inputs)
         except ValueError as error:
             column = int(str(error).split()[1])
-            raise CaseError(f"data.standardize: column '{names[column]}' is constant and cannot be standardized.") from error
+            raise CaseError(
+                f"data.standardize: column '{names[column]}' is constant and cannot be"
+                " standardized."
+            ) from error
     if data.components is not None:
         if data.components > min(inputs.shape):
             raise CaseError(
-                f"data.components: {data.components} components of {inputs.shape[0]} rows with {inputs.shape[1]} inputs."
+                f"data.components: {data.components} components of {inputs.shape[0]} rows with"
+                f" {inputs.shape[1]} inputs."
             )
         inputs = generators.principal_components(inputs, data.components)
     return inputs
@@ -284,15 +393,18 @@ def _check_classes(targets, loss, both):
     if not np.isin(targets, (-1.0, 1.0)).all():
         bad = targets[~np.isin(targets, (-1.0, 1.0))][0]
         raise CaseError(
-            f"objective.loss: '{loss}' needs targets +1 and -1, got {bad:g}. For a CSV file or a scikit-learn data set, "
-            "list the classes in data.positive and data.negative."
+            f"objective.loss: '{loss}' needs targets +1 and -1, got {bad:g}. For a CSV file or a"
+            " scikit-learn data set, list the classes in data.positive and data.negative."
         )
     if both and len(set(targets.tolist())) < 2:
-        raise CaseError(f"data: only the class {targets[0]:+g} occurs; '{loss}' needs both +1 and -1.")
+        raise CaseError(
+            f"data: only the class {targets[0]:+g} occurs; '{loss}' needs both +1 and -1."
+        )
 
 
 def build_mesh(case, columns):
-    """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or number of cells."""
+    """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or
+    number of cells."""
     cells = case.domain.cells
     if case.domain.kind == "atoms":
         return atoms_mesh(np.eye(columns))
@@ -300,14 +412,17 @@ def build_mesh(case, columns):
         return circle_mesh(cells)
     if columns != 3:
         raise CaseError(
-            f"domain.kind: the data have {columns} columns (bias included), so directions lie on S^{columns - 1}; a grid "
-            "needs S^1 or S^2. Choose two features (or data.components = 2) with a bias, or change objective.bias."
+            f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
+            f" S^{columns - 1}; a grid needs S^1 or S^2. Choose two features (or data.components ="
+            " 2) with a bias, or change objective.bias."
         )
     level = geodesic_level(cells)
     if level is None:
         near = sorted(range(12), key=lambda k: abs(np.log(geodesic_cells(k) / cells)))[:2]
         choices = " or ".join(str(geodesic_cells(k)) for k in sorted(near))
-        raise CaseError(f"domain.cells: a mesh of S^2 has 10·4^k + 2 cells, got {cells}. Nearest: {choices}.")
+        raise CaseError(
+            f"domain.cells: a mesh of S^2 has 10·4^k + 2 cells, got {cells}. Nearest: {choices}."
+        )
     return cached_geodesic_mesh(level)
 
 
@@ -317,7 +432,9 @@ def initial_density(case, folder, mesh, signs):
     if table.kind == "points":
         return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
     if table.kind == "balanced":
-        return atoms_on_mesh(mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass))
+        return atoms_on_mesh(
+            mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass)
+        )
     if table.kind in ("zero", "scaled"):
         weight = 0.0 if table.kind == "zero" else _weight(table.scale, case.flow.depth)
         return np.full((len(signs), mesh.n_cells), weight)
@@ -329,7 +446,9 @@ def _weight(scale, depth):
     """scale^depth. Raises CaseError if that is beyond numbers."""
     log_weight = depth * np.log(scale)
     if abs(log_weight) > LARGEST_LOG:
-        raise CaseError(f"initial.scale: weights of {scale:g}^{depth:g} are beyond what numbers hold.")
+        raise CaseError(
+            f"initial.scale: weights of {scale:g}^{depth:g} are beyond what numbers hold."
+        )
     return scale**depth
 
 
@@ -341,26 +460,43 @@ def initial_points(case, folder, axes, signs):
     n = method.count or DEFAULT_POINTS
     if method.points == "gaussian":
         if table != UniformInitial(kind="uniform"):
-            raise CaseError("method.points: 'gaussian' draws the whole start; leave out [initial] and choose method.scale.")
+            raise CaseError(
+                "method.points: 'gaussian' draws the whole start; leave out [initial] and choose"
+                " method.scale."
+            )
         degree = FEATURES[case.objective.activation].degree
         units = Units.gaussian(rng, n, axes, degree, method.scale)
         if len(signs) == 1:
             units = Units(units.hidden, np.abs(units.output))
         return units if method.kind == "network" else units.atoms(degree)
     if table.kind == "balanced":
-        return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(table.mass)
+        return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(
+            table.mass
+        )
     if table.kind == "zero":
         if method.kind != "network" or method.layers != "output":
             raise CaseError(
-                "initial.kind: particles need some mass; a signed density starts from 'zero' on a grid, and a network whose "
-                "output layer alone is trained."
+                "initial.kind: particles need some mass; a signed density starts from 'zero' on a"
+                " grid, and a network whose output layer alone is trained."
             )
-        return Units(random_uniform(rng, n, axes - 1) if method.points == "random" else quasi_uniform(n, axes - 1), np.zeros(n))
+        return Units(
+            (
+                random_uniform(rng, n, axes - 1)
+                if method.points == "random"
+                else quasi_uniform(n, axes - 1)
+            ),
+            np.zeros(n),
+        )
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if method.points == "random":
-        return Atoms(measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)).scaled_to(table.mass)
+        return Atoms(
+            measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)
+        ).scaled_to(table.mass)
     if n % len(carriers):
-        raise CaseError(f"method: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an even number.")
+        raise CaseError(
+            f"method: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an"
+            " even number."
+        )
     points = quasi_uniform(n // len(carriers), axes - 1)
     density = np.tile(measure.density(points), (len(carriers), 1))
     return atoms_of_points(points, carriers, density).scaled_to(table.mass)
@@ -370,7 +506,9 @@ def _carriers(table, signs):
     """The output signs that carry initial mass."""
     for sign in table.signs or signs:
         if sign not in signs:
-            raise CaseError("initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'.")
+            raise CaseError(
+                "initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'."
+            )
     return tuple(table.signs or signs)
 
 
@@ -393,20 +531,29 @@ def _listed_points(table, folder, axes, signs):
     n = len(positions)
     point_signs, weights = point_signs or [1] * n, weights or [1.0] * n
     if len(point_signs) != n or len(weights) != n:
-        raise CaseError(f"initial: {n} positions, {len(point_signs)} signs and {len(weights)} weights do not match.")
+        raise CaseError(
+            f"initial: {n} positions, {len(point_signs)} signs and {len(weights)} weights do not"
+            " match."
+        )
     if not set(point_signs) <= set(signs):
-        raise CaseError("initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'.")
+        raise CaseError(
+            "initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'."
+        )
     return Atoms(positions, point_signs, weights).scaled_to(table.mass)
 
 
 def _check_vectors(key, rows, axes):
     for row in rows:
         if len(row) != axes or not any(row):
-            raise CaseError(f"initial.{key}: wanted nonzero vectors of R^{axes} (the inputs, bias included), got {list(row)}.")
+            raise CaseError(
+                f"initial.{key}: wanted nonzero vectors of R^{axes} (the inputs, bias included),"
+                f" got {list(row)}."
+            )
 
 
 def estimated_memory(case, n_data, axes):
-    """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by one."""
+    """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
+    one."""
     method, signs, libraries = case.method, len(signs_of(case)), 2e8
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
@@ -414,7 +561,12 @@ def estimated_memory(case, n_data, axes):
         partial_sums = 8 * n_data * (cells // 512 + 8)
         return int(libraries + 1500 * cells + states + partial_sums)
     mesh = (case.domain.cells or axes) if method.points == "mesh" else 0
-    points = signs * mesh or method.count or len(getattr(case.initial, "positions", None) or ()) or DEFAULT_POINTS
+    points = (
+        signs * mesh
+        or method.count
+        or len(getattr(case.initial, "positions", None) or ())
+        or DEFAULT_POINTS
+    )
     if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
@@ -426,6 +578,6 @@ def check_memory(case, n_data, axes):
     needed, there = estimated_memory(case, n_data, axes), psutil.virtual_memory().total
     if needed > there:
         raise CaseError(
-            f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has {there / 1e9:.1f} GB. "
-            "Use fewer cells, particles or units."
+            f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has"
+            f" {there / 1e9:.1f} GB. Use fewer cells, particles or units."
         )

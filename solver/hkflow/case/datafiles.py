@@ -6,11 +6,12 @@ import importlib.util
 import numpy as np
 
 from ..errors import CaseError, unknown_name
-from ..userfiles import open_text
+from ..files.userfiles import open_text
 
 
 def read_csv(path, delimiter, features, label):
-    """The columns `features` (all but the label if None) and the column `label` of a CSV file with a header.
+    """The columns `features` (all but the label if None) and the column `label` of a CSV file with
+    a header.
 
     Returns inputs (n, n_features), labels (n,) as text, and the names of the features.
     Raises CaseError naming the file and, where there is one, the line or the column.
@@ -22,28 +23,41 @@ def read_csv(path, delimiter, features, label):
             if name not in places:
                 raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, places)}")
     labels = np.array([row[places[label]].strip() for _, row in rows], dtype=str)
-    return _numbers(rows, {name: places[name] for name in features}, f"data.file: {path}"), labels, features
+    return (
+        _numbers(rows, {name: places[name] for name in features}, f"data.file: {path}"),
+        labels,
+        features,
+    )
 
 
 def lines_of(path, delimiter, label, positive, negative):
-    """The lines of a CSV file, from 1, that the data stand in which `read_csv` and `targets_from_labels` make of it; (n,)."""
+    """The lines of a CSV file, from 1, that the data stand in which `read_csv` and
+    `targets_from_labels` make of it; (n,)."""
     header, rows = _read_table(path, delimiter, "data.file")
-    at_label, wanted = list(header).index(label), {str(name) for name in (*(positive or ()), *(negative or ()))}
-    return np.array([line for line, row in rows if positive is None or row[at_label].strip() in wanted])
+    at_label, wanted = (
+        list(header).index(label),
+        {str(name) for name in (*(positive or ()), *(negative or ()))},
+    )
+    return np.array(
+        [line for line, row in rows if positive is None or row[at_label].strip() in wanted]
+    )
 
 
 def read_points(path, axes):
-    """Point masses from a CSV file with a header: columns 'sign' and 'weight' where there are any, all others coordinates.
+    """Point masses from a CSV file with a header: columns 'sign' and 'weight' where there are any,
+    all others coordinates.
 
     Returns positions, signs and weights as lists; the last two None without their column.
-    Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no positive weight.
+    Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no
+    positive weight.
     """
     places, rows = _read_table(path, ",", "initial.file")
     values = _numbers(rows, places, f"initial.file: {path}")
     coordinates = [k for name, k in places.items() if name not in ("sign", "weight")]
     if len(coordinates) != axes:
         raise CaseError(
-            f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias included), got {len(coordinates)}."
+            f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias"
+            f" included), got {len(coordinates)}."
         )
     for name, fits, wanted in (
         ("sign", lambda v: np.abs(v) == 1.0, "1 or -1"),
@@ -51,8 +65,12 @@ def read_points(path, axes):
     ):
         if name in places and not (fine := fits(values[:, places[name]])).all():
             (line, _), wrong = rows[fine.argmin()], values[fine.argmin(), places[name]]
-            raise CaseError(f"initial.file: {path}, line {line}: {name} is {wrong:g}, wanted {wanted}.")
-    signs, weights = (values[:, places[name]].tolist() if name in places else None for name in ("sign", "weight"))
+            raise CaseError(
+                f"initial.file: {path}, line {line}: {name} is {wrong:g}, wanted {wanted}."
+            )
+    signs, weights = (
+        values[:, places[name]].tolist() if name in places else None for name in ("sign", "weight")
+    )
     return values[:, coordinates].tolist(), signs, weights
 
 
@@ -77,15 +95,20 @@ def _read_table(path, delimiter, key):
         raise CaseError(f"{key}: {path}: the header names column '{twice}' twice.")
     for line, row in rows[1:]:
         if len(row) != width:
-            raise CaseError(f"{key}: {path}, line {line}: {len(row)} fields where the header has {width}.")
+            raise CaseError(
+                f"{key}: {path}, line {line}: {len(row)} fields where the header has {width}."
+            )
     return places, rows[1:]
 
 
 def _numbers(rows, places, where):
-    """The numbers (n, len(places)) of some columns; a cell without a finite one is looked for only if there is any."""
+    """The numbers (n, len(places)) of some columns; a cell without a finite one is looked for only
+    if there is any."""
     try:
         cells = (float(row[k]) for _, row in rows for k in places.values())
-        values = np.fromiter(cells, dtype=float, count=len(rows) * len(places)).reshape(len(rows), len(places))
+        values = np.fromiter(cells, dtype=float, count=len(rows) * len(places)).reshape(
+            len(rows), len(places)
+        )
     except ValueError:
         values = None
     if values is None or not np.isfinite(values).all():
@@ -96,9 +119,13 @@ def _numbers(rows, places, where):
 
 
 def read_scikit_learn(name, features):
-    """A data set shipped inside scikit-learn. Returns inputs, labels as text (class names or numbers), feature names."""
+    """A data set shipped inside scikit-learn. Returns inputs, labels as text (class names or
+    numbers), feature names."""
     if importlib.util.find_spec("sklearn") is None:
-        raise CaseError("data.source: 'scikit-learn' needs the package scikit-learn: pip install 'hkflow[data]'.")
+        raise CaseError(
+            "data.source: 'scikit-learn' needs the package scikit-learn: pip install"
+            " 'hkflow[data]'."
+        )
     from sklearn import datasets
 
     bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
@@ -110,18 +137,32 @@ def read_scikit_learn(name, features):
     if features:
         inputs = inputs[:, [names.index(feature) for feature in features]]
     classes = getattr(bunch, "target_names", None)
-    labels = [str(classes[t]) for t in bunch.target] if classes is not None else [repr(float(t)) for t in bunch.target]
+    labels = (
+        [str(classes[t]) for t in bunch.target]
+        if classes is not None
+        else [repr(float(t)) for t in bunch.target]
+    )
     return inputs, np.array(labels), features or names
 
 
 def targets_from_labels(inputs, labels, positive, negative):
-    """Rows with one of the listed labels and their targets ±1, or all rows with the label as a number.
+    """Rows with one of the listed labels and their targets ±1, or all rows with the label as a
+    number.
 
-    Raises CaseError if a listed label does not occur, if no label is listed and some label is no number.
+    Raises CaseError if a listed label does not occur, if no label is listed and some label is no
+    number.
     """
     if positive is None:
-        return inputs, np.array([_number(label, "data.label: without 'positive' and 'negative', label") for label in labels])
-    groups = {"positive": [str(name) for name in positive], "negative": [str(name) for name in negative]}
+        return inputs, np.array(
+            [
+                _number(label, "data.label: without 'positive' and 'negative', label")
+                for label in labels
+            ]
+        )
+    groups = {
+        "positive": [str(name) for name in positive],
+        "negative": [str(name) for name in negative],
+    }
     for key, names in groups.items():
         for name in names:
             if name not in labels:

@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
-from ..userfiles import read_text
+from ..files.userfiles import read_text
 from .schema import DEFAULT_KINDS, Case
-
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
@@ -19,7 +18,8 @@ MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 @dataclass(frozen=True)
 class CaseFile:
-    """A checked case, the text that it came from, the folder that its files are relative to, and how messages call it."""
+    """A checked case, the text that it came from, the folder that its files are relative to, and
+    how messages call it."""
 
     case: Case
     text: str
@@ -31,19 +31,27 @@ class CaseFile:
 def toml_of(case):
     """A case with every default written out, as TOML that can be run again."""
     content = case.model_dump(mode="json", exclude_none=True)
-    tables = {name: content.pop(name) for name, value in list(content.items()) if isinstance(value, dict)}
+    tables = {
+        name: content.pop(name) for name, value in list(content.items()) if isinstance(value, dict)
+    }
     parts = [content, *tables.values()]
-    keys = ["".join(f"{key} = {_toml_value(value)}\n" for key, value in part.items()) for part in parts]
-    return "\n".join([keys[0], *(f"[{name}]\n{text}" for name, text in zip(tables, keys[1:], strict=True))])
+    keys = [
+        "".join(f"{key} = {_toml_value(value)}\n" for key, value in part.items()) for part in parts
+    ]
+    return "\n".join(
+        [keys[0], *(f"[{name}]\n{text}" for name, text in zip(tables, keys[1:], strict=True))]
+    )
 
 
 def _toml_value(value):
-    """A text, number, truth value or list of them in TOML: its JSON, with one more character escaped."""
+    """A text, number, truth value or list of them in TOML: its JSON, with one more character
+    escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def load_case(path, overrides=None):
-    """Read and check a case file. overrides: {"flow.noise": 0.01, "time": {"end": 3.0}, …}, checked like the file.
+    """Read and check a case file. overrides: {"flow.noise": 0.01, "time": {"end": 3.0}, …}, checked
+    like the file.
 
     Raises CaseError with all faults: file, key, what was got, what is allowed.
     """
@@ -67,11 +75,14 @@ def parse_case(text, folder, name, overrides=None, source="case"):
     try:
         return CaseFile(Case.model_validate(tables), text, Path(folder), name, source)
     except ValidationError as error:
-        raise CaseError("\n".join(f"{source}: {fault}" for fault in sentences(error, Case))) from None
+        raise CaseError(
+            "\n".join(f"{source}: {fault}" for fault in sentences(error, Case))
+        ) from None
 
 
 def parse_override(text):
-    """Split "flow.noise=0.01" into ("flow.noise", 0.01): the value is read as TOML, or as text if it is not TOML."""
+    """Split "flow.noise=0.01" into ("flow.noise", 0.01): the value is read as TOML, or as text if
+    it is not TOML."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise CaseError(f"--set {text}: wanted KEY=VALUE, for example --set flow.noise=0.01.")
@@ -92,7 +103,8 @@ def parse_toml(text, source):
 
 
 def _loads(text):
-    """tomllib.loads, whose failures are all ValueErrors: TOMLDecodeError, or another for sizes that it is not made for."""
+    """tomllib.loads, whose failures are all ValueErrors: TOMLDecodeError, or another for sizes that
+    it is not made for."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -104,7 +116,8 @@ def _loads(text):
 
 
 def refuse_unfit(tables, source):
-    """Raise CaseError for what TOML can write and nothing can keep: NUL in a text, endless integers, endless nesting."""
+    """Raise CaseError for what TOML can write and nothing can keep: NUL in a text, endless
+    integers, endless nesting."""
     if found := _unfit(tables, 0):
         keys, what = found
         raise CaseError(f"{source}: {'.'.join(map(printable, keys[:4]))}: {what}.")
@@ -115,7 +128,11 @@ def _unfit(value, depth):
     if isinstance(value, str):
         return ((), "text must not hold the character NUL") if "\0" in value else None
     if isinstance(value, int):
-        return ((), f"an integer of more than {MAX_DIGITS} digits") if abs(value) >= 10**MAX_DIGITS else None
+        return (
+            ((), f"an integer of more than {MAX_DIGITS} digits")
+            if abs(value) >= 10**MAX_DIGITS
+            else None
+        )
     if not isinstance(value, dict | list):
         return None
     if depth == MAX_DEPTH:
@@ -129,11 +146,14 @@ def _unfit(value, depth):
 def _chooses_kind(key, value):
     """Whether an override chooses the kind of a table; such overrides come first."""
     table, _, field = key.partition(".")
-    return table in UNIONS and (field == UNIONS[table] or isinstance(value, dict) and UNIONS[table] in value)
+    return table in UNIONS and (
+        field == UNIONS[table] or isinstance(value, dict) and UNIONS[table] in value
+    )
 
 
 def _override(tables, keys, value):
-    """Set one key, or a table of keys, in place. A table that becomes of another kind starts afresh."""
+    """Set one key, or a table of keys, in place. A table that becomes of another kind starts
+    afresh."""
     if isinstance(value, dict) and len(keys) == 1 and _chooses_kind(keys[0], value):
         value = {UNIONS[keys[0]]: value[UNIONS[keys[0]]]} | value
     if len(keys) == 2 and UNIONS.get(keys[0]) == keys[1]:
@@ -160,21 +180,31 @@ def sentences(error, model):
 
 
 def _sentence(fault, model):
-    """One fault of pydantic's list as a sentence that names the key, what was got and what is allowed."""
+    """One fault of pydantic's list as a sentence that names the key, what was got and what is
+    allowed."""
     location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
     key = ".".join(map(printable, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
         choices = _keys_at(fault["loc"][:-1], model)
-        return f"{key}: unknown key.{did_you_mean(location[-1], choices)} Allowed: {', '.join(choices)}."
+        return (
+            f"{key}: unknown key.{did_you_mean(location[-1], choices)} Allowed:"
+            f" {', '.join(choices)}."
+        )
     if kind == "missing":
         return f"{key}: is missing."
     if kind == "union_tag_not_found":
-        return f"{key}.{context['discriminator'].strip(chr(39))}: is missing. Choose from: {_tags(fault['loc'])}."
+        return (
+            f"{key}.{context['discriminator'].strip(chr(39))}: is missing. Choose from:"
+            f" {_tags(fault['loc'])}."
+        )
     if kind == "union_tag_invalid":
         hint = did_you_mean(context["tag"], _tags(fault["loc"]).split(", "))
         field = context["discriminator"].strip("'")
-        return f"{key}.{field}: unknown value {_short(context['tag'])}.{hint} Choose from: {_tags(fault['loc'])}."
+        return (
+            f"{key}.{field}: unknown value {_short(context['tag'])}.{hint} Choose from:"
+            f" {_tags(fault['loc'])}."
+        )
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         hint = did_you_mean(fault["input"], choices)
@@ -187,7 +217,8 @@ def _sentence(fault, model):
     return f"{key}: {message}, got {_short(fault['input'])}."
 
 
-_RIVALS = {"time.end": "steps", "time.steps": "end"}  # of which one given in an override takes the other's place
+# of which one given in an override takes the other's place
+_RIVALS = {"time.end": "steps", "time.steps": "end"}
 UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 
@@ -195,7 +226,9 @@ def _models(table):
     """The models that may stand at a table with a discriminator, by its value."""
     annotation = Case.model_fields[table].annotation
     field = UNIONS[table]
-    return {model.model_fields[field].annotation.__args__[0]: model for model in annotation.__args__}
+    return {
+        model.model_fields[field].annotation.__args__[0]: model for model in annotation.__args__
+    }
 
 
 def _tags(location):
@@ -203,7 +236,8 @@ def _tags(location):
 
 
 def _is_tag(part, location):
-    """Whether a part of pydantic's path is the value of a discriminator or the type of a union, not a key."""
+    """Whether a part of pydantic's path is the value of a discriminator or the type of a union, not
+    a key."""
     if not isinstance(part, str) or part == location[0]:
         return False
     if location[0] in UNIONS and len(location) > 1 and part == location[1]:
@@ -215,7 +249,8 @@ def _keys_at(location, model):
     """The keys allowed in the table at a pydantic path."""
     if location:
         annotation = Case.model_fields[location[0]].annotation
-        model = next(iter(getattr(annotation, "__args__", ())), annotation)  # the first of a table that may be absent
+        # the first of a table that may be absent
+        model = next(iter(getattr(annotation, "__args__", ())), annotation)
         if location[0] in UNIONS:
             model = _models(location[0]).get(location[1] if len(location) > 1 else None, Case)
     return list(model.model_fields)

@@ -1,4 +1,5 @@
-"""The shape of a case file: every key, its type, its default and its meaning. `hkflow schema` prints it as JSON schema."""
+"""The shape of a case file: every key, its type, its default and its meaning. `hkflow schema`
+prints it as JSON schema."""
 
 from typing import Annotated, Literal
 
@@ -21,21 +22,35 @@ class Table(BaseModel):
 class Prepared(Table):
     """Keys that every data source of rows and columns has."""
 
-    standardize: bool = Field(False, description="scale every input to mean 0 and standard deviation 1")
-    components: Count | None = Field(None, description="keep only so many principal components of the inputs")
+    standardize: bool = Field(
+        False, description="scale every input to mean 0 and standard deviation 1"
+    )
+    components: Count | None = Field(
+        None, description="keep only so many principal components of the inputs"
+    )
 
 
 class Labelled(Prepared):
-    """Classes from labels: rows with other labels are left out. Without both lists the label is a number to be regressed."""
+    """Classes from labels: rows with other labels are left out. Without both lists the label is a
+    number to be regressed."""
 
-    features: Annotated[list[str], Field(min_length=1)] | None = Field(None, description="columns used as inputs; all if absent")
-    positive: Annotated[list[Label], Field(min_length=1)] | None = Field(None, description="labels counted as +1")
-    negative: Annotated[list[Label], Field(min_length=1)] | None = Field(None, description="labels counted as -1")
+    features: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="columns used as inputs; all if absent"
+    )
+    positive: Annotated[list[Label], Field(min_length=1)] | None = Field(
+        None, description="labels counted as +1"
+    )
+    negative: Annotated[list[Label], Field(min_length=1)] | None = Field(
+        None, description="labels counted as -1"
+    )
 
     @model_validator(mode="after")
     def _both_or_none(self):
         if (self.positive is None) != (self.negative is None):
-            raise ValueError("'positive' and 'negative' go together: give both, or neither for a numerical target")
+            raise ValueError(
+                "'positive' and 'negative' go together: give both, or neither for a numerical"
+                " target"
+            )
         if self.positive and set(map(str, self.positive)) & set(map(str, self.negative)):
             raise ValueError("a label is listed both in 'positive' and in 'negative'")
         return self
@@ -52,7 +67,10 @@ class CsvData(Labelled):
     @model_validator(mode="after")
     def _delimits(self):
         if self.delimiter in '"\r\n':
-            raise ValueError(f"'delimiter' is {self.delimiter!r}, which quotes a field or ends a line; give another character")
+            raise ValueError(
+                f"'delimiter' is {self.delimiter!r}, which quotes a field or ends a line; give"
+                " another character"
+            )
         return self
 
 
@@ -69,7 +87,9 @@ class InlineData(Prepared):
     source: Literal["inline"]
     inputs: Annotated[list[Vector], Field(min_length=1)]
     targets: Vector
-    weights: list[NonNegative] | None = Field(None, description="weights q_i of the data, 1/n each if absent")
+    weights: list[NonNegative] | None = Field(
+        None, description="weights q_i of the data, 1/n each if absent"
+    )
 
 
 class ClusterGridData(Prepared):
@@ -80,13 +100,19 @@ class ClusterGridData(Prepared):
     dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
     clusters: Count = 3
     classes: list[Literal[1, -1]] | None = Field(
-        None, description="of the discs, row by row from the lower left; drawn with the data, from the seed, if absent"
+        None,
+        description=(
+            "of the discs, row by row from the lower left; drawn with the data, from the seed, if"
+            " absent"
+        ),
     )
 
     @model_validator(mode="after")
     def _one_class_each(self):
         if self.classes is not None and len(self.classes) != self.clusters**2:
-            raise ValueError(f"'classes' has {len(self.classes)} entries for {self.clusters**2} discs")
+            raise ValueError(
+                f"'classes' has {len(self.classes)} entries for {self.clusters**2} discs"
+            )
         return self
 
 
@@ -99,7 +125,8 @@ class XorData(Prepared):
 
 
 class ParityData(Prepared):
-    """Product of the first bits of a random corner of the cube (2-homogeneity paper, Example 4.1)."""
+    """Product of the first bits of a random corner of the cube (2-homogeneity paper, Example
+    4.1)."""
 
     source: Literal["parity"]
     n: Count
@@ -121,11 +148,14 @@ class TeacherData(Prepared):
     dim: Count = 2
     units: Count = 3
     classify: bool = Field(False, description="use the sign of the teacher as the target")
-    margin: NonNegative = Field(0.0, description="with classify: smallest |teacher| of the inputs that are kept")
+    margin: NonNegative = Field(
+        0.0, description="with classify: smallest |teacher| of the inputs that are kept"
+    )
 
 
 class PopulationData(Table):
-    """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a random network; square loss, no bias."""
+    """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a random
+    network; square loss, no bias."""
 
     source: Literal["population"]
     dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
@@ -136,7 +166,9 @@ class MomentData(Table):
     """The linear problem F = ½ |∫θ dν - target e|², which has a closed-form solution."""
 
     source: Literal["moment"]
-    direction: Annotated[list[float], Field(min_length=2)] = Field(description="e in R^(d+1), of any length but 0")
+    direction: Annotated[list[float], Field(min_length=2)] = Field(
+        description="e in R^(d+1), of any length but 0"
+    )
     target: float
 
     @model_validator(mode="after")
@@ -147,7 +179,15 @@ class MomentData(Table):
 
 
 Data = Annotated[
-    CsvData | ScikitLearnData | InlineData | ClusterGridData | XorData | ParityData | TeacherData | PopulationData | MomentData,
+    CsvData
+    | ScikitLearnData
+    | InlineData
+    | ClusterGridData
+    | XorData
+    | ParityData
+    | TeacherData
+    | PopulationData
+    | MomentData,
     Field(discriminator="source"),
 ]
 
@@ -156,15 +196,21 @@ class ObjectiveTable(Table):
     """F(ν) = R(h) + weight_decay |ν|."""
 
     activation: Literal["linear", "relu", "squared-relu", "joint-relu"] = Field(
-        "relu", description="φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and output weights"
+        "relu",
+        description=(
+            "φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and"
+            " output weights"
+        ),
     )
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
     transform: Literal["auto", "dense", "sorted", "tree", "dense-single"] = Field(
         "auto",
-        description="how sums over data are made, exact to rounding: over all pairs, by sorting (circle), by a tree of caps; "
-        "dense-single: over all pairs in float32, to about 1e-6",
+        description=(
+            "how sums over data are made, exact to rounding: over all pairs, by sorting (circle),"
+            " by a tree of caps; dense-single: over all pairs in float32, to about 1e-6"
+        ),
     )
 
 
@@ -172,7 +218,10 @@ class DomainTable(Table):
     """Where the measure lives; the dimension follows from the data."""
 
     kind: Literal["sphere", "signed-sphere", "atoms"] = Field(
-        description="atoms: the unit vector of every input and its negative, without transport: diagonal linear networks"
+        description=(
+            "atoms: the unit vector of every input and its negative, without transport: diagonal"
+            " linear networks"
+        )
     )
     cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(
         None, description="of the grid, or of the mesh of method.points = 'mesh'"
@@ -216,14 +265,25 @@ class CapsInitial(SignedInitial):
 
 
 class PointsInitial(Initial):
-    """Listed point masses: a grid gives each to the cell that holds it, particles and networks start from them."""
+    """Listed point masses: a grid gives each to the cell that holds it, particles and networks
+    start from them."""
 
     kind: Literal["points"]
-    positions: Annotated[list[Vector], Field(min_length=1)] | None = Field(None, description="vectors of any length but 0")
-    signs: list[Literal[1, -1]] | None = Field(None, description="one per position; all +1 if absent")
-    weights: list[Positive] | None = Field(None, description="one per position, scaled to the mass; equal if absent")
+    positions: Annotated[list[Vector], Field(min_length=1)] | None = Field(
+        None, description="vectors of any length but 0"
+    )
+    signs: list[Literal[1, -1]] | None = Field(
+        None, description="one per position; all +1 if absent"
+    )
+    weights: list[Positive] | None = Field(
+        None, description="one per position, scaled to the mass; equal if absent"
+    )
     file: str | None = Field(
-        None, description="CSV file beside the case instead: a column per coordinate and, if wanted, columns 'sign' and 'weight'"
+        None,
+        description=(
+            "CSV file beside the case instead: a column per coordinate and, if wanted, columns"
+            " 'sign' and 'weight'"
+        ),
     )
 
     @model_validator(mode="after")
@@ -249,14 +309,21 @@ class ZeroInitial(Table):
 
 
 class ScaledInitial(Table):
-    """A diagonal network with all parameters equal to one number: every atom has the weight scale^depth."""
+    """A diagonal network with all parameters equal to one number: every atom has the weight
+    scale^depth."""
 
     kind: Literal["scaled"]
     scale: Positive
 
 
 InitialTable = Annotated[
-    UniformInitial | VonMisesFisherInitial | CapsInitial | PointsInitial | BalancedInitial | ZeroInitial | ScaledInitial,
+    UniformInitial
+    | VonMisesFisherInitial
+    | CapsInitial
+    | PointsInitial
+    | BalancedInitial
+    | ZeroInitial
+    | ScaledInitial,
     Field(discriminator="kind"),
 ]
 
@@ -273,8 +340,8 @@ class FlowTable(Table):
 
     kind: (
         Literal[
-            "wasserstein", "hellinger-kantorovich", "hellinger", "spherical-hellinger-kantorovich", "spherical-hellinger",
-            "perturbed", "diagonal", "output-layer",
+            "wasserstein", "hellinger-kantorovich", "hellinger", "spherical-hellinger-kantorovich",
+            "spherical-hellinger", "perturbed", "diagonal", "output-layer",
         ]
         | None
     ) = None  # fmt: skip
@@ -285,13 +352,22 @@ class FlowTable(Table):
         2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on atoms"
     )
     drive: Literal["measure", "probability"] | None = Field(
-        None, description="normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart) or at ν̄, whose mass stays"
+        None,
+        description=(
+            "normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart) or at ν̄,"
+            " whose mass stays"
+        ),
     )
-    clock: Literal["time", "margin"] = Field("time", description="margin: time is the smooth margin γ̃ = -log loss")
+    clock: Literal["time", "margin"] = Field(
+        "time", description="margin: time is the smooth margin γ̃ = -log loss"
+    )
 
     @model_validator(mode="after")
     def _name_or_rates(self):
-        named, rates = self.kind is not None, self.transport is not None or self.reaction is not None
+        named, rates = (
+            self.kind is not None,
+            self.transport is not None or self.reaction is not None,
+        )
         if named and rates:
             raise ValueError("give either 'kind' or the rates 'transport' and 'reaction', not both")
         if not named and not rates:
@@ -300,7 +376,9 @@ class FlowTable(Table):
             raise ValueError("the perturbed flow needs 'noise' greater than 0")
         spherical = self.kind in ("spherical-hellinger-kantorovich", "spherical-hellinger")
         _refuse_unread(self, named and not spherical, "a spherical flow alone reads", "drive")
-        _refuse_unread(self, named and self.kind != "diagonal", "the flow 'diagonal' alone reads", "depth")
+        _refuse_unread(
+            self, named and self.kind != "diagonal", "the flow 'diagonal' alone reads", "depth"
+        )
         return self
 
 
@@ -311,22 +389,42 @@ class GridMethod(Table):
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
     stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = Field(
         None,
-        description="hancock: one potential and one transport per step; ssprk3: three, errors in time proportional to the tolerance, "
-        "and the default with transport where the tolerance is below 1e-4; euler: explicit steps of max_step (Wei et al., E.3)",
+        description=(
+            "hancock: one potential and one transport per step; ssprk3: three, errors in time"
+            " proportional to the tolerance, and the default with transport where the tolerance is"
+            " below 1e-4; euler: explicit steps of max_step (Wei et al., E.3)"
+        ),
     )
     coupling: Literal["auto", "explicit", "implicit"] = Field(
-        "auto", description="through the data, stiff where the mass is large; auto goes implicit where explicit is unstable"
+        "auto",
+        description=(
+            "through the data, stiff where the mass is large; auto goes implicit where explicit is"
+            " unstable"
+        ),
     )
     cfl: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        None, description="step in units of the time in which a cell would be emptied; 0.9 with hancock, else 0.4, if not given"
+        None,
+        description=(
+            "step in units of the time in which a cell would be emptied; 0.9 with hancock, else"
+            " 0.4, if not given"
+        ),
     )
-    tolerance: Positive = Field(1e-4, description="largest relative error of a step in the energy and mass budgets")
+    tolerance: Positive = Field(
+        1e-4, description="largest relative error of a step in the energy and mass budgets"
+    )
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @model_validator(mode="after")
     def _positive(self):
-        if self.limiter != "first-order" and self.stepper not in ("hancock", None) and (self.cfl or 0.0) > 0.5:
-            raise ValueError(f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs at most 0.5")
+        if (
+            self.limiter != "first-order"
+            and self.stepper not in ("hancock", None)
+            and (self.cfl or 0.0) > 0.5
+        ):
+            raise ValueError(
+                f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs"
+                " at most 0.5"
+            )
         if self.stepper == "euler" and self.max_step is None:
             raise ValueError("'euler' takes plain steps of 'max_step': give it")
         return self
@@ -337,10 +435,15 @@ class StartingPoints(Table):
 
     points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field(
         "quasi-uniform",
-        description="where they start: evenly spread with weights that follow the initial density, independent draws from it, "
-        "units with Gaussian input and output weights (which fix the masses too), or the cell centres of domain.cells",
+        description=(
+            "where they start: evenly spread with weights that follow the initial density,"
+            " independent draws from it, units with Gaussian input and output weights (which fix"
+            " the masses too), or the cell centres of domain.cells"
+        ),
     )
-    scale: Positive = Field(1.0, description="with points = 'gaussian': standard deviation of the weights")
+    scale: Positive = Field(
+        1.0, description="with points = 'gaussian': standard deviation of the weights"
+    )
 
     @model_validator(mode="after")
     def _scale_is_read(self):
@@ -354,10 +457,15 @@ class FromPoints(StartingPoints):
     stepper: Literal["dopri5", "dop853", "euler"] = "dopri5"
     tolerance: Positive | None = Field(
         None,
-        description="largest local error of a step, root mean square; 1e-10 makes a reference. If not given 1e-6, and 1e-4 for "
-        "smooth margins of ReLU units, whose steps are short at every kink that a unit crosses",
+        description=(
+            "largest local error of a step, root mean square; 1e-10 makes a reference. If not given"
+            " 1e-6, and 1e-4 for smooth margins of ReLU units, whose steps are short at every kink"
+            " that a unit crosses"
+        ),
     )
-    max_step: Positive | None = Field(None, description="no step is longer than this; the step of euler")
+    max_step: Positive | None = Field(
+        None, description="no step is longer than this; the step of euler"
+    )
 
     @model_validator(mode="after")
     def _fixed_step(self):
@@ -367,12 +475,18 @@ class FromPoints(StartingPoints):
 
 
 class CharacteristicsMethod(StartingPoints):
-    """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no noise."""
+    """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no
+    noise."""
 
     kind: Literal["characteristics"]
     coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
     particles: Count | None = Field(None, description="how many atoms; as for particles")
-    tolerance: Positive = Field(1e-4, description="of the predictions in a step, relative to them or the targets; their error is like it")
+    tolerance: Positive = Field(
+        1e-4,
+        description=(
+            "of the predictions in a step, relative to them or the targets; their error is like it"
+        ),
+    )
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @property
@@ -386,14 +500,21 @@ class ParticlesMethod(FromPoints):
 
     kind: Literal["particles"]
     coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
-    particles: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
+    particles: Count | None = Field(
+        None, description="how many; 1000 if absent, or as many as there are listed points or cells"
+    )
     noise: Literal["deterministic", "random"] = Field(
-        "deterministic", description="inject new particles on a fixed set, or let particles die and be born again uniform"
+        "deterministic",
+        description=(
+            "inject new particles on a fixed set, or let particles die and be born again uniform"
+        ),
     )
     noise_points: Annotated[int, Field(ge=2, le=LARGEST)] = Field(
         1000, description="deterministic noise: particles injected each time"
     )
-    noise_interval: Positive = Field(0.05, description="longest time between two injections or renewals")
+    noise_interval: Positive = Field(
+        0.05, description="longest time between two injections or renewals"
+    )
 
     @property
     def count(self):
@@ -402,7 +523,9 @@ class ParticlesMethod(FromPoints):
 
     @model_validator(mode="after")
     def _nothing_unread(self):
-        _refuse_unread(self, self.noise == "random", "noise = 'deterministic' alone reads", "noise_points")
+        _refuse_unread(
+            self, self.noise == "random", "noise = 'deterministic' alone reads", "noise_points"
+        )
         return self
 
 
@@ -410,22 +533,36 @@ class NetworkMethod(FromPoints):
     """A two-layer network in raw parameters."""
 
     kind: Literal["network"]
-    units: Count | None = Field(None, description="how many; 1000 if absent, or as many as there are listed points or cells")
+    units: Count | None = Field(
+        None, description="how many; 1000 if absent, or as many as there are listed points or cells"
+    )
     layers: Literal["both", "output", "normalized", "radii", "diagonal"] = Field(
         "both",
-        description="what is trained, and how units are written; radii: of fixed directions; diagonal: a diagonal linear network "
-        "on the domain 'atoms', of the depth of [flow]",
+        description=(
+            "what is trained, and how units are written; radii: of fixed directions; diagonal: a"
+            " diagonal linear network on the domain 'atoms', of the depth of [flow]"
+        ),
     )
     training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
     step: Positive = Field(0.01, description="of descent; time advances by it")
     schedule: Literal["constant", "inverse-sqrt", "proposition"] = Field(
         "constant",
-        description="step k is step, or step/√(k+1), or for layers radii and output that of Chizat & Bach 2020, Prop. 6 and 7: "
-        "the best margin and its bound are recorded, and time counts steps",
+        description=(
+            "step k is step, or step/√(k+1), or for layers radii and output that of Chizat & Bach"
+            " 2020, Prop. 6 and 7: the best margin and its bound are recorded, and time counts"
+            " steps"
+        ),
     )
-    batch: Count = Field(100, description="sgd: fresh data at each step; from a file's data, rows drawn with replacement")
-    balance: Positive = Field(1.0, description="|output weight| / |input weights| of each unit at the start")
-    points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field("random", description="as for particles")
+    batch: Count = Field(
+        100,
+        description="sgd: fresh data at each step; from a file's data, rows drawn with replacement",
+    )
+    balance: Positive = Field(
+        1.0, description="|output weight| / |input weights| of each unit at the start"
+    )
+    points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field(
+        "random", description="as for particles"
+    )
 
     @property
     def count(self):
@@ -437,21 +574,45 @@ class NetworkMethod(FromPoints):
         flows = self.training == "gradient-flow"
         _refuse_unread(self, flows, "descent alone reads", "step", "schedule")
         _refuse_unread(self, self.training != "sgd", "training = 'sgd' alone reads", "batch")
-        _refuse_unread(self, not flows, "training = 'gradient-flow' alone reads", "stepper", "tolerance", "max_step")
-        _refuse_unread(self, self.schedule == "proposition", "the other schedules alone read", "step")
-        _refuse_unread(self, self.layers == "diagonal", "units on a sphere alone read", "units", "points", "scale")
+        _refuse_unread(
+            self,
+            not flows,
+            "training = 'gradient-flow' alone reads",
+            "stepper",
+            "tolerance",
+            "max_step",
+        )
+        _refuse_unread(
+            self, self.schedule == "proposition", "the other schedules alone read", "step"
+        )
+        _refuse_unread(
+            self,
+            self.layers == "diagonal",
+            "units on a sphere alone read",
+            "units",
+            "points",
+            "scale",
+        )
         free = self.points == "gaussian" or self.layers not in ("both", "normalized")
         _refuse_unread(self, free, "units made from a measure alone read", "balance")
         return self
 
     @model_validator(mode="after")
     def _proved(self):
-        if self.schedule == "proposition" and (self.training != "gradient-descent" or self.layers not in ("radii", "output")):
-            raise ValueError("schedule 'proposition' is for training = 'gradient-descent' of layers 'radii' or 'output'")
+        if self.schedule == "proposition" and (
+            self.training != "gradient-descent" or self.layers not in ("radii", "output")
+        ):
+            raise ValueError(
+                "schedule 'proposition' is for training = 'gradient-descent' of layers 'radii' or"
+                " 'output'"
+            )
         return self
 
 
-MethodTable = Annotated[GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod, Field(discriminator="kind")]
+MethodTable = Annotated[
+    GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod,
+    Field(discriminator="kind"),
+]
 
 
 class TimeTable(Table):
@@ -461,14 +622,24 @@ class TimeTable(Table):
     steps: Annotated[int, Field(ge=1, le=10**7)] | None = Field(
         None, description="instead of end: number of steps of a network's descent"
     )
-    saves: Annotated[int, Field(ge=2, le=10**6)] | Annotated[list[NonNegative], Field(min_length=1)] = Field(
+    saves: (
+        Annotated[int, Field(ge=2, le=10**6)] | Annotated[list[NonNegative], Field(min_length=1)]
+    ) = Field(
         2, description="number of equally spaced saves, or a list of times; the end is always saved"
     )
     first: Positive | None = Field(
-        None, description="with a number of saves: the first, and the others up to the end in equal ratios, as γ̃ over decades"
+        None,
+        description=(
+            "with a number of saves: the first, and the others up to the end in equal ratios, as γ̃"
+            " over decades"
+        ),
     )
-    until_margin: Positive | None = Field(None, description="end as soon as the smooth margin γ̃ = -log loss reaches this")
-    records: NonNegative = Field(0.0, description="simulated time between records; 0 for every accepted step")
+    until_margin: Positive | None = Field(
+        None, description="end as soon as the smooth margin γ̃ = -log loss reaches this"
+    )
+    records: NonNegative = Field(
+        0.0, description="simulated time between records; 0 for every accepted step"
+    )
 
     @model_validator(mode="after")
     def _increasing(self):
@@ -481,7 +652,9 @@ class TimeTable(Table):
                 raise ValueError("with 'steps', 'saves' is a number")
             times = self.saves
             if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[-1] > self.end:
-                raise ValueError(f"listed 'saves' must increase and not exceed 'end' = {self.end:g}")
+                raise ValueError(
+                    f"listed 'saves' must increase and not exceed 'end' = {self.end:g}"
+                )
         if self.first is not None and (self.end is None or isinstance(self.saves, list)):
             raise ValueError("'first' goes with 'end' and a number of 'saves'")
         if self.first is not None and self.first >= self.end:
@@ -489,7 +662,8 @@ class TimeTable(Table):
         return self
 
 
-DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}  # of tables that are there without saying of which kind
+# of tables that are there without saying of which kind
+DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
 
 class Case(Table):
@@ -501,7 +675,9 @@ class Case(Table):
     objective: ObjectiveTable
     domain: DomainTable
     initial: InitialTable = UniformInitial(kind="uniform")
-    flow: FlowTable | None = Field(None, description="of all methods but the network; a network's flow follows from its layers")
+    flow: FlowTable | None = Field(
+        None, description="of all methods but the network; a network's flow follows from its layers"
+    )
     method: MethodTable = GridMethod()
     time: TimeTable
 
@@ -519,13 +695,23 @@ class Case(Table):
         if self.flow is None and kind != "network":
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
         discrete = self.domain.kind == "atoms"
-        if not discrete and self.domain.cells is None and (kind == "grid" or self.method.points == "mesh"):
+        if (
+            not discrete
+            and self.domain.cells is None
+            and (kind == "grid" or self.method.points == "mesh")
+        ):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
         _refuse_unread(self.domain, discrete, "a sphere alone reads", "cells")
         if discrete and self.objective.activation != "linear":
-            raise ValueError("domain 'atoms' has one atom for each input and sign: objective.activation must be 'linear'")
+            raise ValueError(
+                "domain 'atoms' has one atom for each input and sign: objective.activation must be"
+                " 'linear'"
+            )
         if discrete and self.initial.kind not in ("uniform", "scaled", "zero"):
-            raise ValueError(f"initial.kind '{self.initial.kind}' is for spheres; on atoms choose uniform, scaled or zero")
+            raise ValueError(
+                f"initial.kind '{self.initial.kind}' is for spheres; on atoms choose uniform,"
+                " scaled or zero"
+            )
         if not discrete and self.initial.kind == "scaled":
             raise ValueError("initial.kind 'scaled' is for the domain 'atoms'")
         if self.initial.kind == "balanced" and self.objective.activation != "joint-relu":
@@ -535,18 +721,32 @@ class Case(Table):
         if kind != "grid" and not discrete:
             self._points_come_from_one_place()
         if kind == "network" and self.objective.activation == "squared-relu":
-            _refuse_unread(self.method, self.method.layers == "both", "units with trained output weights alone read", "balance")
-        if self.time.steps is not None and not (kind == "network" and self.method.training != "gradient-flow"):
-            raise ValueError("time.steps counts the steps of a network's descent; give time.end instead")
+            _refuse_unread(
+                self.method,
+                self.method.layers == "both",
+                "units with trained output weights alone read",
+                "balance",
+            )
+        if self.time.steps is not None and not (
+            kind == "network" and self.method.training != "gradient-flow"
+        ):
+            raise ValueError(
+                "time.steps counts the steps of a network's descent; give time.end instead"
+            )
         return self
 
     def _points_come_from_one_place(self):
         listed, meshed = self.initial.kind == "points", self.method.points == "mesh"
         key = "units" if self.method.kind == "network" else "particles"
         if self.method.count is not None and (listed or meshed):
-            source = "the initial points are listed" if listed else "the mesh has its own number of cells"
+            source = (
+                "the initial points are listed"
+                if listed
+                else "the mesh has its own number of cells"
+            )
             raise ValueError(f"method.{key}: {source}, so leave it out")
         if listed and self.method.points in ("mesh", "gaussian"):
             raise ValueError(
-                f"method.points: the initial points are listed, so '{self.method.points}' cannot choose them; leave it out"
+                f"method.points: the initial points are listed, so '{self.method.points}' cannot"
+                " choose them; leave it out"
             )

@@ -1,21 +1,25 @@
 """Synthetic data distributions of the papers, and what is done to any data set before it is used.
 
-A distribution is a function draw(rng, n) -> inputs (n, dim), targets (n,). Those that have something to fix first, the
-classes of their clusters or their teacher, take it from the generator that they are made with.
+A distribution is a function draw(rng, n) -> inputs (n, dim), targets (n,). Those that have
+something to fix first, the classes of their clusters or their teacher, take it from the generator
+that they are made with.
 """
 
 import numpy as np
 
-from ..sphere import normalize
+from ..geometry.sphere import normalize
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def cluster_grid(rng, dim=2, clusters=3, classes=None):
-    """Chizat & Bach 2020, sec. 7: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½, ½]², each with a random class.
+    """Chizat & Bach 2020, sec. 7: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½,
+    ½]², each with a random class.
 
-    Inputs beyond the first two are uniform on [−½, ½]. Both classes occur among the clusters if there are at least two.
-    classes : k² labels ±1, row by row from the lower left, instead of random ones: one distribution for all generators
+    Inputs beyond the first two are uniform on [−½, ½]. Both classes occur among the clusters if
+    there are at least two.
+    classes : k² labels ±1, row by row from the lower left, instead of random ones: one distribution
+        for all generators
     """
     radius = 1.0 / (3 * clusters - 1)
     if classes is not None:
@@ -38,7 +42,8 @@ def cluster_grid(rng, dim=2, clusters=3, classes=None):
 
 
 def xor(rng, dim=2):
-    """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are standard normal."""
+    """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are
+    standard normal."""
 
     def draw(rng, n):
         inputs = rng.standard_normal((n, dim))
@@ -49,7 +54,8 @@ def xor(rng, dim=2):
 
 
 def parity(rng, dim=2, bits=2):
-    """2-homogeneity paper, Example 4.1: x in {±1/√dim}^dim uniform, the class is the product of the signs of the first `bits`."""
+    """2-homogeneity paper, Example 4.1: x in {±1/√dim}^dim uniform, the class is the product of the
+    signs of the first `bits`."""
 
     def draw(rng, n):
         signs = rng.choice([-1.0, 1.0], size=(n, dim))
@@ -59,7 +65,8 @@ def parity(rng, dim=2, bits=2):
 
 
 def teacher_units(rng, columns, units):
-    """A random network: unit input weights (units, columns) and output weights ±1 (units,), of both signs if it can be."""
+    """A random network: unit input weights (units, columns) and output weights ±1 (units,), of both
+    signs if it can be."""
     directions = normalize(rng.standard_normal((units, columns)))
     outputs = rng.choice([-1.0, 1.0], size=units)
     if units > 1 and abs(outputs.sum()) == units:  # one sign only would make one class only
@@ -68,10 +75,12 @@ def teacher_units(rng, columns, units):
 
 
 def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
-    """Standard normal inputs, targets from a network of `units` random directions with output weights ±1, not all alike.
+    """Standard normal inputs, targets from a network of `units` random directions with output
+    weights ±1, not all alike.
 
-    With `classify` the target is the sign of the network, and inputs with |network| < margin are drawn again
-    (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in `tries`.
+    With `classify` the target is the sign of the network, and inputs with |network| < margin are
+    drawn again (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in
+    `tries`.
     """
     directions, outputs = teacher_units(rng, dim + bias, units)
 
@@ -89,7 +98,9 @@ def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0
                 return inputs, np.sign(values)
             inputs[close] = rng.standard_normal((close.sum(), dim))
             values[close] = network(inputs[close])
-        raise ValueError(f"The teacher's margin {margin:g} is too large: almost every input is rejected.")
+        raise ValueError(
+            f"The teacher's margin {margin:g} is too large: almost every input is rejected."
+        )
 
     return draw
 
@@ -109,7 +120,8 @@ def standardized(inputs):
 
 
 def principal_components(inputs, count):
-    """Coordinates along the `count` directions of largest variance; each direction's largest entry is made positive."""
+    """Coordinates along the `count` directions of largest variance; each direction's largest entry
+    is made positive."""
     centered = inputs - inputs.mean(axis=0)
     _, _, directions = np.linalg.svd(centered, full_matrices=False)
     directions = directions[:count]
@@ -123,7 +135,8 @@ def numbered(letter, count):
 
 
 def axis_names(count, bias, joint=False):
-    """Names of the coordinates of θ: one for each of `count` inputs, the bias, and the output weight of θ = (a, b)."""
+    """Names of the coordinates of θ: one for each of `count` inputs, the bias, and the output
+    weight of θ = (a, b)."""
     return numbered("w", count) + ["bias"] * bool(bias) + ["output"] * bool(joint)
 
 

@@ -1,4 +1,5 @@
-"""The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| and its first variation, the potential J_ν."""
+"""The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| and its first variation, the potential
+J_ν."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,10 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from ..arguments import real_array
-from ..parallel import ALONE, Alone
-from ..transforms.choice import SINGLE
-from .features import Feature
-from .risks import LARGEST_LOG, SMOOTH_MARGINS, Risk
+from ..operators.choice import SINGLE
+from ..operators.ranks import ALONE, Alone
+from .activations import Feature
+from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
@@ -21,9 +22,12 @@ class Objective:
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
-    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see transforms.choice)
-    ranks : between which they are shared out; if these are several, all must do the same (see hkflow.parallel)
-    Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not fit, and what the risk forbids.
+    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see
+        operators.choice)
+    ranks : between which they are shared out; if these are several, all must do the same (see
+        hkflow.operators.ranks)
+    Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not
+    fit, and what the risk forbids.
     """
 
     feature: Feature
@@ -39,17 +43,31 @@ class Objective:
         inputs = np.ascontiguousarray(np.atleast_2d(real_array(self.inputs, "Inputs")))
         targets, n = np.ascontiguousarray(real_array(self.targets, "Targets")), len(inputs)
         if not inputs.size or inputs.ndim != 2:
-            raise ValueError(f"Inputs need at least one row and one column, got an array of shape {inputs.shape}.")
-        weights = np.full(n, 1.0 / n) if self.weights is None else np.ascontiguousarray(real_array(self.weights, "Weights"))
+            raise ValueError(
+                "Inputs need at least one row and one column, got an array of shape"
+                f" {inputs.shape}."
+            )
+        weights = (
+            np.full(n, 1.0 / n)
+            if self.weights is None
+            else np.ascontiguousarray(real_array(self.weights, "Weights"))
+        )
         if targets.shape != (n,) or weights.shape != (n,):
-            raise ValueError(f"{n} inputs need {n} targets and weights, got {targets.shape} and {weights.shape}.")
+            raise ValueError(
+                f"{n} inputs need {n} targets and weights, got {targets.shape} and {weights.shape}."
+            )
         if not all(np.isfinite(a).all() for a in (inputs, targets, weights)):
             raise ValueError("Inputs, targets and weights must be finite.")
         if weights.min() < 0.0 or not weights.any():
-            raise ValueError(f"Weights must be at least 0 and not all 0; the smallest is {weights.min():g}.")
+            raise ValueError(
+                f"Weights must be at least 0 and not all 0; the smallest is {weights.min():g}."
+            )
         largest, degree = np.abs(inputs).max(initial=0.0), self.feature.degree or 1
         if degree * np.log10(max(largest, 1.0)) > LARGEST_FEATURE:
-            raise ValueError(f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide the inputs.")
+            raise ValueError(
+                f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide"
+                " the inputs."
+            )
         if self.risk.classifies and not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"The {self.risk.name} risk needs targets +1 or -1.")
         if not self.weight_decay >= 0.0:
@@ -59,11 +77,13 @@ class Objective:
 
     @property
     def axes(self):
-        """Number of coordinates of θ: as many as the inputs have columns, and one more if θ = (a, b)."""
+        """Number of coordinates of θ: as many as the inputs have columns, and one more if θ = (a,
+        b)."""
         return self.inputs.shape[1] + self.feature.joint
 
     def error(self, predictions):
-        """Fraction of data on the wrong side of zero for a classification risk, root mean square error otherwise."""
+        """Fraction of data on the wrong side of zero for a classification risk, root mean square
+        error otherwise."""
         if self.risk.classifies:
             return float(np.mean(self.targets * predictions <= 0.0))
         return float(np.sqrt(np.mean((predictions - self.targets) ** 2)))
@@ -73,14 +93,20 @@ class Objective:
         return float(np.min(self.targets * predictions)) if self.risk.classifies else np.nan
 
     def smooth_margin(self, predictions, log_scale=0.0):
-        """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y predictions; nan without a tail ℓ."""
+        """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y
+        predictions; nan without a tail ℓ."""
         if not (self.risk.classifies and self.risk.tail):
             return np.nan
         scratch = np.empty_like(predictions)
-        return -float(SMOOTH_MARGINS[self.risk.tail](predictions, log_scale, self.targets, self.weights, scratch))
+        return -float(
+            SMOOTH_MARGINS[self.risk.tail](
+                predictions, log_scale, self.targets, self.weights, scratch
+            )
+        )
 
     def evaluate_risk(self, predictions, log_scale, out):
-        """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. All arrays (n_data,)."""
+        """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. All arrays
+        (n_data,)."""
         risk = self.risk
         if log_scale == 0.0:
             return risk.evaluate(predictions, self.targets, self.weights, out)
@@ -103,13 +129,19 @@ class Objective:
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
     def rounding(self, value, residuals, mass, log_scale=0.0):
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of the sums.
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of
+        the sums.
 
         ε is 16 roundings, or 2 of single precision.
 
-        Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are not linear in the scale.
+        Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are
+        not linear in the scale.
         """
-        eps = 2.0 * np.finfo(np.float32).eps if self.transform == SINGLE else 16.0 * np.finfo(float).eps
+        eps = (
+            2.0 * np.finfo(np.float32).eps
+            if self.transform == SINGLE
+            else 16.0 * np.finfo(float).eps
+        )
         size = mass * self.largest_feature
         slope = np.abs(residuals).sum() * size + self.weight_decay * mass
         curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))
@@ -117,7 +149,8 @@ class Objective:
 
 
 class ObjectiveOnPoints:
-    """The objective as a function of the weights of fixed points; every array is allocated here, once.
+    """The objective as a function of the weights of fixed points; every array is allocated here,
+    once.
 
     points : (n_points, p);  signs : the output signs ε, (1,) or (1, −1)
     predictions, residuals : (n_data,) h_i in units of e^log_scale and ∂R/∂h_i, after `evaluate`
@@ -128,13 +161,16 @@ class ObjectiveOnPoints:
         n_data, n_points = len(objective.inputs), len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.transform = objective.feature.transform(points, objective.inputs, objective.transform, ranks=objective.ranks)
+        self.transform = objective.feature.transform(
+            points, objective.inputs, objective.transform, ranks=objective.ranks
+        )
         self.signed = np.zeros(n_points)
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
 
     def evaluate(self, weights, log_scale=0.0):
-        """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills predictions, residuals and potential.
+        """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills predictions,
+        residuals and potential.
 
         J_ν(θ, ε) = Σ_i ∂_i R(h) ε φ(θ, x_i) + λ.   weights : (n_signs, n_points)
         """
@@ -144,13 +180,15 @@ class ObjectiveOnPoints:
 
     def value(self, weights, log_scale=0.0):
         """e^−L F(ν) alone; fills predictions, h in units of e^L, and residuals, ∂R/∂h."""
-        np.einsum("s,sc->c", self.signs, weights, out=self.signed)  # not BLAS: its threads would fight with the kernels’
+        # not BLAS: its threads would fight with the kernels’
+        np.einsum("s,sc->c", self.signs, weights, out=self.signed)
         self.transform.forward(self.signed, self.predictions)
         risk = self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
         return risk + self.objective.weight_decay * weights.sum()
 
     def drive(self, residuals):
-        """Fill the potential J = ε Σ_i residuals_i φ(θ, x_i) + λ that given residuals (n_data,) make."""
+        """Fill the potential J = ε Σ_i residuals_i φ(θ, x_i) + λ that given residuals (n_data,)
+        make."""
         self.transform.adjoint(residuals, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
         self.potential += self.objective.weight_decay
@@ -170,12 +208,15 @@ class ObjectiveOnMovingPoints:
 
     def __init__(self, objective, points):
         self.objective = objective
-        self.transform = objective.feature.moving_transform(points, objective.inputs, objective.transform, objective.ranks)
+        self.transform = objective.feature.moving_transform(
+            points, objective.inputs, objective.transform, objective.ranks
+        )
         self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 
     def evaluate(self, weights, log_scale=0.0):
-        """e^−L R(h) for h_i = e^L Σ_c weights_c φ(θ_c, x_i), L = log_scale; weights (n_points,), signs included.
+        """e^−L R(h) for h_i = e^L Σ_c weights_c φ(θ_c, x_i), L = log_scale; weights (n_points,),
+        signs included.
 
         Weight decay is the caller's.
         """

@@ -1,13 +1,17 @@
-"""The square risk for infinitely many Gaussian inputs, F(ν) = ½ ∬ k(θ, θ') d(ν−ν*)(θ) d(ν−ν*)(θ') + λ|ν|, of a teacher ν*.
+"""The square risk for infinitely many Gaussian inputs, F(ν) = ½ ∬ k(θ, θ') d(ν−ν*)(θ) d(ν−ν*)(θ') +
+λ|ν|, of a teacher ν*.
 
-k(θ, θ') = E φ(θ, x) φ(θ', x) for x ~ N(0, I_p) depends on t = cos ω = θ·θ' alone (Cho & Saul 2009, arc-cosine kernels):
+k(θ, θ') = E φ(θ, x) φ(θ', x) for x ~ N(0, I_p) depends on t = cos ω = θ·θ' alone (Cho & Saul 2009,
+arc-cosine kernels):
 
     ReLU           k₁ = (sin ω + (π−ω) cos ω) / 2π                  k₁' = k₀ = (π−ω) / 2π
-    squared ReLU   k₂ = (3 sin ω cos ω + (π−ω)(1 + 2cos²ω)) / 2π    k₂' = 4 k₁             (derivatives in t)
+    squared ReLU   k₂ = (3 sin ω cos ω + (π−ω)(1 + 2cos²ω)) / 2π    k₂' = 4 k₁
+                   (derivatives in t)
 
-Products with k are sums over all pairs, exact to rounding and without a matrix, or an FFT on a uniform circle. For the same time
-on S², 642 to 10242 cells (benchmarks/population.py): nodes on the sphere of inputs leave errors of 4e-4 to 2e-5 for ReLU and 2e-6
-to 4e-8 for squared ReLU; the kernel's Legendre series, by harmonics stored for fixed points, 1e-7 to 2e-8 and 1e-10 to 2e-11.
+Products with k are sums over all pairs, exact to rounding and without a matrix, or an FFT on a
+uniform circle. For the same time on S², 642 to 10242 cells (benchmarks/population.py): nodes on the
+sphere of inputs leave errors of 4e-4 to 2e-5 for ReLU and 2e-6 to 4e-8 for squared ReLU; the
+kernel's Legendre series, by harmonics stored for fixed points, 1e-7 to 2e-8 and 1e-10 to 2e-11.
 """
 
 from dataclasses import dataclass, field
@@ -19,31 +23,36 @@ from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
 from ..arguments import real_array
-from ..blocks import kernel
 from ..errors import unknown_name
-from ..parallel import ALONE, Alone
-from ..sphere import normalize
-from ..transforms.dense import blocked
-from .features import FEATURES, Feature
-from .risks import RISKS, Risk
+from ..geometry.sphere import normalize
+from ..operators.dense import blocked
+from ..operators.parallel_loops import kernel
+from ..operators.ranks import ALONE, Alone
+from .activations import FEATURES, Feature
+from .losses import RISKS, Risk
 
 CHOICES = {name: FEATURES[name] for name in ("relu", "squared-relu")}
 TERMS = 20  # even
 SMALL = 10_000  # pairs below which a second thread costs more than it brings
-EQUAL_ANGLES = 1e-14  # points of a circle this close to equally spaced ones differ from them by rounding
+# points of a circle this close to equally spaced ones differ from them by rounding
+EQUAL_ANGLES = 1e-14
 
 
 def polynomial_of(n):
-    """The coefficients (TERMS,) of P_n(z), k_n(−cos ω) = u^{2n+1} P_n(u²), u = sin(ω/2), to 2e-15 relative on 0 ≤ z ≤ ½.
+    """The coefficients (TERMS,) of P_n(z), k_n(−cos ω) = u^{2n+1} P_n(u²), u = sin(ω/2), to 2e-15
+    relative on 0 ≤ z ≤ ½.
 
-    P_0 = asin(u)/πu, and k_n' = n² k_{n−1} gives the Taylor coefficients p_nk = 4n² p_{n−1,k} / (2k+2n+1); their Chebyshev
+    P_0 = asin(u)/πu, and k_n' = n² k_{n−1} gives the Taylor coefficients p_nk = 4n² p_{n−1,k} /
+    (2k+2n+1); their Chebyshev
     interpolant needs 20 terms where the series itself needs 46.   n : 0, 1 or 2
     """
     k = np.arange(64)
     series = 2.0 / (2 * k + 1) * np.cumprod(np.append(1.0, (2 * k[1:] - 1) / (2 * k[1:])))
     for m in range(1, n + 1):
         series *= 4 * m * m / (2 * k + 2 * m + 1)
-    interpolant = Chebyshev.interpolate(Polynomial(series / (2.0 * np.pi)), TERMS - 1, domain=[0.0, 0.5])
+    interpolant = Chebyshev.interpolate(
+        Polynomial(series / (2.0 * np.pi)), TERMS - 1, domain=[0.0, 0.5]
+    )
     found = interpolant.convert(kind=Polynomial).coef.tolist()
     return tuple(found + [0.0] * (TERMS - len(found)))
 
@@ -53,7 +62,8 @@ P0, P1, P2 = (polynomial_of(n) for n in range(3))
 
 @njit(inline="always")
 def polynomial(table, z):
-    """Σ table[i] z^i, an even number of terms; even and odd powers apart, so that fewer products wait for others."""
+    """Σ table[i] z^i, an even number of terms; even and odd powers apart, so that fewer products
+    wait for others."""
     y, even, odd = z * z, 0.0, 0.0
     for i in range(len(table) - 2, -1, -2):
         even = even * y + table[i]
@@ -65,7 +75,8 @@ def polynomial(table, z):
 def arc_cosine(n, t):
     """k_n(t), n = 0, 1 or 2, to 1e-15; |t| may exceed 1 by rounding.
 
-    k_n(−|t|) = u^{2n+1} P_n(u²), u² = (1−|t|)/2, has no cancellation, and k_n(t) = q_n(t) − (−1)^n k_n(−t), 2q = 1, t, 1+2t².
+    k_n(−|t|) = u^{2n+1} P_n(u²), u² = (1−|t|)/2, has no cancellation, and k_n(t) = q_n(t) − (−1)^n
+    k_n(−t), 2q = 1, t, 1+2t².
     """
     z = 0.5 - 0.5 * abs(t)
     z = max(z, 0.0)
@@ -81,7 +92,8 @@ def arc_cosine(n, t):
 
 @njit(cache=True, fastmath={"contract"})
 def block_sums(degree, points, sources, n_sources, weights, t, potential, gradient):
-    """The sums of pair_sums for one block; points, gradient (p, width), t, potential (width,) cut to the points in use."""
+    """The sums of pair_sums for one block; points, gradient (p, width), t, potential (width,) cut
+    to the points in use."""
     n, width = len(degree), weights.shape[1]
     for j in range(n_sources):
         x, w = sources[j // width, :, j % width], weights[j // width, j % width]
@@ -104,21 +116,41 @@ def block_sums(degree, points, sources, n_sources, weights, t, potential, gradie
 
 @njit(parallel=True, cache=True)
 def pair_sums(degree, points, n, sources, n_sources, weights, scratch, potential, gradient):
-    """Add Σ_j weights_j k(θ_c·θ_j) to the potential and Σ_j weights_j k'(θ_c·θ_j) θ_j to the gradient, j in order.
+    """Add Σ_j weights_j k(θ_c·θ_j) to the potential and Σ_j weights_j k'(θ_c·θ_j) θ_j to the
+    gradient, j in order.
 
-    degree: tuple whose length is the degree; points (n_blocks, p, width), n of them, unit vectors or zero
-    sources (their blocks, p, their width), n_sources of them; weights (their blocks, their width)
-    scratch, potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
+    degree: tuple whose length is the degree; points (n_blocks, p, width), n of them, unit vectors
+    or zero sources (their blocks, p, their width), n_sources of them; weights (their blocks, their
+    width) scratch, potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0,
+    width) to leave it out
     """
     width = potential.shape[1]
     if n * n_sources < SMALL:
         for b in range(len(points)):
             c = slice(0, min(width, n - b * width))
-            block_sums(degree, points[b, :, c], sources, n_sources, weights, scratch[b, c], potential[b, c], gradient[b, :, c])
+            block_sums(
+                degree,
+                points[b, :, c],
+                sources,
+                n_sources,
+                weights,
+                scratch[b, c],
+                potential[b, c],
+                gradient[b, :, c],
+            )
     else:
         for b in prange(len(points)):
             c = slice(0, min(width, n - b * width))
-            block_sums(degree, points[b, :, c], sources, n_sources, weights, scratch[b, c], potential[b, c], gradient[b, :, c])
+            block_sums(
+                degree,
+                points[b, :, c],
+                sources,
+                n_sources,
+                weights,
+                scratch[b, c],
+                potential[b, c],
+                gradient[b, :, c],
+            )
 
 
 @kernel
@@ -142,10 +174,12 @@ def directions(points, n, degree, unit, lengths, sizes):
 
 @kernel
 def homogeneous(unit, lengths, n, degree, sums, gradient, slopes):
-    """From unit vectors û to points a = |a| û: slope |a|^degree S, and in place its gradient, with degree · S along û.
+    """From unit vectors û to points a = |a| û: slope |a|^degree S, and in place its gradient, with
+    degree · S along û.
 
-    Euler's identity gives the radial part: in the sum it has errors of 1e-8, since k'' is infinite where points meet.
-    unit, gradient (n_blocks, p, width), n of them; lengths, sums (n_blocks, width); slopes (n,)
+    Euler's identity gives the radial part: in the sum it has errors of 1e-8, since k'' is infinite
+    where points meet. unit, gradient (n_blocks, p, width), n of them; lengths, sums (n_blocks,
+    width); slopes (n,)
     """
     width = unit.shape[2]
     for b in prange(len(unit)):
@@ -160,18 +194,25 @@ def homogeneous(unit, lengths, n, degree, sums, gradient, slopes):
 
 
 class Charges:
-    """Points of any length with signed weights, which make a potential and feel one; every array is allocated here, once.
+    """Points of any length with signed weights, which make a potential and feel one; every array is
+    allocated here, once.
 
-    points : (n_blocks, p, width), see transforms.dense.blocked; `move` after writing to it
-    masses, sums : (n_blocks, width) weights × |θ_c|^degree, and what `feel` adds up at the unit vectors
+    points : (n_blocks, p, width), see operators.dense.blocked; `move` after writing to it
+    masses, sums : (n_blocks, width) weights × |θ_c|^degree, and what `feel` adds up at the unit
+        vectors
     gradient : (n_blocks, p, width) the same for the gradient, or (n_blocks, 0, width)
     """
 
     def __init__(self, points, degree, with_gradient=False):
         self.n, self.degree, self.points = len(points), degree, blocked(points)
         B, p, width = self.points.shape
-        self.unit, self.gradient = np.zeros_like(self.points), np.zeros((B, p if with_gradient else 0, width))
-        self.lengths, self.sizes, self.masses, self.sums, self.scratch = (np.zeros((B, width)) for _ in range(5))
+        self.unit, self.gradient = (
+            np.zeros_like(self.points),
+            np.zeros((B, p if with_gradient else 0, width)),
+        )
+        self.lengths, self.sizes, self.masses, self.sums, self.scratch = (
+            np.zeros((B, width)) for _ in range(5)
+        )
         self.move()
 
     def first(self, blocks):
@@ -193,17 +234,30 @@ class Charges:
         self.gradient.fill(0.0)
 
     def feel(self, other):
-        """Add what other charges make here: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j) θ_j."""
+        """Add what other charges make here: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j)
+        θ_j."""
         kind = (0,) * self.degree
-        pair_sums(kind, self.unit, self.n, other.unit, other.n, other.masses, self.scratch, self.sums, self.gradient)
+        pair_sums(
+            kind,
+            self.unit,
+            self.n,
+            other.unit,
+            other.n,
+            other.masses,
+            self.scratch,
+            self.sums,
+            self.gradient,
+        )
 
     def energy(self):
         """Σ_c masses_c sums_c."""
-        return float(np.einsum("bc,bc->", self.masses, self.sums))  # not BLAS: its threads would fight with the kernels’
+        # not BLAS: its threads would fight with the kernels’
+        return float(np.einsum("bc,bc->", self.masses, self.sums))
 
 
 def circulant_spectrum(charges):
-    """The eigenvalues of k(θ_c·θ_j), (n // 2 + 1,), if the points are equally spaced on the circle, in order; None if not."""
+    """The eigenvalues of k(θ_c·θ_j), (n // 2 + 1,), if the points are equally spaced on the circle,
+    in order; None if not."""
     (_, p, _), n = charges.unit.shape, charges.n
     if p != 2 or n < 3:
         return None
@@ -220,15 +274,19 @@ def circulant_spectrum(charges):
 
 @dataclass(frozen=True, eq=False)
 class PopulationRisk:
-    """F(ν) = ½ E (h_ν(x) − h_ν*(x))² + λ|ν| for x ~ N(0, I_p), without bias, and the targets of a teacher ν*.
+    """F(ν) = ½ E (h_ν(x) − h_ν*(x))² + λ|ν| for x ~ N(0, I_p), without bias, and the targets of a
+    teacher ν*.
 
-    It stands in for an Objective: there are no data, so inputs (0, p), targets, weights and all predictions are empty.
+    It stands in for an Objective: there are no data, so inputs (0, p), targets, weights and all
+    predictions are empty.
 
     feature : φ, FEATURES["relu"] or FEATURES["squared-relu"]
     teacher : (m*, p) the teacher's units, of any length; made unit vectors here
     teacher_weights : (m*,) their signed weights, multiplied here by |unit|^degree
-    weight_decay : λ ≥ 0;  ranks : between which sums over fresh batches are shared out; its own sums each rank makes by itself
-    Raises ValueError for another feature, shapes that do not fit, units that are zero or numbers that are not finite.
+    weight_decay : λ ≥ 0;  ranks : between which sums over fresh batches are shared out; its own
+        sums each rank makes by itself
+    Raises ValueError for another feature, shapes that do not fit, units that are zero or numbers
+    that are not finite.
     Source: Bach & Chizat 2022, sec. 4.4 (without the ½); the kernels are those of Cho & Saul 2009.
     """
 
@@ -244,18 +302,29 @@ class PopulationRisk:
 
     def __post_init__(self):
         if self.feature not in CHOICES.values():
-            raise ValueError(unknown_name("feature of a population risk", self.feature.name, CHOICES))
+            raise ValueError(
+                unknown_name("feature of a population risk", self.feature.name, CHOICES)
+            )
         teacher = real_array(self.teacher, "The teacher's directions")
         weights = np.array(real_array(self.teacher_weights, "The teacher's weights"))
         if teacher.ndim != 2 or 0 in teacher.shape or weights.shape != teacher.shape[:1]:
-            raise ValueError(f"The teacher must be (m*, p) and its weights (m*,), got {teacher.shape} and {weights.shape}.")
-        if not (np.isfinite(teacher).all() and np.isfinite(weights).all() and teacher.any(axis=1).all()):
-            raise ValueError("The teacher's units and weights must be finite, and its units not zero.")
+            raise ValueError(
+                f"The teacher must be (m*, p) and its weights (m*,), got {teacher.shape} and"
+                f" {weights.shape}."
+            )
+        if not (
+            np.isfinite(teacher).all() and np.isfinite(weights).all() and teacher.any(axis=1).all()
+        ):
+            raise ValueError(
+                "The teacher's units and weights must be finite, and its units not zero."
+            )
         if not self.weight_decay >= 0.0:
             raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
         weights *= np.linalg.norm(teacher, axis=1) ** self.feature.degree
         given = {"teacher": normalize(teacher), "teacher_weights": weights}
-        for name, value in (given | {"inputs": teacher[:0], "targets": weights[:0], "weights": weights[:0]}).items():
+        for name, value in (
+            given | {"inputs": teacher[:0], "targets": weights[:0], "weights": weights[:0]}
+        ).items():
             object.__setattr__(self, name, value)
 
     @property
@@ -276,7 +345,8 @@ class PopulationRisk:
         return np.nan
 
     def draw(self, rng, n):
-        """Fresh inputs (n, p) ~ N(0, I) and the teacher's targets (n,): the mean of ½(h − y)² over them has the expectation F."""
+        """Fresh inputs (n, p) ~ N(0, I) and the teacher's targets (n,): the mean of ½(h − y)² over
+        them has the expectation F."""
         inputs = rng.standard_normal((n, self.teacher.shape[1]))
         return inputs, self.feature.matrix(self.teacher, inputs) @ self.teacher_weights
 
@@ -309,7 +379,8 @@ class PopulationRisk:
         return float(np.sqrt(arc_cosine(self.feature.degree, 1.0)))
 
     def rounding(self, value, residuals, mass, log_scale=0.0):
-        """What rounding may do to the value: ε (|F| + k(1) (|ν| + |ν*|)² + λ|ν|), times 16; all in units of e^log_scale."""
+        """What rounding may do to the value: ε (|F| + k(1) (|ν| + |ν*|)² + λ|ν|), times 16; all in
+        units of e^log_scale."""
         root = np.exp(0.5 * log_scale)
         size = self.largest_feature * (root * mass + np.abs(self.teacher_weights).sum() / root)
         return 16.0 * np.finfo(float).eps * (abs(value) + size * size + self.weight_decay * mass)
@@ -317,7 +388,10 @@ class PopulationRisk:
     def charges(self, points, with_gradient=False):
         """Charges at points (n, p), or ValueError if these are not in the space of the inputs."""
         if points.shape[1] != self.inputs.shape[1]:
-            raise ValueError(f"The teacher's inputs lie in R^{self.inputs.shape[1]}, the points in R^{points.shape[1]}.")
+            raise ValueError(
+                f"The teacher's inputs lie in R^{self.inputs.shape[1]}, the points in"
+                f" R^{points.shape[1]}."
+            )
         return Charges(points, self.feature.degree, with_gradient)
 
 
@@ -326,8 +400,9 @@ class PopulationOnPoints:
 
     points : (n_points, p);  signs : the output signs ε, (1,) or (1, −1)
     potential : (n_signs, n_points) J, after `evaluate`;  predictions, residuals : empty
-    spectrum : of the circulant kernel if the points are equally spaced on the circle, else None. Without it `evaluate` sums
-        over all pairs and allocates nothing; with it the cost is that of two FFTs. Both are exact to rounding
+    spectrum : of the circulant kernel if the points are equally spaced on the circle, else None.
+        Without it `evaluate` sums over all pairs and allocates nothing; with it the cost is that of
+        two FFTs. Both are exact to rounding
     """
 
     def __init__(self, objective, points, signs=(1,)):
@@ -343,14 +418,19 @@ class PopulationOnPoints:
     def evaluate(self, weights, log_scale=0.0):
         """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills the potential.
 
-        F = ½ e^{2L} Σ w_c w_j k(θ_c·θ_j) − e^L Σ w_c ∫k(θ_c·θ') dν* + ½ ∬ k dν* dν* + λ|ν|, w = Σ_s ε_s weights_s
+        F = ½ e^{2L} Σ w_c w_j k(θ_c·θ_j) − e^L Σ w_c ∫k(θ_c·θ') dν* + ½ ∬ k dν* dν* + λ|ν|, w = Σ_s
+        ε_s weights_s
         J_ν(θ, ε) = ε (e^L Σ w_j k(θ·θ_j) − ∫k(θ·θ') dν*) + λ.   weights : (n_signs, n_points)
         """
         c, obj, scale = self.charges, self.objective, np.exp(log_scale)
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
         c.carry(self.signed)
         self.convolve()
-        value = 0.5 * scale * c.energy() + float(np.einsum("bc,bc->", c.masses, self.push)) + obj.constant / scale
+        value = (
+            0.5 * scale * c.energy()
+            + float(np.einsum("bc,bc->", c.masses, self.push))
+            + obj.constant / scale
+        )
         c.sums *= scale
         c.sums += self.push
         c.sums *= c.sizes
@@ -365,27 +445,34 @@ class PopulationOnPoints:
             c.forget()
             c.feel(c)
         else:
-            c.first(c.sums)[:] = scipy.fft.irfft(scipy.fft.rfft(c.first(c.masses)) * self.spectrum, c.n)
+            c.first(c.sums)[:] = scipy.fft.irfft(
+                scipy.fft.rfft(c.first(c.masses)) * self.spectrum, c.n
+            )
 
     def value(self, weights, log_scale=0.0):
         """The same as `evaluate`."""
         return self.evaluate(weights, log_scale)
 
     def drive(self, residuals):
-        """Nothing: without data there are no residuals, and the potential is that of the measure last evaluated."""
+        """Nothing: without data there are no residuals, and the potential is that of the measure
+        last evaluated."""
 
     def rounding(self, value, mass, log_scale=0.0):
-        """What rounding may do to a value that `evaluate` returned, for a measure of this mass, in units of e^log_scale."""
+        """What rounding may do to a value that `evaluate` returned, for a measure of this mass, in
+        units of e^log_scale."""
         return self.objective.rounding(value, self.residuals, mass, log_scale)
 
 
 class PopulationOnMovingPoints:
-    """The population risk as a function of points that move, of any length, and of signed weights, like ObjectiveOnMovingPoints.
+    """The population risk as a function of points that move, of any length, and of signed weights,
+    like ObjectiveOnMovingPoints.
 
     k(a, a') = |a|^degree |a'|^degree k(cos ω) for points of any length.
 
-    transform.points : (n_blocks, p, width), to be written before `evaluate`;  predictions, residuals : empty
-    slopes : (n_points,) ∫k(θ_c, θ') d(ν−ν*)(θ');  gradient : (n_blocks, p, width) its gradient in R^p;  filled by `evaluate`
+    transform.points : (n_blocks, p, width), to be written before `evaluate`;  predictions,
+        residuals : empty
+    slopes : (n_points,) ∫k(θ_c, θ') d(ν−ν*)(θ');  gradient : (n_blocks, p, width) its gradient in
+        R^p;  filled by `evaluate`
     """
 
     def __init__(self, objective, points):
@@ -395,7 +482,8 @@ class PopulationOnMovingPoints:
         self.slopes, self.gradient = np.zeros(len(points)), self.charges.gradient
 
     def evaluate(self, weights, log_scale=0.0):
-        """e^−L F(ν) for ν = e^L Σ_c weights_c δ_θc, L = log_scale; weights (n_points,), signs included.
+        """e^−L F(ν) for ν = e^L Σ_c weights_c δ_θc, L = log_scale; weights (n_points,), signs
+        included.
 
         Weight decay is the caller's. A point 0 has slope and gradient 0.
         """
@@ -415,4 +503,5 @@ class PopulationOnMovingPoints:
         return self.evaluate(weights, log_scale)
 
     def drive(self, residuals):
-        """Nothing: without data there are no residuals, and slopes and gradient are those of the measure last evaluated."""
+        """Nothing: without data there are no residuals, and slopes and gradient are those of the
+        measure last evaluated."""

@@ -22,19 +22,27 @@ FORMATS = (".mp4", ".gif")
 def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
     """Write a film of a picture, see `plots.draw`, over all saves of a run and return its path.
 
-    path : .mp4, which needs ffmpeg (or pip install 'hkflow[movie]'), or .gif; by default RUN/<name>.mp4, or .gif without ffmpeg
-    fps : pictures a second, by default so many that it takes 8 seconds, 2 to 20;  watch : called with (done, of how many)
-    The file is written whole or not at all. Raises CaseError for a picture that is unknown, does not fit the run or does not
-    change, RunFolderError for another format and for a file that cannot be written.
+    path : .mp4, which needs ffmpeg (or pip install 'hkflow[movie]'), or .gif; by default
+        RUN/<name>.mp4, or .gif without ffmpeg
+    fps : pictures a second, by default so many that it takes 8 seconds, 2 to 20;  watch : called
+        with (done, of how many)
+    The file is written whole or not at all. Raises CaseError for a picture that is unknown, does
+    not fit the run or does not change, RunFolderError for another format and for a file that cannot
+    be written.
     """
     run = opened(run)
     kind = kind_of(name, run, moving=True)
     program = ffmpeg()
     path = Path(path) if path else folder_of(run) / f"{name}{'.mp4' if program else '.gif'}"
     if path.suffix not in FORMATS:
-        raise RunFolderError(f"{path}: unknown film format '{path.suffix}'. Choose from: {', '.join(FORMATS)}.")
+        raise RunFolderError(
+            f"{path}: unknown film format '{path.suffix}'. Choose from: {', '.join(FORMATS)}."
+        )
     if path.suffix == ".mp4" and not program:
-        raise CaseError(f"{path}: MP4 needs ffmpeg: install it, or pip install 'hkflow[movie]', or choose a .gif.")
+        raise CaseError(
+            f"{path}: MP4 needs ffmpeg: install it, or pip install 'hkflow[movie]', or choose a"
+            " .gif."
+        )
     count = len(run.time)
     fps = fps or min(max(count / SECONDS, SLOWEST), FASTEST)
     with style():
@@ -42,12 +50,20 @@ def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
         with matplotlib.rc_context(settings):
             writer = FFMpegWriter(fps, codec="h264") if path.suffix == ".mp4" else PillowWriter(fps)
             figure = Figure(figsize=size_of(kind, run, wide), layout="constrained")
-            _write(writer, figure, path, count, lambda save: draw(name, run, figure, save, under, shared=range(count)), watch)
+            _write(
+                writer,
+                figure,
+                path,
+                count,
+                lambda save: draw(name, run, figure, save, under, shared=range(count)),
+                watch,
+            )
     return path
 
 
 def ffmpeg():
-    """The path of ffmpeg, or of the one that the package imageio-ffmpeg brings; None without either."""
+    """The path of ffmpeg, or of the one that the package imageio-ffmpeg brings; None without
+    either."""
     found = shutil.which("ffmpeg")
     if found is None and find_spec("imageio_ffmpeg"):
         from imageio_ffmpeg import get_ffmpeg_exe
@@ -57,7 +73,8 @@ def ffmpeg():
 
 
 def _write(writer, figure, path, count, paint, watch):
-    """Every save as a picture, the last for a second longer, into a file that is renamed when it is complete."""
+    """Every save as a picture, the last for a second longer, into a file that is renamed when it is
+    complete."""
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     pause = round(writer.fps)
     try:
@@ -71,6 +88,8 @@ def _write(writer, figure, path, count, paint, watch):
                     watch(k + 1, count)
         os.replace(temporary, path)
     except OSError as error:
-        raise RunFolderError(f"{path}: the film cannot be written ({error.strerror or error}).") from error
+        raise RunFolderError(
+            f"{path}: the film cannot be written ({error.strerror or error})."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)

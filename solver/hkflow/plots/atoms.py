@@ -7,7 +7,8 @@ from .sphere import dot_areas
 
 
 def draw_atoms(ax, atoms, signs):
-    """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their weights."""
+    """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their
+    weights."""
     values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
     share = values[::-1] / values.sum()
     for sign in signs:

@@ -10,33 +10,51 @@ GAP = 0.08  # between the circle and what stands on it
 FINE = 720  # points at least of a circle whose cells are arcs
 
 
-def draw_density(ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.0), shared=(), linear=False):
-    """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted, by their logarithm if peaked.
+def draw_density(
+    ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.0), shared=(), linear=False
+):
+    """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted, by
+    their logarithm if peaked.
 
-    nu : what they are;  start : name and value of the initial time;  shared : all the densities that the axis has room for
+    nu : what they are;  start : name and value of the initial time;  shared : all the densities
+        that the axis has room for
     linear : never by their logarithm
     """
     angle = angles(mesh.centers)
     order = np.argsort(angle)
-    everything = np.concatenate([density.ravel(), *map(np.ravel, shared), *([] if initial is None else [initial.ravel()])])
+    everything = np.concatenate(
+        [density.ravel(), *map(np.ravel, shared), *([] if initial is None else [initial.ravel()])]
+    )
     logarithmic = not linear and _logarithmic_axis(ax, everything)
     lowest = ax.get_ylim()[0] if logarithmic else -np.inf
     for s, sign in enumerate(signs):
         label = f"density {nu}" if len(signs) == 1 else sign_name(sign)
-        ax.plot(angle[order], np.maximum(density[s, order], lowest), color=sign_color(sign, signs), label=label)
+        ax.plot(
+            angle[order],
+            np.maximum(density[s, order], lowest),
+            color=sign_color(sign, signs),
+            label=label,
+        )
         if initial is not None:
             ax.plot(
-                angle[order], np.maximum(initial[s, order], lowest), color=sign_color(sign, signs), linestyle=":", linewidth=0.8
+                angle[order],
+                np.maximum(initial[s, order], lowest),
+                color=sign_color(sign, signs),
+                linestyle=":",
+                linewidth=0.8,
             )
     if initial is not None:
-        ax.plot([], [], color="0.3", linestyle=":", linewidth=0.8, label=f"{start[0]} = {start[1]:.4g}")
+        ax.plot(
+            [], [], color="0.3", linestyle=":", linewidth=0.8, label=f"{start[0]} = {start[1]:.4g}"
+        )
     _label(ax, f"density {nu}", everything.min() < 0.0)
     if not logarithmic and everything.min() >= 0.0:
         ax.set_ylim(0.0, 1.06 * everything.max() or 1.0)
 
 
 def _logarithmic_axis(ax, values):
-    """Make the vertical axis logarithmic if the largest of nonnegative values is far above their mean; whether it was done."""
+    """Make the vertical axis logarithmic if the largest of nonnegative values is far above their
+    mean; whether it was done."""
     if values.min() < 0.0 or not values.max() > PEAKED * values.mean():
         return False
     ax.set_yscale("log")
@@ -45,7 +63,8 @@ def _logarithmic_axis(ax, values):
 
 
 def draw_atoms(ax, atoms, signs, nu="ν", top=None):
-    """Draw atoms as a histogram over the angle of θ: mass in each bin by its width; nu: what they are, top: of the axis."""
+    """Draw atoms as a histogram over the angle of θ: mass in each bin by its width; nu: what they
+    are, top: of the axis."""
     heights, edges = histogram(atoms, signs)
     for s, sign in enumerate(signs):
         label = "mass by angle" if len(signs) == 1 else sign_name(sign)
@@ -81,9 +100,11 @@ def bin_centers(count):
 
 
 def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
-    """Draw densities (n_signs, n) at angles (n,) as heights over a circle, outwards and, of the second sign, inwards.
+    """Draw densities (n_signs, n) at angles (n,) as heights over a circle, outwards and, of the
+    second sign, inwards.
 
-    Heights are linear up to `norm.vmax`, or logarithmic from `norm.vmin` if that is far below;  names : of the two axes
+    Heights are linear up to `norm.vmax`, or logarithmic from `norm.vmin` if that is far below;
+    names : of the two axes
     """
     fine = np.linspace(-np.pi, np.pi, max(FINE, 4 * len(angle)) + 1)
     order = np.argsort(angle)
@@ -94,16 +115,35 @@ def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
     full = np.exp(1j * np.linspace(0.0, 2.0 * np.pi, 400))
 
     def height(values):
-        return np.log(clipped(values, norm) / low) / np.log(high / low) if logarithmic else values / high
+        return (
+            np.log(clipped(values, norm) / low) / np.log(high / low)
+            if logarithmic
+            else values / high
+        )
 
     for s, sign in enumerate(signs):
         side = -1.0 if s else 1.0
         base = 1.0 + side * GAP
         curve = (base + side * HEIGHT * height(density[s, cell])) * unit
         ring = base * unit
-        ax.fill(*_plane(np.concatenate([curve, ring[::-1]])), color=sign_color(sign, signs), alpha=0.25, linewidth=0)
-        ax.plot(*_plane(curve), color=sign_color(sign, signs), label="" if len(signs) == 1 else sign_name(sign))
-        ax.plot(*_plane((base + side * HEIGHT) * full), color="0.75", linewidth=0.5, linestyle=(0, (3, 3)), zorder=0)
+        ax.fill(
+            *_plane(np.concatenate([curve, ring[::-1]])),
+            color=sign_color(sign, signs),
+            alpha=0.25,
+            linewidth=0,
+        )
+        ax.plot(
+            *_plane(curve),
+            color=sign_color(sign, signs),
+            label="" if len(signs) == 1 else sign_name(sign),
+        )
+        ax.plot(
+            *_plane((base + side * HEIGHT) * full),
+            color="0.75",
+            linewidth=0.5,
+            linestyle=(0, (3, 3)),
+            zorder=0,
+        )
     ax.plot(*_plane(full), color="black", linewidth=0.8)
     label_directions(ax, 1.0 + GAP + HEIGHT, names)
     text = f"height: {'log ' if logarithmic else ''}density {nu}, {high:.3g} at the dashed line"
@@ -112,8 +152,14 @@ def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
 
 
 def label_directions(ax, radius, names):
-    """A frame for a disc: equal scales, no axes, and the names of the four directions outside a radius."""
-    for angle, text in ((0.0, f"+{names[0]}"), (90.0, f"+{names[1]}"), (180.0, f"−{names[0]}"), (270.0, f"−{names[1]}")):
+    """A frame for a disc: equal scales, no axes, and the names of the four directions outside a
+    radius."""
+    for angle, text in (
+        (0.0, f"+{names[0]}"),
+        (90.0, f"+{names[1]}"),
+        (180.0, f"−{names[0]}"),
+        (270.0, f"−{names[1]}"),
+    ):
         end = 1.04 * radius * np.exp(1j * np.radians(angle))
         ha = {0.0: "left", 180.0: "right"}.get(angle, "center")
         va = {90.0: "bottom", 270.0: "top"}.get(angle, "center")

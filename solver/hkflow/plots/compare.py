@@ -1,9 +1,10 @@
-"""One picture of two runs of a problem: both measures at the last common time, and how far the runs are apart over time."""
+"""One picture of two runs of a problem: both measures at the last common time, and how far the runs
+are apart over time."""
 
 import numpy as np
 
-from ..measures import Atoms
-from ..metrics import systematic_draw
+from ..measures.distances import systematic_draw
+from ..measures.point_measure import Atoms
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, write_figure
@@ -17,9 +18,12 @@ COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
 def save_comparison(comparison, path=None):
-    """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default A/compare-<name of B>.png."""
+    """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default
+    A/compare-<name of B>.png."""
     default = _folder(comparison.a) / f"compare-{_folder(comparison.b).name}.png"
-    return write_figure(lambda figure: draw_comparison(figure, comparison), path or default, (PAGE, 6.4))
+    return write_figure(
+        lambda figure: draw_comparison(figure, comparison), path or default, (PAGE, 6.4)
+    )
 
 
 def _folder(run):
@@ -30,7 +34,10 @@ def _folder(run):
 
 def draw_comparison(figure, c):
     """A title and five panels on an empty figure."""
-    names = [f"{letter}: {plain(_folder(run).name, 40)} ({_carriers(run)})" for letter, run in (("A", c.a), ("B", c.b))]
+    names = [
+        f"{letter}: {plain(_folder(run).name, 40)} ({_carriers(run)})"
+        for letter, run in (("A", c.a), ("B", c.b))
+    ]
     figure.suptitle(f"{plain(c.a.header['title'] or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
@@ -52,7 +59,8 @@ def _carriers(run):
 
 
 def _last(c):
-    """Letter, run and last common save of both, those without a grid first: what is filled lies below the lines."""
+    """Letter, run and last common save of both, those without a grid first: what is filled lies
+    below the lines."""
     pairs = [("A", c.a, c.saves[-1, 0]), ("B", c.b, c.saves[-1, 1])]
     return sorted(pairs, key=lambda pair: pair[1].method == "grid")
 
@@ -61,7 +69,8 @@ def _last(c):
 
 
 def _draw_on_circle(figure, c):
-    """Grids as lines, atoms as filled histograms; a second one of the same kind dashed, or as outlines."""
+    """Grids as lines, atoms as filled histograms; a second one of the same kind dashed, or as
+    outlines."""
     ax, looks = figure.subplots(), {}
     for letter, run, save in _last(c):
         if run.method == "grid":
@@ -89,12 +98,15 @@ def _outline_atoms(ax, atoms, signs):
     bins = int(np.clip(np.sqrt(len(atoms) / len(signs)) * 2, 16, 180))
     for sign in signs:
         positions, weights = atoms.sheet(sign)
-        heights, edges = np.histogram(circle.angles(positions), bins, (-np.pi, np.pi), weights=weights)
+        heights, edges = np.histogram(
+            circle.angles(positions), bins, (-np.pi, np.pi), weights=weights
+        )
         ax.stairs(heights * bins / (2.0 * np.pi), edges, color=sign_color(sign, signs))
 
 
 def _draw_on_sphere(figure, c):
-    """The density of a grid and the atoms of the other run as dots on it, or two sets of dots; one projection per sign."""
+    """The density of a grid and the atoms of the other run as dots on it, or two sets of dots; one
+    projection per sign."""
     signs = c.a.signs
     axes = np.atleast_1d(figure.subplots(len(signs), 1))
     labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
@@ -114,7 +126,14 @@ def _draw_on_sphere(figure, c):
         for ax, sign in zip(axes, signs, strict=True):
             positions, weights = one.sheet(sign)
             area = DOT_SIZE * sphere.dot_areas(weights, one.weights)
-            ax.scatter(*sphere.hammer(positions), s=area, color=color, alpha=0.6, linewidths=0, rasterized=True)
+            ax.scatter(
+                *sphere.hammer(positions),
+                s=area,
+                color=color,
+                alpha=0.6,
+                linewidths=0,
+                rasterized=True,
+            )
     figure.suptitle(f"measures at t = {c.time[-1]:g};  {looks}", fontsize=8)
 
 
@@ -127,9 +146,13 @@ def _fewer(atoms):
 
 
 def _draw_predictions(figure, c):
-    """Predictions of B against those of A at the last common time, where measures cannot be drawn."""
+    """Predictions of B against those of A at the last common time, where measures cannot be
+    drawn."""
     ax, (a, b) = figure.subplots(), c.saves[-1]
-    new, data = (c.a.predict(c.test_inputs, a), c.b.predict(c.test_inputs, b)), (c.a.predictions[a], c.b.predictions[b])
+    new, data = (
+        (c.a.predict(c.test_inputs, a), c.b.predict(c.test_inputs, b)),
+        (c.a.predictions[a], c.b.predictions[b]),
+    )
     ax.plot(*new, ".", markersize=3, color="C5", label="new inputs", rasterized=True)
     if data[0].size:
         ax.plot(*data, "o", markersize=3, color="C0", label="data")
@@ -145,7 +168,8 @@ def _draw_predictions(figure, c):
 
 
 def _draw_differences(ax, c):
-    """Largest and root mean square difference of the predictions; those at rounding level are left out."""
+    """Largest and root mean square difference of the predictions; those at rounding level are left
+    out."""
     largest = np.nanmax([c.data_max, c.test_max])
     lowest = largest
     for kind, color, label in (("test", "C1", "new inputs"), ("data", "C0", "data")):
@@ -155,7 +179,15 @@ def _draw_differences(ax, c):
                 continue
             shown = np.where(values >= largest * 10.0**-DECADES, values, np.nan)
             lowest = min(lowest, np.nanmin(shown, initial=largest))
-            ax.plot(c.time, shown, style, color=color, marker=".", markersize=3, label=f"{words}, {label}")
+            ax.plot(
+                c.time,
+                shown,
+                style,
+                color=color,
+                marker=".",
+                markersize=3,
+                label=f"{words}, {label}",
+            )
     if largest > 0.0:
         ax.set_yscale("log")
         ax.set_ylim(0.7 * lowest, 1.4 * largest * (2.0 * largest / lowest) ** ROOM)
@@ -173,7 +205,14 @@ def _draw_distances(ax, c):
         time, (distance, bar) = c.time[there], values[there].T
         top = np.max(distance + bar, initial=top)
         ax.plot(time, distance, color=COLORS[name], marker=".", markersize=3, label=name)
-        ax.fill_between(time, np.maximum(distance - bar, 0.0), distance + bar, color=COLORS[name], alpha=0.15, linewidth=0)
+        ax.fill_between(
+            time,
+            np.maximum(distance - bar, 0.0),
+            distance + bar,
+            color=COLORS[name],
+            alpha=0.15,
+            linewidth=0,
+        )
     ax.set_ylim(0.0, (1.0 + ROOM) * top or 1.0)
     ax.set_xlabel("time t")
     ax.set_ylabel("distance")
@@ -182,13 +221,20 @@ def _draw_distances(ax, c):
 
 
 def _draw_records(ax, c, of):
-    """One record of both runs, up to the last common time; of : function of the records -> values, label."""
+    """One record of both runs, up to the last common time; of : function of the records -> values,
+    label."""
     drawn = []
     for letter, run, style in (("A", c.a, "-"), ("B", c.b, "--")):
         seen = run.records["time"] <= c.time[-1]
         found, label = of(run.records)
         drawn.append(found[seen])
-        ax.plot(run.records["time"][seen], drawn[-1], style, color="C0" if letter == "A" else "C1", label=letter)
+        ax.plot(
+            run.records["time"][seen],
+            drawn[-1],
+            style,
+            color="C0" if letter == "A" else "C1",
+            label=letter,
+        )
     values = np.concatenate(drawn)
     if values.min() > 0.0 and values.max() > records.LOG_FROM * values.min():
         ax.set_yscale("log")

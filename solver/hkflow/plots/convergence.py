@@ -1,4 +1,5 @@
-"""Studies: errors against resolution with slope triangles, errors against work, and values against what is swept."""
+"""Studies: errors against resolution with slope triangles, errors against work, and values against
+what is swept."""
 
 import numpy as np
 
@@ -12,10 +13,13 @@ PANELS = 3  # errors that are drawn, at most
 
 
 def save_study(result):
-    """Write figure.png and figure.pdf into the folder of a study, as wide as a page, and return the path of the former."""
+    """Write figure.png and figure.pdf into the folder of a study, as wide as a page, and return the
+    path of the former."""
     size = PAGE, height(result, True)
     paths = [result.folder / f"figure.{suffix}" for suffix in ("png", "pdf")]
-    return [write_figure(lambda figure: draw_study(figure, result), path, size) for path in paths][0]
+    return [write_figure(lambda figure: draw_study(figure, result), path, size) for path in paths][
+        0
+    ]
 
 
 def _panels(result):
@@ -34,12 +38,15 @@ def height(result, wide):
     """Inches of the figure: for its rows of panels, the title and the legend."""
     groups = len(result.study.groups)
     return (
-        0.4 + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0) + 0.16 * -(-groups // (3 if wide else 1)) * (groups > 1)
+        0.4
+        + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0)
+        + 0.16 * -(-groups // (3 if wide else 1)) * (groups > 1)
     )
 
 
 def draw_study(figure, result, save=-1, shared=None):
-    """One panel for each error against h and one of the first error against seconds; or values against what is swept."""
+    """One panel for each error against h and one of the first error against seconds; or values
+    against what is swept."""
     figure.suptitle(plain(result.study.table.title or result.study.name), wrap=True)
     panels, wide = _panels(result), figure.bbox.width > 1.5 * COLUMN * figure.dpi
     rows = _rows(len(panels), wide)
@@ -55,22 +62,43 @@ def draw_study(figure, result, save=-1, shared=None):
             _draw_errors(ax, result, what)
     groups = result.study.groups
     if result.study.levels and any(groups):
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(groups)) if wide else 1)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=min(3, len(groups)) if wide else 1,
+        )
 
 
 def _draw_errors(ax, result, name):
-    """An error of every group against resolution, as bands where it is a mean over repeats, with a triangle of its order."""
+    """An error of every group against resolution, as bands where it is a mean over repeats, with a
+    triangle of its order."""
     positions = result.h if result.h is not None else np.arange(len(result.study.levels), 0, -1.0)
     fits = []
     for group, color in _groups(result):
         errors, table = result.errors(group, name), result.convergence(group, name)
-        size = np.sqrt(np.nanmean(errors**2, axis=1)) if np.isfinite(errors).any() else np.full(len(errors), np.nan)
+        size = (
+            np.sqrt(np.nanmean(errors**2, axis=1))
+            if np.isfinite(errors).any()
+            else np.full(len(errors), np.nan)
+        )
         x = positions[: len(size)]
         ax.plot(
-            x, size, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3, label=plain(described(result.study.groups[group]))
+            x,
+            size,
+            color=color,
+            marker=MARKERS[group % len(MARKERS)],
+            markersize=3,
+            label=plain(described(result.study.groups[group])),
         )
         if table is not None and np.isfinite(table.bars).all():
-            ax.fill_between(x, size * np.exp(-2 * table.bars), size * np.exp(2 * table.bars), color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(
+                x,
+                size * np.exp(-2 * table.bars),
+                size * np.exp(2 * table.bars),
+                color=color,
+                alpha=0.2,
+                linewidth=0,
+            )
         if table is not None and np.isfinite(table.fit.order):
             fits.append((size, table.fit.order))
     if np.isfinite([line.get_ydata() for line in ax.lines]).any():
@@ -81,7 +109,10 @@ def _draw_errors(ax, result, name):
         if fits:
             _draw_triangle(ax, positions, *min(fits, key=lambda fit: np.nanmin(fit[0])))
     key = next(iter(result.study.levels[0]))
-    ax.set_xticks(positions[: len(result.levels())], [shown(result.study.levels[k][key]) for k in result.levels()])
+    ax.set_xticks(
+        positions[: len(result.levels())],
+        [shown(result.study.levels[k][key]) for k in result.levels()],
+    )
     ax.set_xlabel(key)
     ax.set_ylabel(f"error: {TITLES[name]}")
 
@@ -96,21 +127,46 @@ def _draw_triangle(ax, h, errors, order):
     base, x = 0.45 * errors[known[-1]], np.exp([low + 0.2 * (high - low), high])
     y = base * (x / x[0]) ** slope
     ax.plot([x[0], x[1], x[1], x[0]], [y[0], y[0], y[1], y[0]], color="0.4", linewidth=0.7)
-    ax.annotate(f"{slope:g}", (x[1], np.sqrt(y[0] * y[1])), (3, 0), "data", "offset points", fontsize=7, color="0.3", va="center")
+    ax.annotate(
+        f"{slope:g}",
+        (x[1], np.sqrt(y[0] * y[1])),
+        (3, 0),
+        "data",
+        "offset points",
+        fontsize=7,
+        color="0.3",
+        va="center",
+    )
 
 
 def _draw_work(ax, result, name):
-    """An error against the seconds of processor time that it took, or the seconds alone against resolution."""
+    """An error against the seconds of processor time that it took, or the seconds alone against
+    resolution."""
     for group, color in _groups(result):
-        seconds = [np.mean([outcome.work["seconds"] for outcome in result.of(group, level)]) for level in result.levels()]
-        errors = np.sqrt(np.mean(result.errors(group, name) ** 2, axis=1)) if name else np.arange(len(seconds))
-        ax.loglog(seconds, errors, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3) if name else ax.plot(
-            errors, seconds
+        seconds = [
+            np.mean([outcome.work["seconds"] for outcome in result.of(group, level)])
+            for level in result.levels()
+        ]
+        errors = (
+            np.sqrt(np.mean(result.errors(group, name) ** 2, axis=1))
+            if name
+            else np.arange(len(seconds))
+        )
+        (
+            ax.loglog(
+                seconds, errors, color=color, marker=MARKERS[group % len(MARKERS)], markersize=3
+            )
+            if name
+            else ax.plot(errors, seconds)
         )
     if name:
         low, high = ax.get_xlim()
         ticks = [m * 10.0**k for k in range(-6, 9) for m in (1, 2, 5) if low <= m * 10.0**k <= high]
-        ticks = ticks[:: 1 + len(ticks) // 6] if len(ticks) > 1 else [float(f"{end:.2g}") for end in ax.dataLim.intervalx]
+        ticks = (
+            ticks[:: 1 + len(ticks) // 6]
+            if len(ticks) > 1
+            else [float(f"{end:.2g}") for end in ax.dataLim.intervalx]
+        )
         ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.set_xlabel("processor time (s)" if name else "level")
@@ -118,7 +174,8 @@ def _draw_work(ax, result, name):
 
 
 def _draw_values(ax, result, name):
-    """Means of a value over the repeats with their standard errors, one line for each value of the other swept keys."""
+    """Means of a value over the repeats with their standard errors, one line for each value of the
+    other swept keys."""
     groups = result.study.groups
     key, *others = groups[0] or {"": 0}
     numbers = all(isinstance(group.get(key), int | float) for group in groups)
@@ -126,13 +183,30 @@ def _draw_values(ax, result, name):
         mine = [g for g, group in enumerate(groups) if _rest(group, others) == chosen]
         x = [groups[g][key] for g in mine] if numbers else np.arange(len(mine))
         values = np.array([[o.values.get(name, np.nan) for o in result.of(g, 0)] for g in mine])
-        bars = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1]) if values.shape[1] > 1 else None
+        bars = (
+            values.std(axis=1, ddof=1) / np.sqrt(values.shape[1]) if values.shape[1] > 1 else None
+        )
         ax.errorbar(
-            x, values.mean(axis=1), bars, marker=MARKERS[place % len(MARKERS)], markersize=3, capsize=2, label=", ".join(chosen)
+            x,
+            values.mean(axis=1),
+            bars,
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=3,
+            capsize=2,
+            label=", ".join(chosen),
         )
         if not numbers:
-            ax.set_xticks(x, [plain(described({key: groups[g].get(key)}).partition(" = ")[2]) for g in mine], rotation=30, ha="right")
-    if numbers and min(group[key] for group in groups) > 0 and max(g[key] for g in groups) > 8 * min(g[key] for g in groups):
+            ax.set_xticks(
+                x,
+                [plain(described({key: groups[g].get(key)}).partition(" = ")[2]) for g in mine],
+                rotation=30,
+                ha="right",
+            )
+    if (
+        numbers
+        and min(group[key] for group in groups) > 0
+        and max(g[key] for g in groups) > 8 * min(g[key] for g in groups)
+    ):
         ax.set_xscale("log")
     elif numbers:
         ax.set_xscale("symlog", linthresh=min([abs(g[key]) for g in groups if g[key]], default=1.0))

@@ -1,4 +1,5 @@
-"""Measures on the atoms ±e_k: the weights of a diagonal linear network, coordinate by coordinate."""
+"""Measures on the atoms ±e_k: the weights of a diagonal linear network, coordinate by
+coordinate."""
 
 import numpy as np
 
@@ -9,19 +10,36 @@ NAMED = 12  # coordinates, at most, whose names are written
 
 def parts_of(atoms):
     """ν(e_k) and −ν(−e_k) for every coordinate, (2, d+1)."""
-    return np.array([weights @ positions for positions, weights in map(atoms.sheet, (1.0, -1.0))]) * [[1.0], [-1.0]]
+    return np.array(
+        [weights @ positions for positions, weights in map(atoms.sheet, (1.0, -1.0))]
+    ) * [[1.0], [-1.0]]
 
 
 def draw_weights(ax, atoms, names, nu="ν", shared=()):
     """Draw w_k = ν(e_k) − ν(−e_k) as dots, and over and under the axis the two parts as bars.
 
-    names : of the inputs;  nu : how ν is called;  shared : (…, d+1) all the parts that the axis has room for
+    names : of the inputs;  nu : how ν is called;  shared : (…, d+1) all the parts that the axis has
+        room for
     """
     parts = parts_of(atoms)
     k = np.arange(1, len(names) + 1)
     for s, part in enumerate(parts):
-        ax.bar(k, part, width=0.8, color=COLORS[-1.0 if s else 1.0], alpha=0.5, label=f"{nu}({'−' if s else '+'}eₖ)")
-    ax.plot(k, parts.sum(axis=0), "o", markersize=3 if len(k) <= 4 * NAMED else 1.5, color="black", label="difference w")
+        ax.bar(
+            k,
+            part,
+            width=0.8,
+            color=COLORS[-1.0 if s else 1.0],
+            alpha=0.5,
+            label=f"{nu}({'−' if s else '+'}eₖ)",
+        )
+    ax.plot(
+        k,
+        parts.sum(axis=0),
+        "o",
+        markersize=3 if len(k) <= 4 * NAMED else 1.5,
+        color="black",
+        label="difference w",
+    )
     ax.axhline(0.0, color="0.5", linewidth=0.6)
     if len(k) <= NAMED:
         ax.set_xticks(k, [plain(name, NAME) for name in names])

@@ -1,4 +1,5 @@
-"""What the measure predicts: over one or two inputs, beside the max-margin classifier of its kernel, or against the targets."""
+"""What the measure predicts: over one or two inputs, beside the max-margin classifier of its
+kernel, or against the targets."""
 
 from functools import lru_cache
 
@@ -6,9 +7,9 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
-from ..comparison import POPULATION_FRAME
+from ..analysis.comparison import POPULATION_FRAME
+from ..certificates.kernel_machine import KERNELS, f2_max_margin
 from ..errors import HkflowError
-from ..margins.kernel_machine import KERNELS, f2_max_margin
 from ..objectives.data import with_bias
 from ..store.shown import is_normalised
 from .figures import legend_below
@@ -21,10 +22,12 @@ MANY = 300  # data from which they are drawn smaller
 
 
 def draw_predictions(ax, run, save=-1, shared=()):
-    """Draw the prediction h at a save: a curve for one input, a map for two; h/|ν| where the mass is beyond numbers.
+    """Draw the prediction h at a save: a curve for one input, a map for two; h/|ν| where the mass
+    is beyond numbers.
 
-    With more inputs a histogram for each class, or the predictions against the targets of a regression. A population has no
-    data: then the map shows the directions of the teacher's units, and the targets are those of fresh inputs.
+    With more inputs a histogram for each class, or the predictions against the targets of a
+    regression. A population has no data: then the map shows the directions of the teacher's units,
+    and the targets are those of fresh inputs.
     shared : saves that have axes and colours in common with this one
     """
     if run.inputs.shape[1] > 2:
@@ -42,15 +45,22 @@ def draw_predictions(ax, run, save=-1, shared=()):
     image = _draw_map(ax, run, grid, values, np.max(np.abs([low, high, *targets])))
     _draw_data(ax, run, None if normalised else image.norm)
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, handletextpad=0.3, columnspacing=1.0)
+        ax.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=3,
+            handletextpad=0.3,
+            columnspacing=1.0,
+        )
     ax.figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=25).set_label(f"prediction {h}")
 
 
 def draw_decision(figure, run, save=-1, shared=None):
-    """Draw the prediction over one or two inputs, its zero level and the data, beside the F₂ max-margin classifier.
+    """Draw the prediction over one or two inputs, its zero level and the data, beside the F₂
+    max-margin classifier.
 
-    The latter, of the kernel of random units, is there for classes that it separates (Chizat & Bach 2020, eq. 5). Beside it
-    predictions are shown relative to the largest on the map.
+    The latter, of the kernel of random units, is there for classes that it separates (Chizat & Bach
+    2020, eq. 5). Beside it predictions are shown relative to the largest on the map.
     """
     machine = kernel_classifier(run)
     if machine is None:
@@ -78,16 +88,24 @@ def draw_decision(figure, run, save=-1, shared=None):
     if run.inputs.shape[1] == 1:
         axes[0].set_ylabel("h(x) / max |h|")
     else:
-        bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, ticks=(-1.0, 0.0, 1.0))
+        bar = figure.colorbar(
+            image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, ticks=(-1.0, 0.0, 1.0)
+        )
         bar.set_label("h / max |h|")
     legend_below(figure, axes[0])
 
 
 @lru_cache(maxsize=2)
 def kernel_classifier(run):
-    """The F₂ max-margin classifier of a run's data; None for other targets, units without a kernel, and data that it fails on."""
+    """The F₂ max-margin classifier of a run's data; None for other targets, units without a kernel,
+    and data that it fails on."""
     objective = run.problem.objective
-    if not run.classifies or run.is_discrete or len(run.targets) == 0 or objective.feature.name not in KERNELS:
+    if (
+        not run.classifies
+        or run.is_discrete
+        or len(run.targets) == 0
+        or objective.feature.name not in KERNELS
+    ):
         return None
     try:
         machine = f2_max_margin(objective)
@@ -126,16 +144,21 @@ def _range(run, saves, normalised):
 
 
 def _on_grid(run, function, pixels=PIXELS):
-    """Values of a function of inputs on an even grid around the data, (n,) or (n, n), and the ticks of the grid."""
+    """Values of a function of inputs on an even grid around the data, (n,) or (n, n), and the ticks
+    of the grid."""
     count, dim = len(run.inputs), run.inputs.shape[1]
-    frames = [frame(run.inputs[:, k]) if count else (-POPULATION_FRAME, POPULATION_FRAME) for k in range(dim)]
+    frames = [
+        frame(run.inputs[:, k]) if count else (-POPULATION_FRAME, POPULATION_FRAME)
+        for k in range(dim)
+    ]
     ticks = [np.linspace(*ends, pixels if dim == 2 else 4 * pixels) for ends in frames]
     inputs = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, dim)
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
 
 def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
-    """The curve and the data: as dots, or if the curve is in other units than the targets, as marks of their classes.
+    """The curve and the data: as dots, or if the curve is in other units than the targets, as marks
+    of their classes.
 
     ends : (low, high) of the curves that the axis has room for, by default of this one
     """
@@ -145,7 +168,12 @@ def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
         ax.axhline(0.0, color="0.5", linewidth=0.6)
         for sign, marker, level in ((1.0, "o", high), (-1.0, "s", low)):
             x = run.inputs[run.targets * sign > 0.0, 0]
-            look = {"markersize": 3, "color": COLORS[sign], "markeredgecolor": "black", "markeredgewidth": 0.4}
+            look = {
+                "markersize": 3,
+                "color": COLORS[sign],
+                "markeredgecolor": "black",
+                "markeredgewidth": 0.4,
+            }
             ax.plot(x, np.full(len(x), level), marker, label=_class(sign), clip_on=False, **look)
         ax.set_ylim(low, high)
     else:
@@ -162,10 +190,13 @@ def _class(sign):
 
 
 def _draw_map(ax, run, grid, values, largest=None):
-    """Colours of a function of two inputs, up to its largest size, and its zero level; returns the image."""
+    """Colours of a function of two inputs, up to its largest size, and its zero level; returns the
+    image."""
     largest = largest or np.abs(values).max() or 1.0
     norm = TwoSlopeNorm(0.0, -largest, largest)
-    image = ax.pcolormesh(*grid, values, cmap="PuOr_r", norm=norm, shading="nearest", rasterized=True)
+    image = ax.pcolormesh(
+        *grid, values, cmap="PuOr_r", norm=norm, shading="nearest", rasterized=True
+    )
     if values.min() < 0.0 < values.max():
         ax.contour(*grid, values, levels=[0.0], colors="black", linewidths=1.0)
         ax.plot([], [], color="black", linewidth=1.0, label="h = 0")
@@ -175,7 +206,8 @@ def _draw_map(ax, run, grid, values, largest=None):
 
 
 def _draw_data(ax, run, norm):
-    """The data of two inputs: by class, by the colour of their target if the map has that scale, or the teacher's units."""
+    """The data of two inputs: by class, by the colour of their target if the map has that scale, or
+    the teacher's units."""
     many = len(run.inputs) > MANY
     look = {"edgecolors": "black", "s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
     if len(run.inputs) == 0:
@@ -185,17 +217,22 @@ def _draw_data(ax, run, norm):
             chosen = run.inputs[run.targets * sign > 0.0]
             ax.scatter(*chosen.T, marker=marker, color=COLORS[sign], label=_class(sign), **look)
     else:
-        values = {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
+        values = (
+            {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
+        )
         ax.scatter(*run.inputs.T, **values, **look)
     if len(run.inputs):
         ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
 
 
 def _teacher_units(ax, objective):
-    """The directions of a teacher's units as rays: solid with output weight > 0, dashed with < 0."""
+    """The directions of a teacher's units as rays: solid with output weight > 0, dashed with <
+    0."""
     for unit, weight in zip(objective.teacher, objective.teacher_weights, strict=True):
         end = POPULATION_FRAME * unit
-        ax.plot([0.0, end[0]], [0.0, end[1]], "-" if weight > 0.0 else "--", color="C2", linewidth=1.5)
+        ax.plot(
+            [0.0, end[0]], [0.0, end[1]], "-" if weight > 0.0 else "--", color="C2", linewidth=1.5
+        )
     ax.plot([], [], "-", color="C2", label="teacher, weight > 0")
     ax.plot([], [], "--", color="C2", label="< 0")
 
@@ -207,13 +244,17 @@ def draw_targets(figure, run, save=-1, shared=None):
 
 
 def draw_against_targets(ax, run, save=-1, shared=()):
-    """The predictions of the data at a save against their targets, or their histogram for each class; h/|ν| of large masses."""
+    """The predictions of the data at a save against their targets, or their histogram for each
+    class; h/|ν| of large masses."""
     saves = some(shared, save) if len(shared) else [save]
     normalised = is_normalised(*((run, k) for k in saves))
     h = _name(normalised)
 
     def predicted(k):
-        return np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0)) * run.scaled_predictions[k]
+        return (
+            np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
+            * run.scaled_predictions[k]
+        )
 
     predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
@@ -222,7 +263,13 @@ def draw_against_targets(ax, run, save=-1, shared=()):
     if run.classifies:
         edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)
         for sign, look in ((1.0, {"alpha": 0.7}), (-1.0, {"alpha": 0.7})):
-            ax.hist(predictions[run.targets == sign], edges, color=COLORS[sign], label=f"class {_class(sign)}", **look)
+            ax.hist(
+                predictions[run.targets == sign],
+                edges,
+                color=COLORS[sign],
+                label=f"class {_class(sign)}",
+                **look,
+            )
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
         ax.set_ylabel("number of data")
@@ -233,7 +280,15 @@ def draw_against_targets(ax, run, save=-1, shared=()):
         ends = frame(targets)
         ax.plot(ends, ends, color="0.5", linewidth=0.8, label="h = y")
         ax.legend(loc="upper left")
-    ax.plot(targets, predictions, "o", markersize=3 if len(targets) <= MANY else 2, color="C0", markeredgewidth=0, alpha=0.7)
+    ax.plot(
+        targets,
+        predictions,
+        "o",
+        markersize=3 if len(targets) <= MANY else 2,
+        color="C0",
+        markeredgewidth=0,
+        alpha=0.7,
+    )
     if len(shared) and len(run.targets):
         ax.set_ylim(frame(np.concatenate([targets, *(predicted(k) for k in saves)])))
     ax.set_xlabel(f"target y{whose}")

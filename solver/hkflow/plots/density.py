@@ -12,7 +12,8 @@ WIDE = 1.7  # width over height from which the sheets of two signs stand side by
 def draw_measure(figure, run, save=-1, shared=None, title=True):
     """Draw the measure at a save on an empty figure, or ν/|ν| where a mass is beyond numbers.
 
-    Unrolled on the circle, one map for each sign on S², bars for atoms, along its main axes on other spheres.
+    Unrolled on the circle, one map for each sign on S², bars for atoms, along its main axes on
+    other spheres.
     shared : saves that have colours and axes in common with this one
     """
     save = range(len(run.time))[save]
@@ -23,29 +24,51 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
         figure.suptitle(time_of(run, save))
     if run.is_discrete:
         weights = [coordinates.parts_of(run.atoms_at(k, normalised)) for k in shared]
-        coordinates.draw_weights(figure.subplots(), run.atoms_at(save, normalised), run.input_names, nu, np.concatenate(weights))
+        coordinates.draw_weights(
+            figure.subplots(),
+            run.atoms_at(save, normalised),
+            run.input_names,
+            nu,
+            np.concatenate(weights),
+        )
     elif run.dim == 1 and run.method == "grid":
         densities = [density_of(run, k, normalised) for k in shared]
         initial = density_of(run, 0, normalised) if save else None
         now = density_of(run, save, normalised)
-        circle.draw_density(figure.subplots(), run.mesh, now, run.signs, initial, nu, (clock_of(run), run.time[0]), densities)
+        circle.draw_density(
+            figure.subplots(),
+            run.mesh,
+            now,
+            run.signs,
+            initial,
+            nu,
+            (clock_of(run), run.time[0]),
+            densities,
+        )
     elif run.dim == 1:
         tops = [circle.histogram(run.atoms_at(k, normalised), run.signs)[0].max() for k in shared]
-        circle.draw_atoms(figure.subplots(), run.atoms_at(save, normalised), run.signs, nu, 1.1 * max(tops))
+        circle.draw_atoms(
+            figure.subplots(), run.atoms_at(save, normalised), run.signs, nu, 1.1 * max(tops)
+        )
     elif run.dim == 2:
         axes = sheets(figure, run.signs)
         labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
         if run.method == "grid":
             norm = colors_of([density_of(run, k, normalised) for k in shared])
-            sphere.draw_density(axes, run.mesh, density_of(run, save, normalised), labels, run.axis_names, nu, norm)
+            sphere.draw_density(
+                axes, run.mesh, density_of(run, save, normalised), labels, run.axis_names, nu, norm
+            )
         else:
-            sphere.draw_atoms(axes, run.atoms_at(save, normalised), run.signs, labels, run.axis_names)
+            sphere.draw_atoms(
+                axes, run.atoms_at(save, normalised), run.signs, labels, run.axis_names
+            )
     else:
         atoms.draw_atoms(figure.subplots(), run.atoms_at(save, normalised), run.signs)
 
 
 def draw_polar(figure, run, save=-1, shared=None):
-    """Draw the measure on the circle itself: as height over it, outwards for the sign +1 and inwards for −1."""
+    """Draw the measure on the circle itself: as height over it, outwards for the sign +1 and
+    inwards for −1."""
     save = range(len(run.time))[save]
     shared = some(shared or [save], save)
     normalised = is_normalised(*((run, k) for k in shared))
@@ -57,12 +80,19 @@ def draw_polar(figure, run, save=-1, shared=None):
         return circle.histogram(run.atoms_at(k, normalised), run.signs)[0]
 
     norm = colors_of([values(k) for k in shared]).norm
-    angle = circle.angles(run.mesh.centers) if run.method == "grid" else circle.bin_centers(values(save).shape[1])
-    circle.draw_polar(figure.subplots(), angle, values(save), run.signs, norm, run.axis_names, name_of(normalised))
+    angle = (
+        circle.angles(run.mesh.centers)
+        if run.method == "grid"
+        else circle.bin_centers(values(save).shape[1])
+    )
+    circle.draw_polar(
+        figure.subplots(), angle, values(save), run.signs, norm, run.axis_names, name_of(normalised)
+    )
 
 
 def sheets(figure, signs):
-    """Axes for the map of each sign: side by side on a wide figure, one over the other on a narrow one."""
+    """Axes for the map of each sign: side by side on a wide figure, one over the other on a narrow
+    one."""
     box = figure.bbox
     wide = box.width > WIDE * box.height
     return np.atleast_1d(figure.subplots(1, len(signs)) if wide else figure.subplots(len(signs), 1))

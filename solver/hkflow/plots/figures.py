@@ -16,31 +16,40 @@ FORMATS = (".pdf", ".png", ".svg")
 
 @contextmanager
 def style():
-    """The project's style, for whatever is drawn inside: fonts, line widths, colours that colour-blind people tell apart."""
+    """The project's style, for whatever is drawn inside: fonts, line widths, colours that
+    colour-blind people tell apart."""
     with as_file(files(__package__) / "hkflow.mplstyle") as path, matplotlib.rc_context(fname=path):
         yield
 
 
 def write_figure(draw, path, size):
-    """Write what draw(figure) draws, in the project's style, on a figure of `size` inches; returns the path.
+    """Write what draw(figure) draws, in the project's style, on a figure of `size` inches; returns
+    the path.
 
     Raises RunFolderError if the format is unknown or the file cannot be written.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
-        raise RunFolderError(f"{path}: unknown picture format '{path.suffix}'. Choose from: {', '.join(FORMATS)}.")
+        raise RunFolderError(
+            f"{path}: unknown picture format '{path.suffix}'. Choose from: {', '.join(FORMATS)}."
+        )
     with style():
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
         try:
             figure.savefig(path)
         except OSError as error:
-            raise RunFolderError(f"{path}: the picture cannot be written ({error.strerror}).") from error
+            raise RunFolderError(
+                f"{path}: the picture cannot be written ({error.strerror})."
+            ) from error
     return path
 
 
 def legend_below(figure, ax, title=None):
-    """One legend for all axes of a figure, from the labels of one of them, in as many columns as its width has room for."""
+    """One legend for all axes of a figure, from the labels of one of them, in as many columns as
+    its width has room for."""
     handles, words = ax.get_legend_handles_labels()
     columns = max(1, int(figure.bbox.width / figure.dpi / ENTRY))
-    figure.legend(handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title)
+    figure.legend(
+        handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title
+    )

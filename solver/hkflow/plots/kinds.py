@@ -19,7 +19,8 @@ class Kind:
     """One row of the table.
 
     shows : in words
-    draw : function (figure, run, save, shared): `shared` are the saves that have axes and colours in common with it
+    draw : function (figure, run, save, shared): `shared` are the saves that have axes and colours
+        in common with it
     height : function (run, wide) -> inches of a figure as wide as a column, or as a page
     unfit : function (run) -> why it cannot be drawn, as the end of "…, but this run …", or ""
     of_save : whether it shows one save, and so can move;  of : Run or StudyResult
@@ -37,7 +38,13 @@ class Kind:
 
 def _lives_on(run):
     """In words."""
-    return "lives on atoms" if run.is_discrete else "lives on the circle" if run.dim == 1 else f"lives on S^{run.dim}"
+    return (
+        "lives on atoms"
+        if run.is_discrete
+        else "lives on the circle"
+        if run.dim == 1
+        else f"lives on S^{run.dim}"
+    )
 
 
 def _off_circle(run):
@@ -61,7 +68,9 @@ def _many_inputs(run):
 
 def _draw_particles(figure, run, save=-1, shared=None, under=None):
     """Trails on the maps of S²; on the circle lines in time."""
-    (spacetime.draw_tracks if run.dim == 1 else tracks.draw_trails)(figure, run, save, shared, under)
+    (spacetime.draw_tracks if run.dim == 1 else tracks.draw_trails)(
+        figure, run, save, shared, under
+    )
 
 
 def _map_height(run, wide):
@@ -70,7 +79,9 @@ def _map_height(run, wide):
         return _plain(run, wide)
     bar = 0.0 if run.method == "grid" else 0.3  # what a scale of colours takes of the width
     count = len(run.signs)
-    return (3.3 + bar if count == 1 else 1.9 + 0.3 * bar) if wide else (1.5 + 0.5 * bar) * count + 0.35
+    return (
+        (3.3 + bar if count == 1 else 1.9 + 0.3 * bar) if wide else (1.5 + 0.5 * bar) * count + 0.35
+    )
 
 
 def _plain(run, wide):
@@ -83,7 +94,9 @@ def _panel_height(run, wide):
 
 def _path_height(run, wide):
     discs = 1 if run.dim == 1 else 2
-    return 0.75 * PAGE if wide and discs == 1 else 0.5 * PAGE + 0.5 if wide else discs * COLUMN + 0.4
+    return (
+        0.75 * PAGE if wide and discs == 1 else 0.5 * PAGE + 0.5 if wide else discs * COLUMN + 0.4
+    )
 
 
 def _decision_height(run, wide):
@@ -98,24 +111,67 @@ def _record_height(run, wide):
 
 KINDS = {
     "overview": Kind(
-        "prediction, measure and records of a run on one page", overview.draw_overview, lambda *_: 5.0, of_save=False
+        "prediction, measure and records of a run on one page",
+        overview.draw_overview,
+        lambda *_: 5.0,
+        of_save=False,
     ),
-    "density": Kind("the measure at one save: unrolled circle, maps of S², bars of atoms", density.draw_measure, _map_height),
-    "polar": Kind("the measure on the circle itself", density.draw_polar, lambda _, wide: 4.6 if wide else 3.5, _off_circle),
-    "spacetime": Kind("the measure on the circle over time", spacetime.draw_spacetime, _panel_height, _off_circle, of_save=False),
-    "particles": Kind("particles with their trails, over a density", _draw_particles, _particle_height, _no_points, under=True),
-    "paths": Kind("paths of units in the plane of their weights", tracks.draw_paths, _path_height, _no_points),
+    "density": Kind(
+        "the measure at one save: unrolled circle, maps of S², bars of atoms",
+        density.draw_measure,
+        _map_height,
+    ),
+    "polar": Kind(
+        "the measure on the circle itself",
+        density.draw_polar,
+        lambda _, wide: 4.6 if wide else 3.5,
+        _off_circle,
+    ),
+    "spacetime": Kind(
+        "the measure on the circle over time",
+        spacetime.draw_spacetime,
+        _panel_height,
+        _off_circle,
+        of_save=False,
+    ),
+    "particles": Kind(
+        "particles with their trails, over a density",
+        _draw_particles,
+        _particle_height,
+        _no_points,
+        under=True,
+    ),
+    "paths": Kind(
+        "paths of units in the plane of their weights", tracks.draw_paths, _path_height, _no_points
+    ),
     "decision": Kind(
-        "prediction, zero level and data, beside the F₂ classifier", decision.draw_decision, _decision_height, _many_inputs
+        "prediction, zero level and data, beside the F₂ classifier",
+        decision.draw_decision,
+        _decision_height,
+        _many_inputs,
     ),
-    "predictions": Kind("predictions against targets", decision.draw_targets, lambda _, wide: 3.6 if wide else 2.6),
-    "records": Kind("objective, mass, margin, residuals over time", records.draw_records, _record_height, of_save=False),
-    "convergence": Kind("the errors of a study", convergence.draw_study, convergence.height, of_save=False, of=StudyResult),
+    "predictions": Kind(
+        "predictions against targets", decision.draw_targets, lambda _, wide: 3.6 if wide else 2.6
+    ),
+    "records": Kind(
+        "objective, mass, margin, residuals over time",
+        records.draw_records,
+        _record_height,
+        of_save=False,
+    ),
+    "convergence": Kind(
+        "the errors of a study",
+        convergence.draw_study,
+        convergence.height,
+        of_save=False,
+        of=StudyResult,
+    ),
 }
 
 
 def fitting(run, moving=False):
-    """The names of the pictures that can be drawn of a run or study; moving: of those that show one save."""
+    """The names of the pictures that can be drawn of a run or study; moving: of those that show one
+    save."""
     return [name for name in KINDS if not _refusal(KINDS[name], run, moving)]
 
 
@@ -130,7 +186,8 @@ def _refusal(kind, run, moving):
 
 
 def kind_of(name, run, moving=False):
-    """The Kind of a name. Raises CaseError for an unknown one or one that does not fit, with those that do.
+    """The Kind of a name. Raises CaseError for an unknown one or one that does not fit, with those
+    that do.
 
     Raises RunFolderError if the run holds no save yet.
     """
@@ -141,12 +198,16 @@ def kind_of(name, run, moving=False):
         raise CaseError(unknown_name("picture", name, choices))
     refusal = _refusal(KINDS[name], run, moving)
     if refusal:
-        raise CaseError(f"'{name}' shows {KINDS[name].shows}, {refusal}. Choose from: {', '.join(sorted(choices))}.")
+        raise CaseError(
+            f"'{name}' shows {KINDS[name].shows}, {refusal}. Choose from:"
+            f" {', '.join(sorted(choices))}."
+        )
     return KINDS[name]
 
 
 def opened(what):
-    """A Run or StudyResult as it is, or that of a run folder, a results.h5 or the folder of a study."""
+    """A Run or StudyResult as it is, or that of a run folder, a results.h5 or the folder of a
+    study."""
     if isinstance(what, Run | StudyResult):
         return what
     return read_study(what) if (Path(what) / "study.h5").is_file() else load(what)
@@ -162,16 +223,21 @@ def draw(name, run, figure=None, save=-1, under=None, wide=False, shared=None):
     """Draw a picture of a run by its name, one of KINDS, and return the figure.
 
     run : Run, run folder or results.h5;  for "convergence" the folder of a study
-    figure : an empty Figure or SubFigure, or Axes whose place the picture takes; by default a new Figure, as wide as a column,
-        or `wide` as a page, in the project's style. Elsewhere the style is the caller's: `with hkflow.plots.style():`
-    save : which, of pictures of one save;  shared : saves that have axes and colours in common with it
+    figure : an empty Figure or SubFigure, or Axes whose place the picture takes; by default a new
+        Figure, as wide as a column, or `wide` as a page, in the project's style. Elsewhere the
+        style is the caller's: `with hkflow.plots.style():`
+    save : which, of pictures of one save;  shared : saves that have axes and colours in common with
+        it
     under : a grid run whose density lies under the picture "particles"
-    Raises CaseError for a name that is unknown or does not fit the run, and for a save that there is not.
+    Raises CaseError for a name that is unknown or does not fit the run, and for a save that there
+    is not.
     """
     run = opened(run)
     kind = kind_of(name, run)
     if kind.of_save and not -len(run.time) <= save < len(run.time):
-        raise CaseError(f"{run.path}: there is no save {save}; its saves are 0 to {len(run.time) - 1}.")
+        raise CaseError(
+            f"{run.path}: there is no save {save}; its saves are 0 to {len(run.time) - 1}."
+        )
     layers = {} if under is None else {"under": _ground(kind, name, run, opened(under))}
     if figure is None:
         with style():
@@ -187,17 +253,23 @@ def draw(name, run, figure=None, save=-1, under=None, wide=False, shared=None):
 
 
 def _ground(kind, name, run, under):
-    """The run whose density lies underneath. Raises CaseError if the picture has no room for it or it is of another sphere."""
+    """The run whose density lies underneath. Raises CaseError if the picture has no room for it or
+    it is of another sphere."""
     if not kind.under:
         rooms = ", ".join(sorted(room for room, other in KINDS.items() if other.under))
         raise CaseError(f"'{name}' has no room for another run underneath. Choose from: {rooms}.")
-    if not isinstance(under, Run) or under.method != "grid" or (under.dim, list(under.signs)) != (run.dim, list(run.signs)):
+    if (
+        not isinstance(under, Run)
+        or under.method != "grid"
+        or (under.dim, list(under.signs)) != (run.dim, list(run.signs))
+    ):
         raise CaseError(f"{under.path}: wanted a grid run on the same sphere, with the same signs.")
     return under
 
 
 def write(name, run, path=None, save=None, under=None, wide=False):
-    """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by default RUN/<name>.png.
+    """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by
+    default RUN/<name>.png.
 
     save : by default the last;  wide : 175 mm instead of 85 mm; an overview always is
     """
@@ -206,7 +278,9 @@ def write(name, run, path=None, save=None, under=None, wide=False):
     number = "" if save is None else f"-{save}"
     save = -1 if save is None else save
     path = path or folder_of(run) / f"{name}{number}.png"
-    return write_figure(lambda figure: draw(name, run, figure, save, under), path, size_of(kind, run, wide))
+    return write_figure(
+        lambda figure: draw(name, run, figure, save, under), path, size_of(kind, run, wide)
+    )
 
 
 def folder_of(run):

@@ -1,8 +1,9 @@
-"""Max-margin classifiers side by side, and the measure that has the largest margin under the function that proves it."""
+"""Max-margin classifiers side by side, and the measure that has the largest margin under the
+function that proves it."""
 
 import numpy as np
 
-from ..margins.column_generation import signed_features
+from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .decision import frame
@@ -13,7 +14,8 @@ STYLES = ("-", "--", ":")
 
 
 def draw_margins(figure, report):
-    """Decision functions, each divided by its margin, and, on circle and S² of a positive margin, the optimal measure."""
+    """Decision functions, each divided by its margin, and, on circle and S² of a positive margin,
+    the optimal measure."""
     figure.suptitle(f"max-margins of {plain(report.name)}", fontsize=9)
     dim = report.problem.dim if not report.problem.objective.feature.joint else 0
     if dim not in (1, 2) or report.problem.is_discrete or report.contradiction:
@@ -38,7 +40,9 @@ def _draw_decisions(ax, report):
     inputs = objective.inputs[:, :-1] if biased else objective.inputs
     full = with_bias if biased else np.asarray
     functions, positive = report.classifiers(), objective.targets > 0.0
-    margins = {name: objective.targets * function(objective.inputs) for name, function in functions.items()}
+    margins = {
+        name: objective.targets * function(objective.inputs) for name, function in functions.items()
+    }
     span = _span(np.concatenate([np.ones(1), *margins.values()]))
     for (name, function), style in zip(functions.items(), STYLES, strict=False):
         color = f"C{STYLES.index(style)}"
@@ -47,19 +51,33 @@ def _draw_decisions(ax, report):
             ax.plot(x, function(full(x[:, None])), style, color=color, label=name)
         elif inputs.shape[1] == 2:
             x, y = (np.linspace(*frame(inputs[:, k]), 200) for k in range(2))
-            values = function(full(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))).reshape(200, 200)
+            values = function(full(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))).reshape(
+                200, 200
+            )
             ax.contour(x, y, values, levels=[0.0], colors=color, linestyles=style)
             ax.plot([], [], style, color=color, label=name)
         else:
-            ax.hist(margins[name], 40, range=span, histtype="step", color=color, linestyle=style, label=name)
+            ax.hist(
+                margins[name],
+                40,
+                range=span,
+                histtype="step",
+                color=color,
+                linestyle=style,
+                label=name,
+            )
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
         ax.set_xlabel(report.input_names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
         ax.scatter(*inputs[positive].T, marker="o", s=12, color="0.2", label="+1")
-        ax.scatter(*inputs[~positive].T, marker="s", s=12, facecolors="white", edgecolors="0.2", label="−1")
-        ax.set(title="decision boundaries", xlabel=report.input_names[0], ylabel=report.input_names[1])
+        ax.scatter(
+            *inputs[~positive].T, marker="s", s=12, facecolors="white", edgecolors="0.2", label="−1"
+        )
+        ax.set(
+            title="decision boundaries", xlabel=report.input_names[0], ylabel=report.input_names[1]
+        )
         ax.set_aspect("equal")
     else:
         ax.set_xlabel("margin y h(x), the least is 1")
@@ -76,16 +94,30 @@ def _span(margins):
 
 
 def _draw_proof(ax, report):
-    """Σ p_i y_i φ(θ, ε, x_i) over γ for each sign: at most 1, and 1 where the optimal measure has its atoms."""
+    """Σ p_i y_i φ(θ, ε, x_i) over γ for each sign: at most 1, and 1 where the optimal measure has
+    its atoms."""
     objective, f1 = report.problem.objective, report.f1
     angle = np.linspace(-np.pi, np.pi, ANGLES)
     points = np.column_stack([np.cos(angle), np.sin(angle)])
     signs = report.problem.output_signs
     for sign in signs:
-        values = f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
-        ax.plot(angle, values, color=sign_color(sign, signs), label=sign_name(sign) if len(signs) > 1 else "")
+        values = (
+            f1.dual @ signed_features(objective, points, np.full(ANGLES, float(sign))) / f1.upper
+        )
+        ax.plot(
+            angle,
+            values,
+            color=sign_color(sign, signs),
+            label=sign_name(sign) if len(signs) > 1 else "",
+        )
         positions, weights = f1.atoms.sheet(sign)
-        ax.scatter(circle.angles(positions), np.ones(len(weights)), s=200.0 * weights, color=sign_color(sign, signs), alpha=0.5)
+        ax.scatter(
+            circle.angles(positions),
+            np.ones(len(weights)),
+            s=200.0 * weights,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+        )
     ax.axhline(1.0, color="0.5", linewidth=0.6)
     circle.label_angles(ax)
     ax.set_ylabel("Σ p y φ(θ, x)/γ; discs: the optimal measure")

@@ -10,7 +10,8 @@ from .shown import plain, time_of
 
 
 def save_overview(run, path=None):
-    """Write the overview of a run and return its path: .png, .pdf or .svg, by default RUN/overview.png."""
+    """Write the overview of a run and return its path: .png, .pdf or .svg, by default
+    RUN/overview.png."""
     from .kinds import write
 
     return write("overview", run, path)
@@ -40,8 +41,16 @@ def _draw_exact(ax, run):
     exact = run.problem.exact
     u = run.mesh.centers @ exact.direction
     order = np.argsort(u)
-    ax.plot(u[order], exact.density(run.mesh.centers[order], run.time[-1]), color="C0", linewidth=3.0, label="exact")
-    ax.plot(u, density_of(run, -1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True)
+    ax.plot(
+        u[order],
+        exact.density(run.mesh.centers[order], run.time[-1]),
+        color="C0",
+        linewidth=3.0,
+        label="exact",
+    )
+    ax.plot(
+        u, density_of(run, -1)[0], ".", markersize=1, color="C1", label="cells", rasterized=True
+    )
     l1, largest = run.exact_errors()
     ax.set_title(f"relative L¹ error {l1[-1]:.2e}, maximum {largest[-1]:.2e}")
     ax.set_xlabel("u = e·θ")

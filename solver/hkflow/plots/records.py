@@ -21,7 +21,11 @@ def objective_of(records, per_mass):
 
 def mass_of(records, logarithmic):
     """The mass |ν| and its label, or log |ν|."""
-    return (records["log_mass"], "log mass log |ν|") if logarithmic else (records["mass"], "total mass |ν|")
+    return (
+        (records["log_mass"], "log mass log |ν|")
+        if logarithmic
+        else (records["mass"], "total mass |ν|")
+    )
 
 
 def draw_time(ax, records, clock):
@@ -32,7 +36,8 @@ def draw_time(ax, records, clock):
 
 
 def scale_time(ax, time):
-    """Make the time axis logarithmic beyond the first positive time, with at most LABELLED decades labelled, and 0."""
+    """Make the time axis logarithmic beyond the first positive time, with at most LABELLED decades
+    labelled, and 0."""
     positive = time[time > 0.0]
     if len(positive) == 0:
         return
@@ -46,7 +51,8 @@ def scale_time(ax, time):
 
 
 def draw_energy(ax, records, clock="time"):
-    """Objective and total mass against time, on two scales; objective per mass and log mass where the mass needs a scale."""
+    """Objective and total mass against time, on two scales; objective per mass and log mass where
+    the mass needs a scale."""
     draw_time(ax, records, clock)
     by_scale = scaled(records)
     objective, label = objective_of(records, by_scale)
@@ -63,7 +69,8 @@ def draw_energy(ax, records, clock="time"):
 
 
 def draw_records(figure, run, save=-1, shared=None):
-    """Everything that is recorded of a run in time: objective, mass, margin with its certified band, residuals of the budgets."""
+    """Everything that is recorded of a run in time: objective, mass, margin with its certified
+    band, residuals of the budgets."""
     records, clock = run.records, run.case.flow.clock
     draws = (
         [draw_objective, draw_mass, draw_margins, draw_residuals]
@@ -85,12 +92,16 @@ def draw_records(figure, run, save=-1, shared=None):
 
 
 def has_margins(run):
-    """Whether a run proved an interval of the max-margin, and not only that it is above something or not positive."""
-    return bool(np.isfinite(run.records.get("margin_upper", np.inf)).any()) and not run.contradiction
+    """Whether a run proved an interval of the max-margin, and not only that it is above something
+    or not positive."""
+    return (
+        bool(np.isfinite(run.records.get("margin_upper", np.inf)).any()) and not run.contradiction
+    )
 
 
 def draw_objective(ax, records, clock="time"):
-    """The objective against time, or the objective per mass; logarithmic if it is positive and falls by much."""
+    """The objective against time, or the objective per mass; logarithmic if it is positive and
+    falls by much."""
     values, label = objective_of(records, scaled(records))
     draw_time(ax, records, clock)
     ax.plot(records["time"], values, color="C0")
@@ -113,21 +124,28 @@ def draw_mass(ax, records, clock="time"):
 
 
 def draw_residuals(ax, records, clock="time"):
-    """Residuals of the energy identity and of the mass budget, relative to the largest objective and mass so far."""
+    """Residuals of the energy identity and of the mass budget, relative to the largest objective
+    and mass so far."""
     time = records["time"]
     draw_time(ax, records, clock)
     if np.isnan(records["energy_residual"]).all():
-        ax.text(0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center")
+        ax.text(
+            0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center"
+        )
         ax.set_axis_off()
         return
     for name, scale, color, label in (
         ("energy_residual", "objective", "C0", "energy identity"),
         ("mass_residual", "mass", "C1", "mass budget"),
     ):
-        relative = relative_to_largest(records[name], records[scale], records.get("log_scale", np.zeros(len(time))))
+        relative = relative_to_largest(
+            records[name], records[scale], records.get("log_scale", np.zeros(len(time)))
+        )
         ax.semilogy(time[1:], np.maximum(relative, 1e-17)[1:], color=color, label=label)
     ax.set_ylabel("relative residual")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.2)
+    ax.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.2
+    )
 
 
 def draw_margins(ax, records, clock="time"):
@@ -137,17 +155,34 @@ def draw_margins(ax, records, clock="time"):
     known = np.isfinite(records["dual_value"])
     ax.plot(time[known], records["dual_value"][known], color="C1", linewidth=0.8, label="dual")
     ax.plot(time, records["margin"], color="C0", linewidth=0.8, label="margin")
-    ax.fill_between(time, low, high, where=np.isfinite(high), color="C2", alpha=0.3, linewidth=0.0, label=r"$\gamma_{\ell_1}$")
+    ax.fill_between(
+        time,
+        low,
+        high,
+        where=np.isfinite(high),
+        color="C2",
+        alpha=0.3,
+        linewidth=0.0,
+        label=r"$\gamma_{\ell_1}$",
+    )
     best = high[-1]
     ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, 3.0 * best)
     proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
     text = rf"$\gamma_{{\ell_1}}$ in [{proved:.4g}, {best:.4g}]"
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, title=text, columnspacing=1.0, handlelength=1.2)
+    ax.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=3,
+        title=text,
+        columnspacing=1.0,
+        handlelength=1.2,
+    )
     ax.set_ylabel("margin/|ν|")
 
 
 def relative_to_largest(values, sizes, log_scale):
-    """|values| over the largest |sizes| so far, all in units of e^log_scale, which change along the run; nan before the first."""
+    """|values| over the largest |sizes| so far, all in units of e^log_scale, which change along the
+    run; nan before the first."""
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = np.maximum.accumulate(np.log(np.abs(sizes)) + log_scale)
         return np.exp(np.log(np.abs(values)) + log_scale - largest)

@@ -16,7 +16,8 @@ PEAKED = 20.0  # largest density over the mean from which a density is shown by 
 
 
 def plain(text, length=200):
-    """A user's text as labels show it: its dollars are letters, not mathematics, and it is cut where it is long."""
+    """A user's text as labels show it: its dollars are letters, not mathematics, and it is cut
+    where it is long."""
     text = text if len(text) <= length else text[: length - 1] + "…"
     return text.replace("$", r"\$")
 
@@ -37,12 +38,14 @@ def sign_name(sign):
 
 
 def sign_color(sign, signs=(1, -1)):
-    """The colour of an output sign, as of the class that it speaks for; where there is one sign alone, that of all else."""
+    """The colour of an output sign, as of the class that it speaks for; where there is one sign
+    alone, that of all else."""
     return "C0" if len(signs) == 1 else COLORS[sign]
 
 
 class Colors(NamedTuple):
-    """A scale of colours: its norm, the name of its map, None for the style's own, and at which end there is more."""
+    """A scale of colours: its norm, the name of its map, None for the style's own, and at which end
+    there is more."""
 
     norm: Normalize
     map: str | None
@@ -52,18 +55,24 @@ class Colors(NamedTuple):
 def colors_of(densities):
     """The Colors that show where densities of any shapes are concentrated.
 
-    Logarithmic over at most DECADES and at least one; where densities have both signs, from both ends towards 0.
+    Logarithmic over at most DECADES and at least one; where densities have both signs, from both
+    ends towards 0.
     """
     largest = max(np.abs(density).max() for density in densities) or 1.0
     smallest = min(density.min() for density in densities)
     if smallest < 0.0:
-        return Colors(SymLogNorm(largest * 10.0**-SIGNED_DECADES, vmin=-largest, vmax=largest), "PuOr_r", "neither")
+        return Colors(
+            SymLogNorm(largest * 10.0**-SIGNED_DECADES, vmin=-largest, vmax=largest),
+            "PuOr_r",
+            "neither",
+        )
     lowest = np.clip(smallest, largest * 10.0**-DECADES, 0.1 * largest)
     return Colors(LogNorm(lowest, largest), None, "min" if smallest < lowest else "neither")
 
 
 def clipped(density, norm):
-    """A density, raised to the least that the colours or a logarithmic axis show: what is below belongs to the lowest colour."""
+    """A density, raised to the least that the colours or a logarithmic axis show: what is below
+    belongs to the lowest colour."""
     return np.maximum(density, norm.vmin)
 
 
@@ -74,7 +83,8 @@ def some(saves, save):
 
 
 def draw_scale(figure, image, axes, label, extend):
-    """The scale of colours of some axes, beside them; a logarithmic one of few decades has marks at 1, 2 and 5 of each."""
+    """The scale of colours of some axes, beside them; a logarithmic one of few decades has marks at
+    1, 2 and 5 of each."""
     bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, extend=extend)
     bar.set_label(label)
     norm = image.norm
@@ -86,6 +96,8 @@ def draw_scale(figure, image, axes, label, extend):
         decades = 10.0 ** np.arange(np.floor(np.log10(norm.vmin)), np.ceil(np.log10(norm.vmax)) + 1)
         ticks = np.outer(decades, (1.0, 2.0, 5.0)).ravel()
         ticks = ticks[(ticks >= norm.vmin) & (ticks <= norm.vmax)]
-        plain = 1e-3 <= norm.vmin and norm.vmax < 1e4
-        bar.set_ticks(ticks, labels=[f"{tick:g}" if plain else f"{tick:.0e}" for tick in ticks], minor=False)
+        plain = norm.vmin >= 1e-3 and norm.vmax < 1e4
+        bar.set_ticks(
+            ticks, labels=[f"{tick:g}" if plain else f"{tick:.0e}" for tick in ticks], minor=False
+        )
         bar.ax.yaxis.set_minor_locator(NullLocator())

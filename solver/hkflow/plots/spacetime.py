@@ -9,17 +9,20 @@ from .records import scale_time
 from .shown import clipped, clock_of, colors_of, draw_scale, sign_color, sign_name
 from .tracks import EDGE, Tracks, dot_sizes
 
-UNEVEN = 20.0  # longest over shortest time between saves from which time is shown on a logarithmic scale
+# longest over shortest time between saves from which time is shown on a logarithmic scale
+UNEVEN = 20.0
 TURN = 2.0 * np.pi
 
 
 def draw_spacetime(figure, run, save=-1, shared=None):
-    """Draw the measure at all saves over time and the angle of θ, a panel for each sign; particles by their mass in bins."""
+    """Draw the measure at all saves over time and the angle of θ, a panel for each sign; particles
+    by their mass in bins."""
     draw_columns(figure, run, panels(figure, run))
 
 
 def draw_tracks(figure, run, save=-1, shared=None, under=None):
-    """Draw the angles of particles up to a save, over the density of a grid run `under` if there is one; dots at the save."""
+    """Draw the angles of particles up to a save, over the density of a grid run `under` if there is
+    one; dots at the save."""
     axes = panels(figure, run)
     if under is not None:
         draw_columns(figure, under, axes)
@@ -32,15 +35,26 @@ def draw_tracks(figure, run, save=-1, shared=None, under=None):
         lines = [line for j in chosen for line in _pieces(run.time[: save + 1], angle[:, j])]
         look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
         ax.add_collection(LineCollection(lines, colors=color, **look))
-        dots = {"s": dot_sizes(tracks.weights[-1], chosen), "color": color, "edgecolors": EDGE, "linewidths": 0.3}
-        ax.scatter(np.full(len(chosen), run.time[save]), angle[-1, chosen], **dots, clip_on=False, zorder=3)
+        dots = {
+            "s": dot_sizes(tracks.weights[-1], chosen),
+            "color": color,
+            "edgecolors": EDGE,
+            "linewidths": 0.3,
+        }
+        ax.scatter(
+            np.full(len(chosen), run.time[save]), angle[-1, chosen], **dots, clip_on=False, zorder=3
+        )
 
 
 def _pieces(time, angle):
-    """The line of one particle, (n, 2) arrays: cut where it leaves at one side of the frame and comes back at the other."""
+    """The line of one particle, (n, 2) arrays: cut where it leaves at one side of the frame and
+    comes back at the other."""
     smooth = np.unwrap(angle)
     turns = np.floor((smooth + np.pi) / TURN)
-    return [np.column_stack([time, smooth - TURN * turn]) for turn in np.unique(turns[np.isfinite(turns)])]
+    return [
+        np.column_stack([time, smooth - TURN * turn])
+        for turn in np.unique(turns[np.isfinite(turns)])
+    ]
 
 
 def panels(figure, run):
@@ -69,13 +83,18 @@ def draw_columns(figure, run, axes):
         edges = np.append(angle[order] - half, angle[order[-1]] + half)
     else:
         found = [
-            circle.histogram(run.atoms_at(k, normalised), run.signs, len(run.atoms_at(-1, True))) for k in range(len(run.time))
+            circle.histogram(run.atoms_at(k, normalised), run.signs, len(run.atoms_at(-1, True)))
+            for k in range(len(run.time))
         ]
         columns, edges = np.array([heights for heights, _ in found]), found[0][1]
     norm, color_map, extend = colors_of(columns)
     middle = 0.5 * (run.time[1:] + run.time[:-1])
-    time = np.concatenate([run.time[:1], middle, run.time[-1:] if len(run.time) > 1 else run.time[:1] + 1.0])
+    time = np.concatenate(
+        [run.time[:1], middle, run.time[-1:] if len(run.time) > 1 else run.time[:1] + 1.0]
+    )
     for s, ax in enumerate(axes):
         values = clipped(columns[:, s].T, norm)
-        image = ax.pcolormesh(time, edges, values, norm=norm, cmap=color_map, rasterized=True, zorder=0)
+        image = ax.pcolormesh(
+            time, edges, values, norm=norm, cmap=color_map, rasterized=True, zorder=0
+        )
     draw_scale(figure, image, axes, f"density {name_of(normalised)}", extend)

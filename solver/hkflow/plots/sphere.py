@@ -1,7 +1,8 @@
 """Densities and atoms on S², on the plane by Hammer's equal-area projection.
 
-Cells are shown as they are, without interpolation: as polygons, which stay sharp at any size, where there are few, and pixel
-by pixel, each with the value of the cell that it lies in, where there are many.
+Cells are shown as they are, without interpolation: as polygons, which stay sharp at any size, where
+there are few, and pixel by pixel, each with the value of the cell that it lies in, where there are
+many.
 """
 
 from functools import lru_cache
@@ -12,8 +13,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Ellipse
 from scipy.spatial import cKDTree
 
-from ..meshes.overlap import corner_table
-from ..sphere import normalize
+from ..geometry.sphere import normalize
+from ..geometry.transfer import corner_table
 from .shown import clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
@@ -36,26 +37,42 @@ def hammer_points(width=PIXELS):
     longitude = 2.0 * np.arctan2(z * x, 2.0 * (2.0 * z**2 - 1.0))
     latitude = np.arcsin(np.clip(z * y, -1.0, 1.0))
     cosine = np.cos(latitude)
-    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1), inside
+    return (
+        np.stack(
+            [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1
+        ),
+        inside,
+    )
 
 
 def hammer(points):
     """Points (n, 3) of S² in the plane of the projection. Returns x, y."""
-    longitude, latitude = np.arctan2(points[:, 1], points[:, 0]), np.arcsin(np.clip(points[:, 2], -1.0, 1.0))
+    longitude, latitude = (
+        np.arctan2(points[:, 1], points[:, 0]),
+        np.arcsin(np.clip(points[:, 2], -1.0, 1.0)),
+    )
     size = np.sqrt(1.0 + np.cos(latitude) * np.cos(longitude / 2))
-    return 2 * ROOT * np.cos(latitude) * np.sin(longitude / 2) / size, ROOT * np.sin(latitude) / size
+    return (
+        2 * ROOT * np.cos(latitude) * np.sin(longitude / 2) / size,
+        ROOT * np.sin(latitude) / size,
+    )
 
 
 @lru_cache(maxsize=2)
 def cell_polygons(mesh):
-    """The cells in the plane of the projection: a list of polygons (k, 2), and the cell of each; cut cells have two."""
+    """The cells in the plane of the projection: a list of polygons (k, 2), and the cell of each;
+    cut cells have two."""
     polygons, owners = [], []
     table, counts = corner_table(mesh)
     for cell, (row, count) in enumerate(zip(table, counts, strict=True)):
         outline = mesh.vertices[row[:count]]
         parts = [_bent(outline)]
         if outline[:, 0].min() < 0.0:  # perhaps where the map is cut open
-            parts = [_half(parts[0], side) for side in (1.0, -1.0) if (side * outline[:, 1]).max() > ON_CUT]
+            parts = [
+                _half(parts[0], side)
+                for side in (1.0, -1.0)
+                if (side * outline[:, 1]).max() > ON_CUT
+            ]
         polygons += [np.column_stack(hammer(part)) for part in parts]
         owners += [cell] * len(parts)
     return polygons, np.array(owners)
@@ -63,18 +80,23 @@ def cell_polygons(mesh):
 
 @lru_cache(maxsize=2)
 def cell_pixels(mesh):
-    """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is nearest to its centre."""
+    """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is
+    nearest to its centre."""
     points, inside = hammer_points()
     return inside, cKDTree(mesh.centers).query(points[inside])[1]
 
 
 def _bent(corners):
-    """The corners of a spherical polygon and points between them, so that no piece of an edge is longer than BEND."""
-    return np.concatenate([_arc(a, b) for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True)])
+    """The corners of a spherical polygon and points between them, so that no piece of an edge is
+    longer than BEND."""
+    return np.concatenate(
+        [_arc(a, b) for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True)]
+    )
 
 
 def _arc(a, b):
-    """Points from a to b on a great circle, without b: BEND apart at most, and closer at a pole, where the map turns lines."""
+    """Points from a to b on a great circle, without b: BEND apart at most, and closer at a pole,
+    where the map turns lines."""
     from_pole = 0.5 * np.hypot(*(a + b)[:2]) + ON_CUT
     pieces = np.clip(np.ceil(np.linalg.norm(b - a) / min(BEND, 0.2 * from_pole)), 1.0, 40.0)
     share = np.arange(pieces)[:, None] / pieces
@@ -82,7 +104,8 @@ def _arc(a, b):
 
 
 def _half(outline, side):
-    """The part of a polygon with side·y ≥ 0, its points on the cut on that side of the map, by way of a pole inside it."""
+    """The part of a polygon with side·y ≥ 0, its points on the cut on that side of the map, by way
+    of a pole inside it."""
     outline = np.where(np.abs(outline) < ON_CUT, 0.0, outline)
     points = []
     for a, b in zip(outline, np.roll(outline, -1, axis=0), strict=True):
@@ -101,7 +124,8 @@ def _half(outline, side):
 
 
 def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
-    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in both directions if signed.
+    """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in
+    both directions if signed.
 
     labels : a title each;  names : of the three coordinate axes;  nu : what the densities are of
     colors : the Colors, by default those that suit these densities
@@ -115,19 +139,29 @@ def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
     for ax, density, label in zip(axes, densities, labels, strict=True):
         values = clipped(density, norm)[cell]
         if mesh.n_cells <= FEW:
-            image = PolyCollection(polygons, array=values, norm=norm, cmap=map_name, edgecolors="face", linewidths=0.25)
+            image = PolyCollection(
+                polygons, array=values, norm=norm, cmap=map_name, edgecolors="face", linewidths=0.25
+            )
             ax.add_collection(image)
         else:
             picture = np.full(inside.shape, np.nan)
             picture[inside] = values
-            image = ax.imshow(picture, origin="lower", extent=EXTENT, norm=norm, cmap=map_name, interpolation="nearest")
+            image = ax.imshow(
+                picture,
+                origin="lower",
+                extent=EXTENT,
+                norm=norm,
+                cmap=map_name,
+                interpolation="nearest",
+            )
         draw_frame(ax, label, names, "0.3" if signed else "white")
     draw_scale(axes[0].figure, image, axes, f"density {nu}", extend)
     return image
 
 
 def draw_atoms(axes, atoms, signs, labels, names):
-    """Draw the atoms of each sign as dots with areas in proportion to their weights, on one projection each.
+    """Draw the atoms of each sign as dots with areas in proportion to their weights, on one
+    projection each.
 
     labels : a title each;  names : of the three coordinate axes
     """
@@ -136,33 +170,47 @@ def draw_atoms(axes, atoms, signs, labels, names):
         draw_frame(ax, label, names, "0.3")
         area = dot_areas(weights, atoms.weights)
         ax.scatter(
-            *hammer(positions), s=area, color=sign_color(sign, signs), alpha=0.5, linewidths=0, rasterized=len(weights) > FEW
+            *hammer(positions),
+            s=area,
+            color=sign_color(sign, signs),
+            alpha=0.5,
+            linewidths=0,
+            rasterized=len(weights) > FEW,
         )
 
 
 def dot_areas(weights, all_weights):
-    """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth of it."""
+    """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth
+    of it."""
     return np.minimum(4000.0 * weights / (all_weights.sum() or 1.0), 40.0)
 
 
 def draw_frame(ax, label, names, color):
-    """The outline of the projection, a title in the corner that it leaves free, and the names of the axes.
+    """The outline of the projection, a title in the corner that it leaves free, and the names of
+    the axes.
 
     color : of what is written inside, so that it shows on what is drawn there
     """
     ax.set_aspect("equal")
     ax.set_xlim(-1.01 * 2 * ROOT, 1.01 * 2 * ROOT)
     ax.set_ylim(-1.01 * ROOT, 1.01 * ROOT)
-    ax.add_patch(Ellipse((0, 0), 4 * ROOT, 2 * ROOT, fill=False, linewidth=0.8, color="0.3", zorder=3))
+    ax.add_patch(
+        Ellipse((0, 0), 4 * ROOT, 2 * ROOT, fill=False, linewidth=0.8, color="0.3", zorder=3)
+    )
     ax.set_title(label, loc="left", fontsize=7, pad=2)
     ax.axis("off")
-    marks = [(0, 0, "+" + names[0]), (ROOT * 1.0824, 0, "+" + names[1]), (-ROOT * 1.0824, 0, "−" + names[1])]
+    marks = [
+        (0, 0, "+" + names[0]),
+        (ROOT * 1.0824, 0, "+" + names[1]),
+        (-ROOT * 1.0824, 0, "−" + names[1]),
+    ]
     marks += [(0, ROOT, "+" + names[2]), (0, -ROOT, "−" + names[2])]
     halo = [patheffects.withStroke(linewidth=1.5, foreground="white")] if color != "white" else None
     for x, y, text in marks:
         below = y < 0
         ax.annotate(
-            text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6, ha="center",
-            va="top" if below else "bottom", color=color if y == 0 else "0.3", zorder=4, path_effects=halo,
+            text, (x, y), textcoords="offset points", xytext=(0, -3 if below else 3), fontsize=6,
+            ha="center", va="top" if below else "bottom", color=color if y == 0 else "0.3",
+            zorder=4, path_effects=halo,
         )  # fmt: skip
         ax.plot(x, y, ".", markersize=2, color=color if y == 0 else "0.3", zorder=4)

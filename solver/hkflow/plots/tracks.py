@@ -14,7 +14,8 @@ from .shown import colors_of, sign_color, sign_name, time_of
 
 LINES = 400  # drawn at most for each sign
 POINTS = 20_000  # of all lines from which they are drawn as pixels in vector files
-HEAVY = np.log(30.0)  # log mass from which weights are shown as shares, since tanh no longer tells them apart
+# log mass from which weights are shown as shares, since tanh no longer tells them apart
+HEAVY = np.log(30.0)
 BEND = 200  # points of a line at least
 EDGE = "0.2"  # of dots
 
@@ -22,18 +23,24 @@ EDGE = "0.2"  # of dots
 class Tracks:
     """Where the particles were at the saves up to one, those that came later nan before.
 
-    positions : (n_saves, n, d+1);  weights : (n_saves, n), normalised or not;  signs : (n,) at the last of these saves
+    positions : (n_saves, n, d+1);  weights : (n_saves, n), normalised or not;  signs : (n,) at the
+        last of these saves
     """
 
     def __init__(self, run, save, normalised=True):
         positions, weights, signs = _whole(run, normalised)
         count = int(np.isfinite(weights[save]).sum())
-        self.positions, self.weights = (array[: save + 1, :count].copy() for array in (positions, weights))
+        self.positions, self.weights = (
+            array[: save + 1, :count].copy() for array in (positions, weights)
+        )
         self.signs = signs[save, :count]
-        if getattr(run.case.method, "noise", "") == "random" and run.case.flow.noise > 0.0:  # no particle lives long
+        # no particle lives long
+        if getattr(run.case.method, "noise", "") == "random" and run.case.flow.noise > 0.0:
             self.positions[:-1], self.weights[:-1] = np.nan, np.nan
         self.many = self.positions.shape[0] * min(count, 2 * LINES) > POINTS
-        self.width, self.alpha = (0.9, 0.8) if count <= 50 else (0.5, 0.5) if count <= 200 else (0.3, 0.35)
+        self.width, self.alpha = (
+            (0.9, 0.8) if count <= 50 else (0.5, 0.5) if count <= 200 else (0.3, 0.35)
+        )
 
     def chosen(self, sign):
         """Numbers of at most LINES particles of a sign."""
@@ -43,25 +50,33 @@ class Tracks:
 
 @lru_cache(maxsize=2)
 def _whole(run, normalised):
-    """Positions, weights and signs at all saves, filled up with nan where there were fewer particles."""
+    """Positions, weights and signs at all saves, filled up with nan where there were fewer
+    particles."""
     found = [run.atoms_at(k, normalised) for k in range(len(run.time))]
     count = max(map(len, found))
 
     def filled(name):
         arrays = [getattr(atoms, name) for atoms in found]
         room = [(0, 0)] * (arrays[0].ndim - 1)
-        return np.array([np.pad(array, [(0, count - len(array)), *room], constant_values=np.nan) for array in arrays])
+        return np.array(
+            [
+                np.pad(array, [(0, count - len(array)), *room], constant_values=np.nan)
+                for array in arrays
+            ]
+        )
 
     return filled("positions"), filled("weights"), filled("signs")
 
 
 def dot_sizes(weights, chosen):
-    """Areas of dots of some particles, in proportion to their weights (n,), of sum 1, as far as they can be seen."""
+    """Areas of dots of some particles, in proportion to their weights (n,), of sum 1, as far as
+    they can be seen."""
     return np.clip(1500.0 * weights[chosen], 1.0, 24.0)
 
 
 def draw_trails(figure, run, save=-1, shared=None, under=None):
-    """Draw particles on maps of S², their trails up to a save, over the density of a grid run `under` if there is one."""
+    """Draw particles on maps of S², their trails up to a save, over the density of a grid run
+    `under` if there is one."""
     save = range(len(run.time))[save]
     figure.suptitle(time_of(run, save))
     axes = sheets(figure, run.signs)
@@ -73,7 +88,15 @@ def draw_trails(figure, run, save=-1, shared=None, under=None):
         at = int(np.abs(under.time - run.time[save]).argmin())
         normalised = is_normalised((under, at))
         density = density_of(under, at, normalised)
-        sphere.draw_density(axes, under.mesh, density, labels, run.axis_names, name_of(normalised), colors_of([density]))
+        sphere.draw_density(
+            axes,
+            under.mesh,
+            density,
+            labels,
+            run.axis_names,
+            name_of(normalised),
+            colors_of([density]),
+        )
     tracks = Tracks(run, save)
     for ax, sign in zip(axes, run.signs, strict=True):
         color = sign_color(sign, run.signs) if under is None else "white"
@@ -81,12 +104,18 @@ def draw_trails(figure, run, save=-1, shared=None, under=None):
         lines = [line for j in chosen for line in _on_map(tracks.positions[:, j])]
         look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
         ax.add_collection(LineCollection(lines, colors=color, zorder=2, **look))
-        dots = {"s": dot_sizes(tracks.weights[-1], chosen), "color": color, "edgecolors": EDGE, "linewidths": 0.2}
+        dots = {
+            "s": dot_sizes(tracks.weights[-1], chosen),
+            "color": color,
+            "edgecolors": EDGE,
+            "linewidths": 0.2,
+        }
         ax.scatter(*sphere.hammer(tracks.positions[-1, chosen]), zorder=2.5, **dots)
 
 
 def _on_map(points):
-    """The trail (n, 3) of one particle in the plane of the map: cut where it crosses the edge, along great circles."""
+    """The trail (n, 3) of one particle in the plane of the map: cut where it crosses the edge,
+    along great circles."""
     points = points[np.isfinite(points[:, 0])]
     pieces = max(1, BEND // len(points))
     share = np.arange(pieces)[:, None, None] / pieces
@@ -99,10 +128,12 @@ def _on_map(points):
 
 
 def draw_paths(figure, run, save=-1, shared=None):
-    """Draw the paths of particles or units in the plane of their weights, as Bach & Chizat 2022, Fig. 2.
+    """Draw the paths of particles or units in the plane of their weights, as Bach & Chizat 2022,
+    Fig. 2.
 
-    A unit of weight w in direction θ lies at tanh(m w) θ, m units in all, up to a save: m w = |b||a|, from where balanced units
-    of mass 1 start, is the black circle, and the rim is infinity. On S² two planes are shown. Dashed: the teacher's directions.
+    A unit of weight w in direction θ lies at tanh(m w) θ, m units in all, up to a save: m w =
+    |b||a|, from where balanced units of mass 1 start, is the black circle, and the rim is infinity.
+    On S² two planes are shown. Dashed: the teacher's directions.
     """
     save = range(len(run.time))[save]
     normalised = are_beyond(run.log_mass[sorted({0, save, *(shared or ())})], HEAVY)
@@ -112,7 +143,9 @@ def draw_paths(figure, run, save=-1, shared=None):
     points = radius[..., None] * tracks.positions
     planes = [(0, 1)] if run.dim == 1 else [(0, 1), (0, 2)]
     wide = figure.bbox.width > figure.bbox.height
-    axes = np.atleast_1d(figure.subplots(1, len(planes)) if wide else figure.subplots(len(planes), 1))
+    axes = np.atleast_1d(
+        figure.subplots(1, len(planes)) if wide else figure.subplots(len(planes), 1)
+    )
     for ax, plane in zip(axes, planes, strict=True):
         _draw_disc(ax, [run.axis_names[k] for k in plane])
         _draw_teacher(ax, run, plane)
@@ -122,9 +155,21 @@ def draw_paths(figure, run, save=-1, shared=None):
             look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
             ax.add_collection(LineCollection(lines, colors=sign_color(sign, run.signs), **look))
             ends = points[-1][chosen][:, plane]
-            ax.scatter(*ends.T, s=6, color=sign_color(sign, run.signs), edgecolors="white", linewidths=0.2, zorder=3)
+            ax.scatter(
+                *ends.T,
+                s=6,
+                color=sign_color(sign, run.signs),
+                edgecolors="white",
+                linewidths=0.2,
+                zorder=3,
+            )
     for sign in run.signs:
-        axes[0].plot([], [], color=sign_color(sign, run.signs), label=sign_name(sign) if len(run.signs) > 1 else "units")
+        axes[0].plot(
+            [],
+            [],
+            color=sign_color(sign, run.signs),
+            label=sign_name(sign) if len(run.signs) > 1 else "units",
+        )
     if teacher_of(run.case) is not None:
         axes[0].plot([], [], color="0.3", linestyle=(0, (4, 2)), linewidth=0.8, label="teacher")
     text = f"radius: tanh(m · weight{' in ν/|ν|' if normalised else ''})"
@@ -134,12 +179,24 @@ def draw_paths(figure, run, save=-1, shared=None):
 def _draw_disc(ax, names):
     """The rim, the circle of weight 1, and marks of weights along a diagonal."""
     full = np.linspace(0.0, 2.0 * np.pi, 300)
-    for weight, look in ((np.inf, {"color": "0.7", "linewidth": 0.6}), (1.0, {"color": "black", "linewidth": 0.8})):
+    for weight, look in (
+        (np.inf, {"color": "0.7", "linewidth": 0.6}),
+        (1.0, {"color": "black", "linewidth": 0.8}),
+    ):
         radius = np.tanh(weight)
         ax.plot(radius * np.cos(full), radius * np.sin(full), zorder=1, **look)
     for weight, text in ((0.5, "½"), (1.0, "1"), (np.inf, "∞")):
         end = np.tanh(weight) * np.exp(-0.25j * np.pi)
-        ax.annotate(text, (end.real, end.imag), (2, -2), "data", "offset points", fontsize=6, color="0.4", va="top")
+        ax.annotate(
+            text,
+            (end.real, end.imag),
+            (2, -2),
+            "data",
+            "offset points",
+            fontsize=6,
+            color="0.4",
+            va="top",
+        )
         ax.plot(end.real, end.imag, ".", markersize=2, color="0.4")
     circle.label_directions(ax, 1.0, names)
 
@@ -151,4 +208,10 @@ def _draw_teacher(ax, run, plane):
         return
     for unit, output in zip(*found, strict=True):
         color = sign_color(np.sign(output), run.signs) if np.sign(output) in run.signs else "0.3"
-        ax.plot(*np.outer(unit[list(plane)], (0.0, 1.0)), color=color, linestyle=(0, (4, 2)), linewidth=0.8, zorder=1.5)
+        ax.plot(
+            *np.outer(unit[list(plane)], (0.0, 1.0)),
+            color=color,
+            linestyle=(0, (4, 2)),
+            linewidth=0.8,
+            zorder=1.5,
+        )

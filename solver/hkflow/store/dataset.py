@@ -44,14 +44,19 @@ PACKED = {"zlib": True, "complevel": 1, "shuffle": True}
 def check_xarray(_=None):
     """Raise CaseError if the packages are missing."""
     if not (find_spec("xarray") and find_spec("h5netcdf")):
-        raise CaseError("Data sets and netCDF need the packages xarray and h5netcdf: pip install 'hkflow[xarray]'.")
+        raise CaseError(
+            "Data sets and netCDF need the packages xarray and h5netcdf: pip install"
+            " 'hkflow[xarray]'."
+        )
 
 
 def to_xarray(run):
-    """All of a run as an xarray.Dataset, every variable with long_name and units, header and ending as attributes.
+    """All of a run as an xarray.Dataset, every variable with long_name and units, header and ending
+    as attributes.
 
-    The variables are those of results.h5; data/… and mesh/… without the folder, records/… as record_… along record_time,
-    log_mass (time), and the cells' angle on the circle, longitude and latitude on S².
+    The variables are those of results.h5; data/… and mesh/… without the folder, records/… as
+    record_… along record_time, log_mass (time), and the cells' angle on the circle, longitude and
+    latitude on S².
     Raises CaseError if xarray or h5netcdf is missing.
     """
     check_xarray()
@@ -61,20 +66,26 @@ def to_xarray(run):
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
-    variables = {name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()}
+    variables = {
+        name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()
+    }
     variables["log_mass"] = ("time", run.log_mass)
     variables |= {f"record_{name}": ("record_time", values) for name, values in run.records.items()}
     variables |= {name: ("cell", values) for name, values in _angles(run).items()}
     shown = {name: (*value, _attributes(name, run)) for name, value in variables.items()}
     data = xarray.Dataset(shown, attrs=_header(run))
-    return data.set_coords([name.partition("/")[2] for name in arrays if name.startswith("mesh/")] + list(_angles(run)))
+    return data.set_coords(
+        [name.partition("/")[2] for name in arrays if name.startswith("mesh/")] + list(_angles(run))
+    )
 
 
 def write_netcdf(path, run):
     """Write to_xarray(run) as netCDF-4."""
     data = to_xarray(run)
     for name, variable in data.variables.items():
-        variable.encoding = PACKED if name in STATE_ARRAYS and variable.ndim > 1 else {"_FillValue": None}
+        variable.encoding = (
+            PACKED if name in STATE_ARRAYS and variable.ndim > 1 else {"_FillValue": None}
+        )
     data.to_netcdf(path, engine="h5netcdf")
 
 
@@ -86,17 +97,27 @@ def _angles(run):
     longitude = np.arctan2(x[:, 1], x[:, 0])
     if run.dim == 1:
         return {"angle": longitude % (2.0 * np.pi)}
-    return {"longitude": np.degrees(longitude), "latitude": np.degrees(np.arcsin(np.clip(x[:, 2], -1.0, 1.0)))}
+    return {
+        "longitude": np.degrees(longitude),
+        "latitude": np.degrees(np.arcsin(np.clip(x[:, 2], -1.0, 1.0))),
+    }
 
 
 def _attributes(name, run):
     time = "time" if run.case.flow.clock == "time" else "smooth margin, which is the clock"
     clocks = {"time": time, "record_time": f"{time}, of the records"}
-    return {"long_name": (clocks | LONG_NAMES).get(name, name.replace("_", " ")), "units": UNITS.get(name, "1")}
+    return {
+        "long_name": (clocks | LONG_NAMES).get(name, name.replace("_", " ")),
+        "units": UNITS.get(name, "1"),
+    }
 
 
 def _header(run):
     """Header and ending as netCDF attributes: numbers and texts."""
     values = {"source": f"hkflow {run.header['versions']['hkflow']}", **run.header, **run.end}
-    plain = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in values.items() if value is not None}
+    plain = {
+        name: json.dumps(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None
+    }
     return {name: int(value) if isinstance(value, bool) else value for name, value in plain.items()}

@@ -1,9 +1,9 @@
 """Runs in the formats of other programs."""
 
 from ..errors import CaseError, RunFolderError, unknown_name
-from ..userfiles import named
+from ..files.userfiles import named
+from ..files.writing import write_whole
 from .dataset import check_xarray, write_netcdf
-from .files import write_whole
 from .run import Run, load
 from .tables import write_csv
 from .vtkhdf import check_shape, write_vtkhdf
@@ -20,7 +20,8 @@ def _single(suffix, write):
     return write_one
 
 
-# What may stand in the way, said before anything is written; and a writer (stem, run) that returns paths.
+# What may stand in the way, said before anything is written; and a writer (stem, run) that returns
+# paths.
 FORMATS = {
     "vtk": (check_shape, _single(".vtkhdf", write_vtkhdf)),
     "netcdf": (check_xarray, _single(".nc", write_netcdf)),
@@ -29,13 +30,15 @@ FORMATS = {
 
 
 def export(run, *formats, output=None):
-    """Write a run in other formats, export("runs/iris", "vtk", "csv"), over what an earlier export wrote; returns the paths.
+    """Write a run in other formats, export("runs/iris", "vtk", "csv"), over what an earlier export
+    wrote; returns the paths.
 
     run : Run, run folder or results.h5
-    formats : "vtk" (RUN/name.vtkhdf, see vtkhdf), "netcdf" (name.nc, see to_xarray), "csv" (name-….csv, see tables)
+    formats : "vtk" (RUN/name.vtkhdf, see vtkhdf), "netcdf" (name.nc, see to_xarray), "csv"
+        (name-….csv, see tables)
     output : folder for them, made if need be; by default that of the run
-    Raises CaseError for no or an unknown format or a missing package, RunFolderError if the run holds no save or no shape that
-    the format can show, or a file cannot be written.
+    Raises CaseError for no or an unknown format or a missing package, RunFolderError if the run
+    holds no save or no shape that the format can show, or a file cannot be written.
     """
     if not formats:
         raise CaseError("Nothing to export: choose one or more of --vtk, --netcdf and --csv.")
@@ -49,9 +52,13 @@ def export(run, *formats, output=None):
         FORMATS[name][0](run)
     home = (run.path if run.path.is_dir() else run.path.parent).resolve()
     folder = named(output or home)
-    stem = folder / (run.path.stem if run.path.is_file() and run.path.name != "results.h5" else home.name)
+    stem = folder / (
+        run.path.stem if run.path.is_file() and run.path.name != "results.h5" else home.name
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [path for name in formats for path in FORMATS[name][1](stem, run)]
     except OSError as error:
-        raise RunFolderError(f"{folder}: the export cannot be written ({error.strerror or error}).") from error
+        raise RunFolderError(
+            f"{folder}: the export cannot be written ({error.strerror or error})."
+        ) from error

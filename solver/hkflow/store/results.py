@@ -1,4 +1,5 @@
-"""results.h5: a whole run in one tidy file, with dimension scales so that xarray and netCDF tools open it."""
+"""results.h5: a whole run in one tidy file, with dimension scales so that xarray and netCDF tools
+open it."""
 
 import json
 import math
@@ -7,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import RunFolderError
-from .files import checksum, write_hdf5
-from .reading import DATA, MESH
+from ..files.reading import DATA, MESH
+from ..files.writing import checksum, write_hdf5
 from .run import STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -34,10 +35,12 @@ DIMENSIONS = {
 def pack(folder):
     """Write results.h5 of a run folder and return its path.
 
-    Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the states: of a grid density
-    (time, sign, cell), log_scale and mesh/…; of particles positions (time, particle, axis), signs, log_weights, log_scale; of
-    a network hidden (time, unit, axis) and output; where numbers of particles differ, `count` says how many of each save are
-    there. With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status, finished, seconds, ….
+    Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the
+    states: of a grid density (time, sign, cell), log_scale and mesh/…; of particles positions
+    (time, particle, axis), signs, log_weights, log_scale; of a network hidden (time, unit, axis)
+    and output; where numbers of particles differ, `count` says how many of each save are there.
+    With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status,
+    finished, seconds, ….
     Raises RunFolderError, with an earlier file left as it was, if a save is missing.
     """
     refuse_links(Path(folder))
@@ -52,7 +55,9 @@ def pack(folder):
 
 def _fill(file, run):
     for name, value in {"format": FORMAT, **run.header, **run.end}.items():
-        file.attrs[name] = json.dumps(value) if isinstance(value, dict) else "" if value is None else value
+        file.attrs[name] = (
+            json.dumps(value) if isinstance(value, dict) else "" if value is None else value
+        )
     file.attrs["header"] = json.dumps(run.header)
     if run.mesh is not None:
         file.attrs["mesh"] = run.mesh.name
@@ -75,22 +80,36 @@ def plain_arrays(run):
         arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
-        names = ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
+        names = (
+            ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
+        )
         arrays |= dict(zip(names, errors, strict=True))
     return arrays
 
 
 def state_shapes(run):
-    """The widest shape of each array of the states, and how many particles or units each save has, if it has any."""
+    """The widest shape of each array of the states, and how many particles or units each save has,
+    if it has any."""
     saves = len(run.time)
-    shapes = [{name: np.shape(value) for name, value in run.state_at(k).items() if name in STATE_ARRAYS} for k in range(saves)]
-    widest = {name: tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int)) for name in (shapes[0] if saves else ())}
-    counts = [next(iter(shape.values()))[0] for shape in shapes] if saves and "density" not in widest else []
+    shapes = [
+        {name: np.shape(value) for name, value in run.state_at(k).items() if name in STATE_ARRAYS}
+        for k in range(saves)
+    ]
+    widest = {
+        name: tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int))
+        for name in (shapes[0] if saves else ())
+    }
+    counts = (
+        [next(iter(shape.values()))[0] for shape in shapes]
+        if saves and "density" not in widest
+        else []
+    )
     return widest, counts
 
 
 def fill_states(arrays, run, start=0):
-    """Copy the states from one save on into arrays (time, …) by name, made as wide as the widest save."""
+    """Copy the states from one save on into arrays (time, …) by name, made as wide as the widest
+    save."""
     for row in range(len(next(iter(arrays.values()), ()))):
         for name, value in run.state_at(start + row).items():
             if name in STATE_ARRAYS:
@@ -102,7 +121,12 @@ def _write_states(file, run):
     widest, counts = state_shapes(run)
     for name, shape in widest.items():
         rows = max(1, min(len(run.time), CHUNK // max(8 * math.prod(shape), 8)))
-        packing = {"chunks": (rows, *shape), "compression": "gzip", "compression_opts": 1, "fletcher32": True}
+        packing = {
+            "chunks": (rows, *shape),
+            "compression": "gzip",
+            "compression_opts": 1,
+            "fletcher32": True,
+        }
         packing = packing if math.prod(shape) > 1 else {}
         file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
     rows = max(1, BLOCK // (8 * sum(map(math.prod, widest.values())) + 1))
@@ -117,7 +141,8 @@ def _write_states(file, run):
 
 
 def _attach_scales(file):
-    """Give every axis of every dataset its coordinate, an index where it has no values of its own."""
+    """Give every axis of every dataset its coordinate, an index where it has no values of its
+    own."""
     for name, dimensions in DIMENSIONS.items():
         if name not in file:
             continue

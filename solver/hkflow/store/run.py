@@ -8,23 +8,52 @@ import numpy as np
 from ..arguments import real_array
 from ..case.build import build_objective, flow_of, fresh_data, input_names, resolve, signs_of
 from ..case.load import parse_case
+from ..certificates.contradiction import contradiction
 from ..errors import RunFolderError
-from ..initial import atoms_on_mesh
-from ..measures import Units
-from ..meshes.mesh import Mesh
-from ..margins.contradiction import contradiction
+from ..files.reading import (
+    DAMAGE,
+    DATA,
+    MESH,
+    check_array,
+    check_mesh,
+    find,
+    open_hdf5,
+    read,
+    read_arrays,
+)
+from ..files.userfiles import named, parse_json, read_text
+from ..files.writing import checksum
+from ..geometry.mesh import Mesh
+from ..measures.initial import atoms_on_mesh
+from ..measures.point_measure import Units
+from ..methods.choice import method_class
+from ..objectives.activations import FEATURES
 from ..objectives.data import axis_names, with_bias
-from ..objectives.features import FEATURES
-from ..problem import Problem
-from ..time_loop import ENERGIES, in_plain_units, method_class
-from ..userfiles import named, parse_json, read_text
-from .files import checksum
-from .reading import DAMAGE, DATA, MESH, check_array, check_mesh, find, open_hdf5, read, read_arrays
-from .run_folder import CHECKPOINT, FORMAT, READABLE, missing_saves, read_snapshots, snapshot_paths, static_arrays
+from ..problem.problem import Problem
+from ..solving.records import ENERGIES
+from ..solving.solution import in_plain_units
+from .run_folder import (
+    CHECKPOINT,
+    FORMAT,
+    READABLE,
+    missing_saves,
+    read_snapshots,
+    snapshot_paths,
+    static_arrays,
+)
 
-HEADER = {"case": str, "resolved_case": str, "title": str, "seed": int, "threads": int, "versions": dict, "commit": str | None}
+HEADER = {
+    "case": str,
+    "resolved_case": str,
+    "title": str,
+    "seed": int,
+    "threads": int,
+    "versions": dict,
+    "commit": str | None,
+}
 ENDING = {"status": str, "finished": bool}  # of status.json
-LARGEST_LOG = 600.0  # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
+# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
+LARGEST_LOG = 600.0
 
 # What makes the measure in a state, with the dimensions of each array at one save.
 STATE_ARRAYS = {
@@ -46,27 +75,49 @@ MEASURES = {  # arrays that make it, of each method; a network has some of sever
     "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
 }
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
-RECORDS = ("time", "objective", "mass", "log_mass", *ENERGIES, "energy_residual", "mass_residual", "training_error")  # of every run
+# of every run
+RECORDS = (
+    "time",
+    "objective",
+    "mass",
+    "log_mass",
+    *ENERGIES,
+    "energy_residual",
+    "mass_residual",
+    "training_error",
+)
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
 class Run:
     """A finished or unfinished run.
 
-    path : the folder or file it was read from;  header : case as given and as resolved, versions, seed, threads, commit
+    path : the folder or file it was read from;  header : case as given and as resolved, versions,
+        seed, threads, commit
     case : the resolved, checked case
-    mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights (n_data,) : the data, bias
-    not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights
+        (n_data,) : the data, bias
+    not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units
+    of e^log_scale
     records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale
-    status : one sentence;  finished : bool;  missing : a sentence on saves that are lost or damaged, or None
+    status : one sentence;  finished : bool;  missing : a sentence on saves that are lost or
+        damaged, or None
     """
 
     def __init__(self, path, header, static, series, records, end):
         self.path, self.header, self.records, self.end = path, header, records, end
-        self.status, self.finished, self.missing = end["status"], end["finished"], series.get("missing")
+        self.status, self.finished, self.missing = (
+            end["status"],
+            end["finished"],
+            series.get("missing"),
+        )
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
-        self.inputs, self.targets, self.weights = (static["data"][name] for name in ("inputs", "targets", "weights"))
-        self.time, self.scaled_predictions, self._states = (series[name] for name in ("time", "predictions", "states"))
+        self.inputs, self.targets, self.weights = (
+            static["data"][name] for name in ("inputs", "targets", "weights")
+        )
+        self.time, self.scaled_predictions, self._states = (
+            series[name] for name in ("time", "predictions", "states")
+        )
         self.log_scale = series["log_scale"]
         self._starts = self._states or series.get("checkpoints", [])
 
@@ -75,7 +126,8 @@ class Run:
         return self._states[save]()
 
     def atoms_at(self, save, normalised=False):
-        """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised: ν/|ν|, of mass 1.
+        """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised:
+        ν/|ν|, of mass 1.
 
         Raises ValueError if ν itself is wanted but its mass is beyond e^±600.
         """
@@ -85,8 +137,8 @@ class Run:
         _, scale = _unscaled(self.state_at(save))
         if abs(scale) > LARGEST_LOG:
             raise ValueError(
-                f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights can hold: take "
-                f"atoms_at({save}, normalised=True) and log_mass[{save}]."
+                f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights"
+                f" can hold: take atoms_at({save}, normalised=True) and log_mass[{save}]."
             )
         return self.problem.atoms_of(method_class(self.method).measure(self.state_at(save)))
 
@@ -96,9 +148,12 @@ class Run:
         return self.problem.atoms_of(method_class(self.method).measure(state)), scale
 
     def density_at(self, save):
-        """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density, read when asked for."""
+        """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density,
+        read when asked for."""
         if self.method != "grid":
-            raise ValueError(f"A run by method '{self.method}' has no density; take atoms_at({save}).")
+            raise ValueError(
+                f"A run by method '{self.method}' has no density; take atoms_at({save})."
+            )
         return self.state_at(save)["density"]
 
     @cached_property
@@ -108,7 +163,8 @@ class Run:
 
     @cached_property
     def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is beyond numbers."""
+        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
+        beyond numbers."""
         return in_plain_units(self.scaled_predictions, self.log_scale)
 
     def log_mass_at(self, save):
@@ -125,7 +181,12 @@ class Run:
     def mass(self):
         """Total mass |ν| at the saves, (n_saves,); inf where it is beyond numbers."""
         with np.errstate(over="ignore"):
-            return np.array([atoms.mass * np.exp(scale) for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))])
+            return np.array(
+                [
+                    atoms.mass * np.exp(scale)
+                    for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))
+                ]
+            )
 
     @property
     def method(self):
@@ -165,9 +226,11 @@ class Run:
         return axis_names(count, self.dim + 1 - count - joint, joint)
 
     def predict(self, inputs, save=-1, normalised=False):
-        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a save. Returns (n,).
+        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a
+        save. Returns (n,).
 
-        normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see atoms_at
+        normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
+            atoms_at
         """
         objective, atoms = self.problem.objective, self.atoms_at(save, normalised)
         inputs = np.atleast_2d(real_array(inputs, "Inputs"))
@@ -176,33 +239,50 @@ class Run:
         full = with_bias(inputs) if self.case.objective.bias else inputs
         out = np.zeros(len(full))
         for start in range(0, len(full), 4096):
-            transform = objective.feature.transform(atoms.positions, full[start : start + 4096], "dense")
+            transform = objective.feature.transform(
+                atoms.positions, full[start : start + 4096], "dense"
+            )
             transform.forward(atoms.signs * atoms.weights, out[start : start + 4096])
         return out
 
     @cached_property
     def problem(self):
-        """The problem that was solved, rebuilt from the stored data and mesh; it starts from the first save.
+        """The problem that was solved, rebuilt from the stored data and mesh; it starts from the
+        first save.
 
-        Raises RunFolderError for particles and networks if there is neither a save nor a checkpoint.
+        Raises RunFolderError for particles and networks if there is neither a save nor a
+        checkpoint.
         """
         if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
-        objective, exact = build_objective(self.case, None, (self.inputs, self.targets, self.weights))
+        objective, exact = build_objective(
+            self.case, None, (self.inputs, self.targets, self.weights)
+        )
         flow = flow_of(self.case.flow)
         mesh = self.mesh if self.method == "grid" or self.is_discrete else None
         with _reading(self.path):
-            return Problem(mesh, objective, flow, signs_of(self.case), self._start(objective), exact, fresh_data(self.case))
+            return Problem(
+                mesh,
+                objective,
+                flow,
+                signs_of(self.case),
+                self._start(objective),
+                exact,
+                fresh_data(self.case),
+            )
 
     def _start(self, objective):
-        """The measure of the first save, without its scale if that is beyond numbers; on atoms as a density."""
+        """The measure of the first save, without its scale if that is beyond numbers; on atoms as a
+        density."""
         if not self._starts:
             return None
         state = self._starts[0]()
         unscaled, scale = _unscaled(state)
         start = method_class(self.method).measure(unscaled if abs(scale) > LARGEST_LOG else state)
         if self.is_discrete and self.method != "grid":
-            atoms = start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
+            atoms = (
+                start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
+            )
             return atoms_on_mesh(self.mesh, self.signs, atoms)
         return start
 
@@ -214,8 +294,9 @@ class Run:
     def exact_errors(self):
         """Errors against the exact solution, each (n_saves,); None without one.
 
-        Of a grid the relative L¹ error and the maximum error over the maximum; of particles the relative error of the mass
-        and the error of the first moment over its size or 1/10 of the mass, whichever is larger.
+        Of a grid the relative L¹ error and the maximum error over the maximum; of particles the
+        relative error of the mass and the error of the first moment over its size or 1/10 of the
+        mass, whichever is larger.
         """
         exact = self.problem.exact
         if exact is None:
@@ -223,13 +304,26 @@ class Run:
         errors = []
         for save, time in enumerate(self.time):
             if self.method == "grid":
-                wanted, got = exact.density(self.mesh.centers, time), np.exp(self.log_scale[save]) * self.density_at(save)[0]
+                wanted, got = (
+                    exact.density(self.mesh.centers, time),
+                    np.exp(self.log_scale[save]) * self.density_at(save)[0],
+                )
                 difference = np.abs(got - wanted)
-                errors.append(((difference @ self.mesh.volumes) / (wanted @ self.mesh.volumes), difference.max() / wanted.max()))
+                errors.append(
+                    (
+                        (difference @ self.mesh.volumes) / (wanted @ self.mesh.volumes),
+                        difference.max() / wanted.max(),
+                    )
+                )
             else:
                 atoms, (mass, moment) = self.atoms_at(save), exact.mass_and_moment(time)
                 size = max(abs(moment), 0.1 * mass)
-                errors.append((abs(atoms.mass / mass - 1.0), np.linalg.norm(atoms.moment() - moment * exact.direction) / size))
+                errors.append(
+                    (
+                        abs(atoms.mass / mass - 1.0),
+                        np.linalg.norm(atoms.moment() - moment * exact.direction) / size,
+                    )
+                )
         return tuple(np.array(errors).T)
 
 
@@ -238,11 +332,16 @@ def _unscaled(state):
     if "log_weights" in state:
         scale = float(state["log_weights"].max())
         return state | {"log_weights": state["log_weights"] - scale}, scale
-    return (state | {"log_scale": 0.0}, float(state["log_scale"])) if "log_scale" in state else (state, 0.0)
+    return (
+        (state | {"log_scale": 0.0}, float(state["log_scale"]))
+        if "log_scale" in state
+        else (state, 0.0)
+    )
 
 
 def load(path):
-    """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not one."""
+    """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not
+    one."""
     path = named(path)
     if path.is_dir() and (path / "snap").is_dir():
         return _load_folder(path)
@@ -254,10 +353,14 @@ def load(path):
 
 
 def read_header(folder):
-    """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer format."""
+    """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer
+    format."""
     path = named(folder) / "run.json"
     if not path.exists():
-        raise RunFolderError(f"{folder}: not a run folder, or one killed before its first save: there is no {path.name}.")
+        raise RunFolderError(
+            f"{folder}: not a run folder, or one killed before its first save: there is no"
+            f" {path.name}."
+        )
     with _reading(path):
         header = _read_json(path)
         _check_format(header.get("format"), path)
@@ -266,7 +369,10 @@ def read_header(folder):
 
 def _check_format(number, path):
     if number not in READABLE:
-        raise RunFolderError(f"{path}: format {number}, but this hkflow reads format {FORMAT}; use the version that wrote it.")
+        raise RunFolderError(
+            f"{path}: format {number}, but this hkflow reads format {FORMAT}; use the version that"
+            " wrote it."
+        )
 
 
 def _typed(table, types):
@@ -274,14 +380,20 @@ def _typed(table, types):
     for name, kind in types.items():
         if name not in table:
             raise ValueError(f"'{name}' is missing")
-        if not isinstance(table[name], kind) or isinstance(table[name], int) and not -(2**63) <= table[name] < 2**63:
+        if (
+            not isinstance(table[name], kind)
+            or isinstance(table[name], int)
+            and not -(2**63) <= table[name] < 2**63
+        ):
             raise ValueError(f"'{name}' is {str(table[name])[:60]!r}")
     return table
 
 
 def _case_of(header, path):
     """The resolved case that a header tells of."""
-    return resolve(parse_case(header["resolved_case"], ".", "", source=f"{path}: resolved case").case)
+    return resolve(
+        parse_case(header["resolved_case"], ".", "", source=f"{path}: resolved case").case
+    )
 
 
 def _load_folder(folder):
@@ -301,9 +413,14 @@ def _load_folder(folder):
                 check_array(prediction, "predictions", ("datum",), sizes)
                 kept, first = state.keys() & STATE_ARRAYS.keys(), kept
                 if first and kept != first:
-                    raise ValueError(f"its state has {', '.join(sorted(kept))}, that of others {', '.join(sorted(first))}")
+                    raise ValueError(
+                        f"its state has {', '.join(sorted(kept))}, that of others"
+                        f" {', '.join(sorted(first))}"
+                    )
             metas.append(meta)
-            (checkpoints if meta["save"] == CHECKPOINT else states).append(partial(_state_in, again, path, row))
+            (checkpoints if meta["save"] == CHECKPOINT else states).append(
+                partial(_state_in, again, path, row)
+            )
             if meta["save"] != CHECKPOINT:
                 times.append(meta["clock"]["time"])
                 scales.append(state.get("log_scale", 0.0))
@@ -316,9 +433,16 @@ def _load_folder(folder):
         "checkpoints": checkpoints,
         "missing": missing_saves(folder, metas, damaged) or _damaged(folder, damaged),
     }
-    end = {"status": f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'.", "finished": False}
+    end = {
+        "status": (
+            f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'."
+        ),
+        "finished": False,
+    }
     if (folder / "status.json").exists():
-        with _reading(folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"):
+        with _reading(
+            folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"
+        ):
             end = _checked_end(_read_json(folder / "status.json"))
     end["status"] += f" {series['missing']}" if series["missing"] else ""
     return Run(folder, header, static, series, read_records(folder / "records.jsonl", case), end)
@@ -331,19 +455,29 @@ def _damaged(folder, paths):
 
 
 def _state_in(read, path, row):
-    """A state in a file of snapshots. Raises RunFolderError if the file is damaged, or gone by now."""
+    """A state in a file of snapshots. Raises RunFolderError if the file is damaged, or gone by
+    now."""
     snapshots = read(path)
     if snapshots is None:
         raise RunFolderError(f"{path}: damaged, or no longer there.")
     state = snapshots[row][0]  # which `read` keeps, so that the caller gets a copy
-    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
+    return {
+        name: np.array(value) if isinstance(value, np.ndarray) else value
+        for name, value in state.items()
+    }
 
 
 def check_state(state, case, sizes):
-    """Raise ValueError unless the arrays of a state that make the measure are there, have the sizes wanted and are numbers."""
-    sizes, values = dict(sizes), {name: np.asarray(state[name]) for name in STATE_ARRAYS if name in state}
+    """Raise ValueError unless the arrays of a state that make the measure are there, have the sizes
+    wanted and are numbers."""
+    sizes, values = (
+        dict(sizes),
+        {name: np.asarray(state[name]) for name in STATE_ARRAYS if name in state},
+    )
     if not any(names <= values.keys() for names in MEASURES[case.method.kind]):
-        raise ValueError(f"a state of {', '.join(values) or 'nothing'} is none of method '{case.method.kind}'")
+        raise ValueError(
+            f"a state of {', '.join(values) or 'nothing'} is none of method '{case.method.kind}'"
+        )
     for name, array in values.items():
         check_array(array, name, STATE_ARRAYS[name], sizes)
         if name == "residuals":  # those of a start beyond numbers are inf, and make no measure
@@ -358,7 +492,10 @@ def check_state(state, case, sizes):
         raise ValueError("'density' is negative")
     if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
         raise ValueError("'signs' are not all 1 or -1")
-    if case.method.kind in ("particles", "characteristics") and not values["positions"].any(axis=1).all():
+    if (
+        case.method.kind in ("particles", "characteristics")
+        and not values["positions"].any(axis=1).all()
+    ):
         raise ValueError("'positions' are zero")
 
 
@@ -368,7 +505,10 @@ def read_records(path, case):
         return {}
     with _reading(path):
         rows = [parse_json(line) for line in read_text(path).split("\n")[:-1]]
-        records = {name: np.array([row[name] for row in rows], dtype=float) for name in (rows[0] if rows else {})}
+        records = {
+            name: np.array([row[name] for row in rows], dtype=float)
+            for name in (rows[0] if rows else {})
+        }
         return _checked_records(records, case)
 
 
@@ -399,34 +539,50 @@ def _load_results(path):
         header = _typed(parse_json(file.attrs["header"]), HEADER)
         case = _case_of(header, path)
         static, sizes = _read_static(file, case)
-        wanted = {"time": ("time",), "predictions": ("time", "datum")} | ({"log_scale": ("time",)} if "log_scale" in file else {})
+        wanted = {"time": ("time",), "predictions": ("time", "datum")} | (
+            {"log_scale": ("time",)} if "log_scale" in file else {}
+        )
         series = {"log_scale": np.zeros(file["time"].shape)} | read_arrays(file, wanted, sizes)
-        series["states"] = [lambda k=k: _read_state(path, k, case, sizes) for k in range(sizes["time"])]
+        series["states"] = [
+            lambda k=k: _read_state(path, k, case, sizes) for k in range(sizes["time"])
+        ]
         for name, dimensions in STATE_ARRAYS.items():
             if name in file:
                 check_array(find(file, name), name, ("time", *dimensions), sizes)
         records = _checked_records(read_arrays(find(file, "records")), case)
         end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
-        end = _checked_end(end | {name: file.attrs[name].item() for name in WORK if name in file.attrs})
+        end = _checked_end(
+            end | {name: file.attrs[name].item() for name in WORK if name in file.attrs}
+        )
         return Run(path, header, static, series, records, end)
 
 
 def _read_state(path, save, case, sizes):
-    """What a results file keeps of a state: all that makes the measure, not what only resuming needs."""
+    """What a results file keeps of a state: all that makes the measure, not what only resuming
+    needs."""
     with _reading(path), open_hdf5(path) as file:
         state = {name: read(find(file, name), save) for name in STATE_ARRAYS if name in file}
         if "count" in file:
             count = int(read(find(file, "count"), save))
-            state = {name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array for name, array in state.items()}
-        check_state(state, case, {name: size for name, size in sizes.items() if (name,) not in COUNTED})
+            state = {
+                name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array
+                for name, array in state.items()
+            }
+        check_state(
+            state, case, {name: size for name, size in sizes.items() if (name,) not in COUNTED}
+        )
         return state
 
 
 def _read_static(file, case):
-    """Case, data, signs and mesh of a run, and the sizes of their dimensions. Raises ValueError if they do not fit together."""
+    """Case, data, signs and mesh of a run, and the sizes of their dimensions. Raises ValueError if
+    they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
-    sizes |= {"axis": sizes["input"] + case.objective.bias + FEATURES[case.objective.activation].joint, "side": 2}
+    sizes |= {
+        "axis": sizes["input"] + case.objective.bias + FEATURES[case.objective.activation].joint,
+        "side": 2,
+    }
     sizes |= {"corner": sizes["axis"] - 1, "sign": len(signs_of(case))}
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
     if "mesh" in file:
@@ -434,12 +590,19 @@ def _read_static(file, case):
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")
-    if tuple(sign) != signs_of(case) or not all(np.isfinite(array).all() for array in data.values()):
+    if tuple(sign) != signs_of(case) or not all(
+        np.isfinite(array).all() for array in data.values()
+    ):
         raise ValueError("'sign' is not that of the case, or data are not finite")
     if mesh is not None:
         check_mesh(file.attrs["mesh"], mesh)
     discrete, name = case.domain.kind == "atoms", None if mesh is None else file.attrs["mesh"]
-    if (case.method.kind == "grid" or discrete) and mesh is None or mesh is not None and (name == "atoms") != discrete:
+    if (
+        (case.method.kind == "grid" or discrete)
+        and mesh is None
+        or mesh is not None
+        and (name == "atoms") != discrete
+    ):
         raise ValueError("the mesh is not that of the case")
     return {"case": case, "mesh": mesh and Mesh(name, **mesh), "data": data, "sign": sign}, sizes
 

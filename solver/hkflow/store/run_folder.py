@@ -1,17 +1,21 @@
-"""The run folder: closed, checksummed files of snapshots, so that a crash at any moment loses nothing saved.
+"""The run folder: closed, checksummed files of snapshots, so that a crash at any moment loses
+nothing saved.
 
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
-RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file; where the run
+RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file;
+                        where the run
                         ended before its time; and the newest checkpoint
-RUN/records.jsonl       one line per record, written within half a second and before each snapshot; a resumed run
+RUN/records.jsonl       one line per record, written within half a second and before each snapshot;
+                        a resumed run
                         cuts it back to the length that its snapshot knows
 RUN/status.json         at the end: how the run ended
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 RUN/damaged/            snapshots that a resume found damaged
 
-A file is there in full or not at all, and on the disk before the next one is begun. What a crash takes is
-computed again, to the same bits. Only files of these names are ever changed, and none through a symbolic link.
+A file is there in full or not at all, and on the disk before the next one is begun. What a crash
+takes is computed again, to the same bits. Only files of these names are ever changed, and none
+through a symbolic link.
 """
 
 import json
@@ -26,20 +30,32 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import RunFolderError
-from ..observers.observer import Observer
-from ..time_loop import Clock
-from ..userfiles import parse_json, size_of
-from .files import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
-from .reading import DAMAGE, read_arrays
+from ..files.reading import DAMAGE, read_arrays
+from ..files.userfiles import parse_json, size_of
+from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from ..solving.observer import Observer
+from ..solving.state import Clock
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
-CHECKPOINT, END = -1, -2  # in the place of a save's index: what only a resumed run reads; where a run ended before its time
+# in the place of a save's index: what only a resumed run reads; where a run ended before its time
+CHECKPOINT, END = -1, -2
 CHECKPOINT_SECONDS = 60.0
-FLUSH_SECONDS = 0.5  # for those who watch the records; what a snapshot counts on is written before it
-MAX_WAIT = 0.5  # seconds since the last file for which saves wait for others, all to be written in one
+# for those who watch the records; what a snapshot counts on is written before it
+FLUSH_SECONDS = 0.5
+# seconds since the last file for which saves wait for others, all to be written in one
+MAX_WAIT = 0.5
 MAX_WAITING = 2**24  # bytes of saves that wait
-OWN = ("run.json", "problem.h5", "snap", "records.jsonl", "status.json", "results.h5", "damaged", ".lock")
+OWN = (
+    "run.json",
+    "problem.h5",
+    "snap",
+    "records.jsonl",
+    "status.json",
+    "results.h5",
+    "damaged",
+    ".lock",
+)
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
 
@@ -55,7 +71,11 @@ def refuse_used(folder, force=False):
         remedy = "Choose another --output"
         if _is_run(folder):
             begun = (folder / "run.json").exists()
-            remedy += f", continue that run with 'hkflow resume {folder}'" if begun else " than that of a run that never began"
+            remedy += (
+                f", continue that run with 'hkflow resume {folder}'"
+                if begun
+                else " than that of a run that never began"
+            )
             remedy += ", or give --force, which moves it aside"
         raise RunFolderError(f"{folder} is not empty. {remedy}.")
     whole, here = folder.resolve(), Path.cwd().resolve()
@@ -74,17 +94,23 @@ def refuse_used(folder, force=False):
 def _is_run(folder):
     """Whether a folder is that of a run, or of one that was killed before it began."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {"no folder"}
-    return "run.json" in names and not names.isdisjoint({"snap", "results.h5"}) or all(map(_is_own, names))
+    return (
+        "run.json" in names
+        and not names.isdisjoint({"snap", "results.h5"})
+        or all(map(_is_own, names))
+    )
 
 
 def _is_own(name):
-    """Whether a file of a run folder is hkflow's own by its name, as it is or on its way to be written."""
+    """Whether a file of a run folder is hkflow's own by its name, as it is or on its way to be
+    written."""
     name = re.sub(r"^\.(.+)\.[0-9]+\.tmp$", r"\1", name)
     return name in OWN or SNAPSHOT.fullmatch(name) is not None
 
 
 def claim_folder(folder, force=False):
-    """Make an empty run folder and return its path; with `force` a used one is moved aside, never deleted.
+    """Make an empty run folder and return its path; with `force` a used one is moved aside, never
+    deleted.
 
     Raises RunFolderError if the folder is used, or cannot be moved or made.
     """
@@ -111,23 +137,28 @@ def _free(path):
 def lock(folder):
     """The lock that keeps two processes from writing one run.
 
-    Raises RunFolderError if another process holds it, or a file that would be written is a symbolic link.
+    Raises RunFolderError if another process holds it, or a file that would be written is a symbolic
+    link.
     """
     refuse_links(folder)
     held = FileLock(folder / ".lock")
     try:
         held.acquire(timeout=0)
     except Timeout:
-        raise RunFolderError(f"{folder}: another process is writing here; wait for it or stop it first.") from None
+        raise RunFolderError(
+            f"{folder}: another process is writing here; wait for it or stop it first."
+        ) from None
     return held
 
 
 def refuse_links(folder):
-    """Raise RunFolderError if a file of hkflow's is a symbolic link: its target may be someone else's."""
+    """Raise RunFolderError if a file of hkflow's is a symbolic link: its target may be someone
+    else's."""
     for path in (*(folder / name for name in OWN), *snapshot_paths(folder)):
         if path.is_symlink():
             raise RunFolderError(
-                f"{path}: is a symbolic link, and none is written through. Put its target in its place."
+                f"{path}: is a symbolic link, and none is written through. Put its target in its"
+                " place."
             )
 
 
@@ -145,7 +176,9 @@ def write_problem(folder, problem, inputs, header):
             file.attrs["mesh"] = problem.mesh.name
         write_arrays(file.create_group("data"), data)
         file["sign"] = signs = np.array(problem.signs)
-        file.attrs["sha256"] = checksum(static_arrays(problem.mesh and problem.mesh.arrays(), data, signs))
+        file.attrs["sha256"] = checksum(
+            static_arrays(problem.mesh and problem.mesh.arrays(), data, signs)
+        )
 
     write_hdf5(folder / "problem.h5", fill)
     write_json(folder / "run.json", {"format": FORMAT, **header})
@@ -154,21 +187,31 @@ def write_problem(folder, problem, inputs, header):
 def static_arrays(mesh, data, sign):
     """What does not change during a run, by name, for its checksum; mesh: its arrays, or None."""
     named = {"mesh": mesh or {}, "data": data, "sign": {"": sign}}
-    return {f"{group}/{name}": array for group, arrays in named.items() for name, array in arrays.items()}
+    return {
+        f"{group}/{name}": array
+        for group, arrays in named.items()
+        for name, array in arrays.items()
+    }
 
 
 class RunWriter(Observer):
-    """Writes snapshots, checkpoints and records of a run; a context, at whose end nothing waits to be written.
+    """Writes snapshots, checkpoints and records of a run; a context, at whose end nothing waits to
+    be written.
 
-    A save that comes within half a second of the last file waits for others, so that many saves cost little:
-    what a crash can take of them took no longer to compute.
+    A save that comes within half a second of the last file waits for others, so that many saves
+    cost little: what a crash can take of them took no longer to compute.
 
-    checkpoint : path of the checkpoint or end that a resumed run started from, removed once a newer snapshot is there
+    checkpoint : path of the checkpoint or end that a resumed run started from, removed once a newer
+        snapshot is there
     seconds : of processor time, all threads together, that the run has taken so far
     """
 
     def __init__(self, folder, checkpoint=None, seconds=0.0):
-        self.folder, self.checkpoint, self.began = Path(folder), checkpoint, time.process_time() - seconds
+        self.folder, self.checkpoint, self.began = (
+            Path(folder),
+            checkpoint,
+            time.process_time() - seconds,
+        )
         self.log, self.lines, self.waiting, self.size = None, bytearray(), [], 0
 
     def __enter__(self):
@@ -182,11 +225,14 @@ class RunWriter(Observer):
 
     @property
     def seconds(self):
-        """Of processor time, all threads together, earlier sessions included up to what they saved."""
+        """Of processor time, all threads together, earlier sessions included up to what they
+        saved."""
         return time.process_time() - self.began
 
     def start(self, method, clock, save_times):
-        self.log = os.open(self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.log = os.open(
+            self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
         sync(self.folder)
         self.length = os.fstat(self.log).st_size  # of the records, with those that wait
         self.last_time = self.last_flush = time.monotonic()
@@ -203,7 +249,8 @@ class RunWriter(Observer):
 
     def _flush(self):
         """Write the records that are waiting."""
-        while self.lines:  # a disk that fills up takes a part, and refuses the rest at the next time
+        # a disk that fills up takes a part, and refuses the rest at the next time
+        while self.lines:
             del self.lines[: os.write(self.log, self.lines)]
         self.last_flush = time.monotonic()
 
@@ -235,11 +282,19 @@ class RunWriter(Observer):
         self._write()
 
     def _take(self, method, clock, save):
-        """Let the state after a step wait; `save` is its index among the saves, or CHECKPOINT or END."""
+        """Let the state after a step wait; `save` is its index among the saves, or CHECKPOINT or
+        END."""
         state = method.state()
-        arrays = {name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+        arrays = {
+            name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)
+        }
         numbers = {name: value for name, value in state.items() if name not in arrays}
-        meta = {"clock": clock.as_dict(), "save": save, "records_length": self.length, "state": numbers}
+        meta = {
+            "clock": clock.as_dict(),
+            "save": save,
+            "records_length": self.length,
+            "state": numbers,
+        }
         meta["seconds"] = self.seconds
         arrays["predictions"] = np.array(method.current.predictions)
         if self.waiting and _layout(arrays) != _layout(self.waiting[0][0]):
@@ -249,11 +304,14 @@ class RunWriter(Observer):
         self.last_step, self.last_time = clock.step, time.monotonic()
 
     def _write_in_time(self):
-        if self.waiting and (time.monotonic() - self.last_write > MAX_WAIT or self.size > MAX_WAITING):
+        if self.waiting and (
+            time.monotonic() - self.last_write > MAX_WAIT or self.size > MAX_WAITING
+        ):
             self._write()
 
     def _write(self):
-        """Write what waits: records, then all snapshots in one file. An older checkpoint has done its duty then.
+        """Write what waits: records, then all snapshots in one file. An older checkpoint has done
+        its duty then.
 
         Each array has the snapshots along its first axis; `meta` is the text of a JSON list.
         """
@@ -295,7 +353,8 @@ def snapshot_paths(folder):
 
 
 def read_snapshots(path):
-    """What a file of snapshots holds, [(state, predictions, meta), …]; None if it is damaged or not there.
+    """What a file of snapshots holds, [(state, predictions, meta), …]; None if it is damaged or not
+    there.
 
     meta : clock, save, records_length, seconds
     Raises RunFolderError if the file cannot be read, so that nobody knows what is in it.
@@ -306,7 +365,10 @@ def read_snapshots(path):
     except FileNotFoundError:
         return None
     except (OSError, MemoryError) as error:
-        why = f"{path}: cannot be read ({getattr(error, 'strerror', 'larger than the memory')}); make it readable and try again."
+        why = (
+            f"{path}: cannot be read ({getattr(error, 'strerror', 'larger than the memory')}); make"
+            " it readable and try again."
+        )
         raise RunFolderError(why) from error
     try:
         with h5py.File(BytesIO(content), "r") as file:
@@ -331,46 +393,60 @@ def _snapshot(arrays, meta):
 
 
 def missing_saves(folder, metas, damaged):
-    """A sentence on the first save that is not there though a later one is, and how to get it back, or None.
+    """A sentence on the first save that is not there though a later one is, and how to get it back,
+    or None.
 
     metas : of all intact snapshots in their order;  damaged : files that may have held it
     """
     saves = {meta["save"] for meta in metas}
-    gap = next((k for k in range(metas[-1]["clock"]["next_save"]) if k not in saves), None) if metas else None
+    gap = (
+        next((k for k in range(metas[-1]["clock"]["next_save"]) if k not in saves), None)
+        if metas
+        else None
+    )
     if gap is None:
         return None
     why = f" ({', '.join(map(str, damaged))}: damaged)" if damaged else ""
     return (
-        f"{folder}: save {gap} is missing{why}. To have it computed again, move the snapshots from it on "
-        f"out of {folder / 'snap'}, then 'hkflow resume {folder}'."
+        f"{folder}: save {gap} is missing{why}. To have it computed again, move the snapshots from"
+        f" it on out of {folder / 'snap'}, then 'hkflow resume {folder}'."
     )
 
 
 def _checked_meta(meta):
-    """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of another type."""
+    """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of
+    another type."""
     clock, default = Clock.from_dict(meta["clock"]), Clock(0.0, 0.0, [0.0, 0.0])
     for name, value in vars(default).items():
         found, numbers = getattr(clock, name), value if isinstance(value, list) else []
         fits = isinstance(found, int | float if isinstance(value, float) else type(value))
-        if not fits or numbers and not (len(found) == len(value) and all(isinstance(n, int | float) for n in found)):
+        if (
+            not fits
+            or numbers
+            and not (len(found) == len(value) and all(isinstance(n, int | float) for n in found))
+        ):
             raise ValueError(f"the clock's '{name}' is {found!r}")
     for name, kind in (("save", int), ("records_length", int), ("state", dict)):
         if not isinstance(meta[name], kind):
             raise ValueError(f"'{name}' is {meta[name]!r}")
     if not isinstance(meta.get("seconds", 0.0), int | float):
         raise ValueError(f"'seconds' is {meta['seconds']!r}")
-    if min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0 or not 0.0 <= clock.time < np.inf:
+    if (
+        min(clock.step, clock.next_save, clock.next_certificate, meta["records_length"]) < 0
+        or not 0.0 <= clock.time < np.inf
+    ):
         raise ValueError("a time or a count is negative or not finite")
     return meta | {"clock": clock.as_dict()}
 
 
 def prepare_resume(folder):
-    """Bring a folder back to its newest intact snapshot: set aside what is damaged, cut the records.
+    """Bring a folder back to its newest intact snapshot: set aside what is damaged, cut the
+    records.
 
-    Returns the state for the method, the clock, the path of the snapshot if it is a checkpoint (else None), and the seconds
-    that the run had taken.
-    Raises RunFolderError, with nothing changed, if a snapshot cannot be read, none is intact, an earlier save is
-    missing, or the records are shorter than the snapshot says.
+    Returns the state for the method, the clock, the path of the snapshot if it is a checkpoint
+    (else None), and the seconds that the run had taken.
+    Raises RunFolderError, with nothing changed, if a snapshot cannot be read, none is intact, an
+    earlier save is missing, or the records are shorter than the snapshot says.
     """
     folder = Path(folder)
     records, metas, damaged, newest = folder / "records.jsonl", {}, [], None
@@ -382,13 +458,16 @@ def prepare_resume(folder):
             metas[path], newest = [meta for _, _, meta in snapshots], snapshots[-1]
     if newest is None:
         raise RunFolderError(
-            f"{folder}: holds no intact snapshot to resume from; run the case again, with --force if into it."
+            f"{folder}: holds no intact snapshot to resume from; run the case again, with --force"
+            " if into it."
         )
     state, _, meta = newest
     if sentence := missing_saves(folder, [one for some in metas.values() for one in some], damaged):
         raise RunFolderError(sentence)
     if not records.exists() or records.stat().st_size < meta["records_length"]:
-        raise RunFolderError(f"{records}: is missing or cut short, so the run cannot be continued faithfully.")
+        raise RunFolderError(
+            f"{records}: is missing or cut short, so the run cannot be continued faithfully."
+        )
     for path in damaged:
         _set_aside(path, folder / "damaged")
     for place in (folder, folder / "snap"):
@@ -399,7 +478,12 @@ def prepare_resume(folder):
     for path in older:  # a crash may have kept a checkpoint past its duty
         if metas[path][-1]["save"] < 0:
             path.unlink()
-    return state, Clock.from_dict(meta["clock"]), last if meta["save"] < 0 else None, meta.get("seconds", 0.0)
+    return (
+        state,
+        Clock.from_dict(meta["clock"]),
+        last if meta["save"] < 0 else None,
+        meta.get("seconds", 0.0),
+    )
 
 
 def _set_aside(path, place):

@@ -1,4 +1,5 @@
-"""What is shown of a measure in pictures and other programs: ν, or ν/|ν| where its mass is beyond what numbers can hold."""
+"""What is shown of a measure in pictures and other programs: ν, or ν/|ν| where its mass is beyond
+what numbers can hold."""
 
 import numpy as np
 
@@ -6,7 +7,8 @@ from .run import LARGEST_LOG
 
 
 def is_normalised(*saves, largest=LARGEST_LOG):
-    """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond e^±largest."""
+    """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond
+    e^±largest."""
     return are_beyond(np.array([run.log_mass_at(save) for run, save in saves]), largest)
 
 

@@ -4,17 +4,25 @@ import csv
 
 import numpy as np
 
-from .files import write_whole
+from ..files.writing import write_whole
 from .run import COUNTED, STATE_ARRAYS
 
 
 def write_csv(stem, run):
-    """Write STEM-records.csv, STEM-predictions.csv and STEM-density.csv or STEM-particles.csv; returns their paths.
+    """Write STEM-records.csv, STEM-predictions.csv and STEM-density.csv or STEM-particles.csv;
+    returns their paths.
 
-    Predictions and densities are in units of e^log_scale, which stands beside them, records too where the README says so.
+    Predictions and densities are in units of e^log_scale, which stands beside them, records too
+    where the README says so.
     """
-    measure = {"density": _densities(run)} if run.method == "grid" else {"particles": _particles(run)}
-    tables = {"records": (list(run.records), [list(run.records.values())]), "predictions": _predictions(run), **measure}
+    measure = (
+        {"density": _densities(run)} if run.method == "grid" else {"particles": _particles(run)}
+    )
+    tables = {
+        "records": (list(run.records), [list(run.records.values())]),
+        "predictions": _predictions(run),
+        **measure,
+    }
     paths = {stem.with_name(f"{stem.name}-{name}.csv"): table for name, table in tables.items()}
     for path, table in paths.items():
         write_whole(path, lambda temporary, table=table: _write(temporary, *table))
@@ -27,7 +35,9 @@ def _write(path, header, blocks):
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         for columns in blocks:
-            writer.writerows(zip(*(column.tolist() for column in np.broadcast_arrays(*columns)), strict=True))
+            writer.writerows(
+                zip(*(column.tolist() for column in np.broadcast_arrays(*columns)), strict=True)
+            )
 
 
 def _predictions(run):
@@ -39,7 +49,15 @@ def _predictions(run):
 
 def _densities(run):
     mesh, index = run.mesh, np.arange(run.mesh.n_cells)
-    header = ["time", "log_scale", "sign", "cell", *_numbered("theta", mesh.dim + 1), "volume", "density"]
+    header = [
+        "time",
+        "log_scale",
+        "sign",
+        "cell",
+        *_numbered("theta", mesh.dim + 1),
+        "volume",
+        "density",
+    ]
     blocks = (
         [run.time[k], run.log_scale[k], sign, index, *mesh.centers.T, mesh.volumes, density]
         for k in range(len(run.time))
@@ -49,14 +67,23 @@ def _densities(run):
 
 
 def _particles(run):
-    """The states as they are in results.h5: of particles theta, sign, log_weight; of a network hidden, output and what it has."""
+    """The states as they are in results.h5: of particles theta, sign, log_weight; of a network
+    hidden, output and what it has."""
     names = {"positions": "theta", "signs": "sign", "log_weights": "log_weight"}
     header = ["time", "unit" if run.method == "network" else "particle"]
     for name, array in _carried(run.state_at(0)).items():
-        header += _numbered(names.get(name, name), array.shape[1]) if array.ndim == 2 else [names.get(name, name)]
+        header += (
+            _numbered(names.get(name, name), array.shape[1])
+            if array.ndim == 2
+            else [names.get(name, name)]
+        )
 
     def block(k):
-        columns = [column for array in _carried(run.state_at(k)).values() for column in np.atleast_2d(array.T)]
+        columns = [
+            column
+            for array in _carried(run.state_at(k)).values()
+            for column in np.atleast_2d(array.T)
+        ]
         return [run.time[k], np.arange(len(columns[0])), *columns]
 
     return header, map(block, range(len(run.time)))
@@ -64,7 +91,11 @@ def _particles(run):
 
 def _carried(state):
     """The arrays of a state with a row for each particle or unit."""
-    return {name: state[name] for name, dimensions in STATE_ARRAYS.items() if name in state and dimensions[:1] in COUNTED}
+    return {
+        name: state[name]
+        for name, dimensions in STATE_ARRAYS.items()
+        if name in state and dimensions[:1] in COUNTED
+    }
 
 
 def _numbered(name, count):

@@ -1,13 +1,16 @@
-"""Runs as temporal VTKHDF files, which ParaView opens: cells of circle and S² as lines and polygons, particles as vertices.
+"""Runs as temporal VTKHDF files, which ParaView opens: cells of circle and S² as lines and
+polygons, particles as vertices.
 
-A part is a geometry that was written; the steps point at parts and at rows of data, so that a mesh is there once:
+A part is a geometry that was written; the steps point at parts and at rows of data, so that a mesh
+is there once:
 
     step                             0    1    2
     PartOffsets                      0    0    0     of a mesh; 0 1 2 of particles, which move
     CellDataOffsets/density          0    n   2n     n cells
 
-A reader that finds fewer offsets than steps, or no offsets at all, shows the first step for all of them or nothing, without
-a word; one that finds more times than steps breaks off. So files are written whole, and read back by VTK in the tests.
+A reader that finds fewer offsets than steps, or no offsets at all, shows the first step for all of
+them or nothing, without a word; one that finds more times than steps breaks off. So files are
+written whole, and read back by VTK in the tests.
 """
 
 import h5py
@@ -16,7 +19,8 @@ import numpy as np
 from ..errors import RunFolderError
 from .shown import density_of, is_normalised
 
-TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")  # the columns of CellOffsets; readers want all four
+# the columns of CellOffsets; readers want all four
+TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
 CHUNK = 64  # rows at least
 
 
@@ -25,16 +29,18 @@ def check_shape(run):
     if run.is_discrete or run.dim > 2:
         place = "atoms" if run.is_discrete else f"S^{run.dim}"
         raise RunFolderError(
-            f"{run.path}: a measure on {place} has no shape in space, so there is no --vtk; take --netcdf or --csv."
+            f"{run.path}: a measure on {place} has no shape in space, so there is no --vtk; take"
+            " --netcdf or --csv."
         )
 
 
 def write_vtkhdf(path, run):
     """Write all saves of a run on the circle or S².
 
-    Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data of particles and networks:
-    weight and sign. They are of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called normalised_density
-    and normalised_weight. Field data: log_mass, of ν.
+    Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data
+    of particles and networks: weight and sign. They are of ν; if its mass is beyond numbers at some
+    save they are of ν/|ν|, and called normalised_density and normalised_weight. Field data:
+    log_mass, of ν.
     """
     normalised = is_normalised(*((run, save) for save in range(len(run.time))))
     prefix = "normalised_" if normalised else ""
@@ -46,29 +52,50 @@ def write_vtkhdf(path, run):
             field = {"log_mass": run.log_mass_at(save)}
             if run.method == "grid":
                 names = [prefix + name for name in _names(run.signs)]
-                series.step(time, "CellData", dict(zip(names, density_of(run, save, normalised), strict=True)), field)
+                series.step(
+                    time,
+                    "CellData",
+                    dict(zip(names, density_of(run, save, normalised), strict=True)),
+                    field,
+                )
             else:
                 atoms = run.atoms_at(save, normalised)
                 n = len(atoms)
                 series.geometry(atoms.positions, "Vertices", np.arange(n + 1), np.arange(n))
-                series.step(time, "PointData", {f"{prefix}weight": atoms.weights, "sign": atoms.signs.astype("i1")}, field)
+                series.step(
+                    time,
+                    "PointData",
+                    {f"{prefix}weight": atoms.weights, "sign": atoms.signs.astype("i1")},
+                    field,
+                )
 
 
 def _names(signs):
     """What the densities of the sheets are called."""
-    return ["density"] if len(signs) == 1 else ["density_plus" if sign > 0 else "density_minus" for sign in signs]
+    return (
+        ["density"]
+        if len(signs) == 1
+        else ["density_plus" if sign > 0 else "density_minus" for sign in signs]
+    )
 
 
 def _cells(mesh):
-    """Points, topology, where each cell's corners begin, and the corners: segments of the circle, polygons of S²."""
+    """Points, topology, where each cell's corners begin, and the corners: segments of the circle,
+    polygons of S²."""
     if mesh.dim == 1:
         n = mesh.n_cells
-        corners = np.stack([np.arange(n) - 1, np.arange(n)], axis=1) % n  # the vertex k is where the cell k ends
+        # the vertex k is where the cell k ends
+        corners = np.stack([np.arange(n) - 1, np.arange(n)], axis=1) % n
         return mesh.vertices, "Lines", 2 * np.arange(n + 1), corners.ravel()
-    from ..meshes.overlap import corner_table
+    from ..geometry.transfer import corner_table
 
     table, counts = corner_table(mesh)
-    return mesh.vertices, "Polygons", np.append(0, counts.cumsum()), table[np.arange(table.shape[1]) < counts[:, None]]
+    return (
+        mesh.vertices,
+        "Polygons",
+        np.append(0, counts.cumsum()),
+        table[np.arange(table.shape[1]) < counts[:, None]],
+    )
 
 
 class _Series:
@@ -86,7 +113,8 @@ class _Series:
     def geometry(self, points, topology, starts, corners):
         """A new part, in force from the next step on.
 
-        points : (n, 2 or 3);  topology : of all cells;  starts : (n_cells + 1,) where the corners of each cell begin, and
+        points : (n, 2 or 3);  topology : of all cells;  starts : (n_cells + 1,) where the corners
+            of each cell begin, and
         their number;  corners : indices into points
         """
         root = self.root
@@ -96,7 +124,8 @@ class _Series:
         for name in TOPOLOGIES:
             group = root.require_group(name)
             offsets, connectivity = (starts, corners) if name == topology else ([0], [])
-            cells.append(_append(group, "Offsets", offsets, "i8") - part)  # every part has one offset more than cells
+            # every part has one offset more than cells
+            cells.append(_append(group, "Offsets", offsets, "i8") - part)
             connections.append(_append(group, "Connectivity", connectivity, "i8"))
             _append(group, "NumberOfCells", [len(offsets) - 1])
             _append(group, "NumberOfConnectivityIds", [len(connectivity)])
@@ -108,11 +137,15 @@ class _Series:
 
         kind : CellData or PointData;  data : (n,) arrays by name;  field : numbers by name
         """
-        for name, rows in [(kind, data), ("FieldData", {name: [value] for name, value in field.items()})]:
+        for name, rows in [
+            (kind, data),
+            ("FieldData", {name: [value] for name, value in field.items()}),
+        ]:
             for key, values in rows.items():
                 _append(self.steps[f"{name}Offsets"], key, [_append(self.root[name], key, values)])
         for name in field:
-            _append(self.steps.require_group("FieldDataSizes"), name, [[1, 1]])  # components, tuples
+            # components, tuples
+            _append(self.steps.require_group("FieldDataSizes"), name, [[1, 1]])
         for name, offset in self.part.items():
             _append(self.steps, name, [offset])
         _append(self.steps, "Values", [time])
@@ -123,8 +156,19 @@ def _append(group, name, rows, dtype=None):
     """Append rows to a dataset, made when it is first used; returns the row that they start at."""
     rows = np.asarray(rows, dtype)
     if name not in group:
-        packing = {"chunks": (max(CHUNK, len(rows)), *rows.shape[1:]), "compression": "gzip", "compression_opts": 1}
-        group.create_dataset(name, (0, *rows.shape[1:]), rows.dtype, maxshape=(None, *rows.shape[1:]), shuffle=True, **packing)
+        packing = {
+            "chunks": (max(CHUNK, len(rows)), *rows.shape[1:]),
+            "compression": "gzip",
+            "compression_opts": 1,
+        }
+        group.create_dataset(
+            name,
+            (0, *rows.shape[1:]),
+            rows.dtype,
+            maxshape=(None, *rows.shape[1:]),
+            shuffle=True,
+            **packing,
+        )
     start = len(group[name])
     group[name].resize(start + len(rows), axis=0)
     group[name][start:] = rows

@@ -1,4 +1,5 @@
-"""The study file: which case, what is refined, what is swept, what is measured. From TOML to a list of members."""
+"""The study file: which case, what is refined, what is swept, what is measured. From TOML to a list
+of members."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -10,45 +11,83 @@ import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
 from ..case.build import resolve
-from ..case.load import MAX_CASE_BYTES, UNIONS, CaseFile, load_case, parse_toml, refuse_unfit, sentences
+from ..case.load import (
+    MAX_CASE_BYTES,
+    UNIONS,
+    CaseFile,
+    load_case,
+    parse_toml,
+    refuse_unfit,
+    sentences,
+)
 from ..case.schema import Count, Table
 from ..errors import CaseError
-from ..userfiles import read_text
+from ..files.userfiles import read_text
 
 Values = dict[str, Any]
-COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")  # keys whose numbers grow with resolution
+# keys whose numbers grow with resolution
+COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 VALUES = {
-    "objective": "F at the end", "mass": "|ν| at the end", "margin": "smallest margin / mass", "training_error": "error on the data",
-    "gap_bound": "bound of F − F*", "minimum_potential": "min J", "energy_residual": "of the energy budget", "margin_lower":
-    "certified", "margin_upper": "certified",
-}  # fmt: skip
+    "objective": "F at the end",
+    "mass": "|ν| at the end",
+    "margin": "smallest margin / mass",
+    "training_error": "error on the data",
+    "gap_bound": "bound of F − F*",
+    "minimum_potential": "min J",
+    "energy_residual": "of the energy budget",
+    "margin_lower": "certified",
+    "margin_upper": "certified",
+}
 
 
 class StudyTable(Table):
     """A study file.
 
-    Every key of a case can be set, refined or swept by its dotted name. Keys that are refined go together, entry by entry; so do
-    those of one [[sweep]] table. Several [[sweep]] tables, a plain [sweep] with its keys one by one, and several cases multiply.
+    Every key of a case can be set, refined or swept by its dotted name. Keys that are refined go
+    together, entry by entry; so do those of one [[sweep]] table. Several [[sweep]] tables, a plain
+    [sweep] with its keys one by one, and several cases multiply.
     """
 
     title: str = ""
-    case: str | Annotated[list[str], Field(min_length=1)] = Field(description="case file, or several, relative to the study file")
-    repeats: Count = Field(1, description="runs with the seeds seed, seed + 1, …, whose errors are taken together")
+    case: str | Annotated[list[str], Field(min_length=1)] = Field(
+        description="case file, or several, relative to the study file"
+    )
+    repeats: Count = Field(
+        1, description="runs with the seeds seed, seed + 1, …, whose errors are taken together"
+    )
     set: Values = Field({}, description="overrides that all members share")
-    refine: Values = Field({}, description="lists of equal length, from coarse to fine: what orders are measured in")
-    sweep: Values | list[Values] = Field({}, description="lists of values: every combination, or entry by entry in [[sweep]]")
-    reference: Values = Field({}, description="overrides of the run that errors are measured against")
+    refine: Values = Field(
+        {}, description="lists of equal length, from coarse to fine: what orders are measured in"
+    )
+    sweep: Values | list[Values] = Field(
+        {}, description="lists of values: every combination, or entry by entry in [[sweep]]"
+    )
+    reference: Values = Field(
+        {}, description="overrides of the run that errors are measured against"
+    )
     against: Literal["exact", "reference", "finest"] | None = Field(
         None,
-        description="what errors are measured against; the reference if there is one, else the exact solution, else the finest",
+        description=(
+            "what errors are measured against; the reference if there is one, else the exact"
+            " solution, else the finest"
+        ),
     )
-    errors: list[Literal[ERRORS]] | None = Field(None, description="of a refinement; all that can be measured if absent")
-    values: list[Literal[tuple(VALUES)]] = Field(["objective", "mass"], description="last records, shown of a sweep")
-    expected: dict[Literal[ERRORS], Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
-        {}, description="lowest and highest order that the fit of an error should have"
+    errors: list[Literal[ERRORS]] | None = Field(
+        None, description="of a refinement; all that can be measured if absent"
     )
-    quick: Values = Field({}, description="keys of this file as a small version of the study has them: hkflow study --quick")
+    values: list[Literal[tuple(VALUES)]] = Field(
+        ["objective", "mass"], description="last records, shown of a sweep"
+    )
+    expected: dict[Literal[ERRORS], Annotated[list[float], Field(min_length=2, max_length=2)]] = (
+        Field({}, description="lowest and highest order that the fit of an error should have")
+    )
+    quick: Values = Field(
+        {},
+        description=(
+            "keys of this file as a small version of the study has them: hkflow study --quick"
+        ),
+    )
 
     @model_validator(mode="after")
     def _lists(self):
@@ -62,7 +101,10 @@ class StudyTable(Table):
     def _makes_sense(self):
         lengths = {key: len(values) for key, values in _flat(self.refine).items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"keys of [refine] go together, so their lists must be equally long, got {_counts(lengths)}")
+            raise ValueError(
+                "keys of [refine] go together, so their lists must be equally long, got"
+                f" {_counts(lengths)}"
+            )
         if lengths and min(lengths.values()) < 2:
             raise ValueError("[refine] needs two values or more")
         if self.reference and not self.refine:
@@ -70,14 +112,17 @@ class StudyTable(Table):
         if self.against == "reference" and not self.reference:
             raise ValueError("against = 'reference' needs a table [reference]")
         if self.reference and self.against in ("exact", "finest"):
-            raise ValueError(f"[reference] is not used with against = '{self.against}'; leave one out")
+            raise ValueError(
+                f"[reference] is not used with against = '{self.against}'; leave one out"
+            )
         if not self.refine and (self.errors or self.expected or self.against):
             raise ValueError("errors, expected and against are for a study with [refine]")
         for axis in _axes(self.sweep):
             lengths = {key: len(values) for key, values in axis.items()}
             if len(set(lengths.values())) > 1:
                 raise ValueError(
-                    f"keys of one [[sweep]] go together, so their lists must be equally long, got {_counts(lengths)}"
+                    "keys of one [[sweep]] go together, so their lists must be equally long, got"
+                    f" {_counts(lengths)}"
                 )
         return self
 
@@ -86,7 +131,8 @@ class StudyTable(Table):
 class Member:
     """One run of a study.
 
-    group, level, repeat : its place; level is the index in [refine], −1 for the reference;  file : its case
+    group, level, repeat : its place; level is the index in [refine], −1 for the reference;  file :
+        its case
     changes : {dotted key: value}, what makes it differ from others of the study
     """
 
@@ -99,8 +145,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study: its table, name and text;  groups : {key: value} of what is swept;  levels : the same of what is refined,
-    none without [refine];  members : all runs, those of the references included."""
+    """A checked study: its table, name and text;  groups : {key: value} of what is swept;  levels :
+    the same of what is refined, none without [refine];  members : all runs, those of the references
+    included."""
 
     table: StudyTable
     name: str
@@ -111,7 +158,8 @@ class Study:
 
 
 def load_study(path, quick=False):
-    """Read a study file and every case in it, with the keys of its table [quick] if a small version is wanted.
+    """Read a study file and every case in it, with the keys of its table [quick] if a small version
+    is wanted.
 
     Raises CaseError with all faults of the study, or of its first wrong member.
     """
@@ -130,10 +178,14 @@ def load_study(path, quick=False):
     try:
         table = StudyTable.model_validate(tables)
     except ValidationError as error:
-        raise CaseError("\n".join(f"{path}: {fault}" for fault in sentences(error, StudyTable))) from None
+        raise CaseError(
+            "\n".join(f"{path}: {fault}" for fault in sentences(error, StudyTable))
+        ) from None
     cases = [table.case] if isinstance(table.case, str) else table.case
     axes = [[{"case": case} for case in cases]] + [_entries(axis) for axis in _axes(table.sweep)]
-    groups = [{key: value for part in parts for key, value in part.items()} for parts in product(*axes)]
+    groups = [
+        {key: value for part in parts for key, value in part.items()} for parts in product(*axes)
+    ]
     levels = _entries(_flat(table.refine))
     members = []
     for g, group in enumerate(groups):
@@ -142,7 +194,10 @@ def load_study(path, quick=False):
         ends = [(-1, _flat(table.reference))] if table.reference else []
         for level, changes in (*enumerate(levels), *ends):
             merged = _merged(common, changes)
-            members += [_member(path, g, level, k, group["case"], merged, table.repeats) for k in range(table.repeats)]
+            members += [
+                _member(path, g, level, k, group["case"], merged, table.repeats)
+                for k in range(table.repeats)
+            ]
     if len(cases) == 1:
         groups = [{key: value for key, value in group.items() if key != "case"} for group in groups]
     return Study(table, path.stem, text, groups, levels if table.refine else [], members)
@@ -163,14 +218,24 @@ def _member(path, group, level, repeat, case, changes, repeats):
 
 def described(changes):
     """Overrides in words: noise = 0.1, kind = wasserstein."""
-    return ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
+    return (
+        ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
+    )
 
 
 def shown(value):
     """A value of a case as a reader wants to see it."""
     if isinstance(value, dict):
-        return value.get("kind") or ", ".join(f"{key} {shown(inner)}" for key, inner in value.items())
-    return f"{value:g}" if isinstance(value, float) else Path(value).stem if str(value).endswith(".toml") else str(value)
+        return value.get("kind") or ", ".join(
+            f"{key} {shown(inner)}" for key, inner in value.items()
+        )
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else Path(value).stem
+        if str(value).endswith(".toml")
+        else str(value)
+    )
 
 
 def resolution(study, dim):
@@ -188,22 +253,39 @@ def resolution(study, dim):
 
 def _changed(tables, changes):
     """Tables with some keys changed; lists are replaced as a whole, and so is a sweep."""
-    inner = [key for key, value in changes.items() if isinstance(value, dict) and isinstance(tables.get(key), dict)]
-    return tables | changes | {key: _changed(tables[key], changes[key]) for key in inner if key != "sweep"}
+    inner = [
+        key
+        for key, value in changes.items()
+        if isinstance(value, dict) and isinstance(tables.get(key), dict)
+    ]
+    return (
+        tables
+        | changes
+        | {key: _changed(tables[key], changes[key]) for key in inner if key != "sweep"}
+    )
 
 
 def _flat(tables, prefix=""):
     """{"domain": {"cells": […]}} as {"domain.cells": […]}."""
     flat = {}
     for key, value in tables.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
     return flat
 
 
 def _merged(earlier, later):
-    """Overrides of which the later count; where they choose the kind of a table, it starts afresh."""
-    chosen = {table for table, field in UNIONS.items() if f"{table}.{field}" in later or field in (later.get(table) or ())}
-    return {key: value for key, value in earlier.items() if key.partition(".")[0] not in chosen} | later
+    """Overrides of which the later count; where they choose the kind of a table, it starts
+    afresh."""
+    chosen = {
+        table
+        for table, field in UNIONS.items()
+        if f"{table}.{field}" in later or field in (later.get(table) or ())
+    }
+    return {
+        key: value for key, value in earlier.items() if key.partition(".")[0] not in chosen
+    } | later
 
 
 def _axes(sweep):
@@ -214,7 +296,8 @@ def _axes(sweep):
 
 
 def _entries(axis):
-    """A table of equally long lists as a list of {key: value}; one entry without keys for an empty table."""
+    """A table of equally long lists as a list of {key: value}; one entry without keys for an empty
+    table."""
     if not axis:
         return [{}]
     return [dict(zip(axis, entry, strict=True)) for entry in zip(*axis.values(), strict=True)]

@@ -1,4 +1,5 @@
-"""Runs of a study: each in a folder named by what it computes, in processes of this machine or of a Dask cluster."""
+"""Runs of a study: each in a folder named by what it computes, in processes of this machine or of a
+Dask cluster."""
 
 import hashlib
 import json
@@ -18,20 +19,25 @@ from filelock import FileLock, Timeout
 
 from ..case.load import toml_of
 from ..errors import CaseError, HkflowError
-from ..observers.interrupts import Interrupts
-from ..observers.observer import Observer
-from ..userfiles import read_text, size_of
+from ..files.userfiles import read_text, size_of
+from ..solving.interrupts import Interrupts
+from ..solving.observer import Observer
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
-EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)  # their sentences explain themselves
+# their sentences explain themselves
+EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()  # of this process, if it is a worker
-told = None  # a number shared with the study, if this process is one of its workers: the signal that interrupted it, or 0
+# of this process, if it is a worker
+stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()
+# a number shared with the study, if this process is one of its workers: the signal that interrupted
+# it, or 0
+told = None
 
 
 def key_of(file):
-    """A name for what a case computes: of the resolved case, the files that it reads, and the version of hkflow."""
+    """A name for what a case computes: of the resolved case, the files that it reads, and the
+    version of hkflow."""
     from ..case.build import resolve
 
     digest = hashlib.sha256(f"{version('hkflow')}\n{toml_of(resolve(file.case))}".encode())
@@ -53,10 +59,11 @@ def is_finished(folder):
 
 
 def compute(folder, file, threads):
-    """Make a run in its folder, or finish it; returns whether it finished, and the sentence how. Nothing is raised."""
+    """Make a run in its folder, or finish it; returns whether it finished, and the sentence how.
+    Nothing is raised."""
     import numba
 
-    from ..runs import resume, run
+    from ..running.run import resume, run
 
     folder = Path(folder)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
@@ -66,7 +73,8 @@ def compute(folder, file, threads):
             if any((folder / "snap").glob("*.h5")):
                 made = resume(folder, observers=(Stopping(),))
             else:
-                shutil.rmtree(folder, ignore_errors=True)  # a process was killed here before it saved anything
+                # a process was killed here before it saved anything
+                shutil.rmtree(folder, ignore_errors=True)
                 made = run(file, output=folder, observers=(Stopping(),))
         if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
             leaving.set()
@@ -92,9 +100,11 @@ class Stopping(Observer):
 def compute_all(tasks, workers, threads, scheduler, tell):
     """Compute {folder: CaseFile}, at most `workers` at a time with so many threads each.
 
-    scheduler : address of a Dask scheduler whose workers do it instead;  tell(folder, outcome) : called as each ends
-    Returns {folder: (finished, sentence)} and the signal that interrupted it, or None: then runs that were on their way have
-    saved. A process that dies takes those beside it down: what was running is tried again, one by one.
+    scheduler : address of a Dask scheduler whose workers do it instead;  tell(folder, outcome) :
+        called as each ends
+    Returns {folder: (finished, sentence)} and the signal that interrupted it, or None: then runs
+    that were on their way have saved. A process that dies takes those beside it down: what was
+    running is tried again, one by one.
     Raises CaseError if the scheduler cannot be reached.
     """
     outcomes, lost = {}, None
@@ -104,9 +114,14 @@ def compute_all(tasks, workers, threads, scheduler, tell):
         tell(folder, outcome)
 
     with _Interrupt() as interrupt:
-        while not interrupt.received and (waiting := {folder: file for folder, file in tasks.items() if folder not in outcomes}):
+        while not interrupt.received and (
+            waiting := {folder: file for folder, file in tasks.items() if folder not in outcomes}
+        ):
             alone = lost is not None
-            with _executor(scheduler, 1 if alone else workers, threads, interrupt.told) as (executor, room):
+            with _executor(scheduler, 1 if alone else workers, threads, interrupt.told) as (
+                executor,
+                room,
+            ):
                 lost = _drain(executor, room, waiting, threads, interrupt, done)
             for folder in lost if alone and not interrupt.received else ():
                 done(folder, (False, "Failed: its process was killed, perhaps for want of memory."))
@@ -115,7 +130,8 @@ def compute_all(tasks, workers, threads, scheduler, tell):
 
 
 def _drain(executor, room, tasks, threads, interrupt, done):
-    """Compute tasks, as many at a time as there is room; returns those that ran when a process died."""
+    """Compute tasks, as many at a time as there is room; returns those that ran when a process
+    died."""
     waiting, running = list(tasks.items()), {}
     try:
         while running or waiting and not interrupt.received:
@@ -138,7 +154,10 @@ def _executor(scheduler, workers, threads, shared):
         with (
             _surroundings(threads),
             ProcessPoolExecutor(
-                workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(), shared)
+                workers,
+                mp_context=get_context("spawn"),
+                initializer=_begin_worker,
+                initargs=(os.getpid(), shared),
             ) as pool,
         ):
             yield pool, workers
@@ -150,17 +169,23 @@ def _executor(scheduler, workers, threads, shared):
     try:
         client = Client(scheduler, timeout=10)
     except (OSError, ValueError) as error:
-        raise CaseError(f"--scheduler {scheduler}: no Dask scheduler answers there ({error}).") from error
+        raise CaseError(
+            f"--scheduler {scheduler}: no Dask scheduler answers there ({error})."
+        ) from error
     with client:
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         if not count:
-            raise CaseError(f"--scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler} --nthreads 1'.")
+            raise CaseError(
+                f"--scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler}"
+                " --nthreads 1'."
+            )
         yield client.get_executor(pure=False), count
 
 
 @contextmanager
 def _surroundings(threads):
-    """What new processes find: so many threads for BLAS, and no main module, or each would run the user's script once more."""
+    """What new processes find: so many threads for BLAS, and no main module, or each would run the
+    user's script once more."""
     main, before = sys.modules["__main__"], {name: os.environ.get(name) for name in BLAS_THREADS}
     hidden = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
     main.__spec__ = None
@@ -174,9 +199,11 @@ def _surroundings(threads):
 
 
 def _begin_worker(study, shared):
-    """A process of a study ends its run, not itself, on SIGINT; its run and itself on SIGTERM, or when the study is gone.
+    """A process of a study ends its run, not itself, on SIGINT; its run and itself on SIGTERM, or
+    when the study is gone.
 
-    SIGTERM is what the pool sends to all when one of its processes has died; from Python 3.12 on it waits until they are gone.
+    SIGTERM is what the pool sends to all when one of its processes has died; from Python 3.12 on it
+    waits until they are gone.
     """
     global told
     told = shared
@@ -194,7 +221,8 @@ def _watch(study):
 
 
 class _Interrupt(Interrupts):
-    """Ends the runs of the processes that compute at the first SIGINT or SIGTERM; a second one kills them."""
+    """Ends the runs of the processes that compute at the first SIGINT or SIGTERM; a second one
+    kills them."""
 
     def __init__(self):
         super().__init__()

@@ -10,28 +10,59 @@ import numpy as np
 
 from ..case.build import resolve
 from ..case.load import toml_of
-from ..store.files import write_hdf5, write_whole
+from ..files.writing import write_hdf5, write_whole
 from .file import described, shown
 
 TITLES = {
-    "L1": "L¹", "max": "max", "W1": "W₁", "predictions": "predictions", "objective": "objective", "mass": "mass",
-    "training_error": "training error", "gap_bound": "gap bound", "minimum_potential": "min J", "energy_residual": "energy residual",
-    "margin_lower": "γ from below", "margin_upper": "γ from above",
-}  # fmt: skip
+    "L1": "L¹",
+    "max": "max",
+    "W1": "W₁",
+    "predictions": "predictions",
+    "objective": "objective",
+    "mass": "mass",
+    "training_error": "training error",
+    "gap_bound": "gap bound",
+    "minimum_potential": "min J",
+    "energy_residual": "energy residual",
+    "margin_lower": "γ from below",
+    "margin_upper": "γ from above",
+}
 POWER = re.compile(r"(\d+(?:\.\d+)?)e([+-]\d+)")
 AGAINST = {"exact": "the exact solution", "reference": "the reference", "finest": "the finest"}
 LATEX = {
-    "¹": "$^1$", "₁": "$_1$", "±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$", "σ": "$\\sigma$", "λ": "$\\lambda$",
-    "α": "$\\alpha$", "β": "$\\beta$", "²": "$^2$", "…": "\\dots", "%": "\\%", "&": "\\&", "_": "\\_", "#": "\\#",
-}  # fmt: skip
+    "¹": "$^1$",
+    "₁": "$_1$",
+    "±": "$\\pm$",
+    "–": "--",
+    "−": "$-$",
+    "γ": "$\\gamma$",
+    "σ": "$\\sigma$",
+    "λ": "$\\lambda$",
+    "α": "$\\alpha$",
+    "β": "$\\beta$",
+    "²": "$^2$",
+    "…": "\\dots",
+    "%": "\\%",
+    "&": "\\&",
+    "_": "\\_",
+    "#": "\\#",
+}
 
 
 def write_report(result):
     """Write table.md, table.tex, table.csv and study.h5, each whole or not at all."""
-    texts = {"table.md": markdown(result), "table.tex": latex(result), "table.csv": comma_separated(result)}
+    texts = {
+        "table.md": markdown(result),
+        "table.tex": latex(result),
+        "table.csv": comma_separated(result),
+    }
     for name, text in texts.items():
-        write_whole(result.folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
-    write_hdf5(result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110"))
+        write_whole(
+            result.folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")
+        )
+    write_hdf5(
+        result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110")
+    )
 
 
 def markdown(result):
@@ -65,41 +96,62 @@ def latex(result):
 
 def tables(result):
     """Caption, header and rows of strings of every table."""
-    return [_refined(result, group) for group in range(len(result.study.groups))] if result.study.levels else [_swept(result)]
+    return (
+        [_refined(result, group) for group in range(len(result.study.groups))]
+        if result.study.levels
+        else [_swept(result)]
+    )
 
 
 def _refined(result, group):
     """One row per level: what is refined, errors and orders, and the work; the fits at the end."""
     keys = list(result.study.levels[0])
-    header = [_name(key) for key in keys] + [text for name in result.names for text in (TITLES[name], "order")]
+    header = [_name(key) for key in keys] + [
+        text for name in result.names for text in (TITLES[name], "order")
+    ]
     header += ["steps", "evaluations", "seconds"]
-    found = {name: (result.errors(group, name), result.convergence(group, name)) for name in result.names}
+    found = {
+        name: (result.errors(group, name), result.convergence(group, name)) for name in result.names
+    }
     rows = []
     for level in result.levels():
         row = [shown(result.study.levels[level][key]) for key in keys]
         for errors, table in found.values():
-            row += [_mean_square(errors[level]), _order(table.orders[level - 1]) if table and level else ""]
+            row += [
+                _mean_square(errors[level]),
+                _order(table.orders[level - 1]) if table and level else "",
+            ]
         rows.append(row + _work(result.of(group, level)))
     if any(table for _, table in found.values()):
-        fits = [text for _, table in found.values() for text in ("", _fit(table.fit) if table else "")]
+        fits = [
+            text for _, table in found.values() for text in ("", _fit(table.fit) if table else "")
+        ]
         rows.append(["least squares"] + [""] * (len(keys) - 1) + fits + [""] * 3)
     return described(result.study.groups[group]) if result.study.groups[group] else "", header, rows
 
 
 def _swept(result):
-    """One row per group: what is swept, the values at the end, their standard error over the repeats, and the work."""
+    """One row per group: what is swept, the values at the end, their standard error over the
+    repeats, and the work."""
     keys, names = list(result.study.groups[0]), result.study.table.values
-    header = [_name(key) for key in keys] + [TITLES.get(name, name) for name in names] + ["steps", "evaluations", "seconds"]
+    header = (
+        [_name(key) for key in keys]
+        + [TITLES.get(name, name) for name in names]
+        + ["steps", "evaluations", "seconds"]
+    )
     rows = []
     for group, swept in enumerate(result.study.groups):
         outcomes = result.of(group, 0)
         values = [[outcome.values.get(name, np.nan) for outcome in outcomes] for name in names]
-        rows.append([shown(swept[key]) for key in keys] + [_mean(v) for v in values] + _work(outcomes))
+        rows.append(
+            [shown(swept[key]) for key in keys] + [_mean(v) for v in values] + _work(outcomes)
+        )
     return "", header, rows
 
 
 def notes(result):
-    """What errors are measured against, which orders were expected, and what did not work, as paragraphs."""
+    """What errors are measured against, which orders were expected, and what did not work, as
+    paragraphs."""
     lines = []
     if result.names:
         repeats = result.study.table.repeats
@@ -109,7 +161,10 @@ def notes(result):
     for group, name, fit, low, high, holds in result.verdicts():
         place = f" ({described(result.study.groups[group])})" if result.study.groups[group] else ""
         order = f"{fit.order:.3f}" if fit else "unknown"
-        lines.append(f"{'Holds' if holds else 'FAILS'}: order of {TITLES[name]}{place} {order}, expected {low:g} to {high:g}.")
+        lines.append(
+            f"{'Holds' if holds else 'FAILS'}: order of {TITLES[name]}{place} {order}, expected"
+            f" {low:g} to {high:g}."
+        )
     failed = [o for o in result.outcomes if not o.finished or o.problem]
     for outcome in failed:
         what = outcome.problem and f"Not measured: {outcome.problem}." or outcome.status
@@ -124,33 +179,56 @@ def comma_separated(result):
     columns = _columns(result)
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([repr(float(value)) if isinstance(value, float) else value for value in row])
+        writer.writerow(
+            [repr(float(value)) if isinstance(value, float) else value for value in row]
+        )
     return out.getvalue()
 
 
 def _columns(result):
     """Every column of the long table, by name."""
     study, outcomes = result.study, result.outcomes
-    columns = {key: [shown(study.groups[o.member.group][key]) for o in outcomes] for key in study.groups[0]}
+    columns = {
+        key: [shown(study.groups[o.member.group][key]) for o in outcomes] for key in study.groups[0]
+    }
     if study.levels:
-        columns |= {key: [shown(study.levels[o.member.level][key]) for o in outcomes] for key in study.levels[0]}
+        columns |= {
+            key: [shown(study.levels[o.member.level][key]) for o in outcomes]
+            for key in study.levels[0]
+        }
     if result.h is not None:
         columns["h"] = [float(result.h[o.member.level]) for o in outcomes]
     columns["repeat"] = [o.member.repeat for o in outcomes]
-    columns |= {f"error {name}": [float(o.errors.get(name, np.nan)) for o in outcomes] for name in result.names}
-    columns |= {name: [float(o.values.get(name, np.nan)) for o in outcomes] for name in study.table.values}
-    columns |= {name: [float(o.work[name]) for o in outcomes] for name in ("steps", "evaluations", "seconds")}
+    columns |= {
+        f"error {name}": [float(o.errors.get(name, np.nan)) for o in outcomes]
+        for name in result.names
+    }
+    columns |= {
+        name: [float(o.values.get(name, np.nan)) for o in outcomes] for name in study.table.values
+    }
+    columns |= {
+        name: [float(o.work[name]) for o in outcomes]
+        for name in ("steps", "evaluations", "seconds")
+    }
     columns["finished"] = [o.finished for o in outcomes]
-    return columns | {"status": [o.status for o in outcomes], "run": [f"runs/{o.folder.name}" for o in outcomes]}
+    return columns | {
+        "status": [o.status for o in outcomes],
+        "run": [f"runs/{o.folder.name}" for o in outcomes],
+    }
 
 
 def _fill(file, result):
-    """study.h5: a dataset per column of the long table, the resolved case of every run, and the study's own text."""
+    """study.h5: a dataset per column of the long table, the resolved case of every run, and the
+    study's own text."""
     file.attrs["study"], file.attrs["against"] = result.study.text, result.against
-    file.attrs["groups"], file.attrs["levels"] = (json.dumps(part) for part in (result.study.groups, result.study.levels))
+    file.attrs["groups"], file.attrs["levels"] = (
+        json.dumps(part) for part in (result.study.groups, result.study.levels)
+    )
     for name, values in _columns(result).items():
         text = isinstance(values[0], str)
-        file.create_dataset(name.replace("/", "_"), data=values, dtype=h5py.string_dtype() if text else None)
+        file.create_dataset(
+            name.replace("/", "_"), data=values, dtype=h5py.string_dtype() if text else None
+        )
     cases = [toml_of(resolve(outcome.member.file.case)) for outcome in result.outcomes]
     file.create_dataset("resolved_case", data=cases, dtype=h5py.string_dtype())
 
@@ -166,7 +244,9 @@ def _order(value):
 def _fit(fit):
     if np.isnan(fit.order):
         return ""
-    return f"{fit.order:.2f}" if np.isnan(fit.low) else f"{fit.order:.2f} ± {fit.high - fit.order:.2f}"
+    return (
+        f"{fit.order:.2f}" if np.isnan(fit.low) else f"{fit.order:.2f} ± {fit.high - fit.order:.2f}"
+    )
 
 
 def _mean_square(errors):
@@ -192,5 +272,11 @@ def _mean(values):
 
 def _work(outcomes):
     """Mean steps, evaluations and seconds of the repeats."""
-    means = [np.mean([outcome.work[name] for outcome in outcomes]) for name in ("steps", "evaluations", "seconds")]
-    return [*("" if np.isnan(mean) else f"{mean:.0f}" for mean in means[:2]), "" if np.isnan(means[2]) else f"{means[2]:.3g}"]
+    means = [
+        np.mean([outcome.work[name] for outcome in outcomes])
+        for name in ("steps", "evaluations", "seconds")
+    ]
+    return [
+        *("" if np.isnan(mean) else f"{mean:.0f}" for mean in means[:2]),
+        "" if np.isnan(means[2]) else f"{means[2]:.3g}",
+    ]

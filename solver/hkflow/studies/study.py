@@ -9,15 +9,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ..analysis.convergence import convergence_table
+from ..analysis.measures import errors_of, values_of
 from ..case.load import parse_toml
-from ..convergence import convergence_table
 from ..errors import CaseError, RunFolderError
-from ..store.reading import DAMAGE, find, open_hdf5, read
+from ..files.reading import DAMAGE, find, open_hdf5, read
+from ..files.userfiles import named
 from ..store.run import WORK, load
 from ..store.run_folder import lock
-from ..userfiles import named
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
-from .measures import errors_of, values_of
 from .members import compute_all, is_finished, key_of
 from .report import AGAINST, write_report
 
@@ -26,7 +26,8 @@ ROUNDING = 1e-13  # errors below it are rounding, without an order
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a member: its run's folder, whether it finished, the sentence how, errors, values and work by name.
+    """What came of a member: its run's folder, whether it finished, the sentence how, errors,
+    values and work by name.
 
     problem : the sentence why its errors could not be measured, or ""
     """
@@ -45,9 +46,12 @@ class Outcome:
 class StudyResult:
     """A study that was run.
 
-    study, folder;  outcomes : one for each member that is not a reference, in the order of the study
-    against : one of exact, reference, finest, or "" without [refine];  names : of the errors measured
-    h : (n_levels,) resolutions, None if the levels are no numbers;  signal : that interrupted it, or None
+    study, folder;  outcomes : one for each member that is not a reference, in the order of the
+    study
+    against : one of exact, reference, finest, or "" without [refine];  names : of the errors
+        measured
+    h : (n_levels,) resolutions, None if the levels are no numbers;  signal : that interrupted it,
+        or None
     """
 
     study: Study
@@ -68,16 +72,20 @@ class StudyResult:
         return [o for o in self.outcomes if (o.member.group, o.member.level) == (group, level)]
 
     def levels(self):
-        """The levels that have errors: all, less the finest if the others are measured against it."""
+        """The levels that have errors: all, less the finest if the others are measured against
+        it."""
         count = len(self.study.levels)
         return range(count - 1 if self.against == "finest" else count)
 
     def errors(self, group, name):
         """(n_levels, repeats) errors of a group, nan where there is none."""
-        return np.array([[o.errors.get(name, np.nan) for o in self.of(group, level)] for level in self.levels()])
+        return np.array(
+            [[o.errors.get(name, np.nan) for o in self.of(group, level)] for level in self.levels()]
+        )
 
     def convergence(self, group, name):
-        """The ConvergenceTable of an error of a group; None if its levels are no numbers or there is only one."""
+        """The ConvergenceTable of an error of a group; None if its levels are no numbers or there
+        is only one."""
         errors = self.errors(group, name)
         if self.h is None or len(errors) < 2:
             return None
@@ -98,25 +106,31 @@ class StudyResult:
 
 
 def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None, quick=False):
-    """Run what is missing of a study file and return its StudyResult; tables and study.h5 lie in its folder then.
+    """Run what is missing of a study file and return its StudyResult; tables and study.h5 lie in
+    its folder then.
 
-    output : folder, by default studies/<name of the file>;  workers : runs at a time, as many as cores / threads if None
+    output : folder, by default studies/<name of the file>;  workers : runs at a time, as many as
+        cores / threads if None
     threads : of each run;  scheduler : address of a Dask scheduler, which must see the same folder
     watch : called with (number of runs, done, the outcome of the last or None) as they end
     quick : the small version that the file's table [quick] makes of it
-    Finished runs in the folder are used again: they are known by their resolved case, data files and version of hkflow.
-    Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder cannot be used, before anything
-    is computed.
+    Finished runs in the folder are used again: they are known by their resolved case, data files
+    and version of hkflow.
+    Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder
+    cannot be used, before anything is computed.
     """
     what = load_study(path, quick)
     folder = named(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
     tasks = {place: member.file for place, member in zip(folders, what.members, strict=True)}
-    tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}  # the finest take longest
+    # the finest take longest
+    tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunFolderError(f"{folder}: cannot make the folder of the study ({error.strerror}).") from error
+        raise RunFolderError(
+            f"{folder}: cannot make the folder of the study ({error.strerror})."
+        ) from error
     watch = watch or (lambda count, done, outcome: None)
     watch(len(tasks), 0, None)
     ended = []
@@ -127,7 +141,9 @@ def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None
 
     workers = workers or max(1, (os.cpu_count() or 1) // threads)
     with lock(folder):
-        outcomes, received = compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
+        outcomes, received = (
+            compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
+        )
         result = _measured(what, folder, folders, outcomes, received)
         write_report(result)
     return result
@@ -135,28 +151,44 @@ def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None
 
 def _measured(what, folder, folders, outcomes, received):
     """The StudyResult of what lies in the folders."""
-    read = lru_cache(maxsize=4)(lambda place: load(place / "results.h5") if is_finished(place) else None)
+    read = lru_cache(maxsize=4)(
+        lambda place: load(place / "results.h5") if is_finished(place) else None
+    )
     places = dict(zip(((m.group, m.level, m.repeat) for m in what.members), folders, strict=True))
     against, dims, found = _against(what), set(), []
     for member, place in zip(what.members, folders, strict=True):
         if member.level < 0:
             continue
         run, errors, problem, values, work = read(place), {}, "", {}, dict.fromkeys(WORK, np.nan)
-        finished, status = outcomes.get(place, (False, "Not computed yet.")) if run is None else (True, run.status)
+        finished, status = (
+            outcomes.get(place, (False, "Not computed yet.")) if run is None else (True, run.status)
+        )
         if run is not None:
             dims.add(run.dim)
-            values, work = values_of(run, what.table.values), work | {name: run.end[name] for name in WORK}
+            values, work = (
+                values_of(run, what.table.values),
+                work | {name: run.end[name] for name in WORK},
+            )
             if what.levels and not (against == "finest" and member.level == len(what.levels) - 1):
-                errors, problem = _errors(run, against, read, _reference(what, places, member, against))
+                errors, problem = _errors(
+                    run, against, read, _reference(what, places, member, against)
+                )
         found.append(Outcome(member, place, finished, status, errors, values, work, problem))
     measured = {name for outcome in found for name in outcome.errors}
     names = [name for name in what.table.errors or ERRORS if name in measured]
     if what.levels and len(dims) > 1:
         raise CaseError(
-            f"{what.name}: cases on spheres of different dimensions have no mesh width in common; make a study of each."
+            f"{what.name}: cases on spheres of different dimensions have no mesh width in common;"
+            " make a study of each."
         )
     return StudyResult(
-        what, folder, found, against, names, resolution(what, max(dims, default=1)) if what.levels else None, received
+        what,
+        folder,
+        found,
+        against,
+        names,
+        resolution(what, max(dims, default=1)) if what.levels else None,
+        received,
     )
 
 
@@ -166,14 +198,20 @@ def _against(what):
         return ""
     if what.table.against or what.table.reference:
         return what.table.against or "reference"
-    return "exact" if all(member.file.case.data.source == "moment" for member in what.members) else "finest"
+    return (
+        "exact"
+        if all(member.file.case.data.source == "moment" for member in what.members)
+        else "finest"
+    )
 
 
 def _reference(what, places, member, against):
     """The folder of the run that a member is measured against; None for the exact solution."""
     if against == "exact":
         return None
-    return places[(member.group, -1 if against == "reference" else len(what.levels) - 1, member.repeat)]
+    return places[
+        (member.group, -1 if against == "reference" else len(what.levels) - 1, member.repeat)
+    ]
 
 
 def _errors(run, against, read, place):
@@ -191,7 +229,8 @@ def _errors(run, against, read, place):
 
 
 def read_study(folder):
-    """The StudyResult that lies in the folder of a study, as its study.h5 has it: without the cases of its members.
+    """The StudyResult that lies in the folder of a study, as its study.h5 has it: without the cases
+    of its members.
 
     Raises RunFolderError if there is none or it is damaged.
     """
@@ -199,7 +238,9 @@ def read_study(folder):
     try:
         return _read_study(folder)
     except DAMAGE as error:
-        raise RunFolderError(f"{folder}: no study here, or a damaged one (study.h5: {error}).") from error
+        raise RunFolderError(
+            f"{folder}: no study here, or a damaged one (study.h5: {error})."
+        ) from error
 
 
 def _read_study(folder):
@@ -213,11 +254,19 @@ def _read_study(folder):
         raise ValueError("groups and levels are not lists of changes")
     rows, places = {column.shape for column in columns.values()}, len(groups) * max(1, len(levels))
     if len(rows) != 1 or len(columns["run"]) % places or attrs["against"] not in ("", *AGAINST):
-        raise ValueError(f"{len(columns['run'])} runs and the lengths of columns do not fit {places} places")
+        raise ValueError(
+            f"{len(columns['run'])} runs and the lengths of columns do not fit {places} places"
+        )
     errors = [name for name in table.errors or ERRORS if f"error {name}" in columns]
     count, found = len(columns["repeat"]) // (len(groups) * max(1, len(levels))), []
     for k, place in enumerate(columns["run"]):
-        member = Member(k // (count * max(1, len(levels))), k // count % max(1, len(levels)), int(columns["repeat"][k]), None, {})
+        member = Member(
+            k // (count * max(1, len(levels))),
+            k // count % max(1, len(levels)),
+            int(columns["repeat"][k]),
+            None,
+            {},
+        )
         values = [
             {name: columns[key][k] for name, key in names}
             for names in (
@@ -226,6 +275,12 @@ def _read_study(folder):
                 [(name, name) for name in WORK],
             )
         ]
-        found.append(Outcome(member, folder / place, bool(columns["finished"][k]), columns["status"][k], *values))
-    study = Study(table, folder.name, attrs["study"], groups, levels, [outcome.member for outcome in found])
+        found.append(
+            Outcome(
+                member, folder / place, bool(columns["finished"][k]), columns["status"][k], *values
+            )
+        )
+    study = Study(
+        table, folder.name, attrs["study"], groups, levels, [outcome.member for outcome in found]
+    )
     return StudyResult(study, folder, found, attrs["against"], errors, columns.get("h"))

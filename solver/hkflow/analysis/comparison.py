@@ -1,0 +1,401 @@
+"""Two runs of one problem, compared at the times that both saved: their predictions, objectives,
+masses and measures."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from textwrap import shorten
+
+import numpy as np
+
+from ..errors import CaseError
+from ..measures import distances as metrics
+from ..store.run import Run, load
+
+SAME_TIME = 1e-9  # of the longer run
+SAME_MASS = 1e-6  # of the larger one
+SAME_DATA = 1e-12  # of the largest entry
+PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
+TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
+FRAME = 0.08  # of the extent of the data: how far the grid reaches beyond them
+GAUSSIAN_POINTS = 1000
+POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that grids and maps cover
+
+
+# Distances by the names they are shown with; W1 is cheap and computed at all times.
+DISTANCES = {
+    "W1": metrics.wasserstein1,
+    "W2": metrics.wasserstein2,
+    "GHK": metrics.gaussian_hellinger_kantorovich,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare` found at n common save times.
+
+    a, b : the runs;  saves : (n, 2) their saves;  time : (n,);  test_inputs : (n_test, dim)
+    data_max, data_rms, test_max, test_rms : (n,) of h_A − h_B on the data, nan if there are none,
+        and on test_inputs
+    objective, mass : (n, 2) of both;  moment : (n,) |∫ε θ dν_A − ∫ε θ dν_B|
+    chosen : (k,) indices of the times that the table shows and that W2 and GHK are computed at
+    distances : by name, those of W1, W2 and GHK that there are: (n, 2) values and error bars, nan
+        where not computed
+    notes : sentences on what else is not the same
+    """
+
+    a: Run
+    b: Run
+    saves: np.ndarray
+    time: np.ndarray
+    test_inputs: np.ndarray
+    data_max: np.ndarray
+    data_rms: np.ndarray
+    test_max: np.ndarray
+    test_rms: np.ndarray
+    objective: np.ndarray
+    mass: np.ndarray
+    moment: np.ndarray
+    chosen: np.ndarray
+    distances: dict
+    notes: tuple
+
+    def __str__(self):
+        return table(self)
+
+
+def compare(a, b):
+    """Compare two runs of the same problem, by whatever methods; a, b : Run, run folder or
+    results.h5.
+
+    Measures are compared by W1 on the circle, W2 (needs POT: pip install 'hkflow[ot]') and GHK; see
+    `metrics`.
+    Raises CaseError, saying what differs, if the problems are not the same or no save time is
+    common, and if the mass of a run is beyond numbers at one of the common times.
+    """
+    a, b = (run if isinstance(run, Run) else load(run) for run in (a, b))
+    check_same_problem(a, b)
+    saves, test = common_saves(a, b), make_test_inputs(a.inputs)
+    chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, PLAN_TIMES)).astype(int))
+    there = {"W1": a.dim == 1, "W2": has_pot(), "GHK": True}
+    distances = {name: np.full((len(saves), 2), np.nan) for name in DISTANCES if there[name]}
+    rows = []
+    for k, pair in enumerate(saves):
+        atoms = [_atoms(run, save) for run, save in zip((a, b), pair, strict=True)]
+        rows.append(_row((a, b), pair, atoms, test))
+        for name, values in distances.items():
+            if name == "W1" or k in chosen:
+                values[k] = DISTANCES[name](*atoms)
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return Comparison(
+        a,
+        b,
+        saves,
+        a.time[saves[:, 0]],
+        test,
+        chosen=chosen,
+        distances=distances,
+        notes=tuple(_notes(a, b)),
+        **columns,
+    )
+
+
+def has_pot():
+    """Whether the optional package POT is there."""
+    return find_spec("ot") is not None
+
+
+def _atoms(run, save):
+    """The measure at a save. Raises CaseError if its mass is beyond numbers."""
+    try:
+        return run.atoms_at(save)
+    except ValueError as error:
+        raise CaseError(f"{run.path}: runs are compared up to a mass of e^600. {error}") from error
+
+
+def _row(runs, saves, atoms, test):
+    """The numbers of one common time, by name."""
+    data = runs[0].predictions[saves[0]] - runs[1].predictions[saves[1]]
+    new = runs[0].predict(test, saves[0]) - runs[1].predict(test, saves[1])
+    return {
+        "data_max": np.abs(data).max() if len(data) else np.nan,
+        "data_rms": np.sqrt(np.mean(data**2)) if len(data) else np.nan,
+        "test_max": np.abs(new).max(),
+        "test_rms": np.sqrt(np.mean(new**2)),
+        "objective": [
+            _objective(run, save, one) for run, save, one in zip(runs, saves, atoms, strict=True)
+        ],
+        "mass": [one.mass for one in atoms],
+        "moment": np.linalg.norm(atoms[0].moment() - atoms[1].moment()),
+    }
+
+
+def _objective(run, save, atoms):
+    """F at a save: the record of that time, or that of the atoms if there is none."""
+    recorded = np.flatnonzero(run.records["time"] == run.time[save]) if run.records else ()
+    if len(recorded):
+        scale = run.records.get("log_scale", np.zeros(len(run.records["time"])))
+        return np.exp(scale[recorded[-1]]) * run.records["objective"][recorded[-1]]
+    objective = run.problem.objective
+    risk = objective.on_moving(atoms.positions).value(atoms.signs * atoms.weights)
+    return risk + objective.weight_decay * atoms.mass
+
+
+# --- what can be compared
+
+
+def check_same_problem(a, b):
+    """Raise CaseError with all that differs between two runs' objectives, domains, flows and
+    data."""
+    first, second = _statement(a), _statement(b)
+    if not (_in_the_family(a) and _in_the_family(b)):
+        first = {name: words for name, words in first.items() if not name.startswith("flow.")}
+    faults = [
+        f"{name} is {first[name]} in the first and {second[name]} in the second"
+        for name in first
+        if first[name] != second[name]
+    ]
+    faults = faults or [fault for name in ROWS for fault in _different_row(name, a, b)]
+    if faults:
+        raise CaseError(
+            f"{a.path} and {b.path} are not runs of the same problem: {'; '.join(faults)}."
+        )
+
+
+# Arrays of the data, or of a population's teacher, that must be equal, with what a row of them is
+# called.
+ROWS = {
+    "inputs": "datum",
+    "targets": "datum",
+    "weights": "datum",
+    "teacher": "unit",
+    "teacher_weights": "unit",
+}
+
+
+def _statement(run):
+    """What two runs must share besides the numbers of the data, in words, by name."""
+    table, flow = run.case.objective, run.case.flow
+    statement = {
+        "the data": _data_in_words(run),
+        "activation": f"'{table.activation}'",
+        "bias": str(table.bias).lower(),
+        "loss": f"'{table.loss}'",
+        "weight_decay": f"{table.weight_decay:.12g}",
+        "the domain": f"'{run.case.domain.kind}'",
+    }
+    return statement | {
+        f"flow.{name}": f"{getattr(flow, name):.12g}" for name in ("transport", "reaction", "noise")
+    }
+
+
+def _data_in_words(run):
+    """Number and dimension of the data, or of the teacher's units if there is a population
+    instead."""
+    if run.case.data.source == "population":
+        return (
+            f"a population of {run.inputs.shape[1]} inputs with a teacher of {run.case.data.units}"
+            " units"
+        )
+    return f"{len(run.inputs)} x {run.inputs.shape[1]}"
+
+
+def _in_the_family(run):
+    """Whether a run follows a flow of the family: a network does that is balanced and trains more
+    than its output weights."""
+    method = run.case.method
+    if run.method != "network":
+        return True
+    balanced = run.problem.objective.feature.degree == 2 or (
+        method.balance == 1.0 and method.points != "gaussian"
+    )
+    return method.layers != "output" and balanced
+
+
+def _different_row(name, a, b):
+    """A sentence on the first row in which arrays differ, if there is one."""
+    x, y = (getattr(run, name, getattr(run.problem.objective, name, np.zeros(0))) for run in (a, b))
+    differ = np.abs(x - y) > SAME_DATA * np.abs(x).max(initial=0.0)
+    if differ.any():
+        row = int(np.argmax(differ.reshape(len(x), -1).any(axis=1)))
+        yield (
+            f"{name} of {ROWS[name]} {row} are {_numbers(x[row])} in the first and"
+            f" {_numbers(y[row])} in the second"
+        )
+
+
+def _numbers(values):
+    return ", ".join(f"{value:.6g}" for value in np.atleast_1d(values)[:4]) + (
+        ", …" if np.size(values) > 4 else ""
+    )
+
+
+def common_saves(a, b):
+    """Indices of the saves of a and b at times that both saved, (n, 2). Raises CaseError if there
+    are none."""
+    for run in (a, b):
+        if len(run.time) == 0:
+            raise CaseError(f"{run.path}: holds no save yet, so there is nothing to compare.")
+    apart = np.abs(a.time[:, None] - b.time)
+    saves = np.argwhere(apart <= SAME_TIME * max(a.time[-1], b.time[-1]))
+    if len(saves) == 0:
+        ranges = " and ".join(
+            f"{run.path} has {len(run.time)} from t = {run.time[0]:g} to {run.time[-1]:g}"
+            for run in (a, b)
+        )
+        raise CaseError(f"No save time is common: {ranges}. Give both the same list in time.saves.")
+    return saves
+
+
+def make_test_inputs(inputs):
+    """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
+    inputs, or Gaussian draws.
+
+    The draws have the mean and the covariance of the data and are the same in every comparison.
+    Without data, for a population, both are made for standard Gaussian inputs.
+    """
+    count, dim = inputs.shape
+    if dim in TEST_POINTS:
+        seen = (
+            inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(dim)
+        )
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        edge = np.where(high > low, FRAME * (high - low), 1.0)
+        axes = [
+            np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[dim]) for k in range(dim)
+        ]
+        return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, dim)
+    mean = inputs.mean(axis=0) if count else np.zeros(dim)
+    covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(dim)
+    values, vectors = np.linalg.eigh(covariance)
+    spread = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean + np.random.default_rng(0).standard_normal((GAUSSIAN_POINTS, dim)) @ spread.T
+
+
+def _notes(a, b):
+    """Sentences on what the check of the problem lets pass."""
+    x, y = a.case.initial.model_dump(), b.case.initial.model_dump()
+    for key in [key for key in x if key in y and x[key] != y[key]]:
+        first, second = (shorten(str(table[key]), 40, placeholder=" …") for table in (x, y))
+        yield f"The starts differ: initial.{key} is {first} for A and {second} for B."
+    masses = [_atoms(run, 0).mass for run in (a, b)]
+    if (
+        x["mass"] == y["mass"]
+        and a.time[0] == b.time[0]
+        and abs(masses[0] - masses[1]) > SAME_MASS * max(masses)
+    ):
+        yield f"The starts differ: the mass is {masses[0]:.6g} for A and {masses[1]:.6g} for B."
+    for name, run in (("A", a), ("B", b)):
+        if not _in_the_family(run):
+            yield (
+                f"{name} is a network that is not balanced or trains its output weights alone: no"
+                " flow of the family."
+            )
+        if not run.finished:
+            yield f"{name}: {run.status}"
+
+
+# --- in words
+
+
+def described(run):
+    """What carries a run's measure, in words."""
+    if run.is_discrete:
+        return f"{run.method} on {run.mesh.n_cells} atoms, {len(run.signs)} output sign(s)"
+    if run.method == "grid":
+        return f"grid of {run.mesh.n_cells} cells on S^{run.dim}, {len(run.signs)} output sign(s)"
+    count = len(run.atoms_at(len(run.time) - 1, normalised=True)) if len(run.time) else "no saved"
+    if run.method != "network":
+        moved = " moved along characteristics" if run.method == "characteristics" else ""
+        return f"cloud of {count} particles{moved} on S^{run.dim}"
+    return (
+        f"network of {count} units, layers '{run.case.method.layers}', training"
+        f" '{run.case.method.training}'"
+    )
+
+
+def table(c):
+    """A Comparison as text, at most 100 columns wide but for paths and statuses."""
+    lines = [f"{name}  {run.path}\n   {described(run)}" for name, run in (("A", c.a), ("B", c.b))]
+    shown = "all" if len(c.chosen) == len(c.time) else f"{len(c.chosen)} of"
+    times = "save time" if len(c.time) == 1 else "save times"
+    lines += [
+        f"Shown: {shown} {len(c.time)} common {times}, t = {c.time[0]:g} to {c.time[-1]:g}.",
+        *c.notes,
+        "",
+    ]
+    lines += _difference_table(c) + [""] + _value_table(c) + [""]
+    data = f"the {len(c.a.targets)} data and on " if len(c.a.targets) else ""
+    lines.append(
+        f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
+    )
+    lines += [LEGENDS[name] for name in c.distances]
+    widths = [run.mesh.width for run in (c.a, c.b) if run.method == "grid" and not run.is_discrete]
+    if widths:
+        lines.append(
+            "Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h ="
+            f" {max(widths):.2g} their width."
+        )
+    if any(np.nanmax(values[:, 1], initial=0.0) > 0.0 for values in c.distances.values()):
+        lines.append(
+            f"±: at most, from gathering more than {metrics.W2_ATOMS} (GHK: {metrics.GHK_ATOMS}) "
+            "atoms per sign, and from rounding."
+        )
+    if any(np.isnan(values[c.chosen]).any() for values in c.distances.values()):
+        lines.append(
+            "-: a sheet of one sign is empty in one of the two, so that W1 and W2 mean nothing."
+        )
+    if "W2" not in c.distances:
+        lines.append("W2 is left out; it needs POT: pip install 'hkflow[ot]'.")
+    return "\n".join(lines)
+
+
+LEGENDS = {
+    "W1": (
+        "W1: Wasserstein-1 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
+        " radians."
+    ),
+    "W2": (
+        "W2: Wasserstein-2 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
+        " radians."
+    ),
+    "GHK": "GHK: Gaussian-Hellinger-Kantorovich distance of the measures with their masses.",
+}
+
+
+def _difference_table(c):
+    """One line per chosen time, two of heading."""
+    width = {"W1": 8, "W2": 17, "GHK": 17}
+    top = f"{'':9} {'|h_A - h_B|, data':>17} {'|h_A - h_B|, new':>17} {'':8}"
+    head = f"{'t':>9} {'max':>8} {'RMS':>8} {'max':>8} {'RMS':>8} {'moment':>8}"
+    lines = [top, head + "".join(f" {name:>{width[name]}}" for name in c.distances)]
+    for k in c.chosen:
+        numbers = [c.data_max[k], c.data_rms[k], c.test_max[k], c.test_rms[k], c.moment[k]]
+        line = f"{c.time[k]:9.5g} " + " ".join(f"{_number(number):>8}" for number in numbers)
+        lines.append(
+            line
+            + "".join(
+                f" {_with_bar(*values[k]):>{width[name]}}" for name, values in c.distances.items()
+            )
+        )
+    return lines
+
+
+def _number(value):
+    """A number, or a dash for one that there is not."""
+    return "-" if np.isnan(value) else f"{value:.2e}"
+
+
+def _with_bar(value, bar):
+    """A distance and its bar."""
+    return _number(value) + (f" ± {bar:.0e}" if bar > 0.0 else "")
+
+
+def _value_table(c):
+    """Objectives and masses at the chosen times."""
+    lines = [f"{'t':>9} {'objective A':>15} {'objective B':>15} {'mass A':>15} {'mass B':>15}"]
+    for k in c.chosen:
+        lines.append(
+            f"{c.time[k]:9.5g} "
+            + " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k]))
+        )
+    return lines

@@ -1,0 +1,274 @@
+"""The max-margins of a case's data, or of a run's: values with their proofs, decision functions,
+and files of both."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..case.build import input_names, lines_of_data
+from ..case.check import check
+from ..certificates.column_generation import MaxMargin, max_margin, max_margin_of_atoms
+from ..certificates.contradiction import contradiction
+from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
+from ..certificates.search import peaks
+from ..certificates.tangent_kernel import tangent_max_margin
+from ..errors import CaseError, HkflowError, RunFolderError
+from ..files.writing import write_json
+from ..measures.point_measure import Atoms, Units
+from ..problem.problem import Problem
+from ..store.run import load
+
+HEAVIEST = 300  # atoms of a run that a programme starts from
+SHOWN = 20  # atoms that a report lists
+
+
+@dataclass(frozen=True, eq=False)
+class MarginReport:
+    """The max-margins of one data set.
+
+    name : of the case or run;  problem : its objective and signs
+    f1 : of measures on the sphere;  f2, tangent : KernelClassifiers, or a sentence why there is
+        none
+    enclosed : (lower, upper) that the run's records prove, None without a run
+    contradiction : which data prove by themselves that no margin is positive, "" if none do
+    input_names : for axes
+    """
+
+    name: str
+    problem: Problem
+    f1: MaxMargin
+    f2: KernelClassifier | str
+    tangent: KernelClassifier | str
+    enclosed: tuple | None
+    contradiction: str
+    input_names: tuple
+
+    @property
+    def separable(self):
+        """Whether the F₁ max-margin is positive beyond doubt."""
+        return self.f1.lower > 0.0 and self.f1.relative_gap < 1.0
+
+    @property
+    def gamma(self):
+        """γ_ℓ1 of the signed sphere, (lower, upper): twice the max-margin of joint units, b(a·x)₊
+        with |a|² + |b|² = 1."""
+        times = 2.0 if self.problem.objective.feature.joint else 1.0
+        return times * self.f1.lower, times * self.f1.upper
+
+    @property
+    def of_network(self):
+        """γ_ℓ1/2, which a network b(a·x) or b(a·x)₊ has per squared norm of all weights; None for
+        other units, and for atoms."""
+        feature, problem = self.problem.objective.feature, self.problem
+        if (
+            feature.joint
+            or feature.degree == 1
+            and len(problem.output_signs) == 2
+            and not problem.is_discrete
+        ):
+            return tuple(0.5 * end for end in self.gamma)
+        return None
+
+    def classifiers(self):
+        """Decision functions of inputs (n, p), bias included, by name, each divided by its
+        margin."""
+        feature, atoms = self.problem.objective.feature, self.f1.atoms
+        found = {}
+        if self.separable:
+            found["F₁"] = lambda x: (
+                feature.matrix(atoms.positions, x) @ (atoms.signs * atoms.weights) / self.f1.lower
+            )
+        for name, one in (("F₂", self.f2), ("tangent kernel", self.tangent)):
+            if not isinstance(one, str) and one.machine.value > 0.0:
+                found[name] = lambda x, one=one: one(x) / one.machine.value
+        return found
+
+    def __str__(self):
+        """A table of values, and the measure that has the largest margin."""
+        f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
+        proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
+        none = f"the data are not separable: no margin is positive, up to {max(f1.upper, 0.0):.1e}"
+        gap = (
+            f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes" if self.separable else none
+        )
+        lines = [
+            f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
+            f"relative gap:     {gap}",
+        ]
+        if self.contradiction:
+            lines = [f"F₁ max-margin: 0 (certified), no margin is positive: {self.contradiction}"]
+        elif self.problem.objective.feature.joint:
+            lines.append(
+                "of a network:     the same, per squared norm of all weights; γ_ℓ1 in"
+                f" {_interval(self.gamma)}"
+            )
+        elif self.of_network is not None:
+            lines.append(
+                f"of a network:     half of it, {_interval(self.of_network)}, per squared norm of"
+                " all weights"
+            )
+        lines.append(
+            f"slackness:        {f1.slackness[0]:.2g} of the measure, {f1.slackness[1]:.2g} of the"
+            " data"
+        )
+        if self.enclosed is not None:
+            low, high = self.enclosed
+            share = f", {100.0 * (high - low) / f1.lower:.3g} % wide" if self.separable else ""
+            proved = (
+                f"{_interval(self.enclosed)}{share}"
+                if np.isfinite(high)
+                else f"at least {low:.8g}, no upper value"
+            )
+            lines.append(f"the run proved:   {proved}")
+        for name, one in (("F₂ max-margin:", self.f2), ("tangent kernel:", self.tangent)):
+            text = (
+                one
+                if isinstance(one, str)
+                else f"{one.machine.value:.8g}, gap {one.machine.upper - one.machine.lower:.1e}"
+            )
+            lines.append(f"{name:18}{text}")
+        support = np.flatnonzero(f1.dual > 0.0)
+        lines.append(
+            f"support:          {len(support)} of {n} data carry p, {len(atoms)} directions carry"
+            " mass"
+        )
+        order = np.argsort(-atoms.weights)
+        lines += [
+            f"  {atoms.weights[k]:10.6f}  ε = {atoms.signs[k]:+.0f}  θ ="
+            f" ({', '.join(f'{v: .6f}' for v in atoms.positions[k])})"
+            for k in order[:SHOWN]
+        ]
+        lines += [f"  and {len(atoms) - SHOWN} more"] if len(atoms) > SHOWN else []
+        return "\n".join(lines)
+
+    def write(self, folder):
+        """Write margin.json into a folder and return its path: values, measure, dual weights; null
+        for what is not known.
+
+        f1 : of the units of this problem;  gamma_l1, half_gamma_l1 : see gamma, of_network
+        Raises RunFolderError if the folder cannot be written.
+        """
+        folder, f1 = Path(folder), self.f1
+        machines = {
+            name: one
+            for name, one in (("f2", self.f2), ("tangent", self.tangent))
+            if not isinstance(one, str)
+        }
+        content = {
+            "f1": [f1.lower, f1.upper],
+            "gamma_l1": list(self.gamma),
+            "half_gamma_l1": self.of_network,
+            "certified": f1.certified,
+            "slackness": f1.slackness.tolist(),
+            "dual": f1.dual.tolist(),
+            "positions": f1.atoms.positions.tolist(),
+            "signs": f1.atoms.signs.tolist(),
+            "weights": f1.atoms.weights.tolist(),
+            "enclosed": (
+                self.enclosed and [end if np.isfinite(end) else None for end in self.enclosed]
+            ),
+        } | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "margin.json", content)
+        except OSError as error:
+            raise RunFolderError(
+                f"{folder}: margin.json cannot be written there ({error.strerror})."
+            ) from error
+        return folder / "margin.json"
+
+
+def _interval(ends):
+    return f"[{ends[0]:.8g}, {ends[1]:.8g}]"
+
+
+def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
+    """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search
+    then starts from.
+
+    case : path of a TOML file, overrides : of its keys;  run : a run folder or results.h5;
+        tolerance : relative gap of F₁
+    Raises HkflowError with the file's name if there are no labels or the tolerance is not reached.
+    """
+    if not 0.0 <= tolerance < np.inf:
+        raise CaseError(
+            f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
+        )
+    if (case is None) == (run is None):
+        raise CaseError(
+            "A margin needs a case file, or a run: hkflow margin CASE, or hkflow margin --from RUN."
+        )
+    if run is not None and overrides:
+        raise CaseError("--set belongs to a case; a run's data are what they were.")
+    if run is None:
+        name, source = Path(case).stem, case
+        resolved, problem = check(case, **overrides)
+        found, start, enclosed = contradiction(problem.objective), None, None
+        why = found.sentence(lines_of_data(resolved, Path(case).parent)) if found else ""
+    else:
+        one, source = load(run), run
+        name, problem, why = Path(run).resolve().name, one.problem, one.contradiction
+        resolved = one.case
+        start = run_peaks(one)
+        enclosed = (
+            tuple(
+                float(one.records[key][-1])
+                for key in ("margin_lower", "margin_upper")
+                if key in one.records
+            )
+            or None
+        )
+    try:
+        f1 = _f1(problem, tolerance, start)
+        names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
+        return MarginReport(
+            name,
+            problem,
+            f1,
+            _f2(problem.objective),
+            _tangent(problem),
+            enclosed,
+            why,
+            tuple(names),
+        )
+    except (HkflowError, ValueError) as error:
+        raise HkflowError(f"{source}: {error}") from error
+
+
+def run_peaks(run):
+    """The heaviest atoms of a run's last save and the highest directions of its own p, as Atoms."""
+    atoms, objective = run.atoms_at(-1, normalised=True), run.problem.objective
+    heaviest = np.argsort(-atoms.weights)[:HEAVIEST]
+    residuals = np.zeros(len(objective.targets))
+    objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], residuals)
+    if not residuals.any() or run.is_discrete:
+        return Atoms(atoms.positions[heaviest], atoms.signs[heaviest])
+    high = peaks(objective.feature, objective.inputs, -residuals, run.problem.output_signs, 0.9)
+    positions, signs = (atoms.positions[heaviest], high.points), (atoms.signs[heaviest], high.signs)
+    return Atoms(np.concatenate(positions), np.concatenate(signs))
+
+
+def _f1(problem, tolerance, start):
+    if problem.is_discrete:
+        return max_margin_of_atoms(problem.objective, problem.mesh.centers, problem.output_signs)
+    return max_margin(problem.objective, problem.output_signs, tolerance, start)
+
+
+def _f2(objective):
+    if objective.feature.name not in KERNELS:
+        return f"no closed-form kernel for '{objective.feature.name}'"
+    try:
+        return f2_max_margin(objective)
+    except HkflowError as error:
+        return f"not found: {error}"
+
+
+def _tangent(problem):
+    if not isinstance(problem.initial, Units):
+        return "belongs to a network's start: --set method.kind=network"
+    layers = ("output", "hidden") if problem.objective.feature.degree == 1 else ("hidden",)
+    try:
+        return tangent_max_margin(problem.objective, problem.initial, layers)
+    except HkflowError as error:
+        return f"not found: {error}"

@@ -1,0 +1,529 @@
+"""The command line: `hkflow COMMAND …`.
+
+Solver modules are imported inside the commands, once a case is known to be right: help, version and
+refusals are quick.
+"""
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import HkflowError
+from ..operators.ranks import ALONE, launched, ranks
+
+app = typer.Typer(
+    help=(
+        "Gradient flows of measures on spheres, and infinitely wide two-layer networks, computed as"
+        " PDEs."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes take a quarter of a second
+)
+CasePath = Annotated[Path, typer.Argument(help="case file (TOML)", metavar="CASE")]
+RunPath = Annotated[Path, typer.Argument(help="run folder", metavar="RUN")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="override a key of the case: --set flow.noise=0.01"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and no summary")]
+
+
+def main():
+    """Entry point: errors made on purpose become a message, of the first rank if there are several,
+    and exit code 2."""
+    _mend_streams()
+    warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
+    try:
+        with _one_voice():
+            app()
+    except HkflowError as error:
+        if launched()[0] == 0:
+            typer.echo(str(error), err=True)
+        sys.exit(2)
+    except OSError as error:  # of compiled code that cannot be kept, for one
+        typer.echo(
+            f"{error.filename or 'A file'}: the system refuses it ({error.strerror or error}).",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _mend_streams():
+    """Let everything be printed: to a closed stream, which keeps nothing, and to one in latin-1,
+    which shows ν as \\u03bd."""
+    # a number left free would become that of the next file to be written
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        if hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _one_voice():
+    """Around a command: only the first rank prints, and an error that not all ranks have agreed on
+    ends all of them."""
+    rank, size = launched()
+    if size == 1:
+        yield
+        return
+    try:
+        with (
+            open(os.devnull, "w", encoding="utf-8") as nothing,
+            redirect_stdout(nothing if rank else sys.stdout),
+            redirect_stderr(nothing if rank else sys.stderr),
+        ):
+            yield
+    except Exception as error:
+        together = ranks() if ranks.cache_info().currsize else ALONE
+        if together.size > 1 and error is not together.agreed:
+            (
+                typer.echo(str(error), err=True)
+                if isinstance(error, HkflowError)
+                else traceback.print_exc()
+            )
+            sys.stderr.flush()
+            together.comm.Abort(1)
+        raise
+
+
+def _print_version(wanted: bool):
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"hkflow {version('hkflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
+    ] = False,
+):
+    pass
+
+
+@app.command()
+def run(
+    case: CasePath,
+    overrides: Overrides = None,
+    output: Annotated[
+        Path | None, typer.Option(help="run folder; runs/<case name> if not given")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
+    quiet: Quiet = False,
+):
+    """Compute a case; write a run folder with results.h5 and a picture in it. Under mpiexec, by all
+    its processes together."""
+    together = ranks()
+    file = together.all(lambda: _read(case, overrides))
+    from ..running import run as runs
+
+    _finish(
+        runs.run(file, output=output, force=force, quiet=quiet, ranks=together), quiet, together
+    )
+
+
+@app.command()
+def resume(folder: RunPath, quiet: Quiet = False):
+    """Continue an interrupted run; the result is the same, bit for bit, as without the
+    interruption."""
+    from ..running import run as runs
+
+    _finish(runs.resume(folder, quiet=quiet, ranks=ranks()), quiet, ranks())
+
+
+@app.command()
+def check(case: CasePath, overrides: Overrides = None):
+    """Check a case file and its data; print the case with every default written out, and the memory
+    it needs."""
+    file = _read(case, overrides)
+    from ..case.build import estimated_memory
+    from ..case.check import check as checked
+    from ..case.load import toml_of
+
+    resolved, problem = checked(file)
+    typer.echo(toml_of(resolved))
+    data, axes = problem.objective.inputs.shape
+    carriers = (
+        f"{len(problem.atoms())} {'units' if resolved.method.kind == 'network' else 'particles'}"
+    )
+    carriers = f"{problem.mesh.n_cells} cells" if resolved.method.kind == "grid" else carriers
+    typer.echo(
+        f"# {case} is valid: {data} data, {carriers} on S^{axes - 1}, {len(problem.signs)} sign(s)."
+    )
+    typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
+
+
+@app.command()
+def schema():
+    """Print the JSON schema of case files."""
+    from ..case.schema import Case
+
+    typer.echo(json.dumps(Case.model_json_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command()
+def info(path: RunPath):
+    """Say what a run folder or results.h5 holds and how the run ended."""
+    from ..analysis.summary import in_columns, provenance, summary
+    from ..store.run import load
+
+    one = load(path)
+    typer.echo(in_columns(summary(one) + provenance(one)))
+    typer.echo(f"{'records:':18}{', '.join(one.records) or 'none yet'}")
+
+
+Picture = Annotated[
+    str | None,
+    typer.Argument(
+        help="which picture; `hkflow plot RUN help` lists those that fit", metavar="[NAME]"
+    ),
+]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="as wide as a page, 175 mm, instead of a column, 85 mm")
+]
+Under = Annotated[
+    Path | None, typer.Option("--under", help="a grid run whose density lies under the particles")
+]
+
+
+@app.command()
+def plot(
+    path: Annotated[
+        Path, typer.Argument(help="run folder, or the folder of a study", metavar="RUN")
+    ],
+    name: Picture = None,
+    save: Annotated[
+        int | None, typer.Option(help="which save, from 0; the last if not given")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="picture to write: .png, .pdf or .svg; RUN/<name>.png if not given"),
+    ] = None,
+    wide: Wide = False,
+    under: Under = None,
+):
+    """Draw a picture of a run by name; without one its overview: predictions, density, records."""
+    from ..plots.kinds import KINDS, fitting, opened, write
+
+    one = opened(path)
+    if name == "help":
+        typer.echo("\n".join(f"{name:12}  {KINDS[name].shows}" for name in fitting(one)))
+        return
+    typer.echo(
+        f"picture:          {write(name or fitting(one)[0], one, output, save, under, wide)}"
+    )
+
+
+@app.command()
+def animate(
+    path: RunPath,
+    name: Picture = "density",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="film to write: .mp4 (needs ffmpeg) or .gif; RUN/<name>.* if not given"),
+    ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="pictures a second; as many as make 8 seconds if not given"),
+    ] = None,
+    wide: Wide = False,
+    under: Under = None,
+):
+    """Make a film of a picture over all saves of a run."""
+    from ..plots.animation import animate as animate_run
+    from ..plots.kinds import opened
+    from ..running.progress import counted
+
+    with counted() as watch:
+        film = animate_run(name, opened(path), output, fps, wide, under, watch)
+    typer.echo(f"film:             {film}")
+
+
+@app.command()
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="page to write; RUN/report.html, or report.html of several runs"),
+    ] = None,
+):
+    """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case,
+    versions."""
+    from .report import write_report
+
+    folder = paths[0] if paths[0].is_dir() else paths[0].parent
+    typer.echo(
+        "report:          "
+        f" {write_report(paths, output or (folder if len(paths) == 1 else Path()) / 'report.html')}"
+    )
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="run folder", metavar="RUN_A")],
+    b: Annotated[
+        Path,
+        typer.Argument(help="another run of the same problem, by whatever method", metavar="RUN_B"),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="picture to write; RUN_A/compare-<name of B>.png if not given"),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="no table, the picture alone")
+    ] = False,
+):
+    """Compare two runs of one problem in a table and a picture: predictions, objectives, masses,
+    distances of their measures."""
+    from ..analysis.comparison import compare as compare_runs
+    from ..plots.compare import save_comparison
+
+    comparison = compare_runs(a, b)
+    picture = save_comparison(comparison, output)
+    if not quiet:
+        typer.echo(f"{comparison}\n\npicture:          {picture}")
+
+
+@app.command()
+def margin(
+    case: Annotated[
+        Path | None, typer.Argument(help="case file (TOML) with labels ±1", metavar="CASE")
+    ] = None,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option("--from", help="a run folder instead: polish its peaks and p")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")
+    ] = 1e-6,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"
+        ),
+    ] = None,
+):
+    """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision
+    functions."""
+    from ..analysis.margin_report import margin_report
+    from ..plots.figures import write_figure
+    from ..plots.margin import draw_margins
+
+    report = margin_report(case, run, tolerance, **_parsed(overrides))
+    # what took the time is not lost with a folder or a picture that cannot be written
+    typer.echo(str(report))
+    folder = output or (Path("margins") / report.name if run is None else _margins_of(run))
+    typer.echo(f"values:           {report.write(folder)}")
+    picture = write_figure(
+        lambda figure: draw_margins(figure, report), folder / "margin.png", (6.9, 3.4)
+    )
+    typer.echo(f"picture:          {picture}")
+
+
+@app.command()
+def study(
+    file: Annotated[Path, typer.Argument(help="study file (TOML)", metavar="STUDY")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="folder of the study; studies/<name of the file> if not given"),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="runs at a time; as many as cores / threads if not given"),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="threads of each run")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a Dask scheduler whose workers do the runs")
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="the small version that the file's table [quick] makes of it"),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no tables")] = False,
+):
+    """Run all that a study file asks for, or what is missing of it; write tables, a figure and
+    study.h5."""
+    from ..plots.convergence import save_study
+    from ..running.progress import StudyProgress
+    from ..studies.report import markdown
+    from ..studies.study import study as run_study
+
+    with StudyProgress(quiet) as watch:
+        result = run_study(file, output, workers, threads, scheduler, watch, quick)
+    picture = save_study(result)
+    if not quiet:
+        typer.echo(markdown(result))
+        typer.echo(
+            f"tables:           {result.folder / 'table.md'}, .tex, .csv\npicture:         "
+            f" {picture}"
+        )
+    if result.signal:
+        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        sys.exit(128 + result.signal)
+    sys.exit(0 if result.complete and result.as_expected else 1)
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="figures, or all; without one they are listed", metavar="[NAME]…"),
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="quick, or paper: the paper's own parameters")
+    ] = "quick",
+    output: Annotated[
+        Path | None, typer.Option(help="folder of all; reproductions if not given")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="runs at a time; as many as cores if not given")
+    ] = None,
+    quiet: Quiet = False,
+):
+    """Compute figures of the papers again, draw them, and check what the papers say of them;
+    without a name list them."""
+    from ..running.progress import StudyProgress
+    from . import reproduction as papers
+
+    if not names:
+        for name, module in papers.figures().items():
+            also = "".join(f", {other}" for other in getattr(module, "ALSO", ()))
+            minutes = "   ".join(
+                f"{scale} {module.MINUTES[scale]:g} min" for scale in papers.SCALES
+            )
+            typer.echo(f"{name}{also}\n  {papers.title(module)}\n  on two cores: {minutes}")
+            for scale in papers.SCALES:
+                typer.echo(
+                    "".join(
+                        f"    {scale}: {claim}\n" for claim in papers.checked(name, scale) or []
+                    ),
+                    nl=False,
+                )
+        return
+    folder, holds = output or Path("reproductions"), True
+    chosen = (
+        list(papers.figures())
+        if names == [papers.ALL]
+        else [papers.figure_of(name)[0] for name in names]
+    )
+    for name in chosen:
+        module, place = papers.figures()[name], folder / name / scale
+        if not quiet and scale in papers.SCALES:
+            share = papers.missing(module, scale, place)
+            typer.echo(f"{name}, {scale}: {papers.title(module)}")
+            typer.echo(
+                f"  about {share * module.MINUTES[scale]:.2g} of {module.MINUTES[scale]:g} minutes"
+                " are left on two cores"
+            )
+        try:
+            with StudyProgress(quiet) as watch:
+                made = papers.reproduce(name, scale, place, workers, watch)
+        except papers.Interrupted as interrupted:
+            typer.echo(str(interrupted), err=True)
+            sys.exit(128 + interrupted.signal)
+        holds &= made.holds
+        if not quiet:
+            typer.echo(
+                "".join(f"  {claim}\n" for claim in made.claims)
+                + f"  picture: {made.folder / 'figure.png'}"
+            )
+    sys.exit(0 if holds else 1)
+
+
+@app.command()
+def pack(folder: RunPath):
+    """Write results.h5 from the snapshots of a run folder, finished or not."""
+    from ..store.results import pack as pack_folder
+
+    typer.echo(f"results:          {pack_folder(folder)}")
+
+
+@app.command()
+def export(
+    path: RunPath,
+    vtk: Annotated[
+        bool,
+        typer.Option(
+            "--vtk", help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²"
+        ),
+    ] = False,
+    netcdf: Annotated[
+        bool,
+        typer.Option("--netcdf", help="NAME.nc, the whole run as netCDF-4 with names and units"),
+    ] = False,
+    csv: Annotated[
+        bool,
+        typer.Option(
+            "--csv", help="NAME-records.csv, -predictions.csv, -density.csv or -particles.csv"
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="folder to write to; RUN if not given")
+    ] = None,
+):
+    """Write a run for other programs; several formats at once if wanted."""
+    from ..store.export import export as write
+
+    formats = [name for name, wanted in (("vtk", vtk), ("netcdf", netcdf), ("csv", csv)) if wanted]
+    for written in write(path, *formats, output=output):
+        typer.echo(f"export:           {written}")
+
+
+def _margins_of(run):
+    """Where the max-margins of a run go: into its folder, or beside a results file by its name."""
+    return run / "margin" if run.is_dir() else run.with_name(f"{run.stem}-margin")
+
+
+def _read(case, overrides):
+    """The checked CaseFile of a path and --set options."""
+    from ..case.load import load_case
+
+    return load_case(case, _parsed(overrides))
+
+
+def _parsed(overrides):
+    from ..case.load import parse_override
+
+    return dict(parse_override(text) for text in overrides or [])
+
+
+def _finish(one, quiet, together):
+    """Summarise on the first rank; exit on all with the code that says how the run ended."""
+    if code := together.told(lambda: _shown(one, quiet)):
+        sys.exit(code)
+
+
+def _shown(one, quiet):
+    """Draw and summarise a run; returns its exit code. Ctrl-C while it is drawn costs the picture
+    alone."""
+    from ..analysis.summary import in_columns, summary
+    from ..plots.overview import save_overview
+
+    try:
+        picture = save_overview(one)
+    except KeyboardInterrupt:
+        picture = f"broken off; 'hkflow plot {one.path}' draws it"
+    if not quiet:
+        typer.echo(in_columns(summary(one)))
+        typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
+    if not one.finished:
+        if quiet:
+            typer.echo(one.status, err=True)
+        if one.signal:
+            typer.echo(f"Continue with: hkflow resume {one.path}", err=True)
+    return 0 if one.finished else 128 + one.signal if one.signal else 1

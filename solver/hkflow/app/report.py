@@ -1,0 +1,89 @@
+"""`hkflow report`: runs on one page of HTML that needs nothing else, no network and no script."""
+
+from base64 import b64encode
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..analysis.summary import provenance, summary
+from ..errors import RunFolderError
+from ..files.writing import write_whole
+from ..plots.kinds import fitting, write
+from ..store.run import Run, load
+
+REPEATED = ("density", "polar")  # pictures of what the overview shows as well
+# last records that the table of several runs shows
+COMPARED = ("objective", "log_mass", "margin", "training_error", "step")
+
+
+def write_report(runs, path="report.html"):
+    """Write the page of runs (run folders, results.h5 or Run) and return its path.
+
+    Raises RunFolderError if there is nothing to show, or the page cannot be written.
+    """
+    from jinja2 import Environment, PackageLoader
+
+    runs = [run if isinstance(run, Run) else load(run) for run in runs]
+    for run in runs:
+        if not len(run.time):
+            raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to report.")
+    page = Environment(
+        loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    text = page.get_template("report.html").render(
+        runs=[_shown(run) for run in runs], table=_table(runs)
+    )
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    except OSError as error:
+        raise RunFolderError(f"{path}: the report cannot be written ({error.strerror}).") from error
+    return path
+
+
+def _shown(run):
+    """What the page says of a run, by name."""
+    return {
+        "name": _name(run),
+        "title": run.header["title"],
+        "finished": run.finished,
+        "summary": summary(run),
+        "provenance": provenance(run),
+        "case": run.header["case"],
+        "resolved": run.header["resolved_case"],
+        "figures": [(name, _inline(figure)) for name, figure in _figures(run)],
+    }
+
+
+def _name(run):
+    return (run.path if run.path.is_dir() else run.path.parent).name
+
+
+def _figures(run):
+    """The pictures of a run, by name, as bytes of PNG: all that fit and say more than the
+    overview."""
+    with TemporaryDirectory() as folder:
+        for name in fitting(run):
+            if name not in REPEATED:
+                yield name, write(name, run, Path(folder) / f"{name}.png", wide=True).read_bytes()
+
+
+def _inline(picture):
+    return f"data:image/png;base64,{b64encode(picture).decode()}"
+
+
+def _table(runs):
+    """Header and rows of the table that compares several runs."""
+    header = ["run", "method", "t", *COMPARED, "seconds"]
+    rows = []
+    for run in runs:
+        last = {name: values[-1] for name, values in run.records.items()}
+        numbers = [run.time[-1], *(last.get(name) for name in COMPARED), run.end.get("seconds")]
+        rows.append(
+            [
+                _name(run),
+                run.method,
+                *("" if number is None else f"{number:.6g}" for number in numbers),
+            ]
+        )
+    return header, rows

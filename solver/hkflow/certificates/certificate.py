@@ -1,0 +1,94 @@
+"""What a run proves about the max-margin, from its own predictions and its own soft-argmin weights.
+
+For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-margin over all measures of
+mass one,
+
+    min_i y_i h_ν̄(x_i)  ≤  γ_ℓ1  ≤  max_θ Σ_i p_i y_i φ(θ, x_i)
+"""
+
+import numpy as np
+
+from .contradiction import contradiction
+from .global_upper_bound import ceiling
+from .search import is_searchable
+
+
+def certifies_margin(problem):
+    """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can
+    be searched with certainty."""
+    objective = problem.objective
+    searched = problem.is_discrete or is_searchable(objective.feature, objective.axes)
+    return (
+        objective.risk.classifies
+        and objective.weight_decay == 0.0
+        and len(objective.targets) > 0
+        and searched
+    )
+
+
+def margin_certifier(problem):
+    """The MarginCertifier of a problem, or None if its margin is not enclosed."""
+    return MarginCertifier(problem) if certifies_margin(problem) else None
+
+
+class MarginCertifier:
+    """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run
+    does."""
+
+    def __init__(self, problem):
+        self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
+
+    def record(self, e, margin, known, renew):
+        """The certificate of an evaluation e as numbers by name, and what margins are proved by
+        now.
+
+        margin : of e;  known : lower and upper bound so far;  renew : else the certificate is nan
+        """
+        proof = (
+            margin_certificate(self.problem, e.predictions, e.mass, e.residuals)
+            if renew
+            else NOTHING
+        )
+        upper = 0.0 if self.contradictory else proof["dual_value"]
+        return proof | {
+            "margin_lower": np.fmax(known[0], margin),
+            "margin_upper": np.fmin(known[1], upper),
+        }
+
+
+def margin_certificate(problem, predictions, mass, residuals):
+    """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name;
+    nan where p is no probability.
+
+    predictions (n_data,), mass : in one unit;  residuals : (n_data,) ∂R/∂h_i
+    dual_value : the maximum over the whole domain, from above, rounding included
+    slackness_measure, slackness_data : see slackness; their sum is dual_value − margin
+    Source: Chizat & Bach 2020, Prop. 12.
+    """
+    p = np.maximum(-problem.objective.targets * residuals, 0.0)
+    total = p.sum()
+    if not (np.isfinite(total) and total > 0.0 and mass > 0.0):
+        return NOTHING
+    p /= total
+    value = dual_value(problem, p)
+    measure, data = slackness(problem.objective.targets * predictions / mass, p, value)
+    return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
+
+
+NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), np.nan)
+
+
+def slackness(margins, dual, upper):
+    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν,
+    dual p and upper value."""
+    mean = dual @ margins
+    return np.array([upper - mean, mean - margins.min()])
+
+
+def dual_value(problem, p):
+    """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex."""
+    objective, coefficients = problem.objective, p * problem.objective.targets
+    if problem.is_discrete:
+        values = coefficients @ objective.feature.matrix(problem.mesh.centers, objective.inputs)
+        return float(np.multiply.outer(problem.output_signs, values).max())
+    return ceiling(objective.feature, objective.inputs, coefficients, problem.output_signs)

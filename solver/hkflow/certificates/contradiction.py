@@ -1,0 +1,79 @@
+"""Data that no measure classifies, whatever its units: they prove by themselves that no margin is
+positive."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ..operators.dense import SQUARED_RELU
+
+
+@dataclass(frozen=True, eq=False)
+class Contradiction:
+    """One or two data, and weights p in the simplex, (n_data,), with Σ p_i y_i φ(θ, x_i) = 0 for
+    every θ: so γ_ℓ1 ≤ 0.
+
+    data : their numbers, from 0, two with opposite labels;  parallel : whether the inputs are not
+        equal, but x_i = c x_j, c > 0
+    """
+
+    data: tuple
+    dual: np.ndarray
+    parallel: bool
+
+    def sentence(self, lines=None):
+        """What is wrong with which data; lines : (n_data,) of the file that they stand in, else
+        they are counted from 1."""
+        numbers = " and ".join(str(lines[k] if lines is not None else k + 1) for k in self.data)
+        many = "s" if len(self.data) > 1 else ""
+        which = (
+            f"line{many} {numbers} of the data file"
+            if lines is not None
+            else f"row{many} {numbers} of the data"
+        )
+        if not many:
+            return f"{which} holds the input 0, where every unit is 0"
+        return (
+            f"{which} hold {'parallel inputs' if self.parallel else 'one input'} with both labels"
+        )
+
+
+@lru_cache(maxsize=8)
+def contradiction(objective):
+    """The first Contradiction in an objective's data, or None.
+
+    The built-in features are homogeneous of degree k in x: with x_i = c x_j and opposite labels p_i
+    ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other. Inputs count as parallel if
+    they are so exactly, as rational numbers.
+    """
+    inputs, y, built_in = objective.inputs, objective.targets, objective.feature.kernel is not None
+    if len(y) == 0 or (np.abs(y) != 1.0).any():
+        return None
+    sizes = np.abs(inputs).max(axis=1)
+    if built_in and not sizes.all():
+        return _between((int(sizes.argmin()),), np.ones(1), len(y))
+    # of parallel inputs the same to the last bit
+    directions = inputs / sizes[:, None] if built_in else inputs
+    # + 0.0 makes -0.0 the same number
+    group = np.unique(directions + 0.0, axis=0, return_inverse=True)[1].ravel()
+    suspects = np.flatnonzero(np.isin(group, np.intersect1d(group[y > 0.0], group[y < 0.0])))
+    seen = {}
+    for k in suspects.tolist():
+        largest = Fraction(float(sizes[k])) if built_in else 1
+        exactly = tuple(Fraction(float(value)) / largest for value in inputs[k])
+        first = seen.setdefault(exactly, k)
+        if y[first] != y[k]:
+            size = sizes[[k, first]] / max(sizes[first], sizes[k])
+            parts = size**2 if objective.feature.kernel == SQUARED_RELU else size
+            return _between(
+                (first, k), parts / parts.sum(), len(y), bool((inputs[first] != inputs[k]).any())
+            )
+    return None
+
+
+def _between(data, p, n, parallel=False):
+    dual = np.zeros(n)
+    dual[list(data)] = p
+    return Contradiction(data, dual, parallel)

@@ -1,0 +1,166 @@
+"""Max-margin problems on fixed points θ_j, and the rates at which gradient ascent is proved to
+solve them.
+
+          points j →
+z  =  data i ↓   z_ij = y_i φ(θ_j, x_i)          margins of the weights a : (z a)_i,  i = 1 … n
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog, nnls
+
+from ..arguments import real_array
+from ..errors import HkflowError
+
+GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be apart
+TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+FLAT = 1e-8  # of the longest row: a shorter one says nothing about scales
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """A largest margin and its proof: value = min_i (z a)_i, and p shows that no other weights
+    exceed it by more than GAP max|z|.
+
+    weights : (n_points,) a;  dual : (n_data,) p ≥ 0, Σ p = 1
+    """
+
+    value: float
+    weights: np.ndarray
+    dual: np.ndarray
+
+
+def l1_margin(z):
+    """The ℓ₁ max-margin, a linear programme and the value of a matrix game:
+
+        γ₁ = max over a ≥ 0, Σ a = 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of max_j (zᵀp)_j
+
+    z : (n_data, n_points) signed features.   Returns a Margin, negative if every convex combination
+        has a negative margin.
+    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more
+    than GAP max|z|.
+    Source: Chizat & Bach 2020, Prop. 6.
+    """
+    z, size = _checked(z)
+    n, m = z.shape
+    solution = linprog(
+        np.append(np.zeros(m), -1.0),
+        A_ub=np.column_stack([-z / size, np.ones(n)]),
+        b_ub=np.zeros(n),
+        A_eq=np.append(np.ones(m), 0.0)[None],
+        b_eq=[1.0],
+        bounds=np.column_stack([np.append(np.zeros(m), -np.inf), np.full(m + 1, np.inf)]),
+        options=TIGHT,
+    )
+    if solution.status != 0:
+        raise HkflowError(
+            f"The ℓ₁ max-margin of {n} data and {m} points was not found: {solution.message}"
+        )
+    a, p = _on_simplex(solution.x[:m]), _on_simplex(-solution.ineqlin.marginals)
+    return _certified(Margin(float(np.min(z @ a)), a, p), np.max(p @ z), size)
+
+
+def l2_margin(z):
+    """The ℓ₂ max-margin, whose dual is the point of least norm in the convex hull of the rows of z:
+
+        γ₂ = max over √m |a|₂ ≤ 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of |zᵀp|₂/√m,   a ∝
+        zᵀp
+
+    z : (n_data, n_points = m) signed features.
+    Returns a Margin with √m |a| = 1, or with value 0 and a = 0 if nothing separates the data.
+    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more
+    than GAP max|z|.
+    Source: Chizat & Bach 2020, Prop. 7.
+    """
+    z, size = _checked(z)
+    m = z.shape[1]
+    p = least_distance(z / size, np.ones(len(z)))
+    nearest = p @ z
+    a = nearest / max(np.sqrt(m) * np.linalg.norm(nearest), np.finfo(float).tiny)
+    value = float(np.min(z @ a))
+    margin = Margin(value, a, p) if value > 0.0 else Margin(0.0, np.zeros(m), p)
+    return _certified(margin, np.linalg.norm(nearest) / np.sqrt(m), size)
+
+
+def least_distance(G, h):
+    """The multipliers, up to their scale, of the point v nearest to the origin in the polyhedron G
+    v ≥ h:
+
+        min ½|v|²  s.t.  G v ≥ h :   v = Gᵀλ,  λ = p (h·p)/|Gᵀp|²,   p ∝ argmin over u ≥ 0 of |Gᵀu|²
+                                     + (h·u/s − 1)²
+
+    where s, the distance of the farthest half-space, is about |v| and keeps the two squares alike.
+    G : (n, m);  h : (n,).   Returns p (n,), Σ p = 1; zero if v = 0.  A polyhedron without points
+                             gives Gᵀp = 0, h·p > 0.
+    Source: Lawson & Hanson 1974, ch. 23.
+    """
+    n, m = G.shape
+    R = np.linalg.qr(G.T, mode="r") if n < m else G.T
+    lengths = np.linalg.norm(R, axis=0)
+    s = np.max(h / np.maximum(lengths, FLAT * lengths.max() or 1.0))
+    if s <= 0.0:
+        return np.zeros(n)
+    u, _ = nnls(np.vstack([R, h / s]), np.append(np.zeros(len(R)), 1.0), maxiter=30 * n)
+    return u / u.sum()
+
+
+def mirror_ascent_bound(gamma, z_max, n_units, n_data, steps, sums):
+    """What the best margin of t steps of gradient ascent on the radii of fixed directions exceeds:
+
+        max_{s<t} min_i (z ā(s))_i ≥ γ₁ − (‖z‖/√t)(8 log m + log t + 1) − (4 log n/√t) Σ_{s<t}
+        1/(β(s) √(s+1))
+
+    for a_j = r_j²/m, β = |a|₁, ā = a/β, r(0) ∝ 1 and steps of 1/(16 ‖z‖ √(t+1)).
+    gamma : γ₁;  z_max : ‖z‖ = max |z_ij|;  n_units : m;  n_data : n;  steps : (k,) t ≥ 1;  sums :
+        (k,) the last sum at these t
+    Returns (k,).   Source: Chizat & Bach 2020, Prop. 6 and eq. 15.
+    """
+    t = np.asarray(steps, dtype=float)
+    first = z_max * (8.0 * np.log(n_units) + np.log(t) + 1.0)
+    return gamma - (first + 4.0 * np.log(n_data) * np.asarray(sums)) / np.sqrt(t)
+
+
+def projected_ascent_bound(gamma, z_max, n_data, steps):
+    """What the best margin of t steps of gradient ascent on the output weights exceeds:
+
+        max_{s<t} min_i (z ā(s))_i ≥ γ₂ − (‖z‖/√t)(2√2 + √3 log n/γ₂)
+
+    for a = r/m, β(t) = max(1, max_{s≤t} √m |a(s)|₂), ā = a/β, r(0) = 0 and steps of β(t) √2/(‖z‖
+    √(t+1)).
+    gamma : γ₂ > 0;  z_max : ‖z‖ = max |z_ij|;  n_data : n;  steps : (k,) t ≥ 1.   Returns (k,).
+    Raises ValueError unless γ₂ > 0.   Source: Chizat & Bach 2020, Prop. 7.
+    """
+    if not gamma > 0.0:
+        raise ValueError(
+            f"The rate of projected ascent is proved for data with a positive margin, got {gamma}."
+        )
+    t = np.asarray(steps, dtype=float)
+    return gamma - z_max / np.sqrt(t) * (2.0 * np.sqrt(2.0) + np.sqrt(3.0) * np.log(n_data) / gamma)
+
+
+def _checked(z):
+    """z as a matrix of floats, and max |z| (1 if all is zero)."""
+    z = real_array(z, "Signed features")
+    if z.ndim != 2 or z.size == 0 or not np.isfinite(z).all():
+        raise ValueError(
+            f"Signed features must be a finite matrix, n_data by n_points, got shape {z.shape}."
+        )
+    return z, np.abs(z).max() or 1.0
+
+
+def _on_simplex(v):
+    """v without the rounding that a solver leaves: v ≥ 0, Σ v = 1."""
+    v = np.maximum(v, 0.0)
+    return v / v.sum()
+
+
+def _certified(margin, bound, size):
+    """The margin, if its value is within GAP max|z| of the bound that its dual proves."""
+    if not bound - margin.value <= GAP * size:
+        gap = (bound - margin.value) / size
+        raise HkflowError(
+            f"A margin of {margin.value} is {gap:.1e} max|z| away from its dual bound {bound}, more"
+            f" than {GAP:.0e}."
+        )
+    return margin

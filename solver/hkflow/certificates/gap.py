@@ -1,0 +1,54 @@
+"""How far a regularised problem is from its global minimum, from the potential of its own state
+(Wei et al. 2019, eq. E.13)."""
+
+import numpy as np
+
+from ..objectives.losses import RISKS
+from .global_upper_bound import ceiling
+from .search import is_searchable
+
+NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
+
+
+def bounds_gap(problem):
+    """Whether `gap_bound` is known: λ > 0, R ≥ 0, the mobility ν and features of known size."""
+    objective = problem.objective
+    sized = objective.feature.kernel is not None and objective.risk in NONNEGATIVE
+    return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
+
+
+def gap_bound(problem, e, log_scale, lowest_objective):
+    """A bound of F(ν) − F*, F* the minimum over all measures on the sphere, in units of
+    e^log_scale.
+
+    F(ν) − F* ≤ ∫J dν − W min(min J, 0),  W = F_lowest / λ ≥ F* / λ ≥ |ν*| as R ≥ 0  (Wei et al.
+    2019, eq. E.13)
+
+    e : the Evaluation of ν;  lowest_objective : of the run so far
+    min J is one of the whole sphere where it is known with certainty. For a population, beyond S²
+    and on atoms it is the minimum over cells, and so is F*. If residuals g other than ∂R/∂h drive
+    the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its
+    bound in min J over cells.
+    """
+    objective, own = problem.objective, np.zeros_like(e.residuals)
+    if len(own):
+        objective.evaluate_risk(e.predictions, log_scale, own)
+    off = own - e.residuals
+    if searches(problem):
+        lowest = objective.weight_decay - ceiling(
+            objective.feature, objective.inputs, -own, problem.signs
+        )
+    else:
+        lowest = e.lowest - np.abs(off).sum() * objective.largest_feature
+    mean = e.first + off @ e.predictions
+    return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
+
+
+def searches(problem):
+    """Whether min J is one of the whole sphere."""
+    objective = problem.objective
+    return (
+        len(objective.targets) > 0
+        and not problem.is_discrete
+        and is_searchable(objective.feature, objective.axes)
+    )

@@ -1,0 +1,279 @@
+"""Max-margin and interpolation in the Hilbert space H of a kernel K, on data x_i with labels y_i;
+no intercept.
+
+          data j →
+K  =  data i ↓   K_ij = K(x_i, x_j)          g = Σ_i c_i K(x_i, ·),  |g|²_H = cᵀK c
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from ..arguments import real_array
+from ..errors import HkflowError, unknown_name
+from ..objectives.population import arc_cosine
+from .fixed_points import least_distance
+
+# relative: how far the two values that enclose a margin may be apart, or an interpolant from its
+# data
+GAP = 1e-8
+UNKNOWN = 1e-4  # relative: how much the rounding of K may change the square of a norm
+EPS = np.finfo(float).eps
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMachine:
+    """The largest margin in the unit ball of H and its proof: lower ≤ γ ≤ upper, GAP apart.
+
+    value : γ, or 0 if nothing separates the data;  lower : min_i y_i g(x_i);  upper : √(pᵀYKYp)
+    dual : (n_data,) p ≥ 0, Σ p = 1;  coefficients : (n_data,) c = Yp/upper, zero if γ = 0
+    """
+
+    value: float
+    lower: float
+    upper: float
+    dual: np.ndarray
+    coefficients: np.ndarray
+
+    def decision(self, K_new):
+        """g(x) = Σ_i p_i y_i K(x_i, x)/upper, (n_new,), for K_new (n_new, n_data) of K(x, x_i)."""
+        return K_new @ self.coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolant:
+    """The function of least norm in H that takes given values.
+
+    norm : |g|_H;  coefficients : (n_data,) c;  residual : max |K c − y| / max |y|
+    unknown : relative, how much the rounding of K may change the square of the norm
+    """
+
+    norm: float
+    coefficients: np.ndarray
+    residual: float
+    unknown: float
+
+    def decision(self, K_new):
+        """g(x) = Σ_i c_i K(x_i, x), (n_new,), for K_new (n_new, n_data) of K(x, x_i)."""
+        return K_new @ self.coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class KernelClassifier:
+    """A machine with its kernel and data: a function of x.
+
+    machine : KernelMachine;  kernel : function (x (n, p), z (k, p)) -> (n, k);  inputs : (n_data,
+        p)
+    """
+
+    machine: KernelMachine
+    kernel: Callable
+    inputs: np.ndarray
+
+    def __call__(self, x):
+        """g at x (n_new, p), (n_new,)."""
+        return self.machine.decision(self.kernel(np.atleast_2d(x), self.inputs))
+
+
+# --- kernels of directions uniform on the sphere
+
+
+@njit(cache=True)
+def angular(degree, cosines, out):
+    """out = k_degree(cosines), both (n, k)."""
+    for i in range(cosines.shape[0]):
+        for j in range(cosines.shape[1]):
+            out[i, j] = arc_cosine(degree, cosines[i, j])
+
+
+def linear_kernel(x, z):
+    """∫ (θ·x)(θ·z) dτ(θ) = x·z/p for τ uniform on the unit sphere of R^p; x (n, p), z (k, p).
+    Returns (n, k)."""
+    return x @ z.T / x.shape[1]
+
+
+def arc_cosine_kernel(x, z, degree):
+    """K(x, z) = ∫ σ(θ·x) σ(θ·z) dτ(θ) for σ(s) = max(s, 0)^degree and τ uniform on the unit sphere
+    of R^p, x·z = |x||z| cos ω:
+
+        degree 1   |x||z| (sin ω + (π−ω) cos ω) / (2π p)
+        degree 2   |x|²|z|² (3 sin ω cos ω + (π−ω)(1 + 2cos²ω)) / (2π p(p+2))
+
+    p or p(p+2), the moments E|g|² and E|g|⁴ of a Gaussian vector, times these is the kernel of
+    weights N(0, I_p). Errors are of the order of the rounding of |x|^degree |z|^degree at all
+    angles.
+    x : (n, p), z : (k, p), the column of ones of a bias included.   Returns (n, k).
+    Raises ValueError for another degree or inputs of different dimensions.   Source: Cho & Saul
+    2009 (twice that of N(0, I)).
+    """
+    x, z = (np.atleast_2d(np.asarray(v, dtype=float)) for v in (x, z))
+    p = x.shape[1]
+    if degree not in (1, 2) or z.shape[1] != p:
+        raise ValueError(
+            f"Arc-cosine kernels have degree 1 or 2 and inputs of one dimension, got {degree},"
+            f" {x.shape}, {z.shape}."
+        )
+    sizes = [np.linalg.norm(v, axis=1) for v in (x, z)]
+    units = [
+        v / np.where(size > 0.0, size, 1.0)[:, None] for v, size in zip((x, z), sizes, strict=True)
+    ]
+    K = np.empty((len(x), len(z)))
+    angular(degree, units[0] @ units[1].T, K)
+    K *= np.outer(*sizes) ** degree
+    return K / (p if degree == 1 else p * (p + 2))
+
+
+KERNELS = {
+    "linear": linear_kernel,
+    "relu": lambda x, z: arc_cosine_kernel(x, z, 1),
+    "squared-relu": lambda x, z: arc_cosine_kernel(x, z, 2),
+}
+
+
+# --- machines
+
+
+def kernel_margin(K, y):
+    """The hard-margin machine without intercept, whose dual is the point of least norm in the
+    convex hull of the y_i K(x_i, ·):
+
+        γ₂ = max over |g|_H ≤ 1 of min_i y_i g(x_i)  =  min over p ≥ 0, Σ p = 1 of √(pᵀYKYp),   g =
+        Σ_i p_i y_i K(x_i, ·)/γ₂
+
+    K : (n_data, n_data) positive semidefinite;  y : (n_data,) ±1.   Returns a KernelMachine; its
+        value is 0 if γ₂² is below the
+    rounding n ε λ_max of K. Raises ValueError for a K that is no symmetric finite matrix or labels
+    that do not fit, HkflowError
+    for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂.   Source:
+    Chizat & Bach 2020, eq. 5.
+    """
+    K, y = _checked(K, y)
+    if not np.isin(y, (-1.0, 1.0)).all():
+        raise ValueError("A margin needs labels +1 or -1.")
+    spectrum, vectors = _spectrum(K)
+    size = np.sqrt(spectrum[-1]) or 1.0
+    z = y[:, None] * vectors * np.sqrt(spectrum) / size
+    p = least_distance(z, np.ones(len(z)))
+    nearest = p @ z
+    upper = float(np.linalg.norm(nearest))
+    lower = float(np.min(z @ nearest)) / max(upper, np.finfo(float).tiny)
+    if upper <= np.sqrt(len(z) * EPS):
+        return KernelMachine(0.0, 0.0, size * upper, p, np.zeros(len(z)))
+    if not upper - lower <= GAP * upper:
+        raise HkflowError(
+            f"A margin of {size * lower} is {(upper - lower) / upper:.1e} of its dual bound"
+            f" {size * upper} away, more than {GAP:.0e}: K is known to rounding only; drop data"
+            " that nearly coincide."
+        )
+    return KernelMachine(size * lower, size * lower, size * upper, p, p * y / (size * upper))
+
+
+def kkt_residual(machine, K, y):
+    """The largest violation of the optimality conditions of kernel_margin, computed from K, with
+    u_i = y_i g(x_i):
+
+        p ≥ 0,  Σ p = 1,  |g|²_H = 1,  u_i ≥ γ,  p_i (u_i − γ) = 0,   the last two relative to γ
+
+    K : (n_data, n_data);  y : (n_data,).   Returns a float; inf if γ = 0.   Source: Chizat & Bach
+        2020, Prop. 12 (for 𝓕₂).
+    """
+    p, c, gamma = machine.dual, machine.coefficients, machine.value
+    if not gamma > 0.0:
+        return np.inf
+    slack = y * machine.decision(K) / gamma - 1.0
+    return float(
+        max(
+            -p.min(),
+            abs(p.sum() - 1.0),
+            abs(c @ K @ c - 1.0),
+            -slack.min(),
+            np.abs(p * slack).max(),
+        )
+    )
+
+
+def l2_interpolation(K, y):
+    """Regression of least norm:
+
+        min |g|_H over g(x_i) = y_i :   g = Σ_i c_i K(x_i, ·),  K c = y,  |g|²_H = yᵀK⁻¹y
+
+    With the kernel of directions uniform on the sphere |g|_H = √κ |α|₂ of Wei, κ the area of that
+    sphere, since his K is κ times ours. Eigenvalues below the rounding n ε λ_max of K count as
+    zero.
+    K : (n_data, n_data) positive semidefinite;  y : (n_data,) any values.   Returns an Interpolant.
+    Raises ValueError as kernel_margin, HkflowError if K is numerically singular for these y: no g
+    comes within GAP of them, or
+    the rounding of K changes |g|² by more than UNKNOWN.   Source: Wei et al. 2018, eq. D.4 and
+    Claim D.8.
+    """
+    K, y = _checked(K, y)
+    spectrum, vectors = _spectrum(K)
+    floor = len(K) * EPS * spectrum[-1]
+    seen = spectrum > floor
+    parts = y @ vectors[:, seen]
+    c = vectors[:, seen] @ (parts / spectrum[seen])
+    square = float(np.sum(parts**2 / spectrum[seen]))
+    residual = float(np.abs(K @ c - y).max() / (np.abs(y).max() or 1.0))
+    unknown = float(floor * (c @ c) / square) if square > 0.0 else 0.0
+    if not (residual <= GAP and unknown <= UNKNOWN):
+        raise HkflowError(
+            f"The kernel matrix is numerically singular for these values: {residual:.1e} of them is"
+            f" not reached and the norm² is known to {unknown:.1e}, where {GAP:.0e} and"
+            f" {UNKNOWN:.0e} are allowed; drop data that nearly coincide."
+        )
+    return Interpolant(float(np.sqrt(square)), c, residual, unknown)
+
+
+def f2_max_margin(objective):
+    """The 𝓕₂-max-margin of an objective's data, of functions f = ∫ φ(θ, ·) g(θ) dτ(θ) for τ uniform
+    on the sphere of directions:
+
+        γ₂ = max over |g|_L²(τ) ≤ 1 of min_i y_i f(x_i)
+
+    On the signed sphere g(θ, +1) − g(θ, −1) is all that counts, and the uniform probability there
+    has the same kernel.
+    objective : with feature linear, relu or squared-relu and targets ±1.   Returns a
+        KernelClassifier.
+    Raises ValueError for another feature, and as kernel_margin.   Source: Chizat & Bach 2020, eq.
+    5.
+    """
+    name = objective.feature.name
+    if name not in KERNELS:
+        raise ValueError(unknown_name("feature with a closed-form kernel", name, KERNELS))
+    return machine_on(KERNELS[name], objective)
+
+
+def machine_on(kernel, objective):
+    """The KernelClassifier of a kernel, a function (x, z) -> K(x, z), for the data of an
+    objective."""
+    x = objective.inputs
+    return KernelClassifier(kernel_margin(kernel(x, x), objective.targets), kernel, x)
+
+
+def _checked(K, y):
+    """K as a matrix of floats, and y."""
+    K, y = real_array(K, "Kernel matrices"), real_array(y, "Labels")
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or K.size == 0 or not np.isfinite(K).all():
+        raise ValueError(f"A kernel matrix must be finite, n_data by n_data, got shape {K.shape}.")
+    if np.abs(K - K.T).max() > 1e-12 * np.abs(K).max():
+        raise ValueError(
+            "A kernel matrix must be symmetric, got entries that differ by"
+            f" {np.abs(K - K.T).max():.1e}."
+        )
+    if y.shape != K.shape[:1] or not np.isfinite(y).all():
+        raise ValueError(f"{len(K)} data need as many finite labels, got shape {y.shape}.")
+    return K, y
+
+
+def _spectrum(K):
+    """Eigenvalues, rounding below zero removed, and eigenvectors of K; HkflowError for a K that is
+    not positive semidefinite."""
+    spectrum, vectors = np.linalg.eigh(0.5 * (K + K.T))
+    if spectrum[0] < -100.0 * len(K) * EPS * np.abs(spectrum).max():
+        raise HkflowError(
+            f"A kernel matrix has no negative eigenvalues, got {spectrum[0]} below the largest"
+            f" {spectrum[-1]}."
+        )
+    return np.maximum(spectrum, 0.0), vectors

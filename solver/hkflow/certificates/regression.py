@@ -1,0 +1,103 @@
+"""The measure of least mass that takes given values at the data, over the whole sphere, between its
+mass and a proof:
+
+    min |ν| subject to h_ν(x_i) = y_i  =  max Σ_i s_i y_i subject to G_s(θ, ε) = ε Σ_i s_i φ(θ, x_i)
+    ≤ 1 everywhere
+
+It is where the regularised square risk tends as λ → 0. What a small λ leaves of the data is added
+to the targets, and again (Bregman's iteration, the augmented Lagrangian of the equations), so that
+λ need not be zero and no programme is degenerate.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..errors import HkflowError
+from ..measures.point_measure import Atoms
+from ..objectives.losses import RISKS
+from ..objectives.objective import Objective
+from .regularised import minimise
+
+SMALL = 1e-12  # λ in units of max |y| max φ: to this order the first measure misses the data
+EXACT = 1e-9  # of max |y|: data that are met as well are interpolated
+MOST = 10
+
+
+@dataclass(frozen=True, eq=False)
+class LeastMass:
+    """A measure ν that interpolates, and a proof that no lighter one does: lower ≤ least mass,
+    upper = |ν|.
+
+    atoms : ν;  residual : max |h_i − y_i| / max |y|, at most EXACT
+    dual : (n_data,) s with G_s ≤ 1, lower = Σ s_i y_i
+    certified : whether G_s ≤ 1 was proved on the whole sphere and upper − lower ≤ tolerance · upper
+    """
+
+    atoms: Atoms
+    dual: np.ndarray
+    lower: float
+    upper: float
+    residual: float
+    certified: bool
+
+    @property
+    def gap(self):
+        """(upper − lower)/upper."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0.0 else 0.0
+
+
+def l1_interpolation(objective, signs=(1,), tolerance=1e-6):
+    """The least |ν| with ∫ε φ(θ, x_i) dν = y_i for all data, over nonnegative measures on the
+    (signed) sphere.
+
+    objective : its feature, inputs and targets, of any risk;  signs : the output signs ε;
+        tolerance : relative gap
+    Returns a LeastMass.   Raises HkflowError if no measure that meets the data is found.
+    Source: Wei et al. 2019, sec. D.3 (regression); Osher et al. 2005 for the iteration.
+    """
+    y, size = objective.targets, np.abs(objective.targets).max()
+    decay = SMALL * (size or 1.0) * objective.largest_feature
+    square = Objective(objective.feature, RISKS["square"], objective.inputs, y, weight_decay=decay)
+    target, found = y, None
+    for _ in range(MOST):
+        found = minimise(replace(square, targets=target), signs, 0.1 * tolerance, found)
+        missing = y - found.predictions
+        atoms, residual = _corrected(square, found.atoms, missing)
+        residual = residual / size if size else 0.0
+        if residual <= EXACT:
+            break
+        target = target + missing
+    else:
+        raise HkflowError(
+            f"No measure was found that meets all {len(y)} data: the nearest misses by"
+            f" {residual:.1e} max|y|. Two data with one input and different targets, or features"
+            " with too few signs, have none."
+        )
+    lower, upper = float(found.dual @ y), atoms.mass
+    return LeastMass(
+        atoms,
+        found.dual,
+        lower,
+        upper,
+        residual,
+        found.certified and upper - lower <= tolerance * upper,
+    )
+
+
+def _corrected(objective, atoms, missing):
+    """The same atoms with weights that change by as little as possible and make up for what is
+    missing, and max |what still is|.
+
+    Changes δ with Σ_j ε_j φ(θ_j, x_i) δ_j = missing_i of least Σ δ_j²/weight_j; atoms as they are
+    if a weight would be negative.
+    """
+    A, root = (
+        objective.feature.matrix(atoms.positions, objective.inputs) * atoms.signs,
+        np.sqrt(atoms.weights),
+    )
+    weights = atoms.weights + root * np.linalg.lstsq(A * root, missing, rcond=None)[0]
+    rest = np.abs(missing - A @ (weights - atoms.weights)).max()
+    if weights.min(initial=0.0) < 0.0 or rest > np.abs(missing).max():
+        return atoms, np.abs(missing).max()
+    return Atoms(atoms.positions, atoms.signs, weights), rest

@@ -1,0 +1,319 @@
+"""The global minimum of F(ν) = R(h_ν) + λ|ν| over all measures on the sphere, between a value and a
+proof, for λ down to 1e-14.
+
+    min over ν ≥ 0 of R(h_ν)/λ + |ν|  =  max over s of −R*(−λ s)/λ  subject to  G_s(θ, ε) = ε Σ_i
+    s_i φ(θ, x_i) ≤ 1 everywhere
+
+The dual variable s_i = −∂_i R/λ stays of order one as λ → 0. With finitely many columns (θ_j, ε_j)
+the dual is a convex problem in n unknowns whose multipliers are the weights of the measure; peaks
+of G_s above 1 become new columns until there are none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError, solve_triangular
+from scipy.special import xlog1py, xlogy
+
+from ..measures.point_measure import Atoms
+from .search import peaks
+
+MOST_ROUNDS, MOST_STEPS = 100, 100
+SHARE = 0.5  # of the highest peak: lower ones wait for a later round
+FAR, ROUGH = 100.0, 1e-2  # a small λ is reached in steps of this factor, up to this relative gap
+IDLE = 0.1  # columns with G_s < 1 − IDLE and no weight are dropped
+RESOLVED = 1e-24  # of the largest s: smaller ones are none
+# of the gap: as far as a round solves its problem; the centre it stays at steadies the next round
+LOOSE = 0.1
+INWARD = 0.99  # of the way to the boundary that a step may go
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """c(b) = −R*(−b) of one datum, for b_i = λ s_i/q_i, times y_i for a class: Σ q_i c(b_i)/λ is
+    the dual objective.
+
+    value, slope, curvature : functions (b, y) -> c, c′ (the prediction, or y times it) and −c″ > 0
+    move : function (b, change) -> b + change to first order, inside the domain of c
+    """
+
+    value: Callable
+    slope: Callable
+    curvature: Callable
+    move: Callable
+
+
+def _move_positive(b, change):
+    return np.where(change < 0.0, b * np.exp(np.minimum(change, 0.0) / b), b + change)
+
+
+def _move_between(b, change):
+    """The same where b < 1 as well; near 1 the step is that of 1 − b."""
+    upward = b - (1.0 - b) * np.expm1(-np.maximum(change, 0.0) / (1.0 - b))
+    return np.minimum(
+        np.where(change < 0.0, b * np.exp(np.minimum(change, 0.0) / b), upward), 1.0 - 1e-12
+    )
+
+
+CONJUGATES = {
+    "square": Conjugate(
+        lambda b, y: b * (y - 0.5 * b),
+        lambda b, y: y - b,
+        lambda b, y: np.ones_like(b),
+        lambda b, change: b + change,
+    ),
+    "logistic": Conjugate(
+        lambda b, y: -xlogy(b, b) - xlog1py(1.0 - b, -b),
+        lambda b, y: np.log1p(-b) - np.log(b),
+        lambda b, y: 1.0 / (b * (1.0 - b)),
+        _move_between,
+    ),
+    "exponential": Conjugate(
+        lambda b, y: b - xlogy(b, b), lambda b, y: -np.log(b), lambda b, y: 1.0 / b, _move_positive
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Minimiser:
+    """A measure ν and how good it is: lower ≤ F* ≤ F(ν) = upper, where `lower` is proved only if
+    the search for peaks is.
+
+    atoms : ν;  predictions : (n_data,) h_ν(x_i);  dual : (n_data,) s = −∇R/λ, scaled so that G_s ≤
+        1
+    margin : min_i y_i h_i/|ν|; nan for a regression risk and for ν = 0
+    certified : whether G_s ≤ 1 was proved on the whole sphere (circle, S²) and gap ≤ tolerance;
+        rounds : searches for peaks
+    """
+
+    atoms: Atoms
+    predictions: np.ndarray
+    dual: np.ndarray
+    lower: float
+    upper: float
+    weight_decay: float
+    margin: float
+    certified: bool
+    rounds: int
+
+    @property
+    def gap(self):
+        """(upper − lower)/upper."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0.0 else 0.0
+
+
+def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
+    """The global minimiser of F(ν) = R(h_ν) + λ|ν| over all nonnegative measures on the (signed)
+    sphere.
+
+    objective : F with λ = weight_decay > 0 and the square, logistic or exponential risk;  signs :
+        the output signs ε
+    tolerance : the relative gap to reach;  start : a Minimiser of another λ or other targets
+    Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing
+    separates the data.
+    Raises ValueError for other risks, for λ ≤ 0 and for weights q_i that are not positive.
+    Source: Wei et al. 2019, eq. 2.1 and 4.1; Fenchel's duality in place of their eq. E.13.
+    """
+    dual = _Dual(objective)
+    u, columns, w = dual.start(signs, start)
+    best = Atoms(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0))
+    upper, lower, proof = dual.primal(np.zeros(len(u)), 0.0), -np.inf, u
+    gap = np.inf
+    for rounds in range(1, MOST_ROUNDS + 1):
+        found = peaks(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
+        top = max(1.0, found.bound)
+        value = dual.value(u / top)
+        if value > lower:
+            lower, proof = value, u / top
+        if upper - lower <= tolerance * upper:
+            break
+        new = found.values > (1.0 if len(w) else -np.inf)
+        gap, last = upper - lower, gap
+        if rounds > 1 and not new.any() and gap > 0.5 * last:
+            break
+        columns = _joined(columns, (found.points[new], found.signs[new]))
+        u, w, active = dual.solve(
+            columns, u / top, max(0.1 * tolerance, LOOSE * (1.0 - lower / upper))
+        )
+        columns, w = tuple(c[active] for c in columns), w[active]
+        atoms = _condensed(objective, *columns, w)
+        reached = dual.primal(_predictions(objective, atoms), atoms.mass)
+        if reached < upper:
+            best, upper = atoms, reached
+    h, decay = _predictions(objective, best), objective.weight_decay
+    margin = objective.margin(h) / best.mass if len(best) else np.nan
+    certified = bool(found.certified and upper - lower <= tolerance * upper)
+    return Minimiser(
+        best, h, dual.signed(proof), decay * lower, decay * upper, decay, margin, certified, rounds
+    )
+
+
+def regularisation_path(objective, signs, weight_decays, tolerance=1e-6):
+    """A list of Minimisers, one for each λ of `weight_decays`, each started from the one before.
+
+    For logistic and exponential risks the margins tend to γ_ℓ1 as λ → 0 if that is positive, with
+    an excess of the order
+    1/log(1/λ) (Wei et al. 2019, Theorem 2.1).   Raises ValueError as `minimise` does.
+    """
+    path, start = [], None
+    for decay in weight_decays:
+        start = minimise(replace(objective, weight_decay=float(decay)), signs, tolerance, start)
+        path.append(start)
+    return path
+
+
+class _Dual:
+    """The dual in units of 1/λ; u is s, times y for classes, so that it is positive there."""
+
+    def __init__(self, objective):
+        name, decay = objective.risk.name, objective.weight_decay
+        if name not in CONJUGATES:
+            raise ValueError(
+                f"The minimum is known for the risks {', '.join(CONJUGATES)}, not for {name}."
+            )
+        if not decay > 0.0:
+            raise ValueError(f"A regularised problem needs a positive weight decay, got {decay}.")
+        if not (objective.weights > 0.0).all():
+            raise ValueError("Every datum needs a positive weight; leave out those without.")
+        self.objective, self.decay, self.c = objective, decay, CONJUGATES[name]
+        self.y, self.scale = objective.targets, objective.weights / decay
+        self.flip = self.y if objective.risk.classifies else np.ones_like(self.y)
+
+    def signed(self, u):
+        """s of u."""
+        return self.flip * u
+
+    def value(self, u):
+        """−R*(−λ s)/λ, (n_data,) -> number."""
+        return float(self.scale @ self.c.value(u / self.scale, self.y))
+
+    def primal(self, predictions, mass):
+        """R(h)/λ + |ν|."""
+        risk = self.objective.evaluate_risk(predictions, 0.0, np.empty_like(predictions))
+        return float(risk / self.decay + mass)
+
+    def start(self, signs, minimiser):
+        """u, columns (points, signs) and weights to begin with: of a minimiser, or of a larger λ
+        from which λ is reached."""
+        objective, p = self.objective, np.empty_like(self.y)
+        if minimiser is None:
+            objective.evaluate_risk(np.zeros_like(p), 0.0, p)
+            # ν = 0 is optimal from this λ on
+            critical = peaks(objective.feature, objective.inputs, -p, signs).values[0]
+            if critical <= FAR * self.decay:
+                nothing = (np.zeros((0, objective.axes)), np.zeros(0)), np.zeros(0)
+                return -self.flip * p / max(self.decay, critical), *nothing
+            minimiser = minimise(replace(objective, weight_decay=FAR * self.decay), signs, ROUGH)
+        u, atoms = self.flip * minimiser.dual, minimiser.atoms
+        u = np.minimum(u, 0.5 * self.scale) if objective.risk.classifies else u
+        return u, (atoms.positions, atoms.signs), atoms.weights
+
+    def solve(self, columns, u, tolerance):
+        """The dual with finitely many constraints Zᵀu ≤ 1, by Mehrotra's predictor and corrector,
+        in slacks t and weights w:
+
+            Z w = c′(b),   Zᵀu + t = 1,   w t = μ → 0,   b = u/scale
+
+        u : (n_data,) with Zᵀu ≤ 1.   Returns u, w (n_columns,) and which columns are worth keeping.
+        """
+        points, column_signs = columns
+        Z = (
+            self.flip[:, None]
+            * self.objective.feature.matrix(points, self.objective.inputs)
+            * column_signs
+        )
+        # rounding may drive all of u to 0
+        u, least = 0.9 * u, RESOLVED * u.max() if self.objective.risk.classifies else -np.inf
+        t = 1.0 - u @ Z
+        slope = self.c.slope(self._resolved(u) / self.scale, self.y)
+        w = max(np.abs(slope).max(), 1e-12) / (max(np.abs(Z).max(), 1e-12) * len(t) * t)
+        for _ in range(MOST_STEPS):
+            u = np.maximum(self._resolved(u), least)
+            upper, lower = (
+                self.primal(self.flip * (Z @ w), w.sum()),
+                self.value(u / max(1.0, np.max(u @ Z))),
+            )
+            if upper - lower <= tolerance * upper:
+                break
+            try:
+                step = self._step(Z, u, t, w)
+            except LinAlgError:
+                break
+            if not (step[0].any() and all(np.isfinite(part).all() for part in step)):
+                # rounding has taken over, as it does for nearly coinciding data; the last state
+                # stands
+                break
+            u, t, w = step
+        return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
+
+    def _resolved(self, u):
+        """u away from zero where the conjugate asks for it."""
+        return np.maximum(u, RESOLVED * u.max()) if self.objective.risk.classifies else u
+
+    def _step(self, Z, u, t, w):
+        """One step of Newton's method towards a smaller μ."""
+        b = u / self.scale
+        d = np.sqrt(self.scale / self.c.curvature(b, self.y))
+        slack, stationarity = u @ Z + t - 1.0, Z @ w - self.c.slope(b, self.y)
+        root = np.sqrt(w / t)
+        # better conditioned than RᵀR
+        Q, R = np.linalg.qr(np.vstack([np.eye(len(d)), (root * (d[:, None] * Z)).T]))
+
+        def direction(complementarity):
+            right = np.concatenate([-d * stationarity, (complementarity - w * slack) / (root * t)])
+            try:
+                du = d * solve_triangular(R, Q.T @ right)
+            except ValueError as error:  # inf or nan
+                raise LinAlgError(str(error)) from error
+            dt = -slack - du @ Z
+            return du, dt, -(complementarity + w * dt) / t
+
+        _, dt, dw = direction(w * t)
+        alpha = _room(t, dt, w, dw)
+        mu = w @ t / len(t)
+        ahead = (w + alpha * dw) @ (t + alpha * dt) / len(t)
+        du, dt, dw = direction(w * t + dt * dw - (ahead / mu) ** 3 * mu)
+        alpha = INWARD * _room(t, dt, w, dw)
+        return self.scale * self.c.move(b, alpha * du / self.scale), t + alpha * dt, w + alpha * dw
+
+
+def _room(t, dt, w, dw):
+    """The largest α ≤ 1 with t + α dt ≥ 0 and w + α dw ≥ 0."""
+    return 1.0 / max(1.0, np.max(-dt / t), np.max(-dw / w))
+
+
+def _joined(*columns):
+    points, signs = zip(*columns, strict=True)
+    return np.concatenate(points), np.concatenate(signs)
+
+
+def _predictions(objective, atoms):
+    """(n_data,) h_i."""
+    return objective.feature.matrix(atoms.positions, objective.inputs) @ (
+        atoms.signs * atoms.weights
+    )
+
+
+def _condensed(objective, points, signs, weights):
+    """The measure without what has no weight; where φ is linear on a region, one atom for each
+    region predicts the same.
+
+    Σ_j w_j θ_j = w θ has w ≤ Σ w_j, so the objective does not rise.
+    """
+    alive = weights > 1e-13 * weights.sum()
+    points, signs, weights = points[alive], signs[alive], weights[alive]
+    feature = objective.feature
+    if feature.kernel is None or feature.degree != 1:
+        return Atoms(points, signs, weights)
+    inside = (
+        points @ objective.inputs.T > 0.0
+        if feature.name != "linear"
+        else np.zeros((len(points), 0), dtype=bool)
+    )
+    regions, which = np.unique(np.column_stack([signs > 0.0, inside]), axis=0, return_inverse=True)
+    moments = np.zeros((len(regions), points.shape[1]))
+    np.add.at(moments, which.ravel(), weights[:, None] * points)
+    masses = np.linalg.norm(moments, axis=1)
+    kept = masses > 0.0
+    return Atoms(moments[kept], np.where(regions[kept, 0], 1.0, -1.0), masses[kept])

@@ -1,0 +1,479 @@
+"""The highest points of a weighted sum of features over the whole sphere: where a certificate has
+to look.
+
+    G(θ, ε) = ε Σ_i c_i φ(θ, x_i)          θ in S^d, ε in signs
+
+The great circles x_i·θ = 0 cut the sphere into regions. In each, a sum of ReLU is linear, G = A·θ,
+and one of squared ReLU quadratic, G = θᵀMθ. A walk along every circle passes an edge of every
+region and carries A or M along, so that the maximum, inside a region (at A/|A|, or at the top
+eigenvector of M), on a circle or where two of them cross, is met and not searched for.
+
+Rounding: the walk is one for data moved by SAME |x_i|, which moves G by SAME Σ |c_i x_i|, and for
+these it knows crossings, also of circles that nearly coincide, to a few ε. Where a highest point
+inside a region or on an arc is ill-conditioned, so that it seems to lie beyond, the crossing or the
+arc that it seems to pass is nearly as high. There remain the sums A.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+
+from ..geometry.point_sets import quasi_uniform
+from ..geometry.sphere import normalize
+from ..objectives.activations import FEATURES
+from ..operators.dense import LINEAR, SQUARED_RELU
+
+SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
+SLACK_PER_DATUM = 1e-15  # the same for many data: eight roundings of each, one after the other
+SAME = 1e-15  # distance of unit vectors whose circles are one
+# how far beyond its region's edges a highest point may lie; it is evaluated where it lies
+BEYOND, BEYOND_SQUARED = 1e-12, 1e-7
+# where the regions are too many: climbs from so many points, of so many steps at most
+STARTS, ASCENTS, SHORT = 500, 200, 1e-9
+MOST = 20_000  # peaks that are kept at once
+NEAR = 1e-7  # peaks closer than this are one
+
+
+@dataclass(frozen=True, eq=False)
+class Peaks:
+    """High points of G, the highest first.
+
+    points : (k, p) of unit length;  signs : (k,);  values : (k,) G there
+    certified : whether values[0] is the maximum over the whole sphere up to rounding, not only the
+        highest that was found
+    bound : values[0] + s Σ |c_i| |x_i|^degree, s = max(1e-12, 1e-15 n): no value of G is larger, if
+        certified
+    """
+
+    points: np.ndarray
+    signs: np.ndarray
+    values: np.ndarray
+    certified: bool
+    bound: float
+
+
+def is_searchable(feature, axes):
+    """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S²,
+    linear on any sphere."""
+    return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
+
+
+def peaks(feature, inputs, coefficients, signs=(1,), share=1.0, starts=None):
+    """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
+    maxima.
+
+    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are;  share : of the
+        maximum; at least so high are
+    the other peaks that are returned;  starts : (k, p) directions from which to climb too, where a
+    climb is all there is Cost n² on S² and n on the circle, n² log n and n log n at the first call
+    for the same inputs, 9 n² bytes on S²; in higher dimension, unless φ is linear, a climb from
+    many points, which certifies nothing.
+    Raises ValueError for coefficients that are not finite and for features whose gradient is not
+    known.
+    """
+    coefficients = np.asarray(coefficients, dtype=float)
+    if not np.isfinite(coefficients).all():
+        raise ValueError("The coefficients of a sum of features must be finite.")
+    if feature.kernel is None and feature.pullback is None:
+        raise ValueError(
+            f"A search needs the gradient of the feature '{feature.name}': give Feature(…,"
+            " pullback=…)."
+        )
+    if feature.joint:
+        return _joint_peaks(feature, inputs, coefficients, share, starts)
+    found = [_maxima(feature, inputs, sign * coefficients, share, starts) for sign in signs]
+    points = np.concatenate([points for points, _ in found])
+    values = np.concatenate([values for _, values in found])
+    all_signs = np.repeat(np.asarray(signs, dtype=float), [len(values) for _, values in found])
+    order = np.argsort(-values, kind="stable")
+    order = (
+        order[values[order] >= share * values[order[0]]] if values[order[0]] > 0.0 else order[:1]
+    )
+    certified = is_searchable(feature, inputs.shape[1])
+    sizes = np.linalg.norm(inputs, axis=1) ** (feature.degree or 1)
+    bound = values[order[0]] + max(SLACK, SLACK_PER_DATUM * len(inputs)) * float(
+        np.abs(coefficients) @ sizes
+    )
+    return Peaks(points[order], all_signs[order], values[order], certified, float(bound))
+
+
+def _joint_peaks(feature, inputs, coefficients, share, starts):
+    """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the
+    sphere of a."""
+    hidden = next(f for f in FEATURES.values() if f.kernel == feature.kernel and not f.joint)
+    starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
+    half = peaks(hidden, inputs, coefficients, (1, -1), share, starts)
+    points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
+    if half.values[0] <= 0.0:
+        points[:, :-1], points[:, -1] = 0.0, 1.0
+    values = 0.5 * np.maximum(half.values, 0.0)
+    return Peaks(points, np.ones(len(points)), values, half.certified, 0.5 * max(half.bound, 0.0))
+
+
+def _maxima(feature, inputs, c, share, starts):
+    """Points (k, p) and values (k,) of the local maxima of Σ c_i φ(·, x_i), the highest first."""
+    alive = (c != 0.0) & inputs.any(axis=1)
+    if feature.kernel == LINEAR or not alive.any():
+        points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
+    elif is_searchable(feature, inputs.shape[1]):
+        points = _exact(_arrangement(ByIdentity(inputs)), c, feature.kernel == SQUARED_RELU, share)
+    else:
+        points = _climb(feature, inputs, c, starts)
+    points = normalize(points)
+    values = c @ feature.matrix(points, inputs)
+    order = np.argsort(-values, kind="stable")
+    points, values = points[order], values[order]
+    _, first = np.unique(np.round(points / NEAR).astype(np.int64), axis=0, return_index=True)
+    distinct = np.sort(first)
+    return points[distinct], values[distinct]
+
+
+class ByIdentity:
+    """An array as a key of a cache: the same object, not an equal one; kept alive, so that its
+    identity is not another's."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __hash__(self):
+        return id(self.array)
+
+    def __eq__(self, other):
+        return self.array is other.array
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """The circles x_i·θ = 0 of data in R³ (of R² only one circle, the sphere itself), and the order
+    of their crossings.
+
+    x : (n, 3) x_i/|x_i|, zero in the third coordinate if the data lie in R², p = 2;  sizes : (n,)
+        |x_i|
+    normals : (n_circles, 3) unit vectors;  counts : (n_circles,) how many crossings there are on
+        each circle
+    crossings : (n_circles, 2n) in the order in which they are passed: j where datum j turns
+        positive, n + j where negative
+    across : (n_circles, n) whether datum j has the very same circle
+    """
+
+    x: np.ndarray
+    sizes: np.ndarray
+    p: int
+    normals: np.ndarray
+    counts: np.ndarray
+    crossings: np.ndarray
+    across: np.ndarray
+
+
+@lru_cache(maxsize=4)
+def _arrangement(same):
+    """The arrangement of inputs (n, 2 or 3); kept, since a run asks for it at every record."""
+    n, p = same.array.shape
+    x, sizes = np.zeros((n, 3)), np.linalg.norm(same.array, axis=1)
+    x[sizes > 0.0, :p] = normalize(same.array[sizes > 0.0])
+    circles = x if p == 3 else np.array([[0.0, 0.0, 1.0]])
+    normals, counts = np.zeros((len(circles), 3)), np.zeros(len(circles), dtype=np.int64)
+    crossings, across = (
+        np.zeros((len(circles), 2 * n), dtype=np.int32),
+        np.zeros((len(circles), n), dtype=np.bool_),
+    )
+    for i, circle in enumerate(circles):
+        if not circle.any():
+            continue
+        normals[i] = circle
+        first = normalize(np.cross(circle, np.eye(3)[np.argmin(np.abs(circle))]))
+        # exact where x_j nearly is ±normal
+        across_circle = x - np.sign(x @ circle)[:, None] * circle
+        u, v = across_circle @ first, across_circle @ np.cross(circle, first)
+        across[i] = u**2 + v**2 <= SAME**2
+        crossing = np.flatnonzero(~across[i])
+        middle = np.arctan2(v, u)[crossing]
+        angles = np.concatenate([middle - 0.5 * np.pi, middle + 0.5 * np.pi]) % (2.0 * np.pi)
+        counts[i] = len(angles)
+        crossings[i, : len(angles)] = np.concatenate([crossing, n + crossing])[
+            np.argsort(angles, kind="stable")
+        ]
+    return Arrangement(x, sizes, p, normals, counts, crossings, across)
+
+
+def _exact(arrangement, c, squared, share):
+    """The highest point, and with share < 1 all local maxima of at least that share of it, (k,
+    p)."""
+    a, highest = arrangement, np.zeros((1, 3))
+    c = c * a.sizes ** (2 if squared else 1)
+    geometry = a.x, c, squared, a.p, a.normals, a.counts, a.crossings, a.across
+    best, _ = _walk(*geometry, -np.inf, True, highest)
+    if share == 1.0 or best <= 0.0:
+        return highest[:, : a.p]
+    room = np.zeros((MOST, 3))
+    _, count = _walk(*geometry, share * best, False, room)
+    return np.concatenate([highest, room[:count]])[:, : a.p]
+
+
+@njit(cache=True)
+def _dot(a, b):
+    total = 0.0
+    for k in range(len(a)):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(cache=True)
+def _value(theta, x, c, squared):
+    """Σ c_i φ(θ, x_i)."""
+    total = 0.0
+    for i in range(len(c)):
+        s = _dot(theta, x[i])
+        if s > 0.0:
+            total += c[i] * s * s if squared else c[i] * s
+    return total
+
+
+@njit(cache=True)
+def _within(theta, x, c, active, beyond):
+    """Whether θ lies in the closed region where the active data with a coefficient are positive and
+    the others negative."""
+    for i in range(len(x)):
+        s = _dot(theta, x[i])
+        if c[i] != 0.0 and (s > 0.0) != active[i] and abs(s) > beyond:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _add(sign, c, x, squared, M):
+    """Add sign c x to the row M[0], or sign c x xᵀ to M."""
+    for k in range(3):
+        if squared:
+            for m in range(3):
+                M[k, m] += sign * c * x[k] * x[m]
+        else:
+            M[0, k] += sign * c * x[k]
+
+
+@njit(cache=True)
+def _top(M, squared, p, least, theta):
+    """Whether A·θ, A = M[0], or θᵀMθ exceeds `least` somewhere on the sphere; writes the highest
+    direction to θ if so."""
+    if not squared:
+        size = np.sqrt(_dot(M[0], M[0]))
+        if size > least and size > 0.0:
+            for k in range(len(theta)):
+                theta[k] = M[0, k] / size
+            return True
+        return False
+    if np.sqrt(_dot(M.ravel(), M.ravel())) <= least:
+        return False
+    values, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
+    theta[:p] = vectors[:, -1]
+    return values[-1] > least
+
+
+@njit(cache=True)
+def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, out):
+    """Walk along all circles and meet the local maxima of G = Σ c_i φ(·, x_i) that exceed `least`.
+
+    single: the highest goes to out[0], any point above all earlier ones counts;  else all go to out
+    (room, 3), and are maxima
+    Returns the largest value met, or `least`, and the number of points written. The other
+    arguments: see Arrangement.
+
+        M: over the data that are positive on the arc;  side[0], side[1]: over those of this circle,
+        positive below, above it
+    """
+    n, count = len(x), 0
+    beyond = BEYOND_SQUARED if squared else BEYOND
+    theta, begin, end, ray = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
+    M, T, side = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((2, 3, 3))
+    active, here = np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    for i in range(len(normals)):
+        normal, events = normals[i], counts[i]
+        if p == 3 and (c[i] == 0.0 or _dot(normal, normal) == 0.0):
+            continue
+        M[:], side[:], same = 0.0, 0.0, 0
+        for j in range(n):
+            active[j] = False
+            if across[i, j]:
+                here[same], same = j, same + 1
+                _add(1.0, c[j], x[j], squared, side[1 if _dot(x[j], normal) > 0.0 else 0])
+        if events == 0:  # all data share one circle, on which G = 0
+            for above in range(2 if p == 3 else 0):
+                for k in range(3):
+                    theta[k] = (2.0 * above - 1.0) * normal[k]
+                least, count = _keep(theta, x, c, squared, least, single, out, count)
+            if p == 3 and single:
+                _orthogonal(normal, theta)
+                least, count = _keep(theta, x, c, squared, least, single, out, count)
+            continue
+        # data whose turn to negative comes before their turn to positive are positive at the start
+        for k in range(events - 1, -1, -1):
+            if crossings[i, k] < n:
+                active[crossings[i, k]] = False
+            else:
+                active[crossings[i, k] - n] = True
+        for j in range(n):
+            if active[j]:
+                _add(1.0, c[j], x[j], squared, M)
+        _crossing(x, crossings[i, events - 1], normal, end)
+        for k in range(events):
+            begin[:] = end
+            _crossing(x, crossings[i, k], normal, end)
+            # the regions on both sides of this arc; on the circle itself (p = 2) the arc is the
+            # region
+            for above in range(2 if p == 3 else 1):
+                for m in range(3 if squared else 1):
+                    for q in range(3):
+                        T[m, q] = M[m, q] + side[above, m, q]
+                if _top(T, squared, p, least, theta):
+                    for j in here[:same]:
+                        active[j] = (_dot(x[j], normal) > 0.0) == (above == 1)
+                    for _ in range(2 if squared else 1):
+                        if _within(theta, x, c, active, beyond):
+                            least, count = _keep(theta, x, c, squared, least, single, out, count)
+                        theta *= -1.0
+            # the highest point of the arc, if G falls to both sides of it
+            if p == 3 and not squared:
+                up = _dot(M[0], normal)
+                falls = up + _dot(side[1, 0], normal) <= 0.0 <= up + _dot(side[0, 0], normal)
+                ray[:] = M[0]
+                # once leaves a rounding of M along the normal, which may be more than lies along
+                # the circle
+                for _ in range(2):
+                    up = _dot(ray, normal)
+                    for q in range(3):
+                        ray[q] -= up * normal[q]
+                size = np.sqrt(_dot(ray, ray))
+                inside = _triple(normal, begin, ray) >= 0.0 >= _triple(normal, end, ray)
+                if inside and size > least and size > 0.0 and (single or falls):
+                    for q in range(3):
+                        theta[q] = ray[q] / size
+                    least, count = _keep(theta, x, c, squared, least, single, out, count)
+            # the crossing at the arc's end
+            leaves = crossings[i, k] >= n
+            datum = crossings[i, k] - (n if leaves else 0)
+            if leaves:
+                _add(-1.0, c[datum], x[datum], squared, M)
+            if single or not squared:
+                value = _dot(M[0], end)
+                if squared:
+                    value = end[0] * value + end[1] * _dot(M[1], end) + end[2] * _dot(M[2], end)
+                if value > least and (
+                    single or _falls(M[0], side, c[datum], x[datum], end, normal, p, ray)
+                ):
+                    least, count = _keep(end, x, c, squared, least, single, out, count)
+            if not leaves:
+                _add(1.0, c[datum], x[datum], squared, M)
+            active[datum] = not leaves
+    return least, count
+
+
+@njit(cache=True)
+def _keep(theta, x, c, squared, least, single, out, count):
+    """Write θ to `out` if its value exceeds `least`; returns the new `least` and how many points
+    are written."""
+    value = _value(theta, x, c, squared)
+    if value > least and (single or count < len(out)):
+        out[0 if single else count] = theta
+        return (value, 1) if single else (least, count + 1)
+    return least, count
+
+
+@njit(cache=True)
+def _crossing(x, crossing, normal, theta):
+    """Write to θ where a datum turns positive (crossing < n) or negative on the circle of this
+    normal: ∓ normal × x_j, normed.
+
+    Of x_j the nearer of ±normal is subtracted first: a difference of neighbours is exact, a product
+    of them is not.
+    """
+    n = len(x)
+    near = np.sign(_dot(normal, x[crossing % n]))
+    for k in range(3):
+        theta[k] = x[crossing % n, k] - near * normal[k]
+    _cross(normal, theta, theta)
+    size = np.sqrt(_dot(theta, theta)) * (1.0 if crossing >= n else -1.0)
+    for k in range(3):
+        theta[k] /= size
+
+
+@njit(cache=True)
+def _falls(A, side, coefficient, crossing, theta, normal, p, ray):
+    """Whether a sum of ReLU falls along the rays of both circles from their crossing θ, thus along
+    all.
+
+    A : over the data positive there but for the two circles';  side : those of this circle, normal
+        its normal
+    coefficient, crossing : c and x of the other one;  ray : scratch
+    """
+    _cross(normal, theta, ray)
+    for _ in range(2):
+        if _dot(A, ray) + coefficient * max(_dot(crossing, ray), 0.0) > 0.0:
+            return False
+        ray *= -1.0
+    if p == 3:
+        _cross(crossing, theta, ray)
+        for _ in range(2):
+            if _dot(A, ray) + _dot(side[1 if _dot(normal, ray) > 0.0 else 0, 0], ray) > 0.0:
+                return False
+            ray *= -1.0
+    return True
+
+
+@njit(cache=True)
+def _orthogonal(normal, theta):
+    """Write a unit vector orthogonal to the normal to θ."""
+    smallest = 0
+    for k in range(1, 3):
+        if abs(normal[k]) < abs(normal[smallest]):
+            smallest = k
+    size = np.sqrt(1.0 - normal[smallest] ** 2)
+    for k in range(3):
+        theta[k] = ((1.0 if k == smallest else 0.0) - normal[smallest] * normal[k]) / size
+
+
+@njit(cache=True)
+def _triple(a, b, c):
+    """(a × b)·c"""
+    return (
+        (a[1] * b[2] - a[2] * b[1]) * c[0]
+        + (a[2] * b[0] - a[0] * b[2]) * c[1]
+        + (a[0] * b[1] - a[1] * b[0]) * c[2]
+    )
+
+
+@njit(cache=True)
+def _cross(a, b, out):
+    out[0], out[1], out[2] = (
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    )
+
+
+def _climb(feature, inputs, c, starts):
+    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread
+    starts, and from given ones."""
+    points = quasi_uniform(STARTS, inputs.shape[1] - 1)
+    if starts is not None:
+        points = np.concatenate([points, normalize(starts)])
+    values, step = c @ feature.matrix(points, inputs), np.full(len(points), 0.5)
+    for _ in range(ASCENTS):
+        if feature.pullback is not None:
+            slope = feature.pullback(points, inputs, c)
+        else:
+            slope = (c[:, None] * feature.slopes(points, inputs)).T @ inputs
+        slope -= np.sum(slope * points, axis=1, keepdims=True) * points
+        size = np.linalg.norm(slope, axis=1, keepdims=True)
+        trial = normalize(
+            points
+            + step[:, None] * np.divide(slope, size, out=np.zeros_like(slope), where=size > 0.0)
+        )
+        trial_values = c @ feature.matrix(trial, inputs)
+        better = trial_values > values
+        points[better], values[better] = trial[better], trial_values[better]
+        step *= np.where(better, 1.5, 0.5)
+        if step.max() < SHORT:
+            break
+    return points

@@ -1,1 +1,0 @@
-"""Measures as atoms that move exactly while the loss gradient is frozen: ReLU and linear features."""

@@ -1,0 +1,180 @@
+"""HDF5 files of unknown origin: what is read lies in the file itself, is no larger than it can
+hold, and has the wanted shape.
+
+HDF5 itself follows links into other files, takes arrays out of any file that a header names, and
+makes room for whatever size a header claims. All readers of the project go through here; what is
+wrong is an OSError or a ValueError.
+"""
+
+from contextlib import contextmanager
+from math import prod
+
+import h5py
+import numpy as np
+
+from ..geometry.sphere import surface_area
+from .userfiles import size_of
+
+# that hkflow writes
+FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
+DENSEST = 1100  # bytes that deflate can make of one: 1032, and what surrounds them
+TOLERANCE = 1e-9  # of unit vectors and sums of areas that were computed elsewhere
+WHOLE = ("faces", "face_vertices", "sign", "count")  # arrays of whole numbers
+DAMAGE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    RuntimeError,
+    EOFError,
+    ArithmeticError,
+    MemoryError,
+)
+
+# Arrays and their dimensions; dimensions of one name have one extent.
+MESH = {
+    "centers": ("cell", "axis"),
+    "volumes": ("cell",),
+    "faces": ("face", "side"),
+    "face_areas": ("face",),
+    "face_distances": ("face",),
+    "face_midpoints": ("face", "axis"),
+    "vertices": ("vertex", "axis"),
+    "face_vertices": ("face", "corner"),
+}
+DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum",)}
+
+
+@contextmanager
+def open_hdf5(path):
+    """A regular HDF5 file, opened for reading."""
+    size_of(path, largest=np.inf)
+    with h5py.File(path, "r") as file:
+        yield file
+
+
+def read_arrays(group, dimensions=None, sizes=None):
+    """Arrays of numbers of an HDF5 group by name: all of them, or those that `dimensions` names,
+    with the shapes that it says.
+
+    sizes : {dimension: extent} that are known; those of others are added. Checked before anything
+        is read
+    """
+    if dimensions is None:
+        items = {name: find(group, name) for name in group}
+        found = {name: item for name, item in items.items() if isinstance(item, h5py.Dataset)}
+    else:
+        found = {name: find(group, name, h5py.Dataset) for name in dimensions}
+        for name, item in found.items():
+            check_array(item, name, dimensions[name], sizes)
+    return {name: read(item) for name, item in found.items()}
+
+
+def find(group, name, kind=None):
+    """An item that lies in a group of its own file; kind : h5py.Dataset or h5py.Group, or None for
+    either."""
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise ValueError(f"'{name}' is missing")
+    if not isinstance(link, h5py.HardLink):
+        raise ValueError(f"'{name}' is a link, maybe to another file, and links are not followed")
+    item = group[name]
+    if kind and not isinstance(item, kind):
+        raise ValueError(f"'{name}' is no {kind.__name__.lower()}")
+    return item
+
+
+def read(dataset, at=(), text=False):
+    """The numbers of a dataset, or a part of them; text : whether it may hold texts instead."""
+    check_storage(dataset, text)
+    return dataset.asstr()[at] if text and h5py.check_string_dtype(dataset.dtype) else dataset[at]
+
+
+def check_storage(dataset, text=False):
+    """Raise ValueError unless a dataset is one of numbers, or texts, is kept in its file and can be
+    as large as it says."""
+    name, plist = dataset.name.rpartition("/")[2], dataset.id.get_create_plist()
+    if dataset.is_virtual or plist.get_external_count():
+        raise ValueError(f"'{name}' is kept in another file, and other files are not read")
+    numbers = (
+        dataset.dtype.kind in "biuf" and dataset.dtype.itemsize <= 8 and dataset.dtype.isnative
+    )
+    if dataset.shape is None or not (numbers or text and h5py.check_string_dtype(dataset.dtype)):
+        raise ValueError(f"'{name}' holds no numbers as they are written here, but {dataset.dtype}")
+    filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+    if not set(filters) <= set(FILTERS) or len(set(filters)) < len(filters):
+        raise ValueError(f"'{name}' is compressed in a way that is not used here")
+    kept = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
+    room = kept * (DENSEST if h5py.h5z.FILTER_DEFLATE in filters else 1)
+    claimed = max(
+        dataset.nbytes, dataset.size and dataset.dtype.itemsize * prod(dataset.chunks or ())
+    )
+    if claimed > room:
+        raise ValueError(f"'{name}' claims {claimed:,} bytes, and the file holds {kept:,} of it")
+
+
+def check_array(array, name, dimensions, sizes):
+    """Raise ValueError unless an array or a dataset is one of numbers with these dimensions.
+
+    sizes : {dimension: extent}; a dimension that is not in it has the extent of the first array
+        that has it
+    """
+    kind = "i" if name in WHOLE else "f"
+    shape, wanted = array.shape, tuple(sizes.get(dimension) for dimension in dimensions)
+    fits = (
+        shape is not None
+        and len(shape) == len(wanted)
+        and all(w in (None, n) for w, n in zip(wanted, shape, strict=True))
+    )
+    if not fits:
+        text = ", ".join(
+            f"{name} {'any' if w is None else w}"
+            for name, w in zip(dimensions, wanted, strict=True)
+        )
+        raise ValueError(f"'{name}' has the shape {shape}, wanted ({text})")
+    if array.dtype.kind != kind or kind == "f" and array.dtype.itemsize != 8:
+        raise ValueError(
+            f"'{name}' holds {array.dtype}, wanted {'whole numbers' if kind == 'i' else 'float64'}"
+        )
+    if isinstance(array, h5py.Dataset):
+        check_storage(array)
+    sizes.update(zip(dimensions, shape, strict=True))
+
+
+def check_mesh(name, arrays):
+    """Raise ValueError unless arrays with the shapes of MESH can be a mesh of this name: cells that
+    cover the sphere, faces."""
+    cells, p = arrays["centers"].shape
+    if name not in ("circle", "geodesic", "atoms") or p != {"circle": 2, "geodesic": 3}.get(
+        name, p
+    ):
+        raise ValueError(f"no mesh is called {name!r} in R^{p}")
+    for key, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"'{key}' holds numbers that are not finite")
+    for key, count in (("faces", cells), ("face_vertices", len(arrays["vertices"]))):
+        if arrays[key].size and not (arrays[key].min() >= 0 and arrays[key].max() < count):
+            raise ValueError(
+                f"'{key}' points at {arrays[key].min()} to {arrays[key].max()}, and there are"
+                f" {count}"
+            )
+    discrete = name == "atoms"
+    if (
+        discrete != (len(arrays["faces"]) == 0)
+        or not discrete
+        and (arrays["faces"][:, 0] >= arrays["faces"][:, 1]).any()
+    ):
+        raise ValueError("'faces' do not lie between a cell and a later one")
+    area = cells if discrete else surface_area(p - 1)
+    if (
+        not (arrays["volumes"] > 0.0).all()
+        or abs(arrays["volumes"].sum() - area) > TOLERANCE * area
+    ):
+        raise ValueError(f"'volumes' sum to {arrays['volumes'].sum():.12g}, wanted {area:.12g}")
+    if not (arrays["face_areas"] > 0.0).all() or not (arrays["face_distances"] > 0.0).all():
+        raise ValueError("'face_areas' or 'face_distances' are not positive")
+    for key in () if discrete else ("centers", "face_midpoints", "vertices"):
+        if (np.abs(np.einsum("ij,ij->i", arrays[key], arrays[key]) - 1.0) > TOLERANCE).any():
+            raise ValueError(f"'{key}' are no unit vectors")

@@ -1,0 +1,74 @@
+"""The mesh: cells and the faces between them. Nothing above this room knows the dimension."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Cells on S^d and the faces that they share.
+
+    name : "circle", "geodesic" or "atoms"
+    centers : (n_cells, d+1) unit vectors, the centroids of the cells
+    volumes : (n_cells,) d-dimensional areas; they sum to |S^d|
+    faces : (n_faces, 2) int, the cells (left, right) on either side, left < right
+    face_areas : (n_faces,) (d−1)-dimensional areas of the faces (1 on the circle)
+    face_distances : (n_faces,) great-circle distances between the two centres
+    face_midpoints : (n_faces, d+1) unit vectors
+    vertices : (n_vertices, d+1) corners of the cells
+    face_vertices : (n_faces, d) int, the corners of each face
+    """
+
+    name: str
+    centers: np.ndarray
+    volumes: np.ndarray
+    faces: np.ndarray
+    face_areas: np.ndarray
+    face_distances: np.ndarray
+    face_midpoints: np.ndarray
+    vertices: np.ndarray
+    face_vertices: np.ndarray
+
+    @property
+    def dim(self):
+        """Dimension d of the sphere."""
+        return self.centers.shape[1] - 1
+
+    @property
+    def is_discrete(self):
+        """Whether the cells are atoms without neighbours."""
+        return len(self.faces) == 0
+
+    @property
+    def n_cells(self):
+        """Number of cells."""
+        return len(self.volumes)
+
+    @property
+    def width(self):
+        """Typical cell width, (|S^d| / n_cells)^(1/d)."""
+        return (self.volumes.sum() / self.n_cells) ** (1.0 / self.dim)
+
+    def arrays(self):
+        """The arrays by name, for storing and for comparing."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+
+def half_faces(mesh):
+    """Each face seen from both of its cells, sorted by cell.
+
+    Returns cell, neighbor, face (2 n_faces,) int and slot: the position among the half-faces of its
+    cell.
+
+        cell      0 0 0 0 0 0 1 1 1 …
+        slot      0 1 2 3 4 5 0 1 2 …
+    """
+    n_faces = len(mesh.faces)
+    cell = np.concatenate([mesh.faces[:, 0], mesh.faces[:, 1]])
+    neighbor = np.concatenate([mesh.faces[:, 1], mesh.faces[:, 0]])
+    face = np.concatenate([np.arange(n_faces), np.arange(n_faces)])
+    order = np.argsort(cell, kind="stable")
+    cell, neighbor, face = cell[order], neighbor[order], face[order]
+    starts = np.searchsorted(cell, np.arange(mesh.n_cells))
+    return cell, neighbor, face, np.arange(len(cell)) - starts[cell]

@@ -1,0 +1,160 @@
+"""Areas that the cells of two meshes share, by which densities are carried from a fine mesh to a
+coarse one."""
+
+import numpy as np
+from numba import njit, prange
+
+from .mesh import half_faces
+
+TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
+CORNERS = 24  # room for those of a cell that is being clipped
+
+
+def restrict(density, fine, coarse):
+    """The cell averages, on a coarse mesh, of a density that is constant in each cell of a fine
+    one; its mass stays.
+
+        ν_C = Σ_F |C ∩ F| ν_F / |C|
+
+    density : (..., n_fine);  fine, coarse : meshes of the circle, or geodesic meshes of S², `fine`
+        of at least as many cells
+    Of a smooth density it differs from cell averages by O(h_fine²), as ν at a centre does.
+    Raises ValueError for other meshes.
+    """
+    if fine.n_cells == coarse.n_cells and np.array_equal(fine.centers, coarse.centers):
+        return np.array(density, dtype=float)
+    if (
+        fine.name != coarse.name
+        or fine.name not in ("circle", "geodesic")
+        or fine.n_cells < coarse.n_cells
+    ):
+        raise ValueError(
+            "A density is restricted from a fine circle or geodesic mesh to a coarser one, not"
+            f" from {fine.n_cells} cells ('{fine.name}') to {coarse.n_cells} ('{coarse.name}')."
+        )
+    source, target, areas = (_circle_overlaps if fine.name == "circle" else _sphere_overlaps)(
+        fine, coarse
+    )
+    density = np.asarray(density, dtype=float)
+    masses = [
+        np.bincount(target, areas * row[source], coarse.n_cells)
+        for row in density.reshape(-1, fine.n_cells)
+    ]
+    return (np.array(masses) / coarse.volumes).reshape(*density.shape[:-1], coarse.n_cells)
+
+
+def spread(density, coarse, fine):
+    """The masses in the cells of a fine circle mesh of a density that is constant in each cell of a
+    coarse one.
+
+    density : (..., n_coarse);  returns (..., n_fine)
+    """
+    target, source, lengths = _circle_overlaps(fine, coarse)
+    rows = np.reshape(density, (-1, coarse.n_cells))
+    masses = [np.bincount(target, lengths * row[source], fine.n_cells) for row in rows]
+    return np.reshape(masses, (*np.shape(density)[:-1], fine.n_cells))
+
+
+def _circle_overlaps(fine, coarse):
+    """Pairs of uniform arcs that meet, and the lengths of what they share: source, target,
+    length."""
+    counts = fine.n_cells, coarse.n_cells
+    # in units of a common refinement, so that ends which coincide are equal
+    ends = np.unique(
+        np.concatenate(
+            [np.arange(n + 1) * (m // np.gcd(*counts)) for n, m in (counts, counts[::-1])]
+        )
+    )
+    middles, whole = 0.5 * (ends[:-1] + ends[1:]), ends[-1]
+    source, target = (np.floor(middles * n / whole).astype(int) for n in counts)
+    return source, target, np.diff(ends) * (2.0 * np.pi / whole)
+
+
+def _sphere_overlaps(fine, coarse):
+    """Pairs of Voronoi cells that meet, and the areas of what they share. Raises ArithmeticError if
+    some area is missed."""
+    from scipy.spatial import cKDTree
+
+    corners, counts = corner_table(fine)
+    _, nearest = cKDTree(coarse.centers).query(fine.centers)
+    ring = neighbor_table(coarse)
+    candidates = np.concatenate([nearest[:, None], ring[nearest]], axis=1)
+    areas = np.zeros(candidates.shape)
+    clipped_areas(fine.vertices[corners], counts, candidates, ring, coarse.centers, areas)
+    areas[:, 1:][ring[nearest] == nearest[:, None]] = 0.0  # padding
+    missed = np.abs(areas.sum(axis=1) - fine.volumes).max() / fine.volumes.min()
+    if missed > TIGHT:
+        raise ArithmeticError(
+            f"The pieces of a cell miss {missed:.1e} of its area: the meshes are not nested well"
+            " enough."
+        )
+    source, place = np.nonzero(areas > 0.0)
+    return source, candidates[source, place], areas[source, place]
+
+
+def neighbor_table(mesh):
+    """The neighbours of each cell, (n_cells, n_slots) int; a cell with fewer of them lists
+    itself."""
+    cell, neighbor, _, slot = half_faces(mesh)
+    table = np.repeat(np.arange(mesh.n_cells)[:, None], slot.max(initial=-1) + 1, axis=1)
+    table[cell, slot] = neighbor
+    return table
+
+
+def corner_table(mesh):
+    """The corners of each cell of S² in order, counter-clockwise seen from outside: (n_cells,
+    n_slots) int, and how many."""
+    cell, _, face, slot = half_faces(mesh)
+    x, pairs = mesh.centers[cell], mesh.face_vertices[face]
+    a, b = mesh.vertices[pairs[:, 0]], mesh.vertices[pairs[:, 1]]
+    turned = np.einsum("ij,ij->i", x, np.cross(a, b)) < 0.0
+    first = np.where(turned, pairs[:, 1], pairs[:, 0])  # where the cell's boundary enters the face
+    axis = np.eye(3)[np.abs(mesh.centers).argmin(axis=1)]
+    east = np.cross(axis, mesh.centers)[cell]
+    north, at = np.cross(x, east), mesh.vertices[first]
+    angle = np.arctan2(np.einsum("ij,ij->i", at, north), np.einsum("ij,ij->i", at, east))
+    order = np.lexsort((angle, cell))
+    table = np.zeros((mesh.n_cells, slot.max() + 1), dtype=np.int64)
+    table[cell, slot] = first[order]
+    return table, np.bincount(cell, minlength=mesh.n_cells)
+
+
+@njit(parallel=True, cache=True)
+def clipped_areas(corners, counts, candidates, ring, centers, areas):
+    """Area of each convex spherical polygon within each of its candidate Voronoi cells (Sutherland
+    & Hodgman 1974).
+
+    corners (n, n_slots, 3), counts (n,);  candidates (n, m) cells;  ring (n_cells, k) their
+    neighbours, centers (n_cells, 3)
+    The cell c is cut out by its bisectors {x : x·(centers_c − centers_j) ≥ 0}.   areas (n, m): out
+    """
+    for f in prange(len(corners)):
+        polygon, cut = np.empty((CORNERS, 3)), np.empty((CORNERS, 3))
+        for e in range(candidates.shape[1]):
+            c, n = candidates[f, e], counts[f]
+            polygon[:n] = corners[f, :n]
+            for k in range(ring.shape[1]):
+                if ring[c, k] == c:
+                    continue
+                normal, m = centers[c] - centers[ring[c, k]], 0
+                for i in range(n):
+                    here, following = polygon[i], polygon[(i + 1) % n]
+                    p, q = np.sum(here * normal), np.sum(following * normal)
+                    if p >= 0.0:
+                        cut[m] = here
+                        m += 1
+                    if p * q < 0.0:
+                        cut[m] = p * following - q * here if p > 0.0 else q * here - p * following
+                        cut[m] /= np.sqrt(np.sum(cut[m] ** 2))
+                        m += 1
+                polygon, cut, n = cut, polygon, m
+            for i in range(1, n - 1):
+                a, b, d = polygon[0], polygon[i], polygon[i + 1]
+                volume = (
+                    a[0] * (b[1] * d[2] - b[2] * d[1])
+                    + a[1] * (b[2] * d[0] - b[0] * d[2])
+                    + a[2] * (b[0] * d[1] - b[1] * d[0])
+                )
+                areas[f, e] += 2.0 * np.arctan2(
+                    volume, 1.0 + np.sum(a * b) + np.sum(b * d) + np.sum(d * a)
+                )

@@ -1,0 +1,132 @@
+"""Initial measures on S^d: each knows its density, up to a factor, and how to draw independent
+points from it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..geometry.point_sets import quasi_uniform, random_uniform
+from ..geometry.sphere import distance, normalize
+from .point_measure import Atoms
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The same density everywhere."""
+
+    def density(self, points):
+        """One at each of the points (n, d+1)."""
+        return np.ones(len(points))
+
+    def sample(self, rng, n, dim):
+        """n independent points, (n, dim+1)."""
+        return random_uniform(rng, n, dim)
+
+
+@dataclass(frozen=True, eq=False)
+class VonMisesFisher:
+    """Density proportional to Σ_k e^{κ c_k·θ}; centers (n_centers, d+1), normalised here, and κ ≥
+    0."""
+
+    centers: np.ndarray
+    concentration: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "centers", normalize(np.asarray(self.centers, dtype=float)))
+
+    def density(self, points):
+        """Largest exponent taken out; points (n, d+1)."""
+        overlap = points @ self.centers.T
+        return np.exp(self.concentration * (overlap - overlap.max())).sum(axis=1)
+
+    def sample(self, rng, n, dim):
+        """n independent points, (n, dim+1)."""
+        if self.concentration == 0.0:
+            return random_uniform(rng, n, dim)
+        from scipy.stats import vonmises_fisher  # takes a second
+
+        out, chosen = np.empty((n, dim + 1)), rng.integers(len(self.centers), size=n)
+        for k, center in enumerate(self.centers):
+            count = int((chosen == k).sum())
+            if count:
+                out[chosen == k] = (
+                    vonmises_fisher(center, self.concentration)
+                    .rvs(count, random_state=rng)
+                    .reshape(count, -1)
+                )
+        return normalize(out)
+
+
+@dataclass(frozen=True, eq=False)
+class Caps:
+    """Uniform on the union of caps; centers (n_caps, d+1), normalised here, and the radius in
+    radians."""
+
+    centers: np.ndarray
+    radius: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "centers", normalize(np.asarray(self.centers, dtype=float)))
+
+    def density(self, points):
+        """One inside, zero outside; points (n, d+1). Raises ValueError if a cap holds none of the
+        points."""
+        distances = distance(points[:, None], self.centers[None])
+        empty = np.flatnonzero((distances > self.radius).all(axis=0))
+        if len(empty):
+            raise ValueError(
+                f"Cap {empty[0]} of radius {self.radius:g} holds none of the {len(points)} points;"
+                " use more."
+            )
+        return (distances <= self.radius).any(axis=1).astype(float)
+
+    def sample(self, rng, n, dim):
+        """n independent points, (n, dim+1): a point of k overlapping caps is kept with probability
+        1/k."""
+        kept = np.empty((0, dim + 1))
+        while len(kept) < n:
+            points = self._in_caps(rng, n, dim)
+            shared = (
+                distance(points[:, None], self.centers[None]) <= self.radius * (1.0 + 1e-12)
+            ).sum(axis=1)
+            kept = np.concatenate([kept, points[rng.random(n) * np.maximum(shared, 1) < 1.0]])
+        return kept[:n]
+
+    def _in_caps(self, rng, n, dim):
+        """Points uniform in a random cap each: s = (1 − cos χ)/2 follows a truncated beta(d/2, d/2)
+        distribution."""
+        from scipy.special import betainc, betaincinv
+
+        center = self.centers[rng.integers(len(self.centers), size=n)]
+        edge = betainc(0.5 * dim, 0.5 * dim, np.sin(0.5 * min(self.radius, np.pi)) ** 2)
+        s = betaincinv(0.5 * dim, 0.5 * dim, edge * rng.random(n))[:, None]
+        aside = rng.standard_normal((n, dim + 1))
+        aside = normalize(aside - np.sum(aside * center, axis=1, keepdims=True) * center)
+        return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
+
+
+def balanced_atoms(n, dim, rng=None):
+    """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions a evenly spread, or drawn by
+    rng, half of them b < 0."""
+    if n % 2:
+        raise ValueError(
+            f"{n} balanced units cannot be shared by the two signs of b; give an even number."
+        )
+    half = quasi_uniform(n // 2, dim - 1) if rng is None else random_uniform(rng, n // 2, dim - 1)
+    ones = np.ones((n // 2, 1))
+    return Atoms(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
+
+
+def atoms_on_mesh(mesh, signs, atoms):
+    """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
+    from scipy.spatial import cKDTree
+
+    _, cell = cKDTree(mesh.centers).query(atoms.positions)
+    density = np.zeros((len(signs), mesh.n_cells))
+    np.add.at(density, ([tuple(signs).index(s) for s in atoms.signs], cell), atoms.weights)
+    return density / mesh.volumes
+
+
+def with_mass(density, mesh, mass):
+    """The density times the number that makes its mass on the mesh equal to `mass`."""
+    return density * (mass / (density @ mesh.volumes).sum())

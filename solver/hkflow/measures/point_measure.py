@@ -1,0 +1,173 @@
+"""Atomic measures ν = Σ_j weight_j δ_(θ_j, ε_j): what particles, networks and cells all become when
+they are compared."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import real_array
+from ..geometry.mesh import half_faces
+from ..geometry.sphere import normalize
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """A finite sum of point masses on the signed sphere.
+
+    positions : (n, d+1) θ_j, normalised here;  signs : (n,) ε_j = ±1, all +1 if not given
+    weights : (n,) ≥ 0, 1/n each if not given
+    Raises ValueError if the shapes do not fit together, a position is zero or a weight is negative
+    or not finite.
+    """
+
+    positions: np.ndarray
+    signs: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def __post_init__(self):
+        positions = np.atleast_2d(real_array(self.positions, "Positions"))
+        n = len(positions)
+        signs = np.ones(n) if self.signs is None else real_array(self.signs, "Signs")
+        weights = (
+            np.full(n, 1.0 / n) if self.weights is None else real_array(self.weights, "Weights")
+        )
+        if signs.shape != (n,) or weights.shape != (n,):
+            raise ValueError(
+                f"{n} positions need {n} signs and weights, got {signs.shape} and {weights.shape}."
+            )
+        if not np.isin(signs, (1.0, -1.0)).all():
+            raise ValueError("Signs must be +1 or -1.")
+        if not (np.isfinite(positions).all() and positions.any(axis=1).all()):
+            raise ValueError("Positions must be finite and not zero.")
+        if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+            raise ValueError("Weights must be finite and at least 0.")
+        for name, value in (
+            ("positions", normalize(positions)),
+            ("signs", signs),
+            ("weights", weights),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __len__(self):
+        return len(self.positions)
+
+    @property
+    def mass(self):
+        """|ν| = Σ weight_j."""
+        return float(self.weights.sum())
+
+    def moment(self):
+        """∫ ε θ dν, (d+1,)."""
+        return (self.signs * self.weights) @ self.positions
+
+    def sheet(self, sign):
+        """The atoms with one sign, positions and weights; both may be empty."""
+        chosen = self.signs == sign
+        return self.positions[chosen], self.weights[chosen]
+
+    def scaled_to(self, mass):
+        """The same measure with another total mass."""
+        return Atoms(self.positions, self.signs, self.weights / self.mass * mass)
+
+
+def atoms_of_points(points, signs, weights):
+    """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight
+    turns the sign, zeros go."""
+    n, weights = len(points), np.ravel(weights)
+    alive = weights != 0.0
+    atom_signs = (np.repeat(signs, n) * np.where(weights < 0.0, -1.0, 1.0))[alive]
+    return Atoms(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
+
+
+def atoms_of_density(mesh, signs, density):
+    """A density (n_signs, n_cells) as atoms at the cell centres with weight density × volume."""
+    return atoms_of_points(mesh.centers, signs, density * mesh.volumes)
+
+
+def sampled(rng, n, mesh, signs, density):
+    """n independent draws of equal weight from a density (n_signs, n_cells) that is constant in
+    each cell.
+
+    A cell is drawn by its mass, then one of the simplices between its centre and its faces, then a
+    point of that simplex.
+    """
+    cell, _, face, _ = half_faces(mesh)
+    corners = np.concatenate(
+        [mesh.centers[cell][:, None], mesh.vertices[mesh.face_vertices[face]]], axis=1
+    )
+    edges = corners[:, 1:] - corners[:, :1]
+    size = np.sqrt(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)))
+    share = size * mesh.volumes[cell] / np.bincount(cell, size, mesh.n_cells)[cell]
+    masses = (density[:, cell] * share).ravel()
+    drawn = rng.choice(len(masses), size=n, p=masses / masses.sum())
+    mixture = rng.dirichlet(np.ones(corners.shape[1]), size=n)
+    points = np.einsum("nk,nka->na", mixture, corners[drawn % len(cell)])
+    return Atoms(
+        points,
+        np.asarray(signs)[drawn // len(cell)],
+        np.full(n, (density @ mesh.volumes).sum() / n),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """A two-layer network in raw parameters, h(x) = (1/m) Σ_j b_j φ(a_j, x).
+
+    hidden : (m, p) input weights a_j;  output : (m,) output weights b_j
+    """
+
+    hidden: np.ndarray
+    output: np.ndarray
+
+    def __post_init__(self):
+        hidden, output = (
+            np.array(real_array(value, "Weights")) for value in (self.hidden, self.output)
+        )
+        if hidden.ndim != 2 or output.shape != hidden.shape[:1]:
+            raise ValueError(
+                f"hidden must be (m, p) and output (m,), got {hidden.shape} and {output.shape}."
+            )
+        object.__setattr__(self, "hidden", hidden)
+        object.__setattr__(self, "output", output)
+
+    def atoms(self, degree):
+        """The measure that predicts the same: Π₂, weight |b_j| |a_j|^degree / m at a_j/|a_j| with
+        the sign of b_j.
+
+        degree : of homogeneity of φ. For a balanced network of degree 1 the weight is |a_j|²/m =
+            b_j²/m (Chizat & Bach 2020, eq. 3)
+        """
+        size = np.linalg.norm(self.hidden, axis=1)
+        # a dead unit points anywhere
+        directions = np.where(size[:, None] > 0.0, self.hidden, np.eye(1, self.hidden.shape[1]))
+        return Atoms(
+            directions,
+            np.where(self.output < 0.0, -1.0, 1.0),
+            np.abs(self.output) * size**degree / len(size),
+        )
+
+    @staticmethod
+    def of(atoms, degree, balance=1.0):
+        """The network of a measure, one unit for each atom; units(…).atoms(degree) gives the atoms
+        back.
+
+        With ρ_j² = m weight_j: |a_j| = ρ_j/√balance and b_j = ε_j ρ_j √balance for degree 1;
+        |a_j| = ρ_j and b_j = ε_j for degree 2.
+        """
+        radius = np.sqrt(len(atoms) * atoms.weights)
+        if degree == 1:
+            return Units(
+                radius[:, None] / np.sqrt(balance) * atoms.positions,
+                atoms.signs * radius * np.sqrt(balance),
+            )
+        return Units(radius[:, None] * atoms.positions, atoms.signs)
+
+    @staticmethod
+    def gaussian(rng, m, p, degree, scale=1.0):
+        """m units with independent entries N(0, scale²); with degree 2 the output weights are
+        random signs."""
+        hidden = scale * rng.standard_normal((m, p))
+        return Units(
+            hidden,
+            scale * rng.standard_normal(m) if degree == 1 else rng.choice([-1.0, 1.0], size=m),
+        )

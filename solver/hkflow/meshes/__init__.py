@@ -1,8 +1,0 @@
-"""Meshes of the sphere."""
-
-from .atoms import atoms_mesh
-from .circle import circle_mesh
-from .geodesic import geodesic_cells, geodesic_level, geodesic_mesh
-from .mesh import Mesh
-
-__all__ = ["Mesh", "atoms_mesh", "circle_mesh", "geodesic_cells", "geodesic_level", "geodesic_mesh"]

@@ -1,0 +1,366 @@
+"""Measures as atoms that move exactly in frozen potentials, coupled in time through the loss
+gradient r."""
+
+import numpy as np
+
+from ...arguments import check_positive
+from ...errors import unknown_name
+from ...measures.point_measure import Atoms
+from ...operators.dense import LINEAR, RELU, blocked, unblocked
+from ..particles.kernels import signed_weights
+from ..particles.tangent_gram import CoupledPoints
+from ..step import Step, budget_error
+from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
+from .frozen import SUMS
+from .kinks import Kinks
+from .movement import Movement
+
+ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
+# weights of r at the Gauss points for the first half of a step
+FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
+CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
+MOST_CLOCK_CORRECTIONS = 12
+COUNTED = ("crossings", "captures", "releases")
+
+
+class Cloud:
+    """Atoms, and what follows from where they are; extensive numbers are in units of e^log_scale.
+
+    positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
+    predictions, residuals : (n_data,) h and r
+    objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) :
+    numbers
+    speed : of the clock of the smooth margin, 1 if the clock is time
+    """
+
+    def __init__(self, shape, n, n_data):
+        self.positions, self.log_weights, self.held = (
+            np.zeros(shape),
+            np.zeros(n),
+            np.zeros(n, dtype=np.int64),
+        )
+        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.objective = self.mass = self.log_mass = self.rounding = self.mobile = self.defect = 0.0
+        self.speed = 1.0
+
+    @property
+    def atoms(self):
+        """The arrays that the kernel moves."""
+        return self.positions, self.log_weights, self.held
+
+
+class Characteristics(CoupledPoints):
+    """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any
+    dimension.
+
+    A predictor drives all atoms by the mean over the step of the polynomial through the last three
+    values of r. The corrector uses the new value as well, and a loss gradient for each half, since
+    flows do not commute:
+
+        r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ Gauss points, w = ½ ± 1/√3
+
+    (a commutator-free Magnus method of order 4; Blanes & Moan 2006). Together they are of order 3.
+
+    problem : the flow to compute; its initial measure as atoms gives the first ones
+    tolerance : largest difference in a step between h after predictor and corrector, root mean
+        square, relative to the larger of h and targets. The corrector is much closer: errors of all
+        steps add up to about the tolerance
+    max_step : no step is longer
+    coupling : through the data; implicit steps, of order 2, have their errors controlled by the
+        energy budget. auto takes them where explicit ones would be unstable and much shorter, if
+        there are at most 512 data
+    Raises ValueError for what has no closed form, naming the method that computes it.
+    """
+
+    energy_slack = 0.0  # every step falls, or is taken again shorter
+    sees_kinks = True
+    order, stability = ORDER, 2.0
+    # an implicit step costs as much as some explicit ones
+    enters, leaves, least_gain = 2.0, 3.0, 2.0
+
+    def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), coupling="auto"):
+        _has_closed_form(problem)
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
+        if coupling not in COUPLINGS:
+            raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
+        needs_known_curvature(coupling, problem.objective)
+        self.problem, self.flow, self.coupling = problem, problem.flow, coupling
+        self.tolerance, self.max_step = tolerance, max_step
+        self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
+        atoms = problem.atoms()
+        alive = atoms.weights > 0.0
+        if not alive.any():
+            raise ValueError("Characteristics need an initial measure with some mass.")
+        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
+        n_data = len(problem.objective.inputs)
+        self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
+        self.events = np.zeros(len(COUNTED))
+        self.evaluate(self.current)
+        self.mass_at_start = self.current.mass
+
+    # --- state
+
+    def _place(self, positions, signs, log_weights):
+        n, n_data = len(positions), len(self.problem.objective.inputs)
+        self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
+        self.objective = self.problem.objective.on_moving(positions)
+        blocks = blocked(positions, self.objective.transform.points.shape[2])
+        self.move = Movement(self.kinks, len(blocks))
+        self.current, self.trial, self.middle, self.between = (
+            Cloud(blocks.shape, n, n_data) for _ in range(4)
+        )
+        self.current.positions[:], self.current.log_weights[:] = blocks, log_weights
+
+    def state(self):
+        """All that the method needs to go on from here, bit for bit."""
+        e = self.current
+        state = {
+            "positions": unblocked(e.positions, self.n),
+            "signs": self.signs,
+            "log_weights": e.log_weights,
+            "held": e.held.astype(float),
+        }
+        state |= {
+            "log_scale": self.log_scale,
+            "residuals": e.residuals,
+            "past": self.past,
+            "ages": self.ages,
+        }
+        state |= {"defect": e.defect, "speed": e.speed}
+        return state | {"events": self.events, "mass_at_start": self.mass_at_start}
+
+    def load(self, state):
+        """Continue from a state made by `state`."""
+        self._place(state["positions"], state["signs"], state["log_weights"])
+        self.current.held[:] = state["held"]
+        self.current.speed = float(state["speed"])
+        self.log_scale = float(state["log_scale"])
+        self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
+        self.mass_at_start = float(state["mass_at_start"])
+        self.evaluate(self.current, state["residuals"], state["defect"])
+        self.state_changed()
+
+    @staticmethod
+    def measure(state):
+        """The measure of a state, as Problem.initial wants it."""
+        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
+
+    def record(self, clock):
+        """What is recorded of this method alone: events so far, and the share of the mass that
+        kinks hold."""
+        e = self.current
+        share = (
+            np.exp(e.log_weights[e.held > 0] - self.log_scale).sum() / e.mass
+            if e.mass > 0.0
+            else 0.0
+        )
+        return {"particles": self.n, **dict(zip(COUNTED, self.events, strict=True)), "held": share}
+
+    def fault(self):
+        """What is wrong with the values of the trial state, or None."""
+        e = self.trial
+        bad = np.count_nonzero(~np.isfinite(e.positions)) + np.count_nonzero(
+            ~np.isfinite(e.log_weights)
+        )
+        return (
+            f"state not finite in {bad} of its {e.positions.size + self.n} numbers" if bad else None
+        )
+
+    def evaluate(self, e, residuals=None, defect=0.0):
+        """Predictions, objective and mass at the atoms of e, and its own or given residuals."""
+        decay, objective = self.problem.objective.weight_decay, self.problem.objective
+        self.objective.transform.points[:] = e.positions
+        signed_weights(e.log_weights, self.signs, self.log_scale, self.weights)
+        risk = self.objective.value(self.weights, self.log_scale)
+        e.predictions[:] = self.objective.predictions
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        e.mass = e.mobile = float(np.abs(self.weights).sum())
+        e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
+        e.objective = risk + decay * e.mass
+        e.rounding = objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.defect = float(defect)
+
+    # --- steps
+
+    def bound(self, remaining):
+        """Nothing but accuracy bounds the step."""
+        return float("inf")
+
+    def first_limit(self):
+        """A first guess of the step that accuracy allows: a twentieth of the time in which J
+        acts."""
+        e, o = self.current, self.objective
+        self.evaluate(e, e.residuals.copy(), e.defect)
+        o.drive(e.residuals)
+        along = unblocked(o.gradient, self.n)
+        J = self.signs * o.slopes + self.problem.objective.weight_decay
+        steep = np.maximum(np.sum(along**2, axis=1) - o.slopes**2, 0.0)
+        weights = np.abs(self.weights)
+        if self.flow.clock == "margin":
+            e.speed = float(weights @ (self.flow.transport * steep + self.flow.reaction * J**2))
+        rough = np.sqrt(weights @ (J**2 + steep) / e.mass)
+        rate = max(self.flow.reaction, self.flow.transport) * rough
+        return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
+
+    def advance(self, dt, implicit=False):
+        """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
+        `accept`."""
+        time = dt / self.current.speed
+        coupling = self.accepted_coupling() if implicit else None
+        for _ in range(MOST_CLOCK_CORRECTIONS):
+            step = self._explicit(time) if coupling is None else self._implicit(coupling, time)
+            gained = self.current.objective - self.trial.objective
+            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
+                break
+            if not gained > 0.0:
+                step.rejection = "the smooth margin does not grow"
+                break
+            time *= min(dt / gained, 10.0)
+        self.passed = time
+        if self.flow.clock == "margin":
+            self.trial.speed = dt / time
+        step.dt = dt
+        return step
+
+    def _explicit(self, time):
+        """Predictor and corrector over a time."""
+        e, known = self.current, usable(self.ages, time)
+        values, ages = [e.residuals, *self.past[:known]], self.ages[:known]
+        mean = _extrapolated(values, ages, GAUSS * time).mean(axis=0, keepdims=True)
+        step = self._drive(mean, time)
+        if step.rejection:
+            return step
+        guess, residuals = self.trial.predictions.copy(), self.trial.residuals.copy()
+        at_gauss = _extrapolated([residuals, *values], [time, *(time + ages)], (GAUSS - 1.0) * time)
+        step = self._drive(_combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), time)
+        if not step.rejection:
+            step.error = self._difference(guess)
+        return step
+
+    def _drive(self, residuals, time):
+        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
+        the Step."""
+        step = Step(time, counts=np.zeros(len(COUNTED)))
+        clouds = [self.current, *[self.middle][: len(residuals) - 1], self.trial]
+        for r, begin, after in zip(residuals, clouds[:-1], clouds[1:], strict=True):
+            if not step.rejection:
+                self._flow(begin, after, r, time / len(residuals), step)
+        if not step.rejection:
+            self.evaluate(self.trial)
+        return step
+
+    def _flow(self, begin, after, residuals, tau, step):
+        """S_r(τ): from one cloud into another, adding to the step's budget."""
+        decay, flow, scale = self.problem.objective.weight_decay, self.flow, self.log_scale
+        self.evaluations += 1
+        found = self.move(begin.atoms, self.signs, residuals, flow, decay, tau, scale, after.atoms)
+        sums = dict(zip(SUMS, found.tolist(), strict=True))
+        if sums["failures"]:
+            step.rejection = (
+                f"{sums['failures']:.0f} atoms met more than {self.move.most} kinks in one step"
+            )
+        transport, energy, exchange = sums["transport"], sums["energy"], sums["exchange"]
+        before = begin.mass
+        gained = sums["mass"] - before
+        if flow.keeps_mass:
+            shrink = self.mass_at_start / sums["mass"]
+            after.log_weights += np.log(shrink)
+            energy = sums["potential"] - shrink * (sums["potential"] - energy)
+            transport *= 0.5 * (1.0 + shrink)
+            gained, exchange = 0.0, exchange + abs(gained)
+            sums["mass"] = self.mass_at_start
+        after.mass = sums["mass"]
+        step.budget[:2] -= transport, energy - transport
+        step.budget[4] += gained
+        step.gross += abs(energy), exchange
+        step.counts += [sums[name] for name in COUNTED]
+
+    def _difference(self, guess):
+        """How far corrected predictions lie from a guess (n_data,), relative to them or the
+        targets."""
+        e, targets = self.trial, self.problem.objective.targets
+        size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
+        return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
+
+    def accept(self, step):
+        """Make the trial state the accepted one."""
+        self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.residuals
+        self.ages[1:], self.ages[0] = (
+            np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
+            self.passed,
+        )
+        self.events += step.counts
+        self.current, self.trial = self.trial, self.current
+        self.state_changed()
+        self.change_unit()
+
+    # --- implicit in the coupling
+
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
+        return self.coupling_of(unblocked(self.current.positions, self.n), self.current.log_weights)
+
+    def _implicit(self, coupling, time):
+        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
+        `trial`."""
+        counts = np.zeros(len(COUNTED))
+
+        def frozen(begin, after, residuals, tau, step):
+            step.counts = np.zeros(len(COUNTED))
+            self._flow(begin, after, residuals, tau, step)
+            counts[:] = step.counts  # of the last substep: those before it were tried several times
+            if not step.rejection:
+                self.evaluate(after, residuals)
+            return after.predictions
+
+        states = [self.between, self.middle, self.trial]
+        for name in ("positions", "log_weights", "held", "predictions", "residuals"):
+            getattr(self.between, name)[...] = getattr(self.current, name)
+        self.between.mass = self.current.mass
+        step = implicit_step(coupling, time, SUBSTEPS[2], states, frozen, self.tolerance)
+        step.counts = counts
+        if not step.rejection:
+            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
+        return step
+
+
+def _extrapolated(values, ages, times):
+    """Loss gradients at some times (n_times, n_data), from the newest one, at 0, and others so much
+    older."""
+    return _combined([extrapolation(np.asarray(ages, dtype=float), time) for time in times], values)
+
+
+def _combined(weights, values):
+    """Σ_j weights_ij values_j; not by BLAS, whose threads would fight with the kernels’."""
+    return np.einsum("ij,jd->id", np.array(weights), np.array(values))
+
+
+def _rms(x):
+    return float(np.sqrt(np.mean(np.square(x)))) if len(x) else 0.0
+
+
+def _has_closed_form(problem):
+    """Raise ValueError where the characteristics of a problem are not known."""
+    flow, objective = problem.flow, problem.objective
+    feature = objective.feature
+    if feature.kernel not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
+        what = (
+            f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
+        )
+        raise ValueError(
+            "Characteristics are known for the features 'relu' and 'linear' of data, not for"
+            f" {what}: take particles or the grid."
+        )
+    if flow.noise > 0.0:
+        raise ValueError(
+            f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: "
+            "take particles or the grid."
+        )
+    if flow.depth != 2.0 or problem.is_discrete:
+        raise ValueError(
+            "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or"
+            " a network."
+        )

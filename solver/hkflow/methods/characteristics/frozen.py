@@ -1,0 +1,418 @@
+"""Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from kink to
+kink.
+
+Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e =
+−G/|G|, z = e·θ, τ = α|G|t:
+
+    θ(t) = (θ + c e)/f,   c = z (cosh τ − 1) + sinh τ,   f = cosh τ + z sinh τ,   log m += (β/α) log
+                          f − βλ t,
+
+a great circle towards e, on which kink k is met at c = −(n_k·θ)/(n_k·e). In terms of E = e^τ and of
+θ = aside + z e
+
+    2f = (1 + z) E + (1 − z)/E,   2 f z(t) = (1 + z) E − (1 − z)/E,   f θ(t) = aside + f z(t) e,
+
+which has no cancellation. On kinks the velocity is −α times the shortest vector of {g⁻ + Σ_k μ_k
+n_k, 0 ≤ μ_k ≤ ε κ_k} (Filippov): a kink with 0 < μ_k < ε κ_k holds the atom, any other one is left
+to the side of its bound.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ...operators.parallel_loops import kernel
+
+TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
+DEPENDENT = (
+    # distance of a normal from the span of those that hold: nearer, it holds nothing that they do
+    # not
+    1e-9
+)
+SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
+FAR = 1e300  # chord that stands for an infinite one
+LONGEST = 300.0  # τ beyond which e^τ is not formed
+SUMS = (
+    "mass",
+    "transport",
+    "energy",
+    "exchange",
+    "crossings",
+    "captures",
+    "releases",
+    "failures",
+    "potential",
+)
+
+
+@njit(cache=True)
+def along(normals, x, out):
+    """out_k = n_k·x; normals (p, n_kinks), x (p,), out (n_kinks,)."""
+    for k in range(len(out)):
+        out[k] = normals[0, k] * x[0]
+    for a in range(1, len(x)):
+        for k in range(len(out)):
+            out[k] += normals[a, k] * x[a]
+
+
+@njit(cache=True, fastmath={"reassoc"})
+def dot(x, y):
+    """Σ x y; the same terms are added in the same order each time."""
+    total = 0.0
+    for a in range(len(x)):
+        total += x[a] * y[a]
+    return total
+
+
+@njit(cache=True)
+def add(x, factor, y):
+    """x += factor y."""
+    for a in range(len(x)):
+        x[a] += factor * y[a]
+
+
+@njit(cache=True)
+def project(x, basis, held):
+    """Take the components along basis[:held], orthonormal, out of x (p,)."""
+    for h in range(held):
+        add(x, -dot(x, basis[h]), basis[h])
+
+
+@njit(cache=True, error_model="numpy")
+def to_unit(x):
+    """x / |x|, in place."""
+    scale = 1.0 / np.sqrt(dot(x, x))
+    for a in range(len(x)):
+        x[a] *= scale
+
+
+@njit(cache=True, error_model="numpy")
+def settle(count, lists, limits, rows, base, force, basis, triangle):
+    """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it,
+    −1 if not found.
+
+    lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ),
+    overwritten; scratch limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows
+    (n_kinks, p);  base, force (p,): the result basis (p, p): orthonormal normals of those that
+    hold.  triangle (p, p): scratch
+
+    A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ
+    meets a bound, and taken where the velocity would cross it. One with ε κ ≤ 0 never holds: it is
+    crossed then, and speed grows.
+    """
+    if count == 0:
+        for a in range(len(base)):
+            force[a] = base[a]
+        return 0
+    touched, at, free, stuck = lists[0], lists[1], lists[2], lists[3]
+    cap, mu, target = limits[0], limits[1], limits[2]
+    p, taken, scale = len(base), -1, np.sqrt(dot(base, base))
+    for i in range(count):
+        stuck[i] = 0
+        scale += abs(cap[i])
+    for _ in range(16 * (count + 4)):
+        held, again = 0, False
+        for a in range(p):
+            force[a] = base[a]
+        for i in range(count):
+            if at[i] > 0:
+                add(force, cap[i], rows[touched[i]])
+            elif at[i] == 0:
+                size = 0.0
+                if held < p - 1:
+                    for a in range(p):
+                        basis[held, a], triangle[a, held] = rows[touched[i], a], 0.0
+                    for _ in range(2):
+                        for h in range(held):
+                            part = dot(basis[h], basis[held])
+                            triangle[h, held] += part
+                            add(basis[held], -part, basis[h])
+                    size = np.sqrt(dot(basis[held], basis[held]))
+                if size <= DEPENDENT:
+                    stuck[i], again = 1, True
+                    at[i], mu[i] = (1, cap[i]) if 2.0 * mu[i] > cap[i] else (-1, 0.0)
+                    break
+                triangle[held, held], free[held] = size, i
+                for a in range(p):
+                    basis[held, a] /= size
+                held += 1
+        if again:
+            continue
+        for h in range(held - 1, -1, -1):
+            target[h] = -dot(basis[h], force)
+            for other in range(h + 1, held):
+                target[h] -= triangle[h, other] * target[other]
+            target[h] /= triangle[h, h]
+        step, first = 1.0, -1
+        for h in range(held):
+            i, part = free[h], 2.0
+            if target[h] <= SLIP * scale:
+                part = mu[i] / (mu[i] - target[h]) if mu[i] > target[h] else 0.0
+            elif target[h] >= cap[i] - SLIP * scale:
+                part = (cap[i] - mu[i]) / (target[h] - mu[i]) if target[h] > mu[i] else 0.0
+            if part < step or part <= 1.0 and first < 0:
+                step, first = part, h
+        if first >= 0:
+            for h in range(held):
+                mu[free[h]] += step * (target[h] - mu[free[h]])
+            i = free[first]
+            if i == taken and step == 0.0:
+                stuck[i] = 1
+            at[i], mu[i] = (-1, 0.0) if target[first] <= SLIP * scale else (1, cap[i])
+            continue
+        for h in range(held):
+            mu[free[h]] = target[h]
+        project(force, basis, held)
+        worst, taken = SLIP * scale, -1
+        for i in range(count):
+            wrong = at[i] * dot(rows[touched[i]], force) if at[i] != 0 and stuck[i] == 0 else 0.0
+            if wrong > worst:
+                worst, taken = wrong, i
+        if taken < 0:
+            return held
+        if cap[taken] > 0.0:
+            mu[taken], at[taken] = (cap[taken] if at[taken] > 0 else 0.0), 0
+        else:
+            at[taken] = -at[taken]
+    return -1
+
+
+@njit(cache=True)
+def settle_one(at, cap, normal, base, force, basis):
+    """`settle` on a single kink that an atom meets from the side `at`; returns 0, or the side it
+    goes on."""
+    slope, slip = dot(base, normal), SLIP * (np.sqrt(dot(base, base)) + abs(cap))
+    for a in range(len(base)):
+        force[a] = base[a]
+    if slope < -slip and slip < slope + cap:
+        add(force, -slope, normal)
+        for a in range(len(base)):
+            basis[0, a] = normal[a]
+        return 0
+    mean = slope + 0.5 * cap
+    side = -1 if mean > 0.0 else 1 if mean < 0.0 else at
+    if side > 0:
+        add(force, cap, normal)
+    return side
+
+
+@njit(cache=True)
+def enter(k, i, sign, jumps, rows, sides, base, lists, limits):
+    """Put kink k, on side sides[k], into the list of those that the atom is on, as entry i."""
+    cap, side = sign * jumps[k], int(sides[k])
+    lists[0, i], lists[1, i], lists[4, i] = k, side, side
+    limits[0, i], limits[1, i] = cap, cap if side > 0 else 0.0
+    if side > 0:
+        add(base, -cap, rows[k])
+    sides[k] = 0.0
+
+
+@njit(cache=True)
+def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
+    """Renew the list of kinks that an atom is on where it meets kink j; returns its length."""
+    kept = 0
+    for i in range(count):
+        k, at = lists[0, i], lists[1, i]
+        if at != 0 and at * s[k] > TOUCH:
+            sides[k] = at
+            if at > 0:
+                add(base, limits[0, i], rows[k])
+        else:
+            lists[0, kept], lists[1, kept], lists[4, kept] = k, at, at
+            limits[0, kept], limits[1, kept] = limits[0, i], limits[1, i]
+            kept += 1
+    for k in range(len(s)):
+        if sides[k] != 0.0 and (sides[k] * s[k] <= TOUCH or k == j):
+            enter(k, kept, sign, jumps, rows, sides, base, lists, limits)
+            kept += 1
+    return kept
+
+
+@njit(cache=True)
+def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, lists, limits):
+    """Sides of all kinks, their sum `base` without those that θ is on, and the list of these;
+    returns its length.
+
+    On a ridge (ε κ ≤ 0) an atom begins on the side where it is slower: a dead unit on its last kink
+    stays dead, whatever rounding made of its side.
+    """
+    along(normals, theta, s)
+    for k in range(len(s)):
+        sides[k] = 1.0 if s[k] > 0.0 else -1.0
+    for k in range(len(s)):
+        active[k] = jumps[k] if s[k] > 0.0 else 0.0
+    for a in range(len(base)):
+        base[a] = sign * (constant[a] + dot(active, normals[a]))
+    near, count = 0, 0
+    for k in range(len(s)):
+        near += abs(s[k]) <= TOUCH
+    for k in range(len(s) if near > 0 else 0):
+        if abs(s[k]) <= TOUCH:
+            enter(k, count, sign, jumps, rows, sides, base, lists, limits)
+            count += 1
+    for i in range(count):
+        cap, slope = limits[0, i], dot(base, rows[lists[0, i]])
+        if cap > 0.0:
+            lists[1, i], limits[1, i] = 0, 0.5 * cap
+        else:
+            lists[1, i], limits[1, i] = (1, cap) if abs(slope + cap) < abs(slope) else (-1, 0.0)
+    return count
+
+
+@njit(cache=True, error_model="numpy")
+def next_kink(s, slopes, sides, far):
+    """The first kink that θ + c e meets for 0 ≤ c < far, and c; (−1, far) if there is none."""
+    ahead = 0
+    for k in range(len(s)):
+        ahead += sides[k] * (s[k] + far * slopes[k]) < 0.0
+    first = -1
+    if ahead > 0:
+        for k in range(len(s)):
+            if sides[k] * (s[k] + far * slopes[k]) < 0.0:
+                first, far = k, max(0.0, -s[k] / slopes[k])
+    return first, far
+
+
+@njit(cache=True, error_model="numpy")
+def reach(c, z, plus, minus, square):
+    """e^τ at which the chord is c; plus, minus = 1 ± z, square = |aside|²."""
+    u = z + c
+    f = np.sqrt(u * u + square)
+    if u >= 0.0:
+        return (f + u) / plus
+    return minus / (f - u)
+
+
+@njit(cache=True, error_model="numpy")
+def move(
+    theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
+    vectors, basis, values, lists, limits, sums,
+):  # fmt: skip
+    """Move one atom for a time; returns the growth of its log mass and how many kinks hold it."""
+    p = len(theta)
+    e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
+    s, slopes, sides = values[0], values[1], values[2]
+    count = start(
+        theta, sign, jumps, constant, normals, rows, s, sides, slopes, base, lists, limits
+    )
+    before, growth, events = held, 0.0, 0
+    if alpha == 0.0:
+        count = 0  # what does not move is not held, and no kink that it is on adds to its potential
+    held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
+    sums[5] += max(held - before, 0)
+    sums[6] += max(before - held, 0)
+    sums[8] += mass * (decay + dot(theta, force))
+    while True:
+        if held < 0 or events > most:
+            sums[7] += 1
+            break
+        if held > 0:
+            project(theta, basis[0], held)
+            to_unit(theta)
+        size = np.sqrt(dot(force, force))
+        end = alpha * size * time
+        if end == 0.0 or held == p - 1:
+            potential = decay + dot(theta, force)
+            gain, meets = -beta * potential * time, -1
+            after = mass * np.exp(gain)
+            sums[2] += potential * (mass - after)
+        else:
+            for a in range(p):
+                e[a] = -force[a] / size
+            z = dot(e, theta)
+            for a in range(p):
+                aside[a] = theta[a] - z * e[a]
+            square = dot(aside, aside)
+            plus, minus = (
+                (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
+            )
+            along(normals, e, slopes)
+            far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
+            meets, c = next_kink(s, slopes, sides, far)
+            tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
+            shrink, later = np.exp(-tau), z
+            half = 0.5 * (plus + minus * shrink * shrink)
+            log_f = -tau
+            if half > 0.0:
+                later = 0.5 * (plus - minus * shrink * shrink) / half
+                log_f = tau + np.log(half)
+                for a in range(p):
+                    theta[a] = aside[a] * (shrink / half) + later * e[a]
+                project(theta, basis[0], held)
+                to_unit(theta)
+            passed = time if meets < 0 else tau / (alpha * size)
+            gain = beta / alpha * log_f - beta * decay * passed
+            after = mass * np.exp(gain)
+            fall = mass * (decay - size * z) - after * (decay - size * later)
+            steep = fall
+            # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
+            if beta > 0.0:
+                power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
+                ending = np.exp(gain - 2.0 * log_f)
+                bend = power * z - rate - ending * (power * later - rate)
+                steep = (
+                    size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
+                )
+            sums[1] += min(max(steep, 0.0), max(fall, 0.0))
+            sums[2] += fall
+            time -= passed
+        growth += gain
+        sums[3] += abs(after - mass)
+        mass = after
+        if meets < 0:
+            break
+        events += 1
+        along(normals, theta, s)
+        count = arrive(meets, count, sign, jumps, rows, s, sides, base, lists, limits)
+        if count == 1 and lists[1, 0] != 0:
+            lists[1, 0] = settle_one(
+                lists[1, 0], limits[0, 0], rows[lists[0, 0]], base, force, basis[0]
+            )
+            held = int(lists[1, 0] == 0)
+            if held:
+                limits[1, 0] = -dot(base, rows[lists[0, 0]])
+        else:
+            held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
+        for i in range(count):
+            was, now = lists[4, i], lists[1, i]
+            sums[4] += was * now == -1
+            sums[5] += was != 0 and now == 0
+            sums[6] += was == 0 and now != 0
+    sums[0] += mass
+    return growth, max(held, 0)
+
+
+@kernel
+def move_atoms(
+    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
+    log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
+    new_held, sums,
+):  # fmt: skip
+    """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
+
+    positions, new_positions (n_blocks, p, width), blocked as in methods/particles/kernels.py;
+    log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
+    κ (n_kinks,), constant g₀ (p,) normals (p, n_kinks), rows its transpose;  alpha, beta, decay,
+    time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
+    before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
+    n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
+    of blocks, which is one thread's sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt;
+    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
+    """
+    n, groups = len(log_weights), len(vectors)
+    n_blocks, p, width = positions.shape
+    for g in prange(groups):
+        theta = vectors[g, 0]
+        for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
+            sums[b] = 0.0
+            for i in range(min(width, n - b * width)):
+                c = b * width + i
+                for a in range(p):
+                    theta[a] = positions[b, a, i]
+                growth, new_held[c] = move(
+                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
+                    normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
+                    lists[g], limits[g], sums[b],
+                )  # fmt: skip
+                new_log_weights[c] = log_weights[c] + growth
+                for a in range(p):
+                    new_positions[b, a, i] = theta[a]

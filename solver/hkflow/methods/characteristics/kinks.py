@@ -1,0 +1,77 @@
+"""Kinks of ∫φ: the great spheres n·θ = 0 across which the gradient of a potential of ReLU features
+jumps.
+
+    Σ_i r_i (x_i·θ)₊ = θ·g(θ),   g(θ) = Σ_{x_i·θ > 0} r_i x_i = g₀ + Σ_{n_k·θ > 0} κ_k n_k
+
+Data with parallel inputs share a kink, x_i = s_i n_k with s_i of either sign: (x·θ)₊ = |s| (n·θ)₊
+for s > 0, and
+|s| (n·θ)₊ + x·θ for s < 0. A zero input has none. Linear features have no kinks: g = g₀ = Σ r_i
+x_i.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...geometry.sphere import normalize
+from ...operators.dense import LINEAR
+
+PARALLEL = 1e-14  # distance of unit vectors that are one direction
+
+
+@dataclass(frozen=True, eq=False)
+class Kinks:
+    """The kinks of some data, and what a loss gradient makes of them.
+
+    normals : (n_kinks, p) unit vectors n_k;  inputs : (n_data, p) the x_i
+    kink, length : (n_data,) k and s of x_i = s n_k; k is 0 where there is none, and s then 0
+    """
+
+    normals: np.ndarray
+    inputs: np.ndarray
+    kink: np.ndarray
+    length: np.ndarray
+    linear: bool = False
+
+    @staticmethod
+    def of(feature, inputs):
+        """The kinks of a feature, linear or ReLU, for inputs (n_data, p)."""
+        inputs, linear = np.ascontiguousarray(inputs, dtype=float), feature.kernel == LINEAR
+        alive = np.flatnonzero(inputs.any(axis=1) & (not linear))
+        kink, length = np.zeros(len(inputs), dtype=np.int64), np.zeros(len(inputs))
+        if not len(alive):
+            return Kinks(np.zeros((0, inputs.shape[1])), inputs, kink, length, linear)
+        units = normalize(inputs[alive])
+        same, opposite = _directions(units)
+        _, first, kink[alive] = np.unique(
+            np.minimum(same, opposite), return_index=True, return_inverse=True
+        )
+        normals = units[first]
+        length[alive] = np.where(same == same[first][kink[alive]], 1.0, -1.0) * np.linalg.norm(
+            inputs[alive], axis=1
+        )
+        return Kinks(np.ascontiguousarray(normals), inputs, kink, length, linear)
+
+    def gradient(self, residuals):
+        """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
+        everywhere = residuals if self.linear else np.where(self.length < 0.0, residuals, 0.0)
+        jumps = np.bincount(self.kink, residuals * np.abs(self.length), len(self.normals))[
+            : len(self.normals)
+        ]
+        return jumps, np.einsum(
+            "i,ia->a", everywhere, self.inputs
+        )  # not BLAS: its threads would fight with the kernels’
+
+
+def _directions(units):
+    """Labels of the directions of unit vectors (n, p), and of the opposite ones: equal labels are
+    one direction."""
+    from scipy.sparse import coo_array  # slow to load
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
+    n = len(units)
+    pairs = cKDTree(np.concatenate([units, -units])).query_pairs(PARALLEL, output_type="ndarray")
+    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(2 * n, 2 * n))
+    _, labels = connected_components(graph, directed=False)
+    return labels[:n], labels[n:]

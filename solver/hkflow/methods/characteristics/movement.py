@@ -1,0 +1,44 @@
+"""Flows S_r(τ) of atoms with frozen loss gradients, from array to array: the kernel with its
+scratch."""
+
+import numpy as np
+
+from ...operators.parallel_loops import LARGE
+from .frozen import SUMS, move_atoms
+
+GROUPS = 64  # of blocks of atoms, at most: a group is moved in order by one thread
+# of an atom in one frozen interval beyond which it is given up; EVENTS_PER_KINK come to it for each
+# kink
+EVENTS = 64
+EVENTS_PER_KINK = 8
+
+
+class Movement:
+    """Moves atoms for the kinks of some data.
+
+    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged,
+        by the names in SUMS
+    """
+
+    def __init__(self, kinks, n_blocks):
+        self.kinks, count = kinks, len(kinks.normals)
+        p, groups = kinks.inputs.shape[1], min(n_blocks, GROUPS)
+        self.normals = np.ascontiguousarray(kinks.normals.T)
+        self.most = EVENTS + EVENTS_PER_KINK * count
+        self.scratch = (
+            np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, 3, count)),
+            np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
+        )  # fmt: skip
+        self.parts = np.zeros((n_blocks, len(SUMS)))
+
+    def __call__(self, atoms, signs, residuals, flow, decay, time, log_scale, out):
+        """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums."""
+        jumps, constant = self.kinks.gradient(residuals)
+        work = len(signs) * self.normals.size
+        compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
+        compiled(
+            *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
+            float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
+            *self.scratch, *out, self.parts,
+        )  # fmt: skip
+        return self.parts.sum(axis=0)

@@ -1,0 +1,85 @@
+"""The coupling of cells through the data, K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j), ∇φ by
+differences across faces."""
+
+from functools import cached_property
+
+import numpy as np
+
+from ...operators.matrix import gram
+from ..stepping.implicit_residuals import DENSE, Coupling
+from .stencil import face_conductances
+
+NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the matrix
+
+
+class CellCoupling:
+    """Makes K of a state on a mesh; what does not depend on the state is kept.
+
+    problem : mesh, objective and flow;  objective : the ObjectiveOnPoints of the cell centres,
+        whose transform is used
+    """
+
+    def __init__(self, problem, objective):
+        self.problem, self.objective = problem, objective
+
+    @cached_property
+    def _features(self):
+        """φ at the cells (n_data, n_cells) and its differences across the faces (n_data,
+        n_faces)."""
+        mesh, objective = self.problem.mesh, self.problem.objective
+        phi = objective.feature.matrix(mesh.centers, objective.inputs)
+        return phi, phi[:, mesh.faces[:, 1]] - phi[:, mesh.faces[:, 0]]
+
+    @cached_property
+    def _conductances(self):
+        return face_conductances(self.problem.mesh)
+
+    def at(self, e, log_scale):
+        """The Coupling at an Evaluation e in units of e^log_scale: stored for up to DENSE data,
+        applied for more.
+
+        Cost: n_data² (n_cells + n_faces) for the cells that carry mass, or n_data n_cells for each
+        product.
+        """
+        mobile, flowing = self._carriers(e)
+        if len(e.predictions) > DENSE:
+            return Coupling(
+                self.problem.objective,
+                log_scale,
+                product=lambda v: self._product(mobile, flowing, v),
+            )
+        phi, jumps = self._features
+        matrix = _gram(phi, mobile)
+        if self.problem.flow.transport > 0.0:
+            matrix += _gram(jumps, flowing)
+        return Coupling(self.problem.objective, log_scale, matrix)
+
+    def _carriers(self, e):
+        """β m(ν) volume of each cell (n_cells,) and α ν conductance of each face (n_faces,), ν
+        upwind."""
+        mesh, flow = self.problem.mesh, self.problem.flow
+        left, right = mesh.faces.T
+        upwind = np.where(
+            e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right]
+        )
+        mobile = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
+        return mobile, flow.transport * upwind.sum(axis=0) * self._conductances
+
+    def _product(self, mobile, flowing, v):
+        """K v, (n_data,), from the potential that residuals v make, without K."""
+        potential, out, n = np.zeros(len(mobile)), np.zeros(len(v)), len(mobile)
+        self.objective.transform.adjoint(v, potential)
+        left, right = self.problem.mesh.faces.T
+        flux = flowing * (potential[right] - potential[left])
+        rate = mobile * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
+        self.objective.transform.forward(rate, out)
+        return out
+
+
+def _gram(rows, weights):
+    """Σ_c weights_c rows_ic rows_jc over the columns that carry weight; rows (n, columns), weights
+    (columns,)."""
+    heavy = np.flatnonzero(weights > NEGLIGIBLE * weights.max(initial=0.0))
+    out = np.zeros((len(rows), len(rows)))
+    gram(np.take(rows, heavy, axis=1), weights[heavy], out)
+    return out

@@ -1,0 +1,131 @@
+"""A method: how a measure moves. All that the loop, its controller, guards and writers use of one
+stands here."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators.dense import RELU
+from ..problem.flow import Flow
+from ..problem.problem import Problem
+from .step import Step
+
+
+class Evaluation(Protocol):
+    """A state, and what was computed at it. Numbers are in units of e^log_scale of the method.
+
+    objective : F;  mass : |ν|;  log_mass : log |ν|, in plain units
+    predictions, residuals : (n_data,) h, and the loss gradient ∂R/∂h that drives the state
+    rounding : of F;  defect : by how much implicit predictions may be off
+    """
+
+    objective: float
+    mass: float
+    log_mass: float
+    predictions: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    rounding: float
+    defect: float
+
+
+class Method(ABC):
+    """How a measure moves: its state, its steps, and what may be asked of them.
+
+    problem, flow : what is solved;  current : the accepted Evaluation;  trial : that after the last
+        step tried
+    tolerance : largest relative error of a step;  max_step : no step is longer;  order : of the
+        error of a step
+    coupling : "explicit", "implicit" or "auto", see stepping/implicit.py;  evaluations : of the
+        potential, so far
+    log_scale : L; numbers of evaluations, steps and budgets are in units of e^L
+    energy_slack : share of the energy exchanged by which F may rise;  mass_slack : share of the
+        mass exchanged by which steps may miss the mass budget
+    prescribed : whether steps are prescribed, as those of Euler and gradient descent, and not
+        controlled
+    keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
+        see where the gradient of a feature jumps
+    """
+
+    problem: Problem
+    flow: Flow
+    current: Any
+    trial: Any
+    tolerance: float
+    max_step: float
+    order: int
+    coupling: str = "explicit"
+    implicit_order: int = 1
+    evaluations: int = 0
+    log_scale: float = 0.0
+    energy_slack: float = 0.0
+    mass_slack: float = 0.05
+    prescribed: bool = False
+    keeps_budgets: bool = True
+    sees_kinks: bool = False
+
+    @abstractmethod
+    def bound(self, remaining: float) -> float:
+        """The longest step that stability and positivity allow; `remaining` is the time to the next
+        save."""
+
+    @abstractmethod
+    def first_limit(self) -> float:
+        """The longest first step."""
+
+    @abstractmethod
+    def advance(self, dt: float, implicit: bool = False) -> Step:
+        """Try a step from the accepted state; the result is `trial`. Nothing is changed until
+        `accept`."""
+
+    @abstractmethod
+    def accept(self, step: Step) -> None:
+        """Make `trial` the accepted state; log_scale may change with it."""
+
+    @abstractmethod
+    def fault(self) -> str | None:
+        """What is wrong with `trial`, beyond what its numbers show, or None."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Arrays and numbers from which `load` makes the accepted state again, to the bit."""
+
+    @abstractmethod
+    def load(self, state: dict[str, Any]) -> None:
+        """Take a state for the accepted one."""
+
+    @staticmethod
+    @abstractmethod
+    def measure(state: dict[str, Any]) -> dict[str, Any]:
+        """What of a state makes the measure."""
+
+    @abstractmethod
+    def record(self, clock: Any) -> dict[str, float]:
+        """Numbers of this method for a record, by name."""
+
+    def knows_implicit(self) -> bool:
+        """Whether steps from the accepted state can be implicit in the coupling through the
+        data."""
+        return False
+
+    def homogeneous_norm(self, e: Evaluation) -> float | None:
+        """The norm by which the smooth margin is normalised so that it does not fall; None if there
+        is none."""
+        return e.mass if self.flow.depth == 2.0 else None
+
+    @property
+    def moves(self) -> bool:
+        """Whether points move on the sphere."""
+        return self.flow.transport > 0.0
+
+    @property
+    def slides(self) -> bool:
+        """Whether points move where the gradient of the feature jumps, by steps that do not see the
+        jumps."""
+        feature = self.problem.objective.feature
+        return (
+            self.moves
+            and not self.sees_kinks
+            and (feature.kernel is None or feature.kernel == RELU)
+        )

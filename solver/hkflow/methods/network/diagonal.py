@@ -1,0 +1,84 @@
+"""Diagonal linear networks in their raw parameters u, w = u₊^D − u₋^D."""
+
+import numpy as np
+
+from ...measures.point_measure import Atoms
+
+
+class Diagonal:
+    """Parameters of layers "diagonal": y = u = (u₊, u₋), u̇ = −∇_u F = −D u^(D−1) J, so that ν =
+    u^D has ν̇ = −D² ν^(2−2/D) J.
+
+    problem : on atoms of both signs; D is the depth of its flow, and its initial density gives u =
+        density^(1/D)
+    Raises ValueError for a problem that is not on atoms of both signs.
+    Source: Moroshko et al. 2020, sec. 3 (eq. 5).
+    """
+
+    def __init__(self, problem, layers="diagonal"):
+        if not problem.is_discrete or len(problem.signs) == 1:
+            raise ValueError(
+                "A diagonal network has a parameter for each atom and sign: the domain 'atoms' with"
+                " signs=(1, -1)."
+            )
+        self.problem, self.depth = problem, problem.flow.depth
+        self.shape = (len(problem.signs), problem.mesh.n_cells)
+
+    def start(self, balance):
+        """u = density^(1/D), of the sign of the density."""
+        density = self.problem.initial.ravel()
+        return {"output": np.sign(density) * np.abs(density) ** (1.0 / self.depth)}
+
+    def place(self, arrays):
+        """Take these arrays as the state; returns y and its length."""
+        self.objective = self.on(self.problem.objective)
+        return arrays["output"], len(arrays["output"])
+
+    def on(self, objective):
+        """An objective, of all data or of a batch, as a function of the weights u^D."""
+        return objective.on(self.problem.mesh.centers, self.problem.signs)
+
+    def arrays(self, y):
+        """What `place` takes, u, and what makes the measure: atoms with weights u^D, here
+        `inner`."""
+        centers, signs = self.problem.mesh.centers, np.array(self.problem.signs, dtype=float)
+        places = {
+            "positions": np.tile(centers, (len(signs), 1)),
+            "signs": np.repeat(signs, len(centers)),
+        }
+        return places | {"output": y, "inner": y**self.depth}
+
+    def homogeneous_norm(self, y):
+        """|u|^D, of which w is a function of degree one."""
+        return float(np.sum(y * y) ** (0.5 * self.depth))
+
+    def sizes(self, y):
+        """What errors of u count relative to: |u| itself, or where u may be zero (D < 2) the
+        largest."""
+        return np.abs(y) if self.depth >= 2.0 else np.full(len(y), np.abs(y).max())
+
+    def fill(self, e, objective):
+        """u̇ = −D u^(D−1) J; dF/dt = −D² ∫J² m(ν) and d|ν|/dt = −D² ∫J m(ν), m(ν) = u^(2D−2)."""
+        D, u = self.depth, e.y.reshape(self.shape)
+        nu = u**D
+        e.objective, J = float(objective.evaluate(nu)), objective.potential
+        slope = D * u ** (D - 1.0)
+        rate = -slope * J
+        e.rate[:] = rate.ravel()
+        first, second = np.sum(slope * slope * J), np.sum(rate * rate)
+        e.mass = nu.sum()
+        sizes = np.maximum(self.sizes(e.y), np.finfo(float).tiny)
+        relative = np.abs(e.rate) / np.where(sizes > np.finfo(float).tiny, sizes, 1.0)
+        e.roughness = relative.max() / D**2
+        e.rates[:] = (0.0, -second, 0.0, 0.0, -first, 0.0, 0.0)
+        e.gross[:] = second, np.sqrt(second) * np.sqrt(np.sum(slope * slope))
+
+    @staticmethod
+    def measure(arrays):
+        """The atoms with weights u^D; where these are negative the signs turn."""
+        weights = arrays["inner"]
+        return Atoms(
+            arrays["positions"],
+            np.where(weights < 0.0, -1.0, 1.0) * arrays["signs"],
+            np.abs(weights),
+        )

@@ -1,0 +1,253 @@
+"""The loops of the Lagrangian methods, parallel over fixed blocks; sums are kept per block and
+added in block order.
+
+Index conventions:  c particle, b block of `width` particles, a axis of R^p, k Runge–Kutta stage.
+Positions are blocked: coordinate a of particle c is positions[c // width, a, c % width], padded
+with zeros.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ...operators.parallel_loops import BLOCK, kernel
+
+
+@kernel
+def combine(start, rates, coefficients, dt, out):
+    """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n);
+    coefficients (n_stages,)."""
+    n = len(start)
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        low, high = b * BLOCK, min(n, (b + 1) * BLOCK)
+        for i in range(low, high):
+            out[i] = start[i]
+        for k in range(len(coefficients)):
+            factor = dt * coefficients[k]
+            if factor != 0.0:
+                for i in range(low, high):
+                    out[i] += factor * rates[k, i]
+
+
+@kernel
+def local_errors(start, rates, estimates, dt, relative, out):
+    """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate
+    e.
+
+    start (n,); rates (n_stages, n); estimates (n_estimates, n_stages); relative 0 or 1; out
+    (n_blocks, n_estimates)
+    """
+    n = len(start)
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for e in range(len(estimates)):
+            total = 0.0
+            for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                error = 0.0
+                for k in range(estimates.shape[1]):
+                    error += estimates[e, k] * rates[k, i]
+                error *= dt / (1.0 + relative * abs(start[i]))
+                total += error * error
+            out[b, e] = total
+
+
+@kernel
+def to_sphere(positions, n, out):
+    """out = positions / |positions|, both blocked (n_blocks, p, width); n particles."""
+    width = positions.shape[2]
+    for b in prange(len(positions)):
+        for c in range(min(width, n - b * width)):
+            square = 0.0
+            for a in range(positions.shape[1]):
+                square += positions[b, a, c] ** 2
+            scale = 1.0 / np.sqrt(square)
+            for a in range(positions.shape[1]):
+                out[b, a, c] = scale * positions[b, a, c]
+
+
+@kernel
+def signed_weights(log_weights, signs, log_scale, out):
+    """out = ε e^{log weight − L}; arrays (n,), L a number."""
+    for b in prange((len(out) + BLOCK - 1) // BLOCK):
+        for c in range(b * BLOCK, min(len(out), (b + 1) * BLOCK)):
+            out[c] = signs[c] * np.exp(log_weights[c] - log_scale)
+
+
+@njit(cache=True)
+def inner_products(x, y, count, out):
+    """out_c = Σ_a x_ac y_ac for the first `count` columns; x, y (p, width), out (width,)."""
+    for c in range(count):
+        out[c] = 0.0
+    for a in range(len(x)):
+        for c in range(count):
+            out[c] += x[a, c] * y[a, c]
+
+
+@kernel
+def particle_rates(
+    positions,
+    weights,
+    signs,
+    slopes,
+    gradient,
+    alpha,
+    beta,
+    sigma,
+    decay,
+    depth,
+    velocities,
+    growth,
+    scratch,
+    sums,
+):
+    """θ̇ = −α (I − θθᵀ) ε G, d log w/dt = −β w^(1 − 2/D) J − σ with J = ε slope + decay, and the
+    integrals over each block.
+
+    positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth
+    (n,); depth D scratch (n_blocks, 3, width); sums (n_blocks, 5): mass, ∫J m(ν), ∫J² m(ν), ∫|∇J|²
+    dν, ∫m(ν), with m(w) = w^(2 − 2/D)
+    """
+    n, width = len(weights), positions.shape[2]
+    for b in prange(len(positions)):
+        count = min(width, n - b * width)
+        own = slice(b * width, b * width + count)
+        w, epsilon, slope, rate = weights[own], signs[own], slopes[own], growth[own]
+        radial, square = scratch[b, 0], scratch[b, 1]
+        inner_products(positions[b], gradient[b], count, radial)
+        for c in range(count):
+            square[c] = 0.0
+        for a in range(positions.shape[1]):
+            for c in range(count):
+                tangent = gradient[b, a, c] - radial[c] * positions[b, a, c]
+                velocities[b, a, c] = -alpha * epsilon[c] * tangent
+                square[c] += tangent * tangent
+        mass, first, second, steep, mobile = 0.0, 0.0, 0.0, 0.0, 0.0
+        for c in range(count):
+            J, nu = epsilon[c] * slope[c] + decay, abs(w[c])
+            relative = 1.0 if depth == 2.0 else nu ** (1.0 - 2.0 / depth)
+            m = nu * relative
+            rate[c] = -beta * relative * J - sigma
+            mass += nu
+            first += m * J
+            second += m * J * J
+            steep += nu * square[c]
+            mobile += m
+        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = (
+            mass,
+            first,
+            second,
+            steep,
+            mobile,
+        )
+
+
+@kernel
+def unit_rates(
+    hidden,
+    output,
+    slopes,
+    gradient,
+    train_hidden,
+    train_output,
+    decay_hidden,
+    decay_output,
+    degree,
+    velocities,
+    drift,
+    scratch,
+    sums,
+):
+    """ȧ = −(b G + κ_a a) and ḃ = −(slope + κ_b b) as far as they are trained, and the integrals
+    over each block.
+
+    hidden, gradient, velocities (n_blocks, p, width); output, slopes, drift (n,); train_… 0 or 1;
+    decay_… κ scratch (n_blocks, 3, width); sums (n_blocks, 5), all times n: mass Σ|b||a|^degree,
+    its rate, penalty ½Σ(κ_a|a|² + κ_b b²), and −dF/dt by the change of the direction and of the
+    length of the trained weights
+    """
+    n, width, p = len(output), hidden.shape[2], hidden.shape[1]
+    for block in prange(len(hidden)):
+        count = min(width, n - block * width)
+        own = slice(block * width, block * width + count)
+        b, slope, change = output[own], slopes[own], drift[own]
+        squares, speeds, radials = scratch[block, 0], scratch[block, 1], scratch[block, 2]
+        for a in range(p):
+            for c in range(count):
+                velocities[block, a, c] = -train_hidden * (
+                    b[c] * gradient[block, a, c] + decay_hidden * hidden[block, a, c]
+                )
+        inner_products(hidden[block], hidden[block], count, squares)
+        inner_products(velocities[block], velocities[block], count, speeds)
+        inner_products(hidden[block], velocities[block], count, radials)
+        mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0
+        for c in range(count):
+            change[c] = -train_output * (slope[c] + decay_output * b[c])
+            square, speed, radial = (
+                squares[c],
+                speeds[c] + change[c] ** 2,
+                radials[c] + b[c] * change[c],
+            )
+            size = square if degree == 2 else np.sqrt(square) if degree == 1 else 1.0
+            mass += abs(b[c]) * size
+            mass_rate += (change[c] if b[c] >= 0.0 else -change[c]) * size
+            if square > 0.0:
+                mass_rate += abs(b[c]) * degree * size * (radials[c] / square)
+            penalty += 0.5 * (decay_hidden * square + decay_output * b[c] ** 2)
+            length = train_hidden * square + train_output * b[c] ** 2
+            grown = radial * (radial / length) if length > 0.0 else 0.0
+            along += grown
+            aside += speed - grown
+        sums[block, 0], sums[block, 1], sums[block, 2] = mass, mass_rate, penalty
+        sums[block, 3], sums[block, 4] = aside, along
+
+
+@kernel
+def normalized_unit_rates(
+    hidden,
+    inner,
+    outer,
+    slopes,
+    gradient,
+    decay,
+    velocities,
+    inner_drift,
+    outer_drift,
+    scratch,
+    sums,
+):
+    """ȧ = −(b slope + κa), ḃ = −(a slope + κb), v̇ = −ab (I − θθᵀ) G/|v| with θ = v/|v|; integrals
+    over each block.
+
+    hidden (v), gradient, velocities (n_blocks, p, width); inner (a), outer (b), slopes, the drifts
+    (n,); decay κ scratch (n_blocks, 3, width); sums (n_blocks, 5): mass Σ|ab|, its rate, penalty
+    ½κΣ(a² + b²), and −dF/dt by the directions and by the masses
+    """
+    n, width, p = len(inner), hidden.shape[2], hidden.shape[1]
+    for block in prange(len(hidden)):
+        count = min(width, n - block * width)
+        own = slice(block * width, block * width + count)
+        a, b, slope, da, db = (
+            inner[own],
+            outer[own],
+            slopes[own],
+            inner_drift[own],
+            outer_drift[own],
+        )
+        squares, radials, speeds = scratch[block, 0], scratch[block, 1], scratch[block, 2]
+        inner_products(hidden[block], hidden[block], count, squares)
+        inner_products(hidden[block], gradient[block], count, radials)
+        for axis in range(p):
+            for c in range(count):
+                tangent = (
+                    gradient[block, axis, c] - radials[c] / squares[c] * hidden[block, axis, c]
+                )
+                velocities[block, axis, c] = -a[c] * b[c] * tangent / np.sqrt(squares[c])
+        inner_products(velocities[block], velocities[block], count, speeds)
+        mass, mass_rate, penalty, aside, along = 0.0, 0.0, 0.0, 0.0, 0.0
+        for c in range(count):
+            da[c], db[c] = -(b[c] * slope[c] + decay * a[c]), -(a[c] * slope[c] + decay * b[c])
+            mass += abs(a[c] * b[c])
+            mass_rate += np.sign(a[c] * b[c]) * (da[c] * b[c] + a[c] * db[c])
+            penalty += 0.5 * decay * (a[c] ** 2 + b[c] ** 2)
+            aside += speeds[c]
+            along += da[c] ** 2 + db[c] ** 2
+        sums[block, 0], sums[block, 1], sums[block, 2] = mass, mass_rate, penalty
+        sums[block, 3], sums[block, 4] = aside, along

@@ -1,0 +1,166 @@
+"""What the Lagrangian methods share: a state vector y that follows ẏ = f(y), by an embedded
+Runge–Kutta pair."""
+
+import numpy as np
+
+from ...arguments import check_positive
+from ...errors import unknown_name
+from ...operators.dense import RELU
+from ...operators.parallel_loops import n_blocks
+from ..method import Method
+from ..step import BUDGET, Step
+from ..stepping.embedded import PAIRS
+from ..stepping.tableaus import stability_limit
+from . import kernels
+
+
+class Evaluation:
+    """A state vector and all that follows from it.
+
+    y, rate : (n,) the state and its derivative;  predictions, residuals : (n_data,) h and ∂R/∂h
+    objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν), mobile
+    (∫m(ν)), speed (of the clock
+    of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers
+    Extensive numbers are in units of e^log_scale.
+    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
+        are measured by
+    """
+
+    def __init__(self, n, n_data):
+        self.y, self.rate = np.zeros(n), np.zeros(n)
+        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.objective = self.mass = self.log_mass = self.rounding = self.roughness = (
+            self.mobile
+        ) = 0.0
+        self.speed, self.defect = 1.0, 0.0
+
+
+def default_tolerance(objective):
+    """1e-6; for smooth margins of ReLU units 1e-4, which leaves margins an error of some 1e-4.
+
+    Where a unit crosses a kink the error of a step is of first order in it, so steps shrink like
+    the tolerance.
+    """
+    kinked = objective.feature.kernel == RELU
+    return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
+
+
+class OdeMethod(Method):
+    """Advances y by a pair of methods/stepping/embedded.py with error control.
+
+    A subclass sets `relative` (1 if errors count relative to |y|, 0 if absolute), calls `allocate`,
+    and has evaluate(e), which fills an Evaluation from e.y, and project(y), which carries y back to
+    its manifold.
+    """
+
+    relative = 0.0
+
+    def __init__(self, problem, stepper, tolerance, max_step):
+        if stepper not in PAIRS:
+            raise ValueError(unknown_name("stepper", stepper, PAIRS))
+        tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
+        check_positive(tolerance=tolerance)
+        check_positive(max_step=max_step, finite=False)
+        self.pair = PAIRS[stepper]
+        if not self.pair.estimates and not np.isfinite(max_step):
+            raise ValueError(
+                f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step."
+            )
+        self.problem, self.flow = problem, problem.flow
+        self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
+        self.stability = stability_limit(self.pair.A, self.pair.b)
+        self.energy_slack, self.prescribed = 100.0 * tolerance, not self.pair.estimates
+
+    def allocate(self, n, n_data, numbers):
+        """Room for state vectors of length n, of which so many numbers are not padding."""
+        self.numbers = numbers
+        self.current, self.trial, self.work = (Evaluation(n, n_data) for _ in range(3))
+        self.stages = np.zeros((len(self.pair.b) + 1, n))
+        self.estimates = np.array(self.pair.estimates).reshape(
+            len(self.pair.estimates), len(self.stages)
+        )
+        self.errors = np.zeros((n_blocks(n), len(self.estimates)))
+
+    def project(self, y):
+        """Carry y back to its manifold, in place; nothing to do in a vector space."""
+
+    def record(self, clock):
+        """What is recorded of this method alone."""
+        return {}
+
+    def fault(self):
+        """What is wrong with the values of the trial state, or None."""
+        bad = np.flatnonzero(~np.isfinite(self.trial.y))
+        return (
+            f"state not finite in {len(bad)} of its {self.trial.y.size} numbers"
+            if len(bad)
+            else None
+        )
+
+    def bound(self, remaining):
+        """Nothing but accuracy bounds the step."""
+        return float("inf")
+
+    def first_limit(self):
+        """A first guess of the step that accuracy allows: a twentieth of the time in which J acts;
+        none for fixed steps."""
+        if not self.pair.estimates:
+            return float("inf")
+        return 0.05 * self.own_time()
+
+    def own_time(self):
+        """The time in which J acts, by the clock."""
+        rate = (
+            max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
+        )
+        return self.current.speed / rate if rate > 0.0 else float("inf")
+
+    def set_clock(self, e):
+        """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃:
+        divide by dγ̃/dt."""
+        if self.flow.clock == "margin":
+            e.speed = -float(e.rates[:4].sum())
+            e.rate /= e.speed
+            e.rates /= e.speed
+            e.gross /= e.speed
+
+    def advance(self, dt, implicit=False):
+        """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
+        until `accept`."""
+        step, at, pair = Step(dt), self.current, self.pair
+        for k, weight in enumerate(pair.b):
+            if k > 0:
+                at = self.work
+                kernels.combine(self.current.y, self.stages, pair.A[k, :k], dt, at.y)
+                self.project(at.y)
+                self.evaluate(at)
+            self.stages[k] = at.rate
+            step.budget += dt * weight * at.rates
+            step.gross += dt * abs(weight) * at.gross
+        kernels.combine(self.current.y, self.stages, pair.b, dt, self.trial.y)
+        self.project(self.trial.y)
+        self.evaluate(self.trial)
+        self.stages[-1] = self.trial.rate
+        step.error = self._local_error(dt)
+        return step
+
+    def _local_error(self, dt):
+        """Root mean square of the estimated local error."""
+        if not len(self.estimates):
+            return None
+        kernels.local_errors(
+            self.current.y, self.stages, self.estimates, dt, self.relative, self.errors
+        )
+        squares = self.errors.sum(axis=0) / self.numbers
+        if len(squares) == 1:
+            return float(np.sqrt(squares[0])) or None
+        return (
+            float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1]))
+            if squares[0] > 0.0
+            else None
+        )
+
+    def accept(self, step):
+        """Make the trial state the accepted one."""
+        self.current, self.trial = self.trial, self.current

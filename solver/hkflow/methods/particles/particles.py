@@ -1,0 +1,383 @@
+"""Weighted particles: θ̇ = −α ∇_S J, d log weight/dt = −βJ − σ, and new mass σ spread by U."""
+
+from copy import copy, deepcopy
+
+import numpy as np
+
+from ...arguments import check_positive, whole_number
+from ...errors import unknown_name
+from ...geometry.point_sets import quasi_uniform, random_uniform
+from ...measures.point_measure import Atoms
+from ...operators.dense import blocked, unblocked
+from ..step import SMALLEST, budget_error
+from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
+from . import kernels
+from .ode import Evaluation, OdeMethod
+from .tangent_gram import CoupledPoints
+
+NOISE_KINDS = ("deterministic", "random")
+CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
+MOST_CLOCK_CORRECTIONS = 12
+
+
+class Particles(CoupledPoints, OdeMethod):
+    """The Lagrangian method, on the sphere or signed sphere of any dimension.
+
+    problem : the flow to compute; its initial measure as atoms gives the first particles
+    stepper : dopri5 or dop853, or euler with steps of max_step
+    tolerance : largest local error of a step, root mean square over positions and log weights;
+        1e-10 makes a reference. If not given, that of `default_tolerance`
+    max_step : no step is longer
+    coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
+        by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
+        auto takes them where stability keeps explicit steps short and there are at most 512 data
+    noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
+        middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
+        particles then move with the others: their number grows. "random": there, every particle
+        dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
+    noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end
+        intervals
+    seed : of the random noise
+    Cost of one evaluation: particles × data × (d+1).
+    Raises ValueError for an unknown name, an initial measure without mass, or a set that the signs
+    cannot share.
+    """
+
+    def __init__(
+        self, problem, stepper="dopri5", tolerance=None, max_step=float("inf"), coupling="auto",
+        noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
+    ):  # fmt: skip
+        super().__init__(problem, stepper, tolerance, max_step)
+        if noise not in NOISE_KINDS:
+            raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
+        if coupling not in COUPLINGS:
+            raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
+        if self.flow.signed:
+            raise ValueError(
+                "Particles have log weights, which a signed density (depth 1) has not: take the"
+                " grid or a network."
+            )
+        check_positive(noise_interval=noise_interval)
+        needs_known_curvature(coupling, problem.objective)
+        self.implicit_order = min(self.pair.order, 2) + 1  # of the local error
+        self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
+        self.random = np.random.default_rng(seed)
+        self.interval = self.wait = 0.0
+        self.renewed, self.renewal = True, None
+        if self.flow.noise > 0.0 and noise == "deterministic":
+            self.sites = self._sites(noise_points)
+        atoms = problem.atoms()
+        alive = atoms.weights > 0.0
+        if not alive.any():
+            raise ValueError("Particles need an initial measure with some mass.")
+        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
+        self.evaluate(self.current)
+        self.mass_at_start = self.current.mass
+
+    # --- state
+
+    def _place(self, positions, signs, log_weights):
+        """Start from these particles."""
+        n = len(positions)
+        self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
+        self.objective = self.problem.objective.on_moving(positions)
+        blocks = blocked(positions, self.objective.transform.points.shape[2])
+        self.shape = blocks.shape
+        self.sums, self.scratch = (
+            np.zeros((len(blocks), 5)),
+            np.zeros((len(blocks), 3, blocks.shape[2])),
+        )
+        self.allocate(blocks.size + n, len(self.problem.objective.inputs), positions.size + n)
+        self.between = [
+            Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
+        ]
+        self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
+
+    def _positions(self, y):
+        return y[: len(y) - self.n].reshape(self.shape)
+
+    def _log_weights(self, y):
+        return y[len(y) - self.n :]
+
+    def state(self):
+        """All that the method needs to go on from here, bit for bit."""
+        y = self.current.y
+        state = {
+            "positions": unblocked(self._positions(y), self.n),
+            "signs": self.signs,
+            "log_weights": self._log_weights(y),
+        }
+        state |= {
+            "log_scale": self.log_scale,
+            "residuals": self.current.residuals,
+            "defect": self.current.defect,
+        }
+        state |= {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
+        return state | {"random": self.random.bit_generator.state}
+
+    def load(self, state):
+        """Continue from a state made by `state`."""
+        self._place(state["positions"], state["signs"], state["log_weights"])
+        self.log_scale = float(state["log_scale"])
+        self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
+        self.random.bit_generator.state = state["random"]
+        self.evaluate(self.current, state["residuals"], state["defect"])
+        self.state_changed()
+
+    @staticmethod
+    def measure(state):
+        """The measure of a state, as Problem.initial wants it."""
+        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
+
+    def record(self, clock):
+        """What is recorded of this method alone."""
+        return {"particles": self.n}
+
+    # --- the right-hand side
+
+    def project(self, y):
+        """Carry the positions back to the sphere."""
+        positions = self._positions(y)
+        kernels.to_sphere(positions, self.n, positions)
+
+    def evaluate(self, e, residuals=None, defect=0.0):
+        """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by
+        given residuals."""
+        decay = self.problem.objective.weight_decay
+        self._set(e)
+        risk = self.objective.value(self.weights, self.log_scale)
+        e.predictions[:] = self.objective.predictions
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        self._drive(e, self.flow.noise if self.noise == "deterministic" else 0.0)
+        self.set_clock(e)
+        e.objective = risk + decay * e.mass
+        e.rounding = self.problem.objective.rounding(
+            e.objective, e.residuals, e.mass, self.log_scale
+        )
+        e.defect = defect
+
+    def _set(self, e):
+        """Give the objective the points and weights of e."""
+        self.objective.transform.points[:] = self._positions(e.y)
+        kernels.signed_weights(self._log_weights(e.y), self.signs, self.log_scale, self.weights)
+
+    def _drive(self, e, sigma):
+        """Velocities, growth rates, integrals and budgets that the residuals of e make, at points
+        and weights just set."""
+        flow, growth = self.flow, self._log_weights(e.rate)
+        self.evaluations += 1
+        self.objective.drive(e.residuals)
+        kernels.particle_rates(
+            self._positions(e.y), self.weights, self.signs, self.objective.slopes,
+            self.objective.gradient, flow.transport, flow.reaction, sigma,
+            self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth,
+            self.scratch, self.sums,
+        )  # fmt: skip
+        e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
+        readable = e.mass >= SMALLEST
+        e.log_mass = float(
+            self.log_scale + np.log(e.mass)
+            if readable
+            else np.logaddexp.reduce(self._log_weights(e.y))
+        )
+        e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
+        if flow.depth != 2.0:
+            e.roughness = (
+                np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
+            )
+        alpha, beta = flow.transport, flow.reaction
+        shift = first / e.mass if flow.keeps_mass else 0.0
+        growth += beta * shift
+        reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
+        e.rates[:] = (
+            -alpha * steep,
+            reaction,
+            -sigma * first,
+            0.0,
+            mass_growth,
+            -sigma * e.mass,
+            0.0,
+        )
+        e.gross[:] = (
+            np.abs(e.rates[:4]).sum(),
+            beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
+        )
+
+    # --- implicit in the coupling
+
+    def advance(self, dt, implicit=False):
+        """Try a step of size dt from the accepted state, with the noise at its end; the result is
+        `trial`, until `accept`."""
+        if self.renewal is not None:  # of a step that was not accepted
+            self.trial, self.renewal = self.before_noise, None
+        step = self._flow_step(dt, implicit)
+        if not (self.flow.noise == 0.0 or self.renewed or step.rejection) and self._ends_wait(dt):
+            self._add_noise(step)
+        return step
+
+    def _flow_step(self, dt, implicit):
+        """A step of the flow, without the noise that comes all at once; into `trial`."""
+        if not implicit:
+            return super().advance(dt)
+        coupling, time = self.accepted_coupling(), dt / self.current.speed
+        for _ in range(MOST_CLOCK_CORRECTIONS):
+            step = self._implicit(coupling, time)
+            gained = self.current.objective - self.trial.objective
+            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
+                break
+            if not gained > 0.0:
+                step.rejection = "the smooth margin does not grow"
+                break
+            time *= min(dt / gained, 10.0)
+        step.dt = dt
+        if not step.rejection:
+            # relative to what J exchanges in its own time: a kink that one particle crosses spoils
+            # a share of any step
+            share = dt / self.own_time()
+            error = budget_error(self.current, self.trial, step, self.tolerance / share)
+            step.error = None if error is None else share * error
+        return step
+
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
+        y = self.current.y
+        return self.coupling_of(unblocked(self._positions(y), self.n), self._log_weights(y))
+
+    def _implicit(self, coupling, time):
+        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
+        `trial`."""
+        substeps = SUBSTEPS[min(self.pair.order, 2)]
+        states = [*self.between[: len(substeps)], self.trial]
+        states[0].y[:], states[0].residuals[:] = self.current.y, self.current.residuals
+        step = implicit_step(coupling, time, substeps, states, self._frozen, self.tolerance)
+        if not step.rejection:
+            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
+        return step
+
+    def _frozen(self, begin, after, residuals, tau, step):
+        """Particles driven for a time tau by given residuals: exact if they stay in place, by the
+        midpoint rule if not.
+
+        From `begin` into `after`; returns the predictions there.
+        """
+        sigma = self.flow.noise if self.noise == "deterministic" else 0.0
+        begin.residuals[:] = after.residuals[:] = residuals
+        self._set(begin)
+        self._drive(begin, sigma)
+        if self.flow.transport == 0.0:
+            self._grown(begin, after, tau)
+            self._set(after)
+            self._drive(after, sigma)
+            step.budget += 0.5 * tau * (begin.rates + after.rates)
+            step.gross += 0.5 * tau * (begin.gross + after.gross)
+        else:
+            after.y[:] = begin.y + 0.5 * tau * begin.rate
+            self.project(after.y)
+            self._set(after)
+            self._drive(after, sigma)
+            step.budget += tau * after.rates
+            step.gross += tau * after.gross
+            after.y[:] = begin.y + tau * after.rate
+            self.project(after.y)
+            self._set(after)
+        self.objective.value(self.weights, self.log_scale)
+        after.predictions[:] = self.objective.predictions
+        return after.predictions
+
+    def _grown(self, begin, after, tau):
+        """Weights after a time tau with J frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ is a number then;
+        (log w)˙ if D = 2."""
+        after.y[:], power = begin.y, 2.0 / self.flow.depth - 1.0
+        grown = self._log_weights(after.y)
+        rate = self._log_weights(begin.rate)
+        grown += tau * rate if power == 0.0 else np.log1p(tau * power * rate) / power
+
+    # --- noise
+
+    def bound(self, remaining):
+        """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
+        an interval."""
+        if self.flow.noise == 0.0:
+            return float("inf")
+        if self.wait == 0.0:
+            self.interval = remaining / max(1.0, np.ceil(remaining / self.noise_interval - 1e-9))
+            self.wait, self.renewed = 0.5 * self.interval, False
+        return self.wait
+
+    def _ends_wait(self, dt):
+        """Whether the middle or the end of an interval is a step of size dt away."""
+        return self.wait - dt <= 1e-9 * self.interval
+
+    def accept(self, step):
+        """Make the trial state the accepted one."""
+        if self.renewal is None:
+            super().accept(step)
+        else:
+            vars(self).update(vars(self.renewal))
+        self.state_changed()
+        if self.flow.depth == 2.0:
+            self.change_unit()
+        if self.flow.noise == 0.0:
+            return
+        ends, self.wait = self._ends_wait(step.dt), self.wait - step.dt
+        if ends:
+            self.wait, self.renewed = 0.0 if self.renewed else 0.5 * self.interval, True
+
+    def _add_noise(self, step):
+        """Let noise act on the trial state and count in the step's budget, which guards then see;
+        until `accept` in a copy."""
+        before, y = self.trial.objective, self.trial.y
+        renewal = copy(self)
+        renewal.random = deepcopy(self.random)
+        born = renewal._inject(y) if self.noise == "deterministic" else renewal._renew(y)
+        renewal.evaluate(renewal.current)
+        gained = renewal.current.objective - before
+        step.budget[3] += gained
+        step.budget[6] += born
+        step.gross += abs(gained), abs(born)
+        self.evaluations = renewal.evaluations
+        self.before_noise, self.trial, self.renewal = self.trial, renewal.current, renewal
+
+    def _inject(self, y):
+        """Start from the particles of y and a quasi-uniform set of total mass σ·interval; returns
+        that, in units of e^log_scale."""
+        new, mass = self.sites, self._given() * self.flow.noise * self.interval
+        self._place(
+            np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
+            np.concatenate([self.signs, new.signs]),
+            np.concatenate([self._log_weights(y), np.log(mass * new.weights)]),
+        )
+        return mass * np.exp(-self.log_scale)
+
+    def _given(self):
+        """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it
+        is."""
+        return self.mass_at_start if self.flow.keeps_mass else 1.0
+
+    def _sites(self, count):
+        """Where mass is injected: an even set of total mass 1, shared by the signs."""
+        signs = np.array(self.problem.signs, dtype=float)
+        count = whole_number(count, "noise_points")
+        if count < len(signs) or count % len(signs):
+            raise ValueError(
+                f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
+            )
+        points = quasi_uniform(count // len(signs), self.problem.dim)
+        return Atoms(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
+
+    def _renew(self, y):
+        """Start from the particles of y, of which some die and are born again uniform with weight
+        1/n; returns the mass gained."""
+        positions, log_weights = (
+            unblocked(self._positions(y), self.n).copy(),
+            self._log_weights(y).copy(),
+        )
+        dead = np.flatnonzero(
+            self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval)
+        )
+        positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
+        lost, weight = np.exp(log_weights[dead] - self.log_scale).sum(), self._given() / self.n
+        log_weights[dead], signs = np.log(weight), self.signs.copy()
+        signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
+        self._place(positions, signs, log_weights)
+        return len(dead) * weight * np.exp(-self.log_scale) - lost

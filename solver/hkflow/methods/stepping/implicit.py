@@ -1,0 +1,187 @@
+"""Steps that are implicit in the coupling through the data and explicit in everything else.
+
+A step is made of flows with frozen residuals, each linear in the measure and without stiffness:
+S_r(τ) ν. Residuals are implicit in the predictions at the end of a time that they drive:
+
+    order 1   ν ← S_r(dt) ν,   r = ∇R(h(S_r(dt) ν))
+    order 2   ν′ = S_r((1−γ) dt) ν, r = ∇R(h(S_r(γ dt) ν));   ν ← S_s(γ dt) ν′, s = ∇R(h(S_s(γ dt)
+              ν′)),   γ = 1 − 1/√2
+
+The second is the stiffly accurate, L-stable SDIRK method of order 2 (Alexander 1977) as a
+composition of flows: measures stay nonnegative, and F falls because it is convex and S_s dissipates
+the linear functional ∫J_s dν.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from ..method import Method
+from ..step import Step
+from .implicit_residuals import curvatures, implicit_is_known
+
+COUPLINGS = ("auto", "explicit", "implicit")
+ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
+GAMMA = 1.0 - np.sqrt(0.5)
+# (time that r is implicit in, time it is used for)
+SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}
+MOST_CORRECTIONS = 12
+CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit residuals are solved for
+
+
+def needs_known_curvature(coupling, objective):
+    """Raise ValueError if a coupling is to be implicit through a risk whose curvature is not
+    known."""
+    if coupling == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
+        risk = (
+            f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
+        )
+        raise ValueError(
+            f"coupling = 'implicit' needs a built-in risk of data; the curvature of {risk} is not"
+            " known to it."
+        )
+
+
+class ImplicitSteps(Method):
+    """What a method that can step implicitly in its coupling offers to the choice between both
+    kinds of step.
+
+    A subclass has `current`, `problem`, `flow`, `log_scale`, `coupling_at_current()` -> Coupling,
+    which is asked for once per accepted state, and calls `state_changed()` where that changes.
+
+    implicit_order : the error of an implicit step, as it is measured, grows like dt^order
+    stability : largest dt λ of a stable explicit step;  enters, leaves : dt λ at which steps become
+        implicit, and explicit
+    least_gain : how many times as long as an explicit step an implicit one has to be
+    """
+
+    implicit_order, stability, least_gain = 2, 2.0, 1.0
+    _coupling = _stiffness = None
+
+    @property
+    def enters(self):
+        """An explicit step that error control shortens because it is unstable hovers around the
+        stability limit."""
+        return ENTER * self.stability
+
+    @property
+    def leaves(self):
+        """Well below, so that steps do not go to and fro."""
+        return LEAVE * self.stability
+
+    def speed(self):
+        """Of the clock, per unit of time."""
+        return 1.0
+
+    def state_changed(self):
+        """Forget the coupling of the state before."""
+        self._coupling = self._stiffness = None
+
+    def knows_implicit(self):
+        """Whether R* is known at the current state, so that steps can be implicit."""
+        e, objective = self.current, self.problem.objective
+        return objective.feature.degree is not None and implicit_is_known(
+            objective, e.predictions, self.log_scale
+        )
+
+    def accepted_coupling(self):
+        """The Coupling of the accepted state."""
+        if self._coupling is None:
+            self._coupling = self.coupling_at_current()
+        return self._coupling
+
+    def exceeds_stiffness(self, dt, limit):
+        """Whether λ(K ∂²R) dt exceeds a limit; an upper bound of λ that costs nothing is asked
+        first."""
+        e, flow, objective = self.current, self.flow, self.problem.objective
+        degree = objective.feature.degree
+        # φ² and |∇φ|² are at most this
+        sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree
+        answer = curvatures(objective, e.predictions, e.residuals, self.log_scale) @ sizes
+        if (
+            not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile)
+            > limit * self.speed()
+        ):
+            return False
+        return bool(dt * self.stiffness() > limit * self.speed())
+
+    def stiffness(self):
+        """λ(K ∂²R) of the accepted state, asked for once."""
+        if self._stiffness is None:
+            self._stiffness = self.accepted_coupling().stiffness(
+                self.current.predictions, self.current.residuals
+            )
+        return self._stiffness
+
+    def stable_step(self):
+        """The longest stable explicit step, by the clock."""
+        return self.stability * self.speed() / self.stiffness()
+
+
+def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
+    """One step, composed of flows with frozen residuals; returns the Step, with a rejection if
+    residuals are not found.
+
+    coupling : K at the first state;  substeps : of SUBSTEPS;  states : evaluations, the first with
+        the accepted state and its residuals; the others are filled, each with the residuals that
+        led to it
+    frozen : function (begin, after, residuals, tau, step) -> predictions (n_data,): S_r(tau) from
+        one evaluation into another, adding to the step's budget
+    tolerance : of the method; residuals are solved for to a share of it
+    """
+    step = Step(dt)
+    for (implicit, taken), begin, after in zip(substeps, states[:-1], states[1:], strict=True):
+        flow_with = partial(frozen, begin, after)
+        residuals, spent = coupled_residuals(
+            coupling, flow_with, dt * implicit, begin.residuals, tolerance
+        )
+        if taken != implicit and not spent.rejection:
+            spent = Step(dt * taken, defect=spent.defect)
+            flow_with(residuals, dt * taken, spent)
+        step.budget += spent.budget
+        step.gross += spent.gross
+        step.defect, step.rejection = max(step.defect, spent.defect), spent.rejection
+        if step.rejection:
+            break
+        after.residuals[:] = residuals
+    return step
+
+
+def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
+    """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,) and
+    the Step, maybe rejected.
+
+    flow_with : function (residuals, tau, step) -> predictions after tau; leaves the state there and
+        adds to the step's budget
+    guess : (n_data,)
+    The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
+    to a share of the tolerance.
+    """
+    residuals, last, before = guess.copy(), np.inf, None
+    for _ in range(MOST_CORRECTIONS):
+        step = Step(tau)
+        predictions = flow_with(residuals, tau, step)
+        if step.rejection or not np.isfinite(predictions).all():
+            step.rejection = step.rejection or "predictions are not finite"
+            return residuals, step
+        if before is not None:
+            coupling = coupling.corrected(residuals - before[0], (before[1] - predictions) / tau)
+        moved = tau * coupling.product(residuals)
+        try:
+            wanted = coupling.solve(tau, predictions + moved, residuals)
+        except np.linalg.LinAlgError:  # singular to rounding
+            wanted = None
+        if wanted is None or not np.isfinite(wanted).all():
+            step.rejection = "the coupling through the data could not be solved"
+            return residuals, step
+        step.defect = float(np.abs(tau * coupling.product(wanted - residuals)).max())
+        allowed = min(tolerance, 1e-3) * np.abs(moved).max()
+        if step.defect <= CONSISTENT * allowed:
+            return residuals, step
+        before = residuals, predictions.copy()
+        # upwind directions that flip to and fro with the residuals settle in between
+        residuals = wanted if step.defect < 0.5 * last else 0.5 * (residuals + wanted)
+        last = step.defect
+    if step.defect > allowed:
+        step.rejection = "the coupling through the data did not settle"
+    return before[0], step

@@ -1,0 +1,278 @@
+"""The coupling of a flow through its data, and the residuals that are implicit in it.
+
+Over a time τ with residuals r the predictions change by −τ K r, K_ij = ∫ (β m(ν) φ_i φ_j + α ν
+∇φ_i·∇φ_j). Where a mass is large they answer at once, and an explicit step must obey τ λ(K ∂²R) ≲
+1. Implicit residuals are those at the step's end:
+
+    r = ∇R(h − τ K r),   or   minimise ½ τ rᵀK r − h·r + R*(r),   a convex problem in n unknowns.
+
+Everything is in units of e^L: predictions, K and ε = e^−L, the temperature of the conjugate R*.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
+
+DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
+# temperature below which float64 cannot tell the margins apart, relative to their size
+COLDEST = 1e-11
+COOLING = 0.2
+MOST_NEWTON_STEPS = 80
+# curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
+STIFF_LOG = 200.0
+
+
+class Coupling:
+    """K of one state, in units of e^log_scale.
+
+    objective : its targets, weights and risk;  log_scale : L
+    matrix : K (n_data, n_data), or None;  product : function v -> K v if there is no matrix
+    """
+
+    def __init__(self, objective, log_scale, matrix=None, product=None):
+        self.objective, self.log_scale, self.matrix = objective, log_scale, matrix
+        self.product = product if matrix is None else matrix.__matmul__
+
+    @cached_property
+    def _pulled(self):
+        """K between margins, (n_data, n_data), if it is stored."""
+        y = self.objective.targets
+        return None if self.matrix is None else y[:, None] * self.matrix * y
+
+    def corrected(self, change, answer):
+        """The coupling with K change = answer, as was found; the rest of K stays as it can (the
+        BFGS formula).
+
+        change, answer : (n_data,). Without a matrix, or where K would not stay positive, nothing is
+            corrected.
+        """
+        if self.matrix is None:
+            return self
+        moved = self.matrix @ change
+        old, new = change @ moved, change @ answer
+        if not (old > 0.0 and new > 1e-3 * old):
+            return self
+        matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
+        return Coupling(self.objective, self.log_scale, matrix)
+
+    def stiffness(self, predictions, residuals):
+        """Largest eigenvalue of K ∂²R, the rate at which residuals answer, to within some per cent
+        from below."""
+        curvature = np.sqrt(curvatures(self.objective, predictions, residuals, self.log_scale))
+        largest = curvature.max(initial=0.0)
+        if not 0.0 < largest < np.inf:
+            return 0.0 if largest == 0.0 else np.inf
+        v, value = curvature.copy(), 0.0
+        for _ in range(8):
+            v /= np.linalg.norm(v)
+            v = curvature * self.product(curvature * v)
+            value = np.linalg.norm(v)
+            if value == 0.0:
+                break
+        return value
+
+    def solve(self, tau, predictions, guess):
+        """The residuals r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
+        predictions h, guess (n_data,)."""
+        objective, log_scale, n = self.objective, self.log_scale, len(predictions)
+        if objective.risk.tail == "square":
+            cold = np.exp(-log_scale)
+            return self._system(
+                tau, cold / objective.weights, predictions - cold * objective.targets
+            )
+        y, q = objective.targets, objective.weights
+        u = y * predictions
+        shift = tau * np.abs(self.product(y * np.full(n, 1.0 / n))).max()
+        cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
+        smooth = objective.risk.scaled is not None
+        theta = np.log(np.maximum(-y * guess, 1e-300) / q)
+        if not smooth:
+            theta = np.minimum(
+                theta,
+                -np.log1p(np.exp(np.clip(u / cold, -50.0, 500.0))) if self._logistic else np.inf,
+            )
+        warm = self._newton(tau, u, cold, theta, 12, 1e-12)
+        if warm is None and smooth:
+            warm = self._cooled(tau, u, cold, np.ptp(u) + shift)
+        found = None if warm is None else -y * q * np.exp(warm)
+        if (
+            smooth
+            and objective.risk.tail == "logistic"
+            and not large_margins(objective, predictions, log_scale)
+        ):
+            return self._primal(tau, predictions, guess, found)
+        return found
+
+    def _primal(self, tau, predictions, *guesses):
+        """The same for a risk whose conjugate has no closed form: Newton's method for the minimum
+        of the convex function
+
+            Φ(r) = R(h − τ K r) + ½ τ rᵀK r,   ∇Φ = τ K (r − ∇R),   (1 + τ H K) δ = ∇R − r,   H =
+            ∂²R
+
+        from the guess at which Φ is lowest, with steps halved until Φ falls. Only with K stored;
+        None if it does not end.
+        """
+        K, objective, log_scale = self.matrix, self.objective, self.log_scale
+
+        def at(r):
+            gradient = np.zeros_like(r)
+            value = objective.evaluate_risk(predictions - tau * (K @ r), log_scale, gradient)
+            return value + 0.5 * tau * r @ (K @ r), gradient
+
+        values = [(*at(r), r) for r in guesses if r is not None]
+        value, gradient, r = min(values, key=lambda one: one[0])
+        for _ in range(MOST_NEWTON_STEPS):
+            H = logistic_margin_hessian(objective, predictions - tau * (K @ r), gradient, log_scale)
+            change = np.linalg.solve(np.eye(len(r)) + tau * H @ K, gradient - r)
+            if np.abs(change).max() <= 1e-12 * np.abs(r).max():
+                return r + change
+            slope = tau * (change @ (K @ (r - gradient)))
+            for halvings in range(40):
+                trial = r + 0.5**halvings * change
+                new, new_gradient = at(trial)
+                if new <= value + 1e-4 * 0.5**halvings * slope + 1e-15 * abs(value):
+                    break
+            else:
+                return r if np.abs(change).max() <= 1e-6 * np.abs(r).max() else None
+            value, gradient, r = new, new_gradient, trial
+        return None
+
+    @property
+    def _logistic(self):
+        risk = self.objective.risk
+        return risk.tail == "logistic" and risk.scaled is None
+
+    def _cooled(self, tau, u, cold, spread):
+        """θ = log(a/q) from a temperature at which it is a plain soft-argmin down to the wanted
+        one."""
+        hot = max(cold, 0.3 * spread)
+        theta = -(u - u.min()) / hot
+        while theta is not None:
+            theta = self._newton(tau, u, hot, theta, 60, 1e-12 if hot == cold else 1e-2)
+            if hot == cold:
+                break
+            hot = max(cold, COOLING * hot)
+        return theta
+
+    def _newton(self, tau, u, temperature, theta, most, tolerance):
+        """Newton's method in θ = log(a/q), a_i = −y_i r_i, at one temperature ε; None if it has not
+        ended after so many steps.
+
+        Stationarity for margins u: u + τ K a + ε θ = m, with Σa = 1 and a multiplier m if the
+        margin is smooth, m = 0 if not; for the logistic tail θ − log(1 − a/q) stands for θ.
+        """
+        q, y, smooth = (
+            self.objective.weights,
+            self.objective.targets,
+            self.objective.risk.scaled is not None,
+        )
+        last = np.inf
+        for _ in range(most):
+            if smooth:
+                theta = theta - theta.max()
+                theta = theta - np.log(q @ np.exp(theta))
+            a = q * np.exp(theta)
+            gradient = u + tau * y * self.product(y * a) + temperature * theta
+            entropy = np.full_like(a, temperature)
+            if self._logistic:
+                room = -np.expm1(theta)  # 1 − a/q
+                gradient -= temperature * np.log(room)
+                entropy /= room
+            change, multiplier = self._direction(tau, a, gradient, entropy, smooth)
+            # there the entropy alone answers, which the scaled system does not resolve
+            idle = a < 1e-6 * a.max()
+            change[idle] = (multiplier - gradient - tau * y * self.product(y * a * change))[
+                idle
+            ] / entropy[idle]
+            change = np.minimum(change, np.maximum(2.0, -0.5 * theta))
+            if self._logistic:
+                change = np.minimum(change, -0.5 * theta)  # a < q
+            theta = theta + change
+            size = np.abs(a * change).max() / a.max()
+            # or rounding has taken over
+            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and size > 0.3 * last):
+                return theta
+            last = size
+        return None
+
+    def _direction(self, tau, a, gradient, entropy, smooth):
+        """δa/a and the multiplier: (τ K diag(a) + diag(entropy)) δ = m − gradient, a·δ = 0 if the
+        margin is smooth."""
+        d, y = np.sqrt(a), self.objective.targets
+        if self.matrix is not None:
+            system = tau * (d[:, None] * self._pulled * d)
+            system[np.diag_indices_from(system)] += entropy
+            right = np.column_stack([-d * gradient, d])
+            solved = np.linalg.solve(system, right)
+        else:
+
+            def product(v):
+                return tau * d * y * self.product(y * d * v) + entropy * v
+
+            from scipy.sparse.linalg import LinearOperator, cg  # slow to load
+
+            operator = LinearOperator((len(d), len(d)), matvec=product)
+            preconditioner = LinearOperator((len(d), len(d)), matvec=lambda v: v / entropy)
+            columns = (-d * gradient, d) if smooth else (-d * gradient,)
+            solved = np.column_stack(
+                [cg(operator, c, rtol=1e-8, maxiter=200, M=preconditioner)[0] for c in columns]
+            )
+        multiplier = -(d @ solved[:, 0]) / (d @ solved[:, 1]) if smooth else 0.0
+        whole = solved[:, 0] + (multiplier * solved[:, 1] if smooth else 0.0)
+        return np.divide(whole, d, out=np.zeros_like(d), where=d > 0.0), multiplier
+
+    def _system(self, tau, diagonal, right):
+        """x with (τ K + diag) x = right."""
+        if self.matrix is not None:
+            return np.linalg.solve(tau * self.matrix + np.diag(diagonal), right)
+        from scipy.sparse.linalg import LinearOperator, cg  # slow to load
+
+        n = len(right)
+        operator = LinearOperator((n, n), matvec=lambda v: tau * self.product(v) + diagonal * v)
+        return cg(
+            operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal)
+        )[0]
+
+
+def implicit_is_known(objective, predictions, log_scale):
+    """Whether `Coupling.solve` can do it: for built-in risks of weighted data, for the smooth
+    logistic margin only with K stored, or from margins of 35 on."""
+    risk = objective.risk
+    if risk.tail is None or len(predictions) == 0 or not (objective.weights > 0.0).all():
+        return False
+    if risk.tail == "logistic" and risk.scaled is not None:
+        return len(predictions) <= DENSE or large_margins(objective, predictions, log_scale)
+    return True
+
+
+def large_margins(objective, predictions, log_scale):
+    """Whether all margins are so large that the logistic tail is the exponential one."""
+    return (
+        np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
+    )
+
+
+def logistic_margin_hessian(objective, predictions, residuals, log_scale):
+    """∂²R/∂h² (n_data, n_data) in units of e^−L of the smooth logistic margin: e^L y_i y_j (δ_ij
+    p_i (1 − σ(−u_i)) − p_i p_j)."""
+    y, scale = objective.targets, np.exp(min(log_scale, LARGEST_LOG))
+    p = -y * residuals
+    return scale * (
+        np.diag(p / (1.0 + np.exp(np.minimum(-scale * y * predictions, 700.0))))
+        - np.outer(residuals, residuals)
+    )
+
+
+def curvatures(objective, predictions, residuals, log_scale):
+    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200); for
+    predictions in units of e^L."""
+    scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
+    size = np.abs(residuals)
+    if objective.risk.tail == "square":
+        return scale * q
+    if objective.risk.tail == "logistic" and objective.risk.scaled is None:
+        return scale * size * (1.0 - size / q)
+    return scale * size

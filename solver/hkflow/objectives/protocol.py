@@ -1,0 +1,103 @@
+"""What every objective offers: F on points that stay, F on points that move, and what it knows of
+data."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators.operator import MovingOperator
+
+Array = NDArray[np.float64]
+
+
+@runtime_checkable
+class OnPoints(Protocol):
+    """F as a function of the weights of fixed points.
+
+    predictions, residuals : (n_data,) h in units of e^L and ∂R/∂h, after `value`
+    potential : (n_signs, n_points) J, after `drive`
+    """
+
+    predictions: Array
+    residuals: Array
+    potential: Array
+
+    def value(self, weights: Array, log_scale: float = 0.0) -> float:
+        """e^−L F for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; weights (n_signs,
+        n_points)."""
+
+    def drive(self, residuals: Array) -> None:
+        """Fill the potential that given residuals make."""
+
+    def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
+        """`value`, then `drive` with its residuals."""
+
+
+@runtime_checkable
+class OnMovingPoints(Protocol):
+    """The risk as a function of points that move and of their signed weights; weight decay is the
+    caller's.
+
+    transform : holds the points;  slopes : (n_points,) and gradient, blocked like the points, after
+        `drive`
+    """
+
+    transform: MovingOperator
+    predictions: Array
+    residuals: Array
+    slopes: Array
+    gradient: Array
+
+    def value(self, weights: Array, log_scale: float = 0.0) -> float:
+        """e^−L R for weights (n_points,), signs included."""
+
+    def drive(self, residuals: Array) -> None:
+        """Fill slopes and gradient for given residuals."""
+
+    def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
+        """`value`, then `drive` with its residuals."""
+
+
+@runtime_checkable
+class ObjectiveProtocol(Protocol):
+    """F(ν) = R(h) + λ|ν| of data, or its mean over a population.
+
+    feature : φ;  risk : R;  inputs (n_data, p), targets, weights (n_data,) : empty of a population
+    weight_decay : λ;  axes : p, coordinates of a point
+    """
+
+    feature: Any
+    risk: Any
+    inputs: Array
+    targets: Array
+    weights: Array
+    weight_decay: float
+
+    @property
+    def axes(self) -> int:
+        """Coordinates of a point."""
+
+    @property
+    def largest_feature(self) -> float:
+        """A bound of |φ| on the sphere and the data."""
+
+    def on(self, points: Array, signs: tuple = (1,)) -> OnPoints:
+        """F on points (n_points, p) that stay."""
+
+    def on_moving(self, points: Array) -> OnMovingPoints:
+        """The risk on points (n_points, p) that move."""
+
+    def error(self, predictions: Array) -> float:
+        """The training error."""
+
+    def margin(self, predictions: Array) -> float:
+        """min y_i h_i."""
+
+    def smooth_margin(self, predictions: Array, log_scale: float = 0.0) -> float:
+        """The smooth margin, in units of e^log_scale."""
+
+    def rounding(
+        self, value: float, residuals: Array, mass: float, log_scale: float = 0.0
+    ) -> float:
+        """What rounding may do to a value of F."""

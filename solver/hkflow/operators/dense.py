@@ -1,0 +1,343 @@
+"""Sums over all pairs of points and data, at cost n_points × n_data.
+
+forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i residuals_i φ(θ_c, x_i)
+gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
+"""
+
+from itertools import product
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LINEAR, RELU, SQUARED_RELU = 0, 1, 2
+
+# The products s = θ_c·x_i are summed over the axes a in tiles of 2 LANES points × DATA data that
+# stay in registers:
+#
+#                           points[b, a, c : c + LANES]    points[b, a, c + LANES : c + 2 LANES]
+#     columns[o, a, 0]              s[0, 0]                          s[0, 1]
+#           ⋮                          ⋮                                ⋮
+#     columns[o, a, DATA - 1]    s[DATA - 1, 0]                   s[DATA - 1, 1]
+#
+# AVX-512 has 32 registers of eight numbers; other processors hold at least 16 registers of four;
+# twice as many if single.
+LANES = DATA = 8 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 4
+TILE = 2 * LANES
+GROUPS = 64  # groups of blocks of points, at most: a group is summed in order by one thread
+SMALL = 200_000  # multiplications below which a second thread costs more than it brings
+# numbers of `columns` read again and again before the next ones: they stay in the cache
+CHUNK = 32_768
+
+
+def width_for(n, tile=TILE):
+    """Width of the blocks for n points: a multiple of the tile at most 128, that makes at least 16
+    blocks where it can."""
+    return min(128, max(1, n // (16 * tile)) * tile)
+
+
+def blocked(points, width=None):
+    """Points (n, p) as (n_blocks, p, width): coordinate a of point c is entry [c // width, a, c %
+    width]; padded with zeros."""
+    n, p = points.shape
+    width = width or width_for(n)
+    padded = np.zeros((-(-n // width) * width, p))
+    padded[:n] = points
+    return np.ascontiguousarray(padded.reshape(-1, width, p).swapaxes(1, 2))
+
+
+def unblocked(blocks, n):
+    """The first n points of a blocked array, (n, p)."""
+    return np.ascontiguousarray(blocks.swapaxes(1, 2).reshape(-1, blocks.shape[1])[:n])
+
+
+class DenseTransform:
+    """All sums for φ = a(θ·x) with a built-in activation a; φ is computed on the fly, never stored.
+
+    points : (n_points, p), or blocked with a width that TILE divides: then kept as `points`, which
+        may be overwritten in place
+    inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
+    single : whether sums over points, or data, are made in float32: twice as fast, exact to about
+        1e-6
+    """
+
+    def __init__(self, points, inputs, kernel, single=False):
+        kind, tile = (np.float32, 2 * TILE) if single else (np.float64, TILE)
+        self.points = (
+            points if points.ndim == 3 else blocked(points, width_for(len(points), tile))
+        ).astype(kind, copy=False)
+        B, p, width = self.points.shape
+        if width % tile:
+            raise ValueError(
+                f"Blocks must be a multiple of {tile} points wide, got {width}. Take"
+                " blocked(points)."
+            )
+        self.kernel = (0,) * kernel  # compiled anew for each kernel
+        self.shape = inputs.shape
+        self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA), kind)
+        self.set_inputs(inputs)
+        self.residuals = np.zeros((len(self.columns), DATA), kind)
+        self.weights, self.potential, self.nothing = (
+            np.zeros(shape, kind) for shape in ((B, width), (B, width), (B, 0, width))
+        )
+        self.partial = np.zeros((min(B, GROUPS), len(self.columns), DATA), kind)
+
+    def set_inputs(self, inputs):
+        """Take other data, as many as before; inputs (n_data, p)."""
+        if inputs.shape != self.shape:
+            raise ValueError(
+                f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
+                " a new transform."
+            )
+        (n_data, p), rest = inputs.shape, len(inputs) % DATA
+        whole = n_data // DATA
+        self.columns[:whole] = inputs[: n_data - rest].reshape(whole, DATA, p).swapaxes(1, 2)
+        if rest:
+            self.columns[-1, :, :rest] = inputs[-rest:].T
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
+        self.weights.reshape(-1)[: len(weights)] = weights
+        dense_forward(
+            self.kernel, self.points, self.columns, self.weights, len(weights), self.partial, out
+        )
+
+    def adjoint(self, residuals, out):
+        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
+        self.gradient(residuals, out, self.nothing)
+
+    def gradient(self, residuals, potential, gradient):
+        """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked
+        like `points`."""
+        self.residuals.reshape(-1)[: len(residuals)] = residuals
+        dense_gradient(
+            self.kernel,
+            self.points,
+            self.columns,
+            self.residuals,
+            len(potential),
+            len(self.partial),
+            self.potential,
+            gradient,
+        )
+        potential[:] = self.potential.reshape(-1)[: len(potential)]
+
+
+# The tiles are written in LLVM's instructions: its own vectorised loops keep nothing in registers
+# from one pass to the next.
+
+INTEGER = ir.IntType(64)
+CELLS = tuple(product(range(DATA), range(2)))
+
+
+class Array:
+    """An array among the arguments of an intrinsic. Index v counts vectors from the entry on: LANES
+    float64, 2 LANES float32."""
+
+    def __init__(self, context, builder, kind, value):
+        if kind.dtype not in (types.float64, types.float32):
+            raise TypeError(
+                f"The dense transform wants arrays of float64, got {kind.dtype}. Convert them with"
+                " .astype(float)."
+            )
+        self.lanes = LANES * 64 // kind.dtype.bitwidth
+        self.whole = ir.VectorType(context.get_data_type(kind.dtype), self.lanes)
+        self.zero = self.whole([0.0] * self.lanes)
+        self.context, self.builder, self.kind = context, builder, kind
+        self.array = context.make_array(kind)(context, builder, value)
+        self.shape = cgutils.unpack_tuple(builder, self.array.shape)
+
+    def entry(self, *index):
+        index = [INTEGER(i) if isinstance(i, int) else i for i in index]
+        return cgutils.get_item_pointer(self.context, self.builder, self.kind, self.array, index)
+
+    def vector(self, *index, v):
+        return self.builder.gep(
+            self.builder.bitcast(self.entry(*index), self.whole.as_pointer()), [INTEGER(v)]
+        )
+
+    def load(self, *index, v=0):
+        return self.builder.load(self.vector(*index, v=v), align=4)
+
+    def store(self, vector, *index, v=0):
+        self.builder.store(vector, self.vector(*index, v=v), align=4)
+
+    def broadcast(self, *index):
+        one = self.builder.insert_element(
+            self.zero, self.builder.load(self.entry(*index)), INTEGER(0)
+        )
+        return self.builder.shuffle_vector(
+            one, one, ir.VectorType(ir.IntType(32), self.lanes)([0] * self.lanes)
+        )
+
+    def sum_of(self, vector):
+        """The sum of a vector's numbers, in a tree."""
+        number = self.whole.element
+        name = f"llvm.vector.reduce.fadd.v{self.lanes}f{64 * LANES // self.lanes}"
+        reduce = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(number, (number, self.whole)), name
+        )
+        return self.builder.call(reduce, (number(-0.0), vector), fastmath=("reassoc",))
+
+
+def multiply_add(builder, x, y, z):
+    """x y + z, rounded once where the processor can."""
+    return builder.fadd(builder.fmul(x, y, flags=("contract",)), z, flags=("contract",))
+
+
+def products(builder, kernel, points, c, columns, *o):
+    """The tile at point c, {(k, v): vector of θ·x_k}, or of (θ·x_k)₊ if the kernel is not linear;
+    nan stays nan."""
+    # LLVM turns this memory into registers
+    s = {cell: cgutils.alloca_once_value(builder, points.zero) for cell in CELLS}
+    with cgutils.for_range(builder, points.shape[0]) as axis:
+        theta = [points.load(axis.index, c, v=v) for v in range(2)]
+        x = [columns.broadcast(*o, axis.index, k) for k in range(DATA)]
+        for k, v in CELLS:
+            builder.store(multiply_add(builder, theta[v], x[k], builder.load(s[k, v])), s[k, v])
+    s = {cell: builder.load(s[cell]) for cell in CELLS}
+    if kernel.count == LINEAR:
+        return s
+    return {
+        cell: builder.select(builder.fcmp_ordered("<", s[cell], points.zero), points.zero, s[cell])
+        for cell in CELLS
+    }
+
+
+@intrinsic
+def forward_tiles(typing, kernel, points, columns, weights, out):
+    """out_k += Σ_c weights_c a(θ_c·x_k); points (p, width), columns (p, DATA), weights (whole
+    tiles,), out (DATA,)."""
+
+    def write(context, builder, signature, args):
+        points, columns, weights, out = (
+            Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
+        )
+        h = [cgutils.alloca_once_value(builder, points.zero) for _ in range(DATA)]
+        with cgutils.for_range_slice(
+            builder, INTEGER(0), weights.shape[0], INTEGER(2 * points.lanes)
+        ) as (c, _):
+            s = products(builder, kernel, points, c, columns)
+            weight = [weights.load(c, v=v) for v in range(2)]
+            for k, v in CELLS:
+                a = builder.fmul(s[k, v], s[k, v]) if kernel.count == SQUARED_RELU else s[k, v]
+                builder.store(multiply_add(builder, weight[v], a, builder.load(h[k])), h[k])
+        for k in range(DATA):
+            builder.store(
+                builder.fadd(builder.load(out.entry(k)), points.sum_of(builder.load(h[k]))),
+                out.entry(k),
+            )
+        return context.get_dummy_value()
+
+    return types.void(kernel, points, columns, weights, out), write
+
+
+@intrinsic
+def gradient_tile(typing, kernel, points, columns, residuals, potential, gradient):
+    """J += Σ_i r_i a(θ·x_i) and G += Σ_i r_i a'(θ·x_i) x_i for the first TILE points; the arrays of
+    dense_gradient."""
+
+    def write(context, builder, signature, args):
+        points, columns, residuals, potential, gradient = (
+            Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
+        )
+        with cgutils.for_range(builder, columns.shape[0]) as data:
+            s = products(builder, kernel, points, 0, columns, data.index)
+            r = [residuals.broadcast(data.index, k) for k in range(DATA)]
+            J = [potential.load(0, v=v) for v in range(2)]
+            slope = {}
+            for k, v in CELLS:
+                if kernel.count == SQUARED_RELU:
+                    rs = builder.fmul(r[k], s[k, v])
+                    J[v] = multiply_add(builder, rs, s[k, v], J[v])
+                    slope[k, v] = builder.fadd(rs, rs)
+                else:
+                    J[v] = multiply_add(builder, r[k], s[k, v], J[v])
+                    on = builder.fcmp_ordered(">", s[k, v], points.zero)
+                    slope[k, v] = (
+                        r[k] if kernel.count == LINEAR else builder.select(on, r[k], points.zero)
+                    )
+            for v in range(2):
+                potential.store(J[v], 0, v=v)
+            with cgutils.for_range(builder, gradient.shape[0]) as axis:
+                G = [gradient.load(axis.index, 0, v=v) for v in range(2)]
+                x = [columns.broadcast(data.index, axis.index, k) for k in range(DATA)]
+                for k, v in CELLS:
+                    G[v] = multiply_add(builder, slope[k, v], x[k], G[v])
+                for v in range(2):
+                    gradient.store(G[v], axis.index, 0, v=v)
+        return context.get_dummy_value()
+
+    return types.void(kernel, points, columns, residuals, potential, gradient), write
+
+
+@njit(cache=True)
+def forward_group(g, kernel, points, columns, weights, n, partial):
+    """partial[g] = Σ over the points of group g; the arrays of dense_forward."""
+    B, width = weights.shape
+    G, tile = len(partial), TILE * 8 // points.itemsize
+    partial[g] = 0.0
+    for b in range(g * B // G, (g + 1) * B // G):
+        used = -(-min(width, n - b * width) // tile) * tile
+        for o in range(len(columns)):
+            forward_tiles(kernel, points[b], columns[o], weights[b, :used], partial[g, o])
+
+
+@njit(parallel=True, cache=True)
+def dense_forward(kernel, points, columns, weights, n, partial, out):
+    """h_i = Σ_c weights_c a(θ_c·x_i), summed within each group of points, then over the groups in
+    order.
+
+    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA,
+    p, DATA) weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
+    partial (n_groups, n_data / DATA, DATA): scratch
+    """
+    if n * columns.size < SMALL:
+        for g in range(len(partial)):
+            forward_group(g, kernel, points, columns, weights, n, partial)
+    else:
+        for g in prange(len(partial)):
+            forward_group(g, kernel, points, columns, weights, n, partial)
+    for i in range(len(out)):
+        out[i] = 0.0
+    for g in range(len(partial)):
+        h = partial[g].reshape(-1)
+        for i in range(len(out)):
+            out[i] += h[i]
+
+
+@njit(cache=True)
+def gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient):
+    """J and G for the points of group g; the arrays of dense_gradient."""
+    B, p, width = points.shape
+    chunk, tile = max(1, CHUNK // (p * DATA)), TILE * 8 // points.itemsize
+    for b in range(g * B // n_groups, (g + 1) * B // n_groups):
+        count = min(width, n - b * width)
+        potential[b] = 0.0
+        gradient[b] = 0.0
+        for o in range(0, len(columns), chunk):
+            x, r = columns[o : o + chunk], residuals[o : o + chunk]
+            for c in range(0, count, tile):
+                gradient_tile(kernel, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:])
+        gradient[b, :, count:] = 0.0
+
+
+@njit(parallel=True, cache=True)
+def dense_gradient(kernel, points, columns, residuals, n, n_groups, potential, gradient):
+    """J_c = Σ_i residuals_i a(θ_c·x_i) and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i, summed over i in
+    order.
+
+    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA,
+    p, DATA) residuals (n_data / DATA, DATA), zero on padding; n: number of points
+    potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it
+    out
+    """
+    if n * columns.size < SMALL:
+        for g in range(n_groups):
+            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)
+    else:
+        for g in prange(n_groups):
+            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)

@@ -1,0 +1,153 @@
+"""Sums over all pairs, shared out between ranks by what they result in: each number is made by the
+rank that owns it.
+
+            sums that a rank makes                                     then on every rank, by one
+            Allgatherv
+    rank 0    h of its data over all points,  J, G of its points over all data    h_0 … h_n,  J_0 …
+              J_N,  G_0 … G_N
+    rank 1    …                               …
+
+No sum is split between ranks, so no rounding depends on their number or on the MPI library: every
+number is added up by one rank in the order of a process alone, all ranks have its bits, and stay in
+step without being told to. The price is that everything linear in points and data, the state with
+it, is held and computed by each rank.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from .caps import LEAF
+from .dense import SMALL
+from .tree import TreeTransform
+
+
+def shared(ranks, make, points, inputs):
+    """make(points, inputs), or what shares its sums between several ranks if they are many.
+
+    make : function (points (n_points, p) or blocked, inputs (n_data, p)) -> transform;  ranks : see
+        hkflow.operators.ranks
+    """
+    if ranks.size == 1 or len(points) * inputs.size < SMALL:
+        return make(points, inputs)
+    data = Part(ranks, len(inputs))
+    to_data = make(points, inputs[data.own])
+    blocks = getattr(to_data, "points", None)
+    if blocks is None:
+        part = Part(ranks, len(points))
+        return SharedTransform(data, part, to_data, make(points[part.own], inputs))
+    part = Part(ranks, len(points), blocks.shape[2])
+    return SharedTransform(data, part, to_data, make(blocks[part.units], inputs), blocks)
+
+
+def shared_tree(ranks, points, inputs, kernel):
+    """The same for a TreeTransform: of whichever are more a rank owns leaves of the tree, of the
+    others a share."""
+    if ranks.size == 1 or len(points) * inputs.size < SMALL:
+        return TreeTransform(points, inputs, kernel)
+    flipped = len(inputs) > len(points)
+    few, many = (
+        Part(ranks, n, unit)
+        for n, unit in zip(sorted((len(points), len(inputs))), (1, LEAF), strict=True)
+    )
+    to_many = TreeTransform(points, inputs, kernel, flipped, many.units)
+    many.order = to_many.order.astype(np.intp)
+    if flipped:
+        return SharedTransform(
+            many, few, to_many, TreeTransform(points[few.own], inputs, kernel, flipped)
+        )
+    return SharedTransform(
+        few, many, TreeTransform(points, inputs[few.own], kernel, flipped), to_many
+    )
+
+
+class Part:
+    """Which of n results this rank makes.
+
+    unit : parts are made of so many results at a time;  own, units : slices of this rank's results,
+        and units
+    results : (n,) buffer in which all parts meet;  order : which result each of its numbers is,
+        None if they are in order
+    """
+
+    def __init__(self, ranks, n, unit=1):
+        self.ranks, self.unit, self.order = ranks, unit, None
+        count = -(-n // unit)
+        edges = [count * r // ranks.size for r in range(ranks.size + 1)]
+        self.units = slice(edges[ranks.rank], edges[ranks.rank + 1])
+        self.edges = np.array(edges)
+        ends = np.minimum(unit * np.array(edges), n)
+        self.own = slice(*ends[ranks.rank : ranks.rank + 2].tolist())
+        self.padded = np.zeros(count * unit)
+        self.results = self.padded[:n]
+        self.complete = self.completion(self.padded)
+
+    def completion(self, buffer):
+        """A function that fills in the other ranks' parts of a buffer, which has as many numbers
+        for each unit."""
+        edges = self.edges * (buffer.size // max(1, self.edges[-1]))
+        return self.ranks.completion(buffer, np.diff(edges).tolist(), edges[:-1].tolist())
+
+    def make(self, sums, given, out):
+        """Make this rank's results by sums(given, place), and all ranks' in out (n,)."""
+        if self.own.start < self.own.stop:
+            sums(given, self.results if self.order is not None else self.results[self.own])
+        self.complete()
+        if self.order is None:
+            out[:] = self.results
+        else:
+            out[self.order] = self.results
+
+
+class SharedTransform:
+    """The sums of a transform, of which each rank makes its part.
+
+    data, part : Part of the data and of the points;  to_data, to_points : transforms that make h,
+        and J and G, of those
+    points : (n_blocks, p, width) if they may be overwritten in place, of which a rank owns whole
+        blocks, as a view
+
+        both[block, :, c]     G_1 … G_p | J        what a gradient sends, in one message
+    """
+
+    def __init__(self, data, part, to_data, to_points, points=None):
+        self.data, self.part, self.to_data, self.to_points, self.points = (
+            data,
+            part,
+            to_data,
+            to_points,
+            points,
+        )
+
+    def set_inputs(self, inputs):
+        """Take other data, as many as before; inputs (n_data, p)."""
+        self.to_data.set_inputs(inputs[self.data.own])
+        self.to_points.set_inputs(inputs)
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
+        self.data.make(self.to_data.forward, weights, out)
+
+    def adjoint(self, residuals, out):
+        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
+        self.part.make(self.to_points.adjoint, residuals, out)
+
+    def gradient(self, residuals, potential, gradient):
+        """J_c, and G_c = Σ_i residuals_i ∇φ(θ_c, x_i); potential (n_points,), gradient blocked like
+        `points`."""
+        part, (own, both, complete) = self.part, self.message
+        if len(own):
+            self.to_points.gradient(residuals, part.results[part.own], own)
+        J = part.padded.reshape(len(both), -1)
+        both[part.units, :-1], both[part.units, -1] = own, J[part.units]
+        complete()
+        gradient[:], J[:] = both[:, :-1], both[:, -1]
+        potential[:] = part.results
+
+    @cached_property
+    def message(self):
+        """This rank's G, the buffer `both`, and what fills it in: made with the first gradient,
+        which fixed points never want."""
+        blocks, p, width = self.points.shape
+        both = np.zeros((blocks, p + 1, width))
+        return np.zeros_like(self.points[self.part.units]), both, self.part.completion(both)

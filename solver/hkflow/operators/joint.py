@@ -1,0 +1,61 @@
+"""Sums for features with an output weight, φ = b ψ(a·x) with θ = (a, b): those of ψ, weighted with
+b."""
+
+import numpy as np
+
+from .dense import DenseTransform, blocked
+
+
+class JointTransform:
+    """All sums for φ((a, b), x) = b ψ(a·x), from a transform of ψ.
+
+    points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which
+        may be overwritten in place
+    inputs : (n_data, p);  kernel : of ψ, see DenseTransform
+
+        points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b
+                                ∂J/∂a_p | J
+                                 hidden     output      with J the potential of ψ
+    """
+
+    def __init__(self, points, inputs, kernel):
+        self.points = points if points.ndim == 3 else blocked(points)
+        self.hidden = DenseTransform(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
+        self.output, self.weights = (np.zeros_like(self.points[:, -1]) for _ in range(2))
+        self.inner = np.zeros_like(self.hidden.points)
+
+    def set_inputs(self, inputs):
+        """Take other data, as many as before; inputs (n_data, p)."""
+        self.hidden.set_inputs(inputs)
+
+    def _read(self, n):
+        """Take the points as they are now; returns b, (n,)."""
+        self.hidden.points[:], self.output[:] = self.points[:, :-1], self.points[:, -1]
+        return self.output.reshape(-1)[:n]
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c b_c ψ(a_c·x_i); weights (n_points,), out (n_data,)."""
+        n = len(weights)
+        weighted = self.weights.reshape(-1)[:n]
+        np.multiply(weights, self._read(n), out=weighted)
+        self.hidden.forward(weighted, out)
+
+    def adjoint(self, residuals, out):
+        """J_c = b_c Σ_i residuals_i ψ(a_c·x_i); residuals (n_data,), out (n_points,)."""
+        output = self._read(len(out))
+        self.hidden.adjoint(residuals, out)
+        out *= output
+
+    def gradient(self, residuals, potential, gradient):
+        """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked
+        like `points`."""
+        output = self._read(len(potential))
+        self.hidden.gradient(residuals, potential, self.inner)
+        np.multiply(self.inner, self.points[:, -1:], out=gradient[:, :-1])
+        gradient[:, -1] = self.hidden.potential
+        potential *= output
+
+
+def joint_matrix(matrix):
+    """φ on all pairs, (n_data, n_points), from that of ψ."""
+    return lambda points, inputs: matrix(points[:, :-1], inputs) * points[:, -1]

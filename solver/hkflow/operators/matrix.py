@@ -1,0 +1,96 @@
+"""Sums over all pairs of points and data for any feature, from its values as a matrix."""
+
+import numpy as np
+from numba import njit, prange
+
+from .dense import blocked, unblocked
+from .parallel_loops import BLOCK
+
+
+class MatrixTransform:
+    """Both sums for any feature, from its stored matrix φ(θ_c, x_i), (n_data, n_points)."""
+
+    def __init__(self, matrix):
+        self.matrix = np.ascontiguousarray(matrix, dtype=float)
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
+        matrix_forward(self.matrix, weights, out)
+
+    def adjoint(self, residuals, out):
+        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
+        matrix_adjoint(self.matrix, residuals, out)
+
+
+class FunctionTransform:
+    """The sums for any feature and points that move, from functions that know its values and its
+    gradient.
+
+    points : (n_points, p), or blocked as in DenseTransform: then kept as `points`;  matrix,
+        pullback : see Feature
+    """
+
+    def __init__(self, points, inputs, matrix, pullback):
+        self.points = points if points.ndim == 3 else blocked(points)
+        self.inputs, self.matrix, self.pullback = np.array(inputs), matrix, pullback
+
+    def set_inputs(self, inputs):
+        """Take other data, as many as before; inputs (n_data, p)."""
+        self.inputs[:] = inputs
+
+    def forward(self, weights, out):
+        """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
+        out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
+
+    def gradient(self, residuals, potential, gradient):
+        """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i),
+        blocked like the points."""
+        points = unblocked(self.points, len(potential))
+        potential[:] = residuals @ self.matrix(points, self.inputs)
+        gradient[:] = blocked(self.pullback(points, self.inputs, residuals), gradient.shape[2])
+
+
+# Not BLAS: its own pool of threads and ours slow each other down by a factor of ten.
+
+
+@njit(parallel=True, cache=True, fastmath={"reassoc"})
+def matrix_forward(matrix, weights, out):
+    """h = matrix @ weights; matrix (n_data, n_points), weights (n_points,), out (n_data,). Sums may
+    be vectorised."""
+    for i in prange(len(out)):
+        row, total = matrix[i], 0.0
+        for c in range(len(weights)):
+            total += row[c] * weights[c]
+        out[i] = total
+
+
+@njit(parallel=True, cache=True)
+def matrix_adjoint(matrix, residuals, out):
+    """J = residuals @ matrix; matrix (n_data, n_points), residuals (n_data,), out (n_points,)."""
+    n = len(out)
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        J = out[b * BLOCK : min(n, (b + 1) * BLOCK)]
+        for c in range(len(J)):
+            J[c] = 0.0
+        for i in range(len(residuals)):
+            row = matrix[i, b * BLOCK : min(n, (b + 1) * BLOCK)]
+            for c in range(len(J)):
+                J[c] += residuals[i] * row[c]
+
+
+@njit(parallel=True, cache=True, fastmath={"reassoc"})
+def gram(rows, weights, out):
+    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n).
+    Sums may be vectorised."""
+    n, columns = rows.shape
+    scaled = rows * weights
+    for i in prange(n):
+        one = scaled[i]
+        for j in range(i + 1):
+            other, total = rows[j], 0.0
+            for c in range(columns):
+                total += one[c] * other[c]
+            out[i, j] = total
+    for i in range(n):
+        for j in range(i):
+            out[j, i] = out[i, j]

@@ -1,0 +1,37 @@
+"""Fixed blocks of cells or particles: the unit of parallel work, the same for every number of
+threads.
+
+A sum is kept per block and the blocks are added in order, so a result does not depend on how many
+threads made it.
+"""
+
+from functools import wraps
+from types import FunctionType
+
+from numba import njit
+
+BLOCK = 512
+LARGE = 50_000  # numbers in an array from which a second thread brings more than waking it costs
+
+
+def n_blocks(n):
+    """Number of blocks that cover n items."""
+    return -(-n // BLOCK)
+
+
+def kernel(function):
+    """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
+    array is large."""
+    parallel = njit(parallel=True, cache=True)(function)
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+    # Numba keeps compiled code under this name
+    twin.__qualname__ = twin.__name__ = f"{function.__name__}_serial"
+    serial = njit(cache=True)(twin)
+
+    @wraps(function)
+    def call(*arguments):
+        large = max(getattr(argument, "size", 0) for argument in arguments) >= LARGE
+        return (parallel if large else serial)(*arguments)
+
+    call.parallel, call.serial = parallel, serial  # for callers who know better what is large
+    return call

@@ -1,0 +1,105 @@
+"""The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
+
+from dataclasses import dataclass
+
+from ..errors import unknown_name
+
+DRIVES = ("measure", "probability")
+CLOCKS = ("time", "margin")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Rates of the three mechanisms, the mobility m(ν) = ν^(2 − 2/depth), and whether the mass is
+    set apart.
+
+    transport : α ≥ 0;  reaction : β ≥ 0;  noise : σ ≥ 0;  U is the uniform probability on the
+        domain
+    depth : D ≥ 1 of a diagonal linear network. 2 is the Hellinger mobility ν, any other one needs
+        fixed positions: D = 1 is the flow of a signed density with respect to a fixed τ, the
+        uniform probability (on atoms the counting measure)
+    drive : None for the flow as it stands. The normalised flows move ν̄ = ν/|ν| by −β ν̄ (J − ∫J
+        dν̄): "measure" takes J at ν = e^log_mass ν̄, which is the same flow seen through ν̄;
+        "probability" keeps the mass as it is at the start, noise taking σν and giving σ|ν|U (Chizat
+        & Bach 2020, eq. 12; Rotskoff et al. 2019)
+    clock : "time", or "margin": the flow of a smooth-margin risk run by γ̃ = −F instead of time,
+        dγ̃ = (−dF/dt) dt
+    Raises ValueError for rates out of range and for combinations that are no flow.
+    """
+
+    transport: float = 1.0
+    reaction: float = 0.0
+    noise: float = 0.0
+    depth: float = 2.0
+    drive: str | None = None
+    clock: str = "time"
+
+    def __post_init__(self):
+        for name in ("transport", "reaction", "noise"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise ValueError(
+                    f"{name} must be finite and at least 0, got {getattr(self, name)}."
+                )
+        if not 1.0 <= self.depth < float("inf"):
+            raise ValueError(f"depth must be finite and at least 1, got {self.depth}.")
+        if self.drive is not None and self.drive not in DRIVES:
+            raise ValueError(unknown_name("drive", self.drive, DRIVES))
+        if self.clock not in CLOCKS:
+            raise ValueError(unknown_name("clock", self.clock, CLOCKS))
+        if self.depth != 2.0:
+            for name, value in (
+                ("transport", self.transport),
+                ("noise", self.noise),
+                ("a drive", self.drive),
+            ):
+                if value:
+                    raise ValueError(
+                        f"A flow of depth {self.depth:g} has the mobility"
+                        f" ν^{2.0 - 2.0 / self.depth:.3g} and fixed positions: it goes without"
+                        f" {name}, got {value}. Depth 2 has them all."
+                    )
+
+    @property
+    def signed(self):
+        """Whether densities may be negative."""
+        return self.depth == 1.0
+
+    @property
+    def keeps_mass(self):
+        """Whether the mass is the same at all times, by construction."""
+        return self.drive == "probability"
+
+
+FLOW_KINDS = (
+    "wasserstein", "hellinger-kantorovich", "hellinger", "spherical-hellinger-kantorovich",
+    "spherical-hellinger", "perturbed", "diagonal", "output-layer",
+)  # fmt: skip
+
+
+def named_flow(kind, degree, signed, noise=0.0, depth=2.0, drive="probability"):
+    """The flow of a name.
+
+    wasserstein (1, 0), hellinger-kantorovich and perturbed (1, β), hellinger (0, β), each with
+    noise σ; the spherical ones with their drive; diagonal (0, D²) with mobility ν^(2 − 2/D)
+    (Moroshko et al. 2020, sec. 3); output-layer (0, 1) of a signed density with respect to τ
+    (Chizat & Bach 2020, sec. 5). A network that is balanced (|a| = |b|) and lives on the signed
+    sphere with a feature of degree 1 has β = 2, every other flow β = 4 (Chizat & Bach 2020, eq. 11
+    and App. H).
+    Raises ValueError for an unknown name and for a perturbed flow without noise.
+    """
+    if kind not in FLOW_KINDS:
+        raise ValueError(unknown_name("flow", kind, FLOW_KINDS))
+    if kind == "perturbed" and noise == 0.0:
+        raise ValueError("The perturbed flow needs noise greater than 0.")
+    if kind == "diagonal":
+        return Flow(0.0, depth**2, noise, depth)
+    if kind == "output-layer":
+        return Flow(0.0, 1.0, noise, 1.0)
+    reaction = 2.0 if signed and degree == 1 else 4.0
+    transport = 0.0 if kind.endswith("hellinger") else 1.0
+    return Flow(
+        transport,
+        0.0 if kind == "wasserstein" else reaction,
+        noise,
+        drive=drive if kind.startswith("spherical") else None,
+    )

@@ -1,0 +1,169 @@
+"""A problem: which measure flows, on what, driven by what."""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import real_array
+from ..geometry.mesh import Mesh
+from ..geometry.sphere import surface_area
+from ..measures.point_measure import Atoms, Units, atoms_of_density
+from ..objectives.objective import Objective
+from .exact import MomentFlow
+from .flow import Flow
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """∂_t ν = α div(ν ∇J_ν) − β m(ν) J_ν − σ ν + σ U on a sphere, signed sphere or atoms, from an
+    initial measure.
+
+    mesh : cells on S^d, or atoms, or None if the initial measure is made of particles or of the
+        units of a network
+    objective : F, whose first variation is J; θ has objective.axes = d+1 coordinates
+    flow : α, β, σ, mobility, normalisation
+    signs : (1,) for the sphere, (1, −1) for the signed sphere
+    initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
+        given; without one, Atoms or the Units of a network. Of a flow of depth 1 the density may be
+        negative
+    exact : closed-form solution, if there is one
+    draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
+        fresh data; if not given they draw from the objective's data
+    Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
+    the domain.
+    """
+
+    mesh: Mesh | None
+    objective: Objective
+    flow: Flow
+    signs: tuple = (1,)
+    initial: np.ndarray | Atoms | Units | None = None
+    exact: MomentFlow | None = None
+    draw: Callable | None = None
+
+    def __post_init__(self):
+        if tuple(self.signs) not in ((1,), (1, -1)):
+            raise ValueError(f"signs must be (1,) or (1, -1), got {self.signs}.")
+        self._check_flow()
+        if self.mesh is None:
+            self._check_atoms()
+        else:
+            self._check_density()
+
+    def _check_flow(self):
+        flow, discrete = self.flow, self.is_discrete
+        if discrete and flow.transport > 0.0:
+            raise ValueError(
+                "Atoms have no neighbours, so nothing is transported: transport must be 0, got"
+                f" {flow.transport:g}. Choose the flow hellinger, spherical-hellinger, diagonal or"
+                " output-layer, or the domain sphere."
+            )
+        if flow.signed and self.objective.weight_decay > 0.0:
+            raise ValueError(
+                "A signed density (depth 1) has no weight decay λ|ν|: weight_decay must be 0."
+            )
+        if flow.clock == "margin" and self.objective.risk.scaled is None:
+            raise ValueError(
+                "The clock 'margin' runs by the smooth margin −F, but the risk is"
+                f" '{self.objective.risk.name}'. Choose the loss smooth-margin or"
+                " smooth-logistic-margin, or the clock time."
+            )
+        if self.objective.feature.joint and tuple(self.signs) != (1,):
+            raise ValueError(
+                f"'{self.objective.feature.name}' has its output weight in θ: it wants signs=(1,),"
+                " the sphere."
+            )
+
+    def _check_atoms(self):
+        if not isinstance(self.initial, Atoms | Units):
+            raise ValueError(
+                "A problem without a mesh needs Atoms or Units as its initial measure."
+            )
+        atoms = self.atoms()
+        self._check_columns(atoms.positions.shape[1])
+        if not np.isin(atoms.signs, self.signs).all():
+            raise ValueError(
+                "The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1)."
+            )
+        if isinstance(self.initial, Atoms) and not atoms.mass > 0.0:
+            raise ValueError("The initial atoms have no mass.")
+
+    def _check_density(self):
+        self._check_columns(self.mesh.dim + 1)
+        shape = (len(self.signs), self.mesh.n_cells)
+        density = (
+            np.full(shape, self.uniform)
+            if self.initial is None
+            else real_array(self.initial, "Initial densities")
+        )
+        density = np.array(np.broadcast_to(density, shape), order="C")
+        signed = self.flow.signed
+        if (
+            not np.isfinite(density).all()
+            or not signed
+            and not ((density >= 0.0).all() and density.any())
+        ):
+            raise ValueError(
+                "The initial density must be finite, nonnegative and not zero everywhere."
+            )
+        object.__setattr__(self, "initial", density)
+
+    def _check_columns(self, axes):
+        wanted = self.objective.axes
+        if wanted != axes:
+            columns, feature = self.objective.inputs.shape[1], self.objective.feature
+            joint = f", and '{feature.name}' has an output weight besides" if feature.joint else ""
+            raise ValueError(
+                f"Inputs have {columns} columns (bias included){joint}, but the sphere lies in"
+                f" R^{axes}."
+            )
+
+    def between(self, ranks):
+        """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
+        of which must solve it."""
+        problem, objective = copy(self), copy(self.objective)
+        object.__setattr__(objective, "ranks", ranks)
+        object.__setattr__(problem, "objective", objective)
+        return problem
+
+    @property
+    def dim(self):
+        """Dimension d of the sphere."""
+        return self.objective.axes - 1
+
+    @property
+    def is_discrete(self):
+        """Whether the domain is atoms, not a sphere."""
+        return self.mesh is not None and self.mesh.is_discrete
+
+    @property
+    def output_signs(self):
+        """The output signs that its measures can have: both where densities are signed."""
+        return (1, -1) if self.flow.signed else self.signs
+
+    @property
+    def uniform(self):
+        """Density of U, the uniform probability on the domain: one over its area."""
+        area = surface_area(self.dim) if self.mesh is None else self.mesh.volumes.sum()
+        return 1.0 / (len(self.signs) * area)
+
+    @property
+    def reference(self):
+        """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
+        is meant."""
+        return 1.0 if self.is_discrete else self.uniform
+
+    def atoms(self):
+        """The initial measure as atoms: those given, a network's, or one at each cell centre."""
+        return self.atoms_of(self.initial)
+
+    def atoms_of(self, measure):
+        """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs,
+        n_cells) on the mesh."""
+        if isinstance(measure, Atoms):
+            return measure
+        if isinstance(measure, Units):
+            return measure.atoms(self.objective.feature.degree or 0)
+        return atoms_of_density(self.mesh, self.signs, measure)

@@ -1,0 +1,260 @@
+"""The main job: a case in, a run folder out."""
+
+import os
+import platform
+import signal
+import subprocess
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from ..case.build import DYNAMICS, lines_of_data
+from ..case.check import build_case, read_case
+from ..case.load import toml_of
+from ..certificates.contradiction import contradiction
+from ..errors import CaseError, RunFolderError
+from ..files.reading import DAMAGE
+from ..files.userfiles import named
+from ..files.writing import write_json
+from ..methods.choice import make_method
+from ..operators.ranks import ALONE
+from ..solving.interrupts import Interrupts
+from ..solving.observer import Observer
+from ..solving.solve import integrate, save_times
+from ..store.results import pack
+from ..store.run import load, read_header
+from ..store.run_folder import (
+    FORMAT,
+    RunWriter,
+    claim_folder,
+    lock,
+    prepare_resume,
+    refuse_used,
+    write_problem,
+)
+from .progress import ProgressBar, preparing
+
+PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
+
+
+def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
+    """Run a case file and return its Run.
+
+    case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by
+        default runs/<case name>
+    force : move a used folder aside
+    quiet : no progress bar;  observers : more of them (see solving.observer.Observer)
+    overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
+    ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone
+        touches the folder and returns the Run, the others None
+    Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
+    stands; and RunFolderError if the folder can no longer be written.
+    """
+    file = ranks.all(lambda: read_case(case, overrides))
+    folder = named(output or Path("runs") / file.name)
+    ranks.alike("cases or options", (file.case, str(folder), force))
+    ranks.told(lambda: refuse_used(folder, force))
+    resolved, problem = ranks.all(lambda: build_case(file))
+    with preparing(quiet):
+        method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
+
+    def begin():
+        claim_folder(folder, force)
+        held.enter_context(lock(folder))
+        columns = problem.objective.inputs.shape[1] - resolved.objective.bias
+        inputs = problem.objective.inputs[:, :columns]
+        with _writing(folder):
+            write_problem(
+                folder,
+                problem,
+                inputs,
+                _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder),
+            )
+
+    with ExitStack() as held:
+        ranks.told(begin)
+        return _integrate(
+            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks
+        )
+
+
+def resume(folder, quiet=True, observers=(), ranks=ALONE):
+    """Continue an interrupted run to the bits that it would have had without the interruption, and
+    return its Run.
+
+    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    """
+    folder = Path(folder)
+
+    def repair():
+        header = read_header(folder)
+        held.enter_context(lock(folder))
+        with _writing(folder):
+            found = prepare_resume(folder)
+            if header["format"] != FORMAT:
+                write_json(folder / "run.json", header | {"format": FORMAT})
+            return found
+
+    with ExitStack() as held:
+        state, clock, checkpoint, seconds = ranks.told(repair)
+        stored = ranks.all(lambda: load(folder))
+        with preparing(quiet):
+            method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
+        ranks.all(lambda: _continue(method, state, clock, stored))
+        writer = RunWriter(folder, checkpoint, seconds)
+        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+
+
+# of [method], that the initial measure was made with
+STARTING_KEYS = {"particles", "units", "points", "scale"}
+
+
+def _method(problem, case, source=""):
+    options = {
+        key: value
+        for key, value in case.method.model_dump().items()
+        if value is not None and key not in STARTING_KEYS
+    }
+    drawn = case.method.kind in ("particles", "network")
+    seed = (
+        {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]} if drawn else {}
+    )
+    try:
+        return make_method(problem, **options, **seed)
+    except ValueError as error:
+        raise CaseError(f"{source}method: {error}") from error
+
+
+def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
+    signals = Signals(ranks)
+    observers = (
+        [*observers, signals]
+        if ranks.rank
+        else [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
+    )
+    times = save_times(case.time.end, case.time.saves)
+    with signals, _writing(folder), writer:
+        clock, status, finished = integrate(
+            method,
+            times,
+            observers,
+            clock=clock,
+            record_interval=case.time.records,
+            until_margin=case.time.until_margin,
+        )
+
+    def end():
+        work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
+        with _writing(folder):
+            write_json(
+                folder / "status.json",
+                {"status": status, "finished": finished, "signal": signals.received, **work},
+            )
+            pack(folder)
+
+    ranks.told(end)
+    return None if ranks.rank else load(folder)
+
+
+def _continue(method, state, clock, stored):
+    """Load a state into a method. Raises RunFolderError if it is not one of this method, or the
+    clock not one of this case."""
+    try:
+        times = save_times(stored.case.time.end, stored.case.time.saves)
+        if clock.next_save < len(times) and times[clock.next_save] < clock.time:
+            raise ValueError(
+                f"its time is {clock.time:g}, and the next save {times[clock.next_save]:g}"
+            )
+        fresh, found = method.state(), {name: np.shape(value) for name, value in state.items()}
+        for name, value in fresh.items():
+            shape = found.get(name)
+            if (
+                shape is None
+                or len(shape) != np.ndim(value)
+                or stored.method == "grid"
+                and shape != np.shape(value)
+            ):
+                raise ValueError(f"'{name}' has the shape {shape}, wanted {np.shape(value)}")
+        method.load(state)
+    except DAMAGE as error:
+        raise RunFolderError(
+            f"{stored.path}: the state to continue from is not one of this run ({error})."
+        ) from error
+
+
+@contextmanager
+def _writing(folder):
+    """Turn what a full disk or a folder that is gone says into a RunFolderError."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: cannot be written ({os.strerror(error.errno) if error.errno else error})."
+            " What was saved before is whole: make room, then continue with 'hkflow resume"
+            f" {folder}'."
+        ) from error
+
+
+def _header(file, case, ranks):
+    """What run.json holds besides the format."""
+    return {
+        "case": file.text,
+        "resolved_case": toml_of(case),
+        "title": case.title,
+        "seed": case.seed,
+        "threads": numba.get_num_threads(),
+        "ranks": ranks.size,
+        "versions": (
+            {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+        ),
+        "commit": git_commit(),
+    }
+
+
+def _contradiction(problem, case, folder):
+    """Which data contradict each other, by their lines in a data file, for run.json; nothing if
+    none do."""
+    found = contradiction(problem.objective)
+    return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
+
+
+def git_commit():
+    """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
+    run from one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words):
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("rev-parse", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+class Signals(Interrupts, Observer):
+    """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal
+    ends it at once."""
+
+    def __init__(self, ranks=ALONE):
+        super().__init__()
+        self.ranks, self.seen, self.received, self.witnesses = ranks, 0, None, ()
+
+    def _receive(self, number, _frame):
+        self.seen = int(number)
+        self.__exit__()
+
+    def step(self, method, clock):
+        self.witnesses = clock.time, method.current.mass, clock.gross[0]
+
+    def stop(self):
+        self.received = self.ranks.largest(self.seen, self.witnesses) or None
+        return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None

@@ -1,0 +1,273 @@
+"""The time loop: steps accepted or rejected, save times hit exactly, observers called."""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from .observer import as_observer
+from .records import take_record, true_smooth_margin
+from .state import start_of
+from .stepsize import StepControl
+
+MAX_REJECTIONS = 40  # of one step, each at least halving it
+TINY_STEP = 1e-10  # of the whole time
+# between two certificates: one costs as much as ten other records; the end has one besides
+CERTIFIED_STEPS = 16
+# steps between two looks at how stiff an explicit run is; after a rejected step there is one
+# besides
+LOOK = 4
+MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
+
+# the guards look for nan and inf themselves
+_quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
+class Loop:
+    """A method on its way through the save times.
+
+    method : with its initial (or resumed) state loaded;  times : increasing save times, the last is
+        the end
+    observers : Observers or functions of a State (see observer.py);  guards : see guards.py
+    certificate : what encloses the margin of the data, or None;  clock : of the run that is
+        resumed, or None
+    record_interval : simulated time between records, 0 for every step
+    until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this
+    status : a sentence once the run has ended;  finished : bool
+    However it ends, observers are told to save the state in which it does. So they are where one of
+    them raises an exception, which goes on its way then; and as the clock goes ahead of them, what
+    they save can be resumed.
+    """
+
+    def __init__(
+        self,
+        method,
+        times,
+        observers=(),
+        guards=(),
+        certificate=None,
+        clock=None,
+        record_interval=0.0,
+        until_margin=None,
+    ):
+        self.method, self.times, self.guards, self.certificate = method, times, guards, certificate
+        self.record_interval, self.until_margin = record_interval, until_margin
+        self.observers = [as_observer(observer) for observer in observers]
+        self.fresh, self.clock = clock is None, clock or start_of(method)
+        self.earlier = method.evaluations - self.clock.evaluations
+        self.control = StepControl(method, self.clock.limits, self.clock.implicit)
+        self.told = _Told(method, self.clock, self.observers)
+        self.status, self.finished = None, False
+
+    def run(self):
+        """Take all steps; returns (clock, status sentence, finished)."""
+        for _ in self.steps():
+            pass
+        return self.clock, self.status, self.finished
+
+    def steps(self):
+        """Take the steps; yields after the start and after every accepted one, once the observers
+        have seen it."""
+        for observer in self.observers:
+            observer.start(self.method, self.clock, self.times)
+        try:
+            if self.fresh:
+                self._begin()
+                yield
+            while self._goes_on():
+                if self._step():
+                    yield
+            self._end()
+        except GeneratorExit:  # whoever took the steps wants no more of them
+            self.status = f"Left {self._here()}."
+            self._end()
+        except Exception as error:
+            self.told.fault(error)
+            raise
+        for observer in self.observers:
+            observer.finish(self.method, self.clock, self.status)
+
+    def _goes_on(self):
+        return (
+            self.status is None and self.clock.next_save < len(self.times) and not self._reached()
+        )
+
+    def _reached(self):
+        return (
+            self.until_margin is not None and true_smooth_margin(self.method) >= self.until_margin
+        )
+
+    def _here(self):
+        return f"at t = {self.clock.time:.6g} after {self.clock.step} steps"
+
+    @_quiet
+    def _begin(self):
+        """The record and save of the start."""
+        with self.told.between_states():
+            record, save = self._due(save=self.times[0] == 0.0)
+        self.told.step(record, save)
+        if bad := _start_fault(self.method):
+            self.status = f"Stopped at t = 0: {bad}."
+
+    @_quiet
+    def _step(self):
+        """Take a step with its record and save, and ask observers whether to stop; returns whether
+        there was one to take."""
+        method, clock, target = self.method, self.clock, self.times[self.clock.next_save]
+        # the margin is seen on a logarithmic scale
+        whole = clock.time if method.flow.clock == "margin" else self.times[-1]
+        step = accepted_step(method, clock, self.control, target, TINY_STEP * whole, self.guards)
+        if isinstance(step, str):
+            self.status = f"Stopped {self._here()}: {step}."
+            return False
+        hit, lowest = (
+            step.dt == target - clock.time,
+            min(clock.lowest_objective, method.trial.objective),
+        )
+        with self.told.between_states():
+            method.accept(step)
+            time = float(target) if hit else clock.time + step.dt
+            clock.add(step, time, method.evaluations - self.earlier, self.control, lowest)
+            clock.rescale(method.log_scale)
+            record, save = self._due(save=hit)
+        self.told.step(record, save)
+        if clock.next_save < len(self.times):
+            sentence = next(filter(None, (observer.stop() for observer in self.observers)), None)
+            self.status = sentence and f"{sentence} {self._here()}."
+        return True
+
+    def _due(self, save):
+        """What is due after a step: a record, or None, and whether to save. The clock is told
+        before anybody else."""
+        clock, reached, record = self.clock, self._reached(), None
+        save, last = save or reached, reached or clock.time == self.times[-1]
+        clock.next_save += bool(save)
+        if clock.time >= clock.next_record or last:
+            renew = last or clock.step >= clock.next_certificate
+            record = take_record(self.method, clock, self.certificate, renew)
+            clock.next_record = clock.time + self.record_interval
+            clock.next_certificate = (
+                clock.step + CERTIFIED_STEPS if renew else clock.next_certificate
+            )
+            clock.margin_lower = record.get("margin_lower", clock.margin_lower)
+            clock.margin_upper = record.get("margin_upper", clock.margin_upper)
+        return record, save
+
+    @_quiet
+    def _end(self):
+        """The last save and record, if they are not made, and the sentence."""
+        clock, self.finished = self.clock, self.status is None
+        if not self.finished:
+            recorded = clock.next_record == clock.time + self.record_interval
+            self.told.end(
+                None if recorded else take_record(self.method, clock, self.certificate, renew=True)
+            )
+            return
+        self.status = f"Completed at t = {clock.time:g} after {clock.step} steps"
+        self.status += (
+            f": the smooth margin is {true_smooth_margin(self.method):.8g}."
+            if self._reached()
+            else "."
+        )
+
+
+def accepted_step(method, clock, control, target, smallest, guards):
+    """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why
+    there is none."""
+    for attempt in range(MAX_REJECTIONS):
+        dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
+        step = method.advance(dt, control.implicit)
+        reason = step.rejection or next(
+            filter(None, (guard(method, step, clock) for guard in guards)), None
+        )
+        if reason and method.prescribed:  # its steps are prescribed: there is no other one to try
+            return reason
+        if reason:
+            control.size.limit = 0.5 * dt
+        elif control.learn(dt, step.error):
+            clock.tiny_steps = (
+                clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
+            )
+            if clock.tiny_steps <= MAX_TINY_STEPS:
+                return step
+            clock.last_rejection = (
+                clock.last_rejection or f"{MAX_TINY_STEPS} steps in a row were tiny"
+            )
+            break
+        else:
+            reason = (
+                f"the step's error is {step.error:.2g}, beyond the tolerance {method.tolerance:g}"
+            )
+        clock.last_rejection = reason
+    return f"{clock.last_rejection}, even with a step of {dt:.2e}"
+
+
+class _Told:
+    """Tells observers what is due, and remembers the step last saved, and whether state and clock
+    belong together."""
+
+    def __init__(self, method, clock, observers):
+        self.method, self.clock, self.observers = method, clock, observers
+        self.saved, self.agree = None, True
+
+    @contextmanager
+    def between_states(self):
+        """While one state gives way to the next, and its record is made, there is none to save."""
+        self.agree = False
+        yield
+        self.agree = True
+
+    def step(self, record, save):
+        """A step is done; so are the record of it, unless None, and a save, if one is due."""
+        if record is not None:
+            self._record(record)
+        if save:
+            self._save()
+        for observer in self.observers:
+            observer.step(self.method, self.clock)
+
+    def end(self, record):
+        """The run ends before its time: its last state is saved, and recorded after that, for a
+        resumed run forgets the record."""
+        if self.saved != self.clock.step:
+            self._save()
+        if record is not None:
+            self._record(record)
+
+    def fault(self, error):
+        """An exception ends the run: its last whole state is saved. What observers raise now
+        becomes a note of the exception."""
+        method, clock = self.method, self.clock
+        reason = f"{type(error).__name__}: {error}".rstrip(".: ")
+        status = f"Broken off at t = {clock.time:.6g} after {clock.step} steps: {reason}."
+        calls = [lambda observer: observer.finish(method, clock, status)]
+        if self.agree and self.saved != clock.step:
+            calls.insert(0, lambda observer: observer.save(method, clock))
+        for call in calls:
+            for observer in self.observers:
+                try:
+                    call(observer)
+                except Exception as another:
+                    error.add_note(
+                        f"Then {type(observer).__name__} raised {type(another).__name__}: {another}"
+                    )
+
+    def _record(self, record):
+        for observer in self.observers:
+            observer.record(self.method, self.clock, record)
+
+    def _save(self):
+        self.saved = self.clock.step
+        for observer in self.observers:
+            observer.save(self.method, self.clock)
+
+
+def _start_fault(method):
+    """What is wrong with the initial state itself."""
+    e = method.current
+    if np.isfinite(e.objective) and np.isfinite(e.mass):
+        return (
+            None
+            if method.first_limit() > 0.0
+            else "the potential is so large that no step is short enough"
+        )
+    return f"the initial objective is {e.objective} and the mass {e.mass}"

@@ -1,0 +1,149 @@
+"""What can watch a run: progress bars, memories, run folders, and functions of users."""
+
+import numpy as np
+
+from .records import take_record
+
+
+class Observer:
+    """Called by the loop; every method may be left as it is.
+
+    method : the method with its accepted state;  clock : time, step and the running budgets;
+        record : dict of numbers
+    """
+
+    def start(self, method, clock, save_times):
+        """Before the first step of this session."""
+
+    def record(self, method, clock, record):
+        """After accepted steps, as often as records are wanted."""
+
+    def step(self, method, clock):
+        """At the start, and after every accepted step."""
+
+    def save(self, method, clock):
+        """At every save time, and where the run ends before its time."""
+
+    def stop(self):
+        """A sentence that ends the run after this step, or None."""
+
+    def finish(self, method, clock, status):
+        """After the last step, also if an exception ended the run."""
+
+
+class State:
+    """The accepted state of a run that goes on, in plain units: what e^log_scale times the method's
+    own numbers is."""
+
+    def __init__(self, method, clock):
+        self._method, self._clock = method, clock
+
+    @property
+    def time(self):
+        """Simulated time."""
+        return self._clock.time
+
+    @property
+    def step(self):
+        """How many steps were accepted so far."""
+        return self._clock.step
+
+    @property
+    def dt(self):
+        """Length of the last step."""
+        return self._clock.dt
+
+    @property
+    def objective(self):
+        """F, in units of e^log_scale for risks that are scale-free, such as the smooth margin."""
+        return self._scaled(self._method.current.objective)
+
+    @property
+    def mass(self):
+        """|ν|."""
+        return self._scaled(self._method.current.mass)
+
+    @property
+    def log_mass(self):
+        """log |ν|, a number where the mass is none."""
+        return self._method.current.log_mass
+
+    @property
+    def predictions(self):
+        """h on the data, (n_data,)."""
+        return self._scaled(self._method.current.predictions)
+
+    @property
+    def density(self):
+        """Of a grid: (n_signs, n_cells) mass per unit area."""
+        return self._scaled(self._method.state()["density"])
+
+    def atoms(self):
+        """The measure as atoms: cells, particles, or Π₂ of a network."""
+        return self._method.problem.atoms_of(self._method.measure(self._method.state()))
+
+    def record(self):
+        """The numbers that a record holds, by name; certificates left out, which cost more than all
+        the rest."""
+        return take_record(self._method, self._clock)
+
+    def _scaled(self, value):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.exp(self._method.log_scale) * value
+
+
+def observe(function, every=None, at=(), when=None):
+    """An Observer that calls a function of a State, and ends the run if that returns True or a
+    sentence.
+
+    every : simulated time between calls, the start counts;  at : times, each at the first step that
+        reaches it
+    when : function of a State, whether to call now. With none of the three it is called after every
+        step
+    Raises ValueError for an interval that is not positive.
+    """
+    return _Function(function, every, at, when)
+
+
+def as_observer(watching):
+    """An Observer as it is, a function of a State as one that is called after every step."""
+    return (
+        watching if isinstance(watching, Observer) or not callable(watching) else observe(watching)
+    )
+
+
+class _Function(Observer):
+    def __init__(self, function, every, at, when):
+        if every is not None and not every > 0.0:
+            raise ValueError(f"every must be a positive time, got {every}.")
+        self.function, self.every, self.when, self.answer = function, every, when, None
+        self.at = np.sort(np.atleast_1d(np.asarray(at, dtype=float)))
+        self.always = every is None and when is None and not self.at.size
+
+    def start(self, method, clock, save_times):
+        self.state, self.next = State(method, clock), clock.time
+        self.passed = int(
+            np.searchsorted(self.at, clock.time, side="left" if clock.step == 0 else "right")
+        )
+
+    def step(self, method, clock):
+        if self._due(clock.time):
+            self.answer = self.function(self.state)
+
+    def _due(self, time):
+        due = self.always or self.when is not None and bool(self.when(self.state))
+        if self.every is not None and time >= self.next:
+            self.next += self.every * (1.0 + (time - self.next) // self.every)
+            due = True
+        passed = int(np.searchsorted(self.at, time, side="right"))
+        due, self.passed = due or passed > self.passed, passed
+        return due
+
+    def stop(self):
+        if not self.answer:
+            return None
+        return (
+            self.answer
+            if isinstance(self.answer, str)
+            else f"Stopped by {getattr(self.function, '__name__', 'a function')}"
+        )

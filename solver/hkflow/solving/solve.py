@@ -1,0 +1,121 @@
+"""Problems solved in memory, at once or step by step."""
+
+from inspect import signature
+
+import numpy as np
+
+from ..arguments import check_options, real_array, whole_number
+from ..certificates.certificate import margin_certifier
+from ..errors import CaseError
+from ..methods.choice import make_method, method_class
+from .guards import GUARDS
+from .interrupts import DeferredInterrupt
+from .loop import Loop
+from .observer import State
+from .solution import Memory
+
+
+def save_times(end, saves):
+    """The times to save at: `saves` equally spaced ones from 0 to end, or the listed ones and the
+    end.
+
+    Raises CaseError if the list does not increase within [0, end] or there are fewer than two
+    equally spaced times.
+    """
+    if not (np.isfinite(end) and end > 0.0):
+        raise CaseError(f"time.end: must be finite and positive, got {end}.")
+    try:
+        if np.ndim(saves) == 0:
+            return np.linspace(
+                0.0,
+                end,
+                whole_number(saves, "the number of saves (the start and the end count)", 2),
+            )
+        times = real_array(saves, "times")
+    except ValueError as error:
+        raise CaseError(f"time.saves: {error}") from error
+    if (
+        times.ndim != 1
+        or not len(times)
+        or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end)
+    ):
+        raise CaseError(
+            f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}."
+        )
+    return times if times[-1] == end else np.append(times, end)
+
+
+def integrate(
+    method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0, until_margin=None
+):
+    """Run a method through the save times, guarded and certified; returns (clock, status sentence,
+    finished). See loop.Loop."""
+    certificate = margin_certifier(method.problem)
+    return Loop(
+        method, times, observers, guards, certificate, clock, record_interval, until_margin
+    ).run()
+
+
+def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
+    """Solve a problem step by step: an iterator of a State, at the start and after every step.
+
+        for state in hkflow.steps(problem, 2.0):
+            if state.objective < 1e-3:
+                break
+
+    Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
+    """
+    times = _checked(end, saves, record_interval, until_margin, method)
+    made, certificate = make_method(problem, **method), margin_certifier(problem)
+    loop = Loop(made, times, observers, GUARDS, certificate, None, record_interval, until_margin)
+    return _states(loop.steps(), State(made, loop.clock))
+
+
+def _states(steps, state):
+    """A State for each step; who wants no more of them ends the loop."""
+    try:
+        for _ in steps:
+            yield state
+    finally:
+        steps.close()
+
+
+def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
+    """Solve a problem in memory from t = 0 to t = end.
+
+    saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
+        of a State
+    until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a
+        case file
+    Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
+    say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
+    """
+    times = _checked(end, saves, record_interval, until_margin, method)
+    memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
+    observers, finished = (memory, *observers, interrupt), False
+    try:
+        with interrupt:
+            _, _, finished = integrate(
+                made, times, observers, record_interval=record_interval, until_margin=until_margin
+            )
+        if interrupt.received:
+            raise KeyboardInterrupt(memory.status)
+    except (Exception, KeyboardInterrupt) as error:
+        error.solution = memory.solution(made, finished)
+        error.add_note("What was computed until then is this exception's attribute `solution`.")
+        raise
+    return memory.solution(made, finished)
+
+
+def _checked(end, saves, record_interval, until_margin, method):
+    """The save times. Raises CaseError for wrong arguments, TypeError for options that the method
+    has not."""
+    kind, own = method.get("kind", "grid"), list(signature(solve).parameters)[1:-1]
+    check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
+    times = save_times(end, saves)
+    if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):
+        raise CaseError(
+            f"record_interval must be at least 0 and until_margin a number, got {record_interval}"
+            f" and {until_margin}."
+        )
+    return times

@@ -1,0 +1,127 @@
+"""Step-size control: the longest step that the method's bound, the accuracy wanted and the next
+save time allow.
+
+Explicit steps, and steps that are implicit in the coupling through the data, have a controller
+each. With coupling = "auto" a run goes over to implicit steps where stability, not accuracy, keeps
+explicit ones short, and back where they gain nothing:
+
+    explicit -> implicit   if the explicit limit is below the method's bound and above `enters`/λ,
+                           or unstable
+    implicit -> explicit   if the implicit step is below `leaves`/λ
+
+λ is the largest rate at which the loss gradient reacts to itself. Where implicit steps were no
+longer than explicit ones when last tried, explicit steps go on at the stability limit at most.
+"""
+
+from dataclasses import dataclass
+
+# per explicit step: what implicit steps could not do when last tried is tried again after a while
+FORGET = 1.05
+
+
+@dataclass
+class StepSize:
+    """Proposes steps and learns from their errors.
+
+    order : of the stepper; a step's relative error is taken to grow like dt^order
+    tolerance : largest relative error of a step
+    largest : no step is longer than this
+    limit : current bound from accuracy; it is part of the state that a resumed run continues from
+    """
+
+    order: int
+    tolerance: float
+    largest: float = float("inf")
+    limit: float = float("inf")
+
+    def propose(self, bound, remaining):
+        """The next step; `remaining` is the time to the next save, hit exactly and without a sliver
+        before it."""
+        dt = min(bound, self.limit, self.largest)
+        # the sum of many steps may fall short of the save time by rounding
+        if dt >= remaining * (1.0 - 1e-9):
+            return remaining
+        return 0.5 * remaining if 2.0 * dt > remaining else dt
+
+    def learn(self, dt, error):
+        """Move the limit after a step of size dt; True if the step is accurate enough.
+
+        error : relative error of the step, or None if rounding hides it: then the limit creeps up,
+            since nothing is known
+        """
+        if error is None:
+            self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
+            return True
+        factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order)
+        if error <= self.tolerance:
+            self.limit = min(dt * factor, max(self.limit, 2.0 * dt))
+            return True
+        self.limit = dt * min(max(factor, 0.2), 0.5)
+        return False
+
+
+class StepControl:
+    """Chooses between explicit and implicit steps of a method, and their length.
+
+    limits : the bounds from accuracy of explicit and of implicit steps;  implicit : whether the
+        last step was implicit. With the method's state, all that a resumed run continues from
+    """
+
+    def __init__(self, method, limits, implicit):
+        self.method, self.implicit = method, implicit
+        orders = method.order, method.implicit_order
+        self.sizes = [
+            StepSize(order, method.tolerance, method.max_step, limit)
+            for order, limit in zip(orders, limits, strict=True)
+        ]
+
+    @property
+    def limits(self):
+        """Of explicit and of implicit steps."""
+        return [size.limit for size in self.sizes]
+
+    @property
+    def size(self):
+        """The controller of the kind of step that is being taken."""
+        return self.sizes[self.implicit]
+
+    def propose(self, remaining, look=True):
+        """The next step, hit exactly if it is the last one before the save; sets `implicit`.
+
+        look : whether explicit steps are to be compared with λ, which costs as much as some of them
+        """
+        bound = self.method.bound(remaining)
+        self.implicit = self._wants_implicit(bound, look)
+        return self.size.propose(bound, remaining)
+
+    def learn(self, dt, error):
+        """Move the limit after a step of size dt; True if the step is accurate enough."""
+        if not self.implicit:
+            self.sizes[True].limit *= FORGET
+        return self.size.learn(dt, error)
+
+    def _wants_implicit(self, bound, look):
+        method, (explicit, implicit) = self.method, self.sizes
+        if method.coupling == "explicit" or not method.knows_implicit():
+            return False
+        if method.coupling == "implicit":
+            return True
+        if method.prescribed:
+            return method.exceeds_stiffness(method.max_step, 1.0)
+        bound = min(bound, method.max_step)
+        if self.implicit:
+            dt = min(bound, implicit.limit)
+            if method.exceeds_stiffness(dt, method.leaves):
+                return True
+            explicit.limit = dt
+            return False
+        dt = min(bound, explicit.limit)
+        if not look or not method.exceeds_stiffness(
+            dt, method.enters if dt < bound else method.stability
+        ):
+            return False
+        if method.least_gain * dt < implicit.limit:
+            implicit.limit = 2.0 * dt if implicit.limit == float("inf") else implicit.limit
+            return True
+        explicit.limit = min(explicit.limit, method.stable_step())
+        return False

@@ -1,0 +1,383 @@
+"""Two runs compared: the same problem by different methods agrees, and another problem is
+refused."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import hkflow
+from hkflow.analysis import comparison
+from hkflow.plots.compare import draw_comparison, save_comparison
+
+CASE = """
+title = "Four points"
+[data]
+source = "inline"
+inputs = {inputs}
+targets = [1.0, -0.5, 0.2, 0.4]
+[objective]
+activation = "squared-relu"
+bias = true
+loss = "square"
+weight_decay = 0.01
+[domain]
+kind = "signed-sphere"
+cells = 64
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 1.0
+saves = 12
+"""
+INPUTS = {
+    1: [[0.5], [-1.0], [0.2], [1.4]],
+    2: [[0.5, 0.1], [-1.0, 0.3], [0.2, -0.8], [1.4, 1.0]],
+    3: [[0.5, 0.1, 0.0], [-1.0, 0.3, 1.0], [0.2, -0.8, 0.4], [1.4, 1.0, -0.3]],
+}
+PARTICLES = {"method.kind": "particles", "method.particles": 400}
+NETWORK = {"method.kind": "network", "method.units": 100}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A function that runs a variant of the case once and returns its Run."""
+    folder, runs = tmp_path_factory.mktemp("compare"), {}
+
+    def make(name, dim=1, **overrides):
+        if name not in runs:
+            case = folder / f"{name}.toml"
+            case.write_text(CASE.format(inputs=INPUTS[dim]))
+            runs[name] = hkflow.run(case, output=folder / name, **overrides)
+        return runs[name]
+
+    return make
+
+
+def test_grids_approach_particles(made):
+    particles = made("many", **PARTICLES | {"method.particles": 2000})
+    found = [
+        hkflow.compare(made(f"grid{n}", **{"domain.cells": n}), particles) for n in (32, 64, 128)
+    ]
+    for values, low, high in (
+        # atoms at the centres of cells: first order
+        ([c.distances["W1"][-1, 0] for c in found], 1.7, 2.3),
+        ([c.distances["W2"][-1, 0] for c in found], 1.7, 2.3),
+        ([c.distances["GHK"][-1, 0] for c in found], 1.5, 2.5),
+        ([c.test_max.max() for c in found], 2.5, 6.0),  # what is predicted: second order
+        ([c.data_rms.max() for c in found], 2.5, 6.0),
+        ([np.abs(np.diff(c.mass)).max() for c in found], 2.5, 6.0),
+    ):
+        ratios = np.array(values[:-1]) / values[1:]
+        assert np.all((ratios > low) & (ratios < high)), (values, ratios)
+    last = found[-1]
+    assert (
+        len(last.time) == 12
+        and last.chosen.tolist()[:2] == [0, 1]
+        and last.chosen[-1] == 11
+        and len(last.chosen) == 9
+    )
+    assert (
+        np.isnan(last.distances["W2"][:, 0]).sum() == 3 and not np.isnan(last.distances["W1"]).any()
+    )
+    assert last.objective[-1] == pytest.approx(
+        [last.a.records["objective"][-1], particles.records["objective"][-1]], rel=1e-13
+    )
+
+
+def test_a_run_equals_itself_and_order_does_not_matter(made):
+    a, b = made("grid64"), made("particles", **PARTICLES)
+    same = hkflow.compare(a.path, a.path / "results.h5")
+    for name in ("data_max", "data_rms", "test_max", "test_rms", "moment"):
+        assert np.array_equal(getattr(same, name), np.zeros(12)), name
+    assert max(np.nanmax(values[:, 0]) for values in same.distances.values()) < 1e-6
+    one, two = hkflow.compare(a, b), hkflow.compare(b, a)
+    for name in ("data_max", "data_rms", "test_max", "test_rms", "moment"):
+        assert getattr(one, name) == pytest.approx(getattr(two, name), rel=1e-9, abs=1e-15)
+        assert getattr(one, name)[-1] > 1e-6
+    assert np.array_equal(one.mass, two.mass[:, ::-1]) and np.array_equal(
+        one.objective, two.objective[:, ::-1]
+    )
+    for name, values in one.distances.items():
+        assert values == pytest.approx(two.distances[name], rel=1e-5, abs=1e-9, nan_ok=True), name
+
+
+def test_numbers_are_those_of_their_definitions(made):
+    a, b = made("grid64"), made("particles", **PARTICLES)
+    c = hkflow.compare(a, b)
+    difference = a.predictions[5] - b.predictions[5]
+    assert c.data_max[5] == np.abs(difference).max() and c.data_rms[5] == pytest.approx(
+        np.sqrt(np.mean(difference**2)), rel=1e-14
+    )
+    x = np.linspace(-1.0 - 0.08 * 2.4, 1.4 + 0.08 * 2.4, 200)[:, None]
+    assert c.test_inputs == pytest.approx(x, rel=1e-12)
+    assert c.test_max[5] == pytest.approx(
+        np.abs(a.predict(x, 5) - b.predict(x, 5)).max(), rel=1e-12
+    )
+    moments = [run.atoms_at(5).moment() for run in (a, b)]
+    assert c.moment[5] == pytest.approx(np.linalg.norm(moments[0] - moments[1]), rel=1e-12)
+    assert c.mass[5] == pytest.approx([a.mass[5], b.mass[5]], rel=1e-14)
+    sparse = SimpleNamespace(problem=a.problem, time=a.time, records={})
+    assert comparison._objective(sparse, 5, a.atoms_at(5)) == pytest.approx(
+        c.objective[5, 0], rel=1e-12
+    )
+
+
+def test_inputs_to_compare_on(rng):
+    assert comparison.make_test_inputs(rng.normal(size=(9, 2))).shape == (1600, 2)
+    assert np.ptp(comparison.make_test_inputs(np.full((3, 1), 2.0))) == 2.0
+    x = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) + 3.0
+    y = comparison.make_test_inputs(x)
+    assert y.shape == (1000, 5) and np.array_equal(y, comparison.make_test_inputs(x))
+    size = np.linalg.norm(np.cov(x.T))
+    assert np.linalg.norm(np.cov(y.T) - np.cov(x.T)) < 0.2 * size and np.linalg.norm(
+        y.mean(0) - x.mean(0)
+    ) < 0.2 * np.sqrt(size)
+    assert np.ptp(comparison.make_test_inputs(np.ones((1, 3))), axis=0).max() == 0.0
+
+
+@pytest.mark.parametrize(
+    "overrides, sentence",
+    [
+        ({"flow": {"kind": "wasserstein"}}, "flow.reaction is 4 in the first and 0 in the second"),
+        ({"flow.noise": 0.1}, "flow.noise is 0 in the first and 0.1 in the second"),
+        (
+            {"objective.weight_decay": 0.02},
+            "weight_decay is 0.01 in the first and 0.02 in the second",
+        ),
+        (
+            {"objective.activation": "relu"},
+            "activation is 'squared-relu' in the first and 'relu' in the second; flow.reaction",
+        ),
+        (
+            {"data.targets": [1.0, -0.5, 0.3, 0.4]},
+            "targets of datum 2 are 0.2 in the first and 0.3 in the second",
+        ),
+        (
+            {"data.inputs": [[0.5], [-1.0], [0.2], [1.5]]},
+            "inputs of datum 3 are 1.4 in the first and 1.5 in the second",
+        ),
+        (
+            {"data.weights": [1.0, 1.0, 1.0, 1.0]},
+            "weights of datum 0 are 0.25 in the first and 1 in the second",
+        ),
+        (
+            {"domain.kind": "sphere"},
+            "domain is 'signed-sphere' in the first and 'sphere' in the second",
+        ),
+        (
+            {"data.inputs": [[0.1], [0.2]], "data.targets": [1.0, 0.0]},
+            "data is 4 x 1 in the first and 2 x 1 in the second",
+        ),
+    ],
+)
+def test_another_problem_is_refused(made, overrides, sentence):
+    other = made(
+        "-".join(f"{key}-{value}" for key, value in overrides.items())[:40].replace("/", ""),
+        **overrides,
+        **{"time.end": 0.1},
+    )
+    with pytest.raises(hkflow.CaseError, match="are not runs of the same problem") as error:
+        hkflow.compare(made("grid64"), other)
+    assert sentence in str(error.value)
+
+
+def test_times_must_be_common(made):
+    late = made("late", **{"time.saves": [0.333, 0.77], "time.end": 0.9})
+    with pytest.raises(
+        hkflow.CaseError,
+        match=(
+            r"No save time is common: .*grid64 has 12 from t = 0 to 1 and .*late has 3 from t ="
+            r" 0.333 to 0.9"
+        ),
+    ):
+        hkflow.compare(made("grid64"), late)
+    some = made("some", **{"time.saves": [0.0, 0.5, 1.0], "method.max_step": 0.01})
+    c = hkflow.compare(made("grid64"), some)
+    assert c.time.tolist() == [0.0, 1.0] and c.saves.tolist() == [[0, 0], [11, 2]]
+    assert "Shown: all 2 common save times, t = 0 to 1." in str(c)
+    once = hkflow.compare(some, made("short", **{"time.saves": [0.5], "time.end": 0.7}))
+    assert "all 1 common save time, t = 0.5 to 0.5" in str(once) and save_comparison(once).exists()
+
+
+def test_networks_compare_and_what_differs_in_them_is_said(made):
+    c = hkflow.compare(made("particles", **PARTICLES), made("network", **NETWORK))
+    assert "network of 100 units, layers 'both', training 'gradient-flow'" in str(
+        c
+    ) and "400 particles on S^1" in str(c)
+    assert c.notes == () and 1e-3 < c.test_rms[-1] < 1.0
+    output = made(
+        "output", **NETWORK | {"method.layers": "output", "flow": None, "initial.mass": 2.0}
+    )
+    c = hkflow.compare(made("grid64"), output)
+    assert c.notes[0] == "The starts differ: initial.mass is 1.0 for A and 2.0 for B."
+    no_flow = (
+        "B is a network that is not balanced or trains its output weights alone: no flow of the"
+        " family."
+    )
+    assert c.notes[1] == no_flow
+    relu = {"objective.activation": "relu"}
+    unbalanced = made("unbalanced", **NETWORK | relu | {"method.balance": 9.0})
+    assert hkflow.compare(made("relu64", **relu), unbalanced).notes == (no_flow,)
+    gaussian = made("gaussian", **PARTICLES | {"method.points": "gaussian", "method.scale": 3.0})
+    assert (
+        hkflow.compare(made("grid64"), gaussian)
+        .notes[0]
+        .startswith("The starts differ: the mass is 1 for A and ")
+    )
+
+
+def test_a_sheet_that_one_run_lacks_has_no_balanced_distance(made):
+    c = hkflow.compare(made("grid64"), made("plus", **{"initial.signs": [1]}))
+    assert (
+        np.isnan(c.distances["W1"]).all()
+        and np.isnan(c.distances["W2"]).all()
+        and c.distances["GHK"][0, 0] > 0.5
+    )
+    assert "initial.signs is None for A and [1] for B." in str(
+        c
+    ) and "\n-: a sheet of one sign is empty" in str(c)
+    assert save_comparison(c).exists()
+
+
+def test_the_table_is_narrow_and_says_what_is_missing(made, monkeypatch):
+    c = hkflow.compare(made("grid64"), made("particles", **PARTICLES))
+    body = str(c).split("\n")[4:]
+    assert (
+        max(map(len, body)) <= 100
+        and "9 of 12 common save times" in body[0]
+        and "\x1b" not in str(c)
+    )
+    rows = [line.split() for line in body if line.split()[:1] == ["1"]]
+    assert [len(row) for row in rows] == [len(c.distances) + 6 + 2, 5]  # GHK carries its bar
+    assert float(rows[0][1]) == pytest.approx(c.data_max[-1], rel=1e-2) and float(
+        rows[1][4]
+    ) == pytest.approx(c.mass[-1, 1])
+    assert "W2:" in str(c) and "hkflow[ot]" not in str(c)
+    monkeypatch.setattr(comparison, "has_pot", lambda: False)
+    without = hkflow.compare(c.a, c.b)
+    assert (
+        set(without.distances) == {"W1", "GHK"}
+        and str(without).count("pip install 'hkflow[ot]'") == 1
+    )
+
+
+def texts(figure):
+    return {
+        text for ax in figure.axes for text in (ax.get_xlabel(), ax.get_ylabel(), ax.get_title())
+    }
+
+
+@pytest.mark.parametrize(
+    "dim, first, second, label",
+    [
+        (1, {}, PARTICLES, "measures at t = 1;  lines: A, filled: B"),
+        (1, {}, {"domain.cells": 32}, "measures at t = 1;  lines: A, dashed: B"),
+        (1, NETWORK, PARTICLES, "measures at t = 1;  filled: A, outlines: B"),
+        (
+            2,
+            PARTICLES | {"method.particles": 3000},
+            {"domain.cells": 642},
+            "measures at t = 1;  colours: B, dots: A",
+        ),
+        (
+            2,
+            {"domain.cells": 162},
+            {"domain.cells": 642},
+            "measures at t = 1;  colours: A, dots: B",
+        ),
+        (2, NETWORK, PARTICLES, "measures at t = 1;  blue: A, orange: B"),
+        (3, PARTICLES, NETWORK, "predictions at t = 1"),
+    ],
+)
+def test_every_kind_of_picture(made, tmp_path, dim, first, second, label):
+    runs = [
+        made(f"{dim}-{sorted(o.items())}".replace("'", ""), dim, **o | {"time.saves": 2})
+        for o in (first, second)
+    ]
+    c = hkflow.compare(*runs)
+    figure = Figure(figsize=(7.1, 6.4), layout="constrained")
+    draw_comparison(figure, c)
+    assert {"|h_A − h_B|", "distance", "time t", "objective F", "total mass |ν|"} <= texts(figure)
+    titles = texts(figure) | {
+        part._suptitle.get_text()
+        for whole in figure.subfigs
+        for part in whole.subfigs
+        if part._suptitle
+    }
+    assert label in titles, titles
+    assert save_comparison(c, tmp_path / "picture.png").stat().st_size > 20_000
+    with pytest.raises(hkflow.RunFolderError, match="unknown picture format"):
+        save_comparison(c, tmp_path / "picture.bmp")
+    with pytest.raises(hkflow.RunFolderError, match="cannot be written"):
+        save_comparison(c, tmp_path / "nowhere" / "picture.png")
+
+
+def test_atoms_compare_by_their_predictions(made, tmp_path):
+    atoms = {
+        "objective.activation": "linear",
+        "objective.bias": False,
+        "objective.weight_decay": 0.0,
+        "domain.cells": None,
+    }
+    atoms |= {"domain.kind": "atoms", "flow": {"kind": "diagonal", "depth": 2.0}}
+    runs = [
+        made("atoms-grid", 2, **atoms),
+        made("atoms-particles", 2, **atoms | {"method.kind": "particles"}),
+    ]
+    c = hkflow.compare(*runs)
+    assert (
+        "A  " in str(c)
+        and "grid on 2 atoms, 2 output sign(s)" in str(c)
+        and "particles on 2 atoms" in str(c)
+    )
+    assert 0.0 < c.test_max.max() < 1e-3 and "Cells count" not in str(c)
+    figure = Figure(figsize=(7.1, 6.4), layout="constrained")
+    draw_comparison(figure, c)
+    assert (
+        "predictions at t = 1" in texts(figure)
+        and save_comparison(c, tmp_path / "picture.png").exists()
+    )
+
+
+def test_masses_beyond_numbers_are_refused(made):
+    run = hkflow.load(made("grid64").path)
+    huge = run.state_at(11) | {"log_scale": 900.0}
+    run._states[11] = lambda: huge
+    with pytest.raises(
+        hkflow.CaseError, match=r"up to a mass of e\^600. The mass at save 11 is e\^90"
+    ):
+        hkflow.compare(run, made("grid64"))
+
+
+def hk(*words, code=0):
+    """Run `hkflow words…` in a process of its own; returns (stdout, stderr)."""
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        "from hkflow.app.cli import main; main()",
+        *map(str, words),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def test_the_command(made, tmp_path):
+    a, b = made("grid64").path, made("particles", **PARTICLES).path
+    out, err = hk("compare", a, b)
+    assert "picture:" in out and "GHK" in out and err == ""
+    assert (a / "compare-particles.png").stat().st_size > 20_000
+    assert (
+        hk("compare", a, b, "--quiet", "--output", tmp_path / "p.pdf") == ("", "")
+        and (tmp_path / "p.pdf").exists()
+    )
+    _, err = hk("compare", a, made("steady", **{"flow": {"kind": "wasserstein"}}).path, code=2)
+    assert "flow.reaction is 4 in the first and 0 in the second" in err and "Traceback" not in err

@@ -1,0 +1,129 @@
+"""The command line as a user types it, and every case file."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from commands import coarse, hk
+from conftest import CASES, ROOT
+
+import hkflow
+
+IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
+SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]
+
+
+def test_run_info_plot_pack_resume(tmp_path):
+    out, err = hk("run", IRIS, "--output", tmp_path / "run", *SMALL)
+    for word in (
+        "Completed at t = 2",
+        "objective:",
+        "total mass:",
+        "training error:",
+        "mass residual:",
+        "energy residual:",
+        "results.h5",
+    ):
+        assert word in out
+    assert "\x1b" not in out + err and "\r" not in out + err
+    assert (tmp_path / "run" / "overview.png").stat().st_size > 20_000
+    out, _ = hk("info", tmp_path / "run")
+    assert (
+        "Iris" in out
+        and "saves:            3, of a grid of 642 cells on S^2, 2 output sign(s); 100 data" in out
+        and "numba" in out
+    )
+    hk("plot", tmp_path / "run", "--output", tmp_path / "picture.pdf")
+    assert (tmp_path / "picture.pdf").read_bytes().startswith(b"%PDF")
+    assert "density-1.png" in hk("plot", tmp_path / "run", "density", "--save", 1, "--wide")[0]
+    assert (tmp_path / "run" / "density-1.png").stat().st_size > 20_000
+    out, _ = hk("plot", tmp_path / "run", "help")
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "overview",
+        "density",
+        "decision",
+        "predictions",
+        "records",
+    ]
+    out, err = hk("animate", tmp_path / "run", "predictions", "--output", tmp_path / "film.gif")
+    assert (
+        "film.gif" in out
+        and err == ""
+        and (tmp_path / "film.gif").read_bytes().startswith(b"GIF89a")
+    )
+    (tmp_path / "run" / "results.h5").unlink()
+    hk("pack", tmp_path / "run")
+    assert hkflow.load(tmp_path / "run" / "results.h5").finished
+    assert hk("resume", tmp_path / "run", "--quiet") == ("", "")
+
+
+def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
+    _, err = hk("run", IRIS, "--output", tmp_path / "run", "--set", "flow.nois=0.1", code=2)
+    assert "flow.nois: unknown key. Did you mean 'noise'" in err and "Traceback" not in err
+    hk("run", tmp_path / "none.toml", "--output", tmp_path / "run", code=2)
+    hk("info", tmp_path / "run", code=2)
+    hk("resume", tmp_path / "run", code=2)
+    assert list(tmp_path.iterdir()) == []
+    hk("run", IRIS, "--output", tmp_path / "run", *SMALL, "--quiet")
+    _, err = hk("plot", tmp_path / "run", "--output", tmp_path / "a.gif", code=2)
+    assert "unknown picture format '.gif'" in err
+    _, err = hk("plot", tmp_path / "run", "paths", code=2)
+    assert (
+        "this run is a grid, without particles or units. Choose from: decision, density, overview,"
+        " predictions, records." in err
+    )
+    hk("run", IRIS, "--output", tmp_path / "run", *SMALL, code=2)
+
+
+def test_check_prints_a_case_that_runs(tmp_path):
+    out, _ = hk("check", IRIS, "--set", "flow.noise=0.01")
+    assert (
+        "reaction = 2.0" in out
+        and "Estimated memory" in out
+        and "100 data, 10242 cells on S^2, 2 sign(s)" in out
+    )
+    (tmp_path / "again.toml").write_text(out)
+    (tmp_path / "iris.csv").write_bytes((IRIS.parent / "iris.csv").read_bytes())
+    hk("check", tmp_path / "again.toml")
+
+
+def test_schema_is_json():
+    schema = json.loads(hk("schema")[0])
+    assert {"data", "objective", "domain", "time"} <= set(schema["required"])
+
+
+def test_help_and_import_are_light():
+    heavy = ("numba", "scipy", "matplotlib", "h5py", "numpy")
+    code = f"import sys, hkflow, hkflow.app.cli; print([m for m in {heavy} if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "[]"
+    )
+
+
+# Pinned at coarse resolution, to 1e-6: a change of the scheme shows here and must be meant.
+PINNED = json.loads((ROOT / "tests" / "pinned.json").read_text())
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_case_runs_coarse_and_matches_its_pinned_numbers(path, tmp_path):
+    run = hkflow.run(path, output=tmp_path / "run", **coarse(path))
+    assert run.finished, run.status
+    got = [run.records[name][-1] for name in ("objective", "mass")]
+    assert got == pytest.approx(PINNED[f"{path.parent.name}/{path.stem}"], rel=1e-6)
+    if run.problem.exact is not None:
+        assert run.exact_errors()[0][-1] < 5e-3
+
+
+def test_a_breach_ends_with_exit_code_one(tmp_path):
+    case = tmp_path / "steep.toml"
+    case.write_text(
+        '[data]\nsource = "inline"\ninputs = [[-1e4, 0.0], [1.0, 0.0]]\ntargets = [1.0,'
+        ' -1.0]\n[objective]\nactivation = "linear"\nloss = "exponential"\n[domain]\nkind ='
+        ' "sphere"\ncells = 16\n[initial]\nkind = "points"\npositions = [[1.0, 0.0]]\n[flow]\nkind'
+        ' = "wasserstein"\n[time]\nend = 1.0\n'
+    )
+    out, _ = hk("run", case, "--output", tmp_path / "run", code=1)
+    assert out.startswith("Stopped at t = 0: the initial objective is inf")
+    assert hkflow.load(tmp_path / "run").time.tolist() == [0.0]

@@ -1,0 +1,117 @@
+"""What is loaded when: hkflow is quick to import and to refuse because nothing is loaded before it
+is needed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+import hkflow
+
+IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
+SOLVER = {"numpy", "numba", "scipy", "matplotlib", "h5py"}
+LOADED = (
+    "import sys, atexit; atexit.register(lambda: print('loaded:', *{m.partition('.')[0] for m in"
+    " sys.modules}, file=sys.stderr))"
+)
+
+
+def loaded(code, *words, exit_code=0):
+    """The top-level modules that a fresh Python has loaded when it has run some code with these
+    words as arguments."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{LOADED}\n{code}", *map(str, words)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return set(done.stderr.rpartition("loaded:")[2].split())
+
+
+def loaded_by(*words, **options):
+    """The same for `hkflow words…`."""
+    return loaded("from hkflow.app.cli import main; main()", *words, **options)
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["run", "--help"], ["margin", "--help"]]
+)
+def test_help_loads_no_solver_and_no_case(words):
+    assert not loaded_by(*words) & (SOLVER | {"tomlkit", "markdown_it"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["nonsense"],
+        ["run", "none.toml"],
+        ["run", IRIS, "--set", "flow.nois=1"],
+        ["check", IRIS, "--set", "no-equals-sign"],
+    ],
+)
+def test_a_wrong_command_or_case_is_refused_before_the_solver_is_loaded(words):
+    assert not loaded_by(*words, exit_code=2) & SOLVER
+
+
+def test_a_schema_needs_no_solver():
+    assert not loaded_by("schema") & SOLVER
+
+
+def test_a_run_on_a_cached_mesh_draws_nothing_and_loads_no_optimiser():
+    """Once a mesh is kept, what takes seconds to load stays where it is: scipy's statistics,
+    integrators and programmes."""
+    code = (
+        f"import hkflow, sys\nproblem = hkflow.check({str(IRIS)!r}, **{{'domain.cells':"
+        " 162})[1]\nassert hkflow.solve(problem, 0.01).finished\nprint([m for m in ('stats',"
+        " 'integrate', 'optimize', 'special', 'spatial', 'fft') if f'scipy.{m}' in sys.modules])"
+    )
+    hkflow.check(IRIS, **{"domain.cells": 162})  # fills the cache that the environment names
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+    assert not loaded(code) & {"matplotlib", "rich", "typer"}
+
+
+def test_nothing_is_compiled_twice(tmp_path):
+    """A second process finds every kernel of the quickstart in Numba's cache."""
+    keys = {"domain.cells": 162, "time.end": 0.5, "time.saves": 2}
+    code = f"import hkflow\nhkflow.run({str(IRIS)!r}, output=sys.argv[1], **{keys!r})"
+
+    def saved(folder):
+        environment = os.environ | {"NUMBA_DEBUG_CACHE": "1"}
+        command = [sys.executable, "-c", "import sys\n" + code, str(tmp_path / folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return [
+            line for line in (done.stdout + done.stderr).splitlines() if "data saved" in line
+        ], done.stdout
+
+    saved("first")
+    again, output = saved("second")
+    assert not again and "data loaded" in output
+
+
+def test_a_package_lists_and_loads_its_public_names():
+    names = dir(hkflow)
+    assert {"run", "solve", "load", "margins", "Problem", "CaseError"} <= set(names)
+    for package in (hkflow, hkflow.certificates):
+        assert sorted(package.__all__) == dir(package)
+        for name in dir(package):
+            assert getattr(package, name) is not None
+            assert name in vars(package), f"{name} is looked up again each time"
+    assert (
+        callable(hkflow.certificates.max_margin)
+        and hkflow.certificates.bounds.__name__ == "hkflow.certificates.bounds"
+    )
+
+
+@pytest.mark.parametrize(
+    "package, wrong, right",
+    [("hkflow", "solv", "solve"), ("hkflow.certificates", "max_margins", "max_margin")],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(package, wrong, right):
+    code = f"import {package}; {package}.{wrong}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"module '{package}' has no attribute '{wrong}'. Did you mean: '{right}'?" in done.stderr

@@ -1,0 +1,132 @@
+"""The certified bound against the exact search, on random and on degenerate data, and what a wrong
+bound would look like."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.certificates import global_upper_bound as room
+from hkflow.certificates.search import peaks
+
+FEATURES = ["linear", "relu", "squared-relu", "joint-relu"]
+KINDS = ["random", "concentrated", "equal", "positive", "negative"]
+
+
+def gap(feature, x, c, signs):
+    """Bound minus the highest value that the search finds, over Σ |c_i| |x_i|^degree."""
+    feature = hkflow.FEATURES[feature]
+    scale = np.abs(c) @ np.linalg.norm(x, axis=1) ** (1 if feature.joint else feature.degree)
+    highest = peaks(feature, x, c, signs).values[0]
+    return (room.ceiling(feature, x, c, signs) - highest) / max(scale, 1e-300)
+
+
+def coefficients(kind, n, rng):
+    c = {
+        "random": rng.normal(size=n),
+        "concentrated": rng.choice([-1.0, 1.0], size=n) * 10.0 ** rng.uniform(-12.0, 0.0, size=n),
+        "equal": rng.choice([-1.0, 1.0], size=n),
+        "positive": rng.random(n),
+        "negative": -rng.random(n),
+    }[kind]
+    return c / n
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("p", [2, 3])
+def test_the_bound_is_the_maximum_from_above(p, feature, kind, rng):
+    for trial in range(40):
+        n = int(rng.integers(1, 40))
+        x = rng.normal(size=(n, p)) if trial % 2 else rng.integers(-2, 3, size=(n, p)).astype(float)
+        x[:, -1] = 1.0 if trial % 3 else x[:, -1]
+        signs = (1,) if trial % 4 or feature == "joint-relu" else (1, -1)
+        assert -1e-15 < gap(feature, x, coefficients(kind, n, rng), signs) < 2e-9
+
+
+def test_joint_units_on_the_circle_have_two_directions(rng):
+    """θ = (a, b): the highest of ±b Σ c_i (a x_i)₊ is half that of a = ±1."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 8001)
+    points = np.column_stack([np.cos(angles), np.sin(angles)])
+    for n in (1, 2, 9):
+        x, c, feature = (
+            np.append(rng.normal(size=(n, 1)), [[0.0]], axis=0),
+            rng.normal(size=n + 1),
+            hkflow.FEATURES["joint-relu"],
+        )
+        highest, bound = (c @ feature.matrix(points, x)).max(), room.ceiling(feature, x, c)
+        assert highest <= bound <= highest + 1e-6 * np.abs(c).sum()
+
+
+DEGENERATE = {
+    "corners": np.array(list(product((-1.0, 1.0), repeat=3))),
+    "lattice": np.array([(a, b, 1.0) for a in range(-3, 4) for b in range(-3, 4)]),
+    "axes": np.vstack([np.eye(3), -np.eye(3)]),
+    "one plane": np.array([(np.cos(t), np.sin(t), 0.0) for t in np.arange(12) * np.pi / 6]),
+    "one line": np.array([(t, 2.0 * t, 1.0) for t in np.linspace(-1.0, 1.0, 9)]),
+    "zero rows": np.array([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
+    "nothing": np.zeros((3, 3)),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES[1:])
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_plateaus_and_repeated_circles(name, feature, rng):
+    x = DEGENERATE[name]
+    n = len(x)
+    for c in (
+        np.where(np.arange(n) % 2, 1.0, -1.0) / n,
+        np.sign(x[:, 0] * x[:, 1] + 0.1) / n,
+        np.ones(n) / n,
+        -np.ones(n) / n,
+    ):
+        assert -1e-15 < gap(feature, x, c, (1,)) < 2e-9
+
+
+@pytest.mark.parametrize("feature", ["relu", "squared-relu"])
+def test_where_pieces_stay_large_the_bound_is_loose_and_still_one(feature, rng, monkeypatch):
+    branch = room._branch_and_bound.py_func
+    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    gaps = []
+    for finest in (0, 1, 2, 4):
+        monkeypatch.setitem(branch.__globals__, "FINEST", finest)
+        gaps.append(gap(feature, DEGENERATE["lattice"], np.cos(np.arange(49)) / 49, (1, -1)))
+    assert min(gaps) > -1e-15 and np.all(np.diff(gaps) <= 0.0) and gaps[0] > 1e-3
+
+
+@pytest.mark.parametrize("feature", ["relu", "squared-relu"])
+def test_where_room_ends_the_tolerance_grows(feature, rng, monkeypatch):
+    branch = room._branch_and_bound.py_func
+    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    monkeypatch.setitem(branch.__globals__, "ROOM", 24)
+    for _ in range(5):
+        assert (
+            -1e-15
+            < gap(feature, rng.normal(size=(30, 3)), coefficients("random", 30, rng), (1,))
+            < 1.0
+        )
+
+
+# --- siblings
+
+
+@pytest.mark.parametrize("feature", ["relu", "squared-relu"])
+def test_sibling_a_cap_too_small_is_no_bound(feature, rng, monkeypatch):
+    """With caps of a tenth of the radius pieces are discarded that hold higher values."""
+    branch, honest = room._branch_and_bound.py_func, room._cap
+
+    def small(corners, center):
+        cosine, sine = honest(corners, center)
+        angle = 0.1 * np.arctan2(sine, cosine)
+        return np.cos(angle), np.sin(angle)
+
+    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    monkeypatch.setitem(branch.__globals__, "_cap", small)
+    monkeypatch.setitem(branch.__globals__, "_climbed", lambda *_: -np.inf)
+    monkeypatch.setitem(branch.__globals__, "FINEST", 0)
+    gaps = [
+        gap(feature, rng.normal(size=(12, 3)), coefficients("negative", 12, rng), (1, -1))
+        for _ in range(10)
+    ]
+    assert min(gaps) < -1e-6

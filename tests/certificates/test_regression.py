@@ -1,0 +1,118 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from hkflow.certificates import regression
+from hkflow.certificates.regression import l1_interpolation
+from hkflow.certificates.regularised import minimise
+from hkflow.certificates.search import peaks
+from hkflow.errors import HkflowError
+from hkflow.objectives.activations import FEATURES
+from hkflow.objectives.losses import RISKS
+from hkflow.objectives.objective import Objective
+
+BOTH = (1, -1)
+
+
+def problem(feature="relu", n=12, d=1, seed=0):
+    inputs = np.random.default_rng(seed).normal(size=(n, d))
+    targets = np.sin(2.0 * inputs[:, 0]) + 0.2
+    return Objective(
+        FEATURES[feature], RISKS["square"], np.column_stack([inputs, np.ones(n)]), targets
+    )
+
+
+def least_on_circle(objective, m):
+    """The least mass on m points of the circle with both signs, a linear programme."""
+    angles = 2.0 * np.pi * np.arange(m) / m
+    phi = objective.feature.matrix(
+        np.column_stack([np.cos(angles), np.sin(angles)]), objective.inputs
+    )
+    solution = linprog(np.ones(2 * m), A_eq=np.column_stack([phi, -phi]), b_eq=objective.targets)
+    assert solution.status == 0
+    return solution.fun
+
+
+def agrees_with_the_programme(objective):
+    found, grid = l1_interpolation(objective, BOTH), least_on_circle(objective, 20_000)
+    return (
+        found.certified
+        and found.lower <= grid * (1.0 + 1e-9)
+        and abs(grid / found.upper - 1.0) < 1e-5
+    )
+
+
+@pytest.mark.parametrize("feature", ["relu", "squared-relu"])
+def test_the_mass_is_that_of_the_linear_programme(feature):
+    assert agrees_with_the_programme(problem(feature))
+
+
+def test_a_wrong_correction_is_noticed(monkeypatch):
+    right = regression._corrected
+
+    def wrong(objective, atoms, missing):
+        atoms, residual = right(objective, atoms, missing)
+        return replace(atoms, weights=1.001 * atoms.weights), residual
+
+    monkeypatch.setattr(regression, "_corrected", wrong)
+    assert not agrees_with_the_programme(problem())
+
+
+@pytest.mark.parametrize(
+    ("feature", "n", "d"),
+    [("relu", 40, 1), ("relu", 20, 2), ("squared-relu", 20, 1), ("squared-relu", 10, 2)],
+)
+def test_the_gap_is_certified(feature, n, d):
+    objective = problem(feature, n, d)
+    found = l1_interpolation(objective, BOTH)
+    atoms = found.atoms
+    h = objective.feature.matrix(atoms.positions, objective.inputs) @ (atoms.signs * atoms.weights)
+    assert found.certified and abs(found.gap) <= 1e-6 and found.upper == atoms.mass
+    np.testing.assert_allclose(
+        h, objective.targets, rtol=0, atol=2e-9 * np.abs(objective.targets).max()
+    )
+    assert peaks(objective.feature, objective.inputs, found.dual, BOTH).values[0] <= 1.0 + 1e-12
+    assert found.dual @ objective.targets == pytest.approx(found.lower, rel=1e-12, abs=0)
+
+
+def test_one_datum_is_met_along_itself():
+    objective = Objective(FEATURES["relu"], RISKS["square"], [[3.0, 4.0]], [-2.0])
+    found = l1_interpolation(objective, BOTH)
+    assert found.upper == pytest.approx(0.4, rel=1e-9, abs=0)
+    np.testing.assert_allclose(found.atoms.moment(), [-0.24, -0.32], rtol=1e-6, atol=0)
+
+
+def test_linear_features_give_the_least_norm():
+    objective = replace(problem("linear", n=2, d=2), targets=np.array([1.0, -0.5]))
+    norm = np.linalg.norm(np.linalg.lstsq(objective.inputs, objective.targets, rcond=None)[0])
+    assert l1_interpolation(objective, BOTH).upper == pytest.approx(norm, rel=1e-6, abs=0)
+
+
+def test_few_units_are_found_by_their_data():
+    """The values of one ReLU unit, more data than atoms: its mass is the least."""
+    inputs = np.column_stack([np.linspace(-1.0, 1.0, 15), np.ones(15)])
+    targets = 2.0 * np.maximum(inputs @ [0.8, 0.6], 0.0)
+    found = l1_interpolation(Objective(FEATURES["relu"], RISKS["square"], inputs, targets), BOTH)
+    assert found.certified and found.upper <= 2.0 * (1.0 + 1e-6)
+
+
+def test_the_regularised_risk_tends_to_it():
+    objective = problem()
+    found = minimise(replace(objective, weight_decay=1e-12), BOTH)
+    assert found.upper / 1e-12 == pytest.approx(
+        l1_interpolation(objective, BOTH).upper, rel=3e-6, abs=0
+    )
+
+
+def test_zero_is_met_by_nothing():
+    objective = problem()
+    found = l1_interpolation(replace(objective, targets=0.0 * objective.targets), BOTH)
+    assert found.certified and len(found.atoms) == 0 and found.upper == found.gap == 0.0
+
+
+def test_data_that_contradict_each_other_are_refused():
+    objective = Objective(FEATURES["relu"], RISKS["square"], [[1.0, 1.0], [1.0, 1.0]], [1.0, -1.0])
+    with pytest.raises(HkflowError, match="meets all 2 data"):
+        l1_interpolation(objective, BOTH)

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from hkflow.geometry import circle_mesh, geodesic_cells, geodesic_level, geodesic_mesh
+from hkflow.geometry.geodesic import icosahedron, refine
+from hkflow.geometry.mesh import half_faces
+from hkflow.geometry.sphere import distance, surface_area
+from hkflow.geometry.voronoi import centroids, edges, lloyd, voronoi_mesh
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_geodesic_mesh_has_the_right_numbers_and_total_area(level):
+    mesh = geodesic_mesh(level)
+    n = 10 * 4**level + 2
+    assert (mesh.n_cells, len(mesh.faces), len(mesh.vertices)) == (n, 3 * n - 6, 2 * n - 4)
+    assert mesh.volumes.sum() == pytest.approx(surface_area(2), rel=1e-14)
+    assert geodesic_level(n) == level and geodesic_cells(level) == n
+    degrees = np.bincount(mesh.faces.ravel())
+    assert np.sum(degrees == 5) == 12 and np.sum(degrees == 6) == n - 12
+
+
+@pytest.mark.parametrize("mesh", [circle_mesh(17), geodesic_mesh(3)], ids=["circle", "sphere"])
+def test_faces_bisect_the_segment_between_their_cells(mesh):
+    left, right = mesh.centers[mesh.faces[:, 0]], mesh.centers[mesh.faces[:, 1]]
+    assert np.all(mesh.faces[:, 0] < mesh.faces[:, 1])
+    assert mesh.face_distances == pytest.approx(distance(left, right), rel=1e-12)
+    for points in (mesh.face_midpoints, *np.moveaxis(mesh.vertices[mesh.face_vertices], 1, 0)):
+        assert distance(points, left) == pytest.approx(distance(points, right), rel=1e-10)
+        assert np.linalg.norm(points, axis=1) == pytest.approx(1.0, rel=1e-14)
+
+
+def test_geodesic_faces_have_the_length_of_their_corners():
+    mesh = geodesic_mesh(3)
+    a, b = np.moveaxis(mesh.vertices[mesh.face_vertices], 1, 0)
+    assert mesh.face_areas == pytest.approx(distance(a, b), rel=1e-12)
+    assert distance(mesh.face_midpoints, a) == pytest.approx(
+        distance(mesh.face_midpoints, b), rel=1e-10
+    )
+
+
+def test_voronoi_volumes_agree_with_scipy():
+    from scipy.spatial import SphericalVoronoi
+
+    mesh = geodesic_mesh(3)
+    assert mesh.volumes == pytest.approx(
+        SphericalVoronoi(mesh.centers).calculate_areas(), rel=1e-11
+    )
+
+
+def test_closed_cells_have_no_net_normal():
+    """Σ_k (face area) (unit vector to the neighbour) nearly vanishes in every cell: the discrete
+    Gauss theorem."""
+    mesh = geodesic_mesh(4)
+    cell, neighbor, face, _ = half_faces(mesh)
+    toward = mesh.centers[neighbor] - mesh.centers[cell]
+    flux = (mesh.face_areas / mesh.face_distances)[face][:, None] * toward
+    total = np.stack([np.bincount(cell, flux[:, a]) for a in range(3)], axis=1)
+    total -= np.einsum("ca,ca->c", total, mesh.centers)[:, None] * mesh.centers
+    assert np.abs(total).max() < 0.02 * mesh.width
+
+
+def test_lloyd_makes_the_mesh_centroidal():
+    points, triangles = refine(*refine(*refine(*icosahedron())))
+    ends, sides = edges(triangles)
+
+    def offset(x):
+        return np.abs(centroids(x, triangles, ends, sides) - x).max()
+
+    once, often = lloyd(points, triangles, 1), lloyd(points, triangles, 40)
+    assert offset(often) < 0.2 * offset(once) < 0.2 * offset(points)
+
+
+def test_neighbours_lie_close_in_memory():
+    mesh = geodesic_mesh(5)
+    assert np.abs(np.diff(mesh.faces, axis=1)).max() < 2 * np.sqrt(mesh.n_cells)
+
+
+def test_a_triangulation_that_is_not_delaunay_is_refused():
+    points, triangles = refine(*refine(*icosahedron()))
+    points = points.copy()
+    points[40] = points[20] + 0.1 * (points[40] - points[20])
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    with pytest.raises(ValueError, match="not Delaunay"):
+        voronoi_mesh("bad", points, triangles)
+    with pytest.raises(ValueError, match="not closed"):
+        edges(triangles[1:])
+
+
+def test_circle_needs_three_cells():
+    with pytest.raises(ValueError, match="at least 3"):
+        circle_mesh(2)
+    assert circle_mesh(3).volumes.sum() == pytest.approx(2 * np.pi, rel=1e-15)
+
+
+def test_half_faces_number_the_slots_of_every_cell():
+    cell, _, face, slot = half_faces(geodesic_mesh(1))
+    assert len(cell) == 2 * 120 and np.all(np.bincount(face) == 2)
+    assert slot.max() == 5 and np.all(np.diff(cell) >= 0)

@@ -1,0 +1,98 @@
+"""Restriction between meshes: exact for constants, mass kept, second order; and the same areas as
+brute force finds."""
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+
+import hkflow
+from hkflow.geometry.mesh import Mesh
+from hkflow.geometry.sphere import triangle_area
+from hkflow.geometry.transfer import _sphere_overlaps, corner_table, restrict, spread
+
+LEVELS = [(0, 0), (0, 1), (1, 2), (1, 4), (2, 3), (3, 4)]
+
+
+@pytest.mark.parametrize("coarse, fine", LEVELS)
+def test_levels_share_their_area(coarse, fine, rng):
+    coarse, fine = hkflow.geodesic_mesh(coarse), hkflow.geodesic_mesh(fine)
+    assert restrict(np.ones(fine.n_cells), fine, coarse) == pytest.approx(
+        np.ones(coarse.n_cells), rel=1e-12
+    )
+    density = rng.uniform(0.0, 1.0, (2, fine.n_cells))
+    found = restrict(density, fine, coarse)
+    assert found.shape == (2, coarse.n_cells) and found @ coarse.volumes == pytest.approx(
+        density @ fine.volumes, rel=1e-13
+    )
+    assert found.min() >= 0.0
+
+
+def test_areas_are_those_that_counting_points_finds(rng):
+    coarse, fine = hkflow.geodesic_mesh(1), hkflow.geodesic_mesh(2)
+    source, target, areas = _sphere_overlaps(fine, coarse)
+    points = hkflow.random_uniform(rng, 400_000, 2)
+    _, f = cKDTree(fine.centers).query(points)
+    _, c = cKDTree(coarse.centers).query(points)
+    counted, wanted = np.zeros((2, fine.n_cells, coarse.n_cells))
+    np.add.at(counted, (f, c), 4.0 * np.pi / len(points))
+    wanted[source, target] = areas
+    deviation = (counted - wanted) / np.sqrt(np.maximum(wanted, 1e-4) * 4.0 * np.pi / len(points))
+    assert np.abs(deviation).max() < 6.0
+
+
+def test_corners_make_the_cells():
+    mesh = hkflow.geodesic_mesh(2)
+    table, counts = corner_table(mesh)
+    assert sorted(set(counts)) == [5, 6] and (counts == 5).sum() == 12
+    areas = np.zeros(mesh.n_cells)
+    for k in range(table.shape[1]):
+        there = k < counts
+        following = table[np.arange(mesh.n_cells), (k + 1) % counts]
+        pieces = triangle_area(mesh.centers, mesh.vertices[table[:, k]], mesh.vertices[following])
+        assert (pieces[there] > 0.0).all()
+        areas += np.where(there, pieces, 0.0)
+    assert areas == pytest.approx(mesh.volumes, rel=1e-12)
+
+
+def test_restriction_is_second_order():
+    exact = hkflow.MomentFlow(np.array([0.3, -0.5, 0.8]), 0.8, hkflow.Flow(1.0, 4.0))
+    finest, errors = hkflow.geodesic_mesh(5), []
+    for level in (2, 3):
+        fine, coarse = hkflow.geodesic_mesh(level + 1), hkflow.geodesic_mesh(level)
+        average = restrict(exact.density(finest.centers, 1.0), finest, coarse)
+        errors.append(
+            np.abs(restrict(exact.density(fine.centers, 1.0), fine, coarse) - average).max()
+        )
+    (found,) = hkflow.convergence_table([2.0, 1.0], errors).orders
+    assert 1.8 < found < 2.2, (errors, found)
+
+
+@pytest.mark.parametrize("n, m", [(64, 32), (96, 64), (100, 64), (7, 7), (1000, 3)])
+def test_arcs_share_their_length(n, m, rng):
+    fine, coarse = hkflow.circle_mesh(n), hkflow.circle_mesh(m)
+    density = rng.uniform(0.0, 1.0, n)
+    found = restrict(density, fine, coarse)
+    assert found @ coarse.volumes == pytest.approx(density @ fine.volumes, rel=1e-13)
+    assert restrict(np.ones(n), fine, coarse) == pytest.approx(np.ones(m), rel=1e-13)
+    if n % m == 0:
+        assert found == pytest.approx(density.reshape(m, -1).mean(axis=1), rel=1e-13)
+        assert restrict(spread(found, coarse, fine) / fine.volumes, fine, coarse) == pytest.approx(
+            found, rel=1e-12
+        )
+    assert spread(found, coarse, fine).sum() == pytest.approx(found @ coarse.volumes, rel=1e-13)
+
+
+def test_other_meshes_are_refused():
+    with pytest.raises(ValueError, match="finer|coarser"):
+        restrict(np.ones(32), hkflow.circle_mesh(32), hkflow.circle_mesh(64))
+    with pytest.raises(ValueError, match="coarser"):
+        restrict(np.ones(42), hkflow.geodesic_mesh(1), hkflow.circle_mesh(12))
+
+
+def test_sibling_a_mesh_whose_cells_are_wrong_is_seen():
+    fine, coarse = hkflow.geodesic_mesh(2), hkflow.geodesic_mesh(1)
+    shifted = Mesh(
+        "geodesic", **(coarse.arrays() | {"centers": np.roll(coarse.centers, 1, axis=0)})
+    )
+    with pytest.raises(ArithmeticError, match="miss"):
+        restrict(np.ones(fine.n_cells), fine, shifted)

@@ -1,0 +1,254 @@
+"""The method of characteristics: order, budgets, agreement with particles, stiff margins,
+resumption, refusals."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import roots_jacobi
+
+import hkflow
+from hkflow.methods.characteristics import characteristics
+from hkflow.methods.choice import make_method
+
+KIND = {"kind": "characteristics"}
+RATES = [(1.0, 0.0), (1.0, 2.0), (0.0, 4.0)]
+
+
+def problem(flow, n=6, dim=2, m=60, loss="square", feature="relu", seed=0, inputs=None, decay=0.0):
+    """Random data and evenly spread atoms, a little heavier on one side."""
+    rng = np.random.default_rng(seed)
+    x = (
+        np.column_stack([rng.normal(size=(n, dim)), np.ones(n)])
+        if inputs is None
+        else np.array(inputs, dtype=float)
+    )
+    y = rng.normal(size=len(x))
+    y = y if loss == "square" else np.where(y > 0.0, 1.0, -1.0)
+    objective = hkflow.Objective(
+        hkflow.FEATURES[feature], hkflow.RISKS[loss], x, y, weight_decay=decay
+    )
+    points = hkflow.quasi_uniform(m, x.shape[1] - 1)
+    weights = np.tile((1.0 + points[:, 0] ** 2) / m, 2)
+    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], m), weights)
+    return hkflow.Problem(None, objective, flow, (1, -1), atoms)
+
+
+def by_steps(start, count, time):
+    """The method after so many explicit steps of one size."""
+    method = make_method(start, "characteristics", coupling="explicit")
+    for _ in range(count):
+        step = method.advance(time / count)
+        assert step.rejection is None
+        method.accept(step)
+    return method
+
+
+def orders(found, wanted):
+    errors = [np.abs(f - wanted).max() for f in found]
+    return np.log2(np.divide(errors[:-1], errors[1:])), errors
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 4.0), (0.0, 4.0)])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_third_order_in_time_against_the_exact_solution(dim, rates):
+    """Gauss–Jacobi nodes along the axis, pairs of opposite points on circles of latitude."""
+    axis = np.cos(1.0 + np.arange(dim + 1.0))
+    exact = hkflow.MomentFlow(axis, 0.8, hkflow.Flow(*rates))
+    e = exact.direction
+    u, w = roots_jacobi(60, 0.5 * (dim - 2), 0.5 * (dim - 2))
+    aside = np.eye(dim + 1)[0] - e[0] * e
+    aside /= np.linalg.norm(aside)
+    points = np.concatenate(
+        [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
+    )
+    atoms = hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
+    start = hkflow.Problem(None, exact.objective(), exact.flow, (1,), atoms, exact)
+    mass, moment = exact.mass_and_moment(2.0)
+    found = []
+    for count in (32, 64, 128):
+        method = by_steps(start, count, 2.0)
+        last = method.measure(method.state())
+        found.append(np.append(last.moment(), last.mass))
+    got, errors = orders(found, np.append(moment * e, mass))
+    assert ((got > 2.7) & (got < 4.0)).all() and got[-1] < 3.8 and errors[-1] < 1e-7, (got, errors)
+
+
+@pytest.mark.parametrize("feature, m", [("linear", 100), ("relu", 500)])
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 2.0)])
+def test_third_order_where_flows_do_not_commute(feature, m, rates):
+    start = problem(hkflow.Flow(*rates), 5, 2, m, feature=feature, seed=1)
+    wanted = by_steps(start, 160, 2.0).current.predictions
+    got, errors = orders(
+        [by_steps(start, count, 2.0).current.predictions for count in (20, 40)], wanted
+    )
+    assert ((got > 2.7) & (got < 4.0)).all(), (got, errors)
+
+
+def test_sibling_one_mean_for_the_whole_step_is_of_second_order(monkeypatch):
+    start = problem(hkflow.Flow(1.0, 2.0), 5, 2, 100, feature="linear")
+    wanted = by_steps(start, 320, 2.0).current.predictions
+    monkeypatch.setattr(characteristics, "FIRST_HALF", np.array([0.5, 0.5]))
+    got, _ = orders(
+        [by_steps(start, count, 2.0).current.predictions for count in (64, 128)], wanted
+    )
+    assert (got < 2.5).all()
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 2.0)])
+def test_predictions_agree_with_particles(rates):
+    """Few data, strong kinks: particles chatter along them, in ten times the steps for each digit,
+    to the same end."""
+    start = problem(hkflow.Flow(*rates), 4, m=8, seed=3)
+    ours = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-8, **KIND)
+    loose = hkflow.solve(start, 2.0, [0.5, 2.0], tolerance=1e-6, **KIND)
+    theirs = hkflow.solve(start, 2.0, [0.5, 2.0], kind="particles", tolerance=1e-6)
+    assert ours.records["captures"][-1] > 0.0
+    assert np.abs(ours.predictions - theirs.predictions).max() < 2e-4
+    assert np.abs(ours.predictions - loose.predictions).max() < 1e-6
+    assert 50 * loose.records["step"][-1] < theirs.records["step"][-1]
+
+
+@pytest.mark.parametrize("rates", RATES)
+@pytest.mark.parametrize("loss", ["square", "logistic", "smooth-margin"])
+def test_tolerance_is_the_size_of_the_error(loss, rates):
+    start = problem(hkflow.Flow(*rates), 12, m=150, loss=loss, seed=1)
+    exact = hkflow.solve(start, 4.0, tolerance=1e-7, **KIND).predictions[-1]
+    size = max(np.sqrt(np.mean(exact**2)), 1.0)
+    for tolerance in (1e-3, 1e-5):
+        s = hkflow.solve(start, 4.0, tolerance=tolerance, **KIND)
+        error = np.sqrt(np.mean((s.predictions[-1] - exact) ** 2)) / size
+        assert error < 2.0 * tolerance and (np.diff(s.records["objective"]) < 0.0).all()
+        exchanged = s.records["objective"][0] - s.records["objective"][-1]
+        assert abs(s.records["energy_residual"][-1]) < 10.0 * tolerance * exchanged
+        assert rates[1] > 0.0 or abs(s.records["mass"][-1] / s.records["mass"][0] - 1.0) < 1e-13
+
+
+GRID = st.integers(-1, 1)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(GRID, GRID, st.integers(0, 1)), min_size=1, max_size=8),
+    st.sampled_from(RATES),
+    st.sampled_from(["square", "logistic"]),
+)
+def test_degenerate_data_come_to_an_end_and_lower_the_objective(inputs, rates, loss):
+    """Grids, duplicates, opposite and zero inputs, many kinks through one point."""
+    start = problem(hkflow.Flow(*rates), loss=loss, m=14, inputs=inputs)
+    s = hkflow.solve(start, 5.0, **KIND)
+    assert s.finished, s.status
+    assert (np.diff(s.records["objective"]) <= 1e-15).all()
+    assert abs(s.records["mass_residual"][-1]) < 1e-13
+    assert rates[1] > 0.0 or abs(s.records["mass"][-1] / s.records["mass"][0] - 1.0) < 1e-13
+
+
+def test_normalised_flows_and_weight_decay():
+    """drive "measure" is the same flow seen through ν̄; "probability" keeps the mass as particles
+    do; decay enters J."""
+    plain = hkflow.solve(problem(hkflow.Flow(1.0, 2.0)), 3.0, tolerance=1e-6, **KIND)
+    seen = hkflow.solve(
+        problem(hkflow.Flow(1.0, 2.0, drive="measure")), 3.0, tolerance=1e-6, **KIND
+    )
+    assert np.abs(seen.predictions[-1] - plain.predictions[-1]).max() < 1e-5
+    assert seen.records["mass"][-1] == pytest.approx(1.0, abs=1e-12)
+    for flow, decay in (
+        (hkflow.Flow(1.0, 2.0, drive="probability"), 0.0),
+        (hkflow.Flow(1.0, 2.0), 0.2),
+    ):
+        start = problem(flow, 3, m=8, decay=decay, feature="linear")
+        ours = hkflow.solve(start, 1.0, tolerance=1e-7, **KIND)
+        theirs = hkflow.solve(start, 1.0, kind="particles", stepper="dop853", tolerance=1e-9)
+        assert np.abs(ours.predictions - theirs.predictions).max() < 1e-6
+        assert ours.records["mass"][-1] == pytest.approx(theirs.records["mass"][-1], abs=1e-6)
+        assert (
+            abs(ours.records["energy_residual"][-1]) < 1e-5
+            and abs(ours.records["mass_residual"][-1]) < 1e-13
+        )
+        if flow.keeps_mass:
+            assert ours.records["mass"][-1] == pytest.approx(ours.records["mass"][0], rel=1e-13)
+
+
+def test_stiff_margins_are_implicit_and_enclosed():
+    """Log mass 100 in some hundred steps; both ends of the interval close in on the max-margin."""
+    start = problem(hkflow.Flow(1.0, 2.0, drive="measure"), 12, m=100, loss="smooth-margin", seed=5)
+    s = hkflow.solve(start, 900.0, tolerance=1e-3, **KIND)
+    r = s.records
+    gamma = hkflow.certificates.max_margin(start.objective, (1, -1))
+    assert s.finished and r["log_mass"][-1] > 100.0 and r["step"][-1] < 500, s.status
+    assert r["margin_lower"][-1] <= gamma.upper and gamma.lower <= r["margin_upper"][-1]
+    assert r["margin_upper"][-1] - r["margin_lower"][-1] < 1e-2 * gamma.lower
+
+
+def test_the_clock_of_the_margin_runs_by_it():
+    start = problem(hkflow.Flow(1.0, 2.0, clock="margin"), 12, m=40, loss="smooth-margin", seed=5)
+    s = hkflow.solve(start, 1.0, tolerance=1e-4, **KIND)
+    assert s.finished and s.records["objective"][0] - s.records["objective"][-1] == pytest.approx(
+        1.0, abs=1e-8
+    )
+
+
+def test_resumed_bit_for_bit():
+    """Also where steps are implicit, and in the midst of a history."""
+    for loss, end in (("square", 3.0), ("smooth-margin", 40.0)):
+        start = problem(hkflow.Flow(1.0, 2.0, drive="measure"), 10, m=50, loss=loss)
+        one = make_method(start, "characteristics", tolerance=1e-3)
+        two = make_method(start, "characteristics", tolerance=1e-3)
+        for count in range(12):
+            if count in (1, 2, 7):
+                two = make_method(start, "characteristics", tolerance=1e-3)
+                two.load({name: np.copy(value) for name, value in one.state().items()})
+            for method in (one, two):
+                method.accept(method.advance(end / 40.0))
+            a, b = one.state(), two.state()
+            assert all(np.array_equal(a[name], b[name]) for name in a), count
+
+
+PROGRAM = """
+import hashlib, numba, numpy as np, hkflow
+from test_characteristics import problem
+numba.set_num_threads(%d)
+s = hkflow.solve(problem(hkflow.Flow(1.0, 2.0), 40, m=700), 1.0, kind="characteristics")
+last = [np.ascontiguousarray(s.states[-1][name]).tobytes() for name in ("positions", "log_weights")]
+print(hashlib.sha256(b"".join(last)).hexdigest())
+"""
+
+
+def test_one_and_two_threads_make_the_same_bits():
+    here = os.path.dirname(__file__)
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM % k],
+            env=environment,
+            cwd=here,
+            check=True,
+            capture_output=True,
+        ).stdout
+        for k in (1, 2)
+    ]
+    assert found[0] == found[1] and len(found[0]) > 60
+
+
+def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():
+    noisy = problem(hkflow.Flow(1.0, 2.0, noise=0.1))
+    with pytest.raises(
+        ValueError, match="flows without noise, got noise = 0.1: take particles or the grid"
+    ):
+        make_method(noisy, "characteristics")
+    with pytest.raises(ValueError, match="not for the feature 'squared-relu'"):
+        make_method(problem(hkflow.Flow(1.0, 4.0), feature="squared-relu"), "characteristics")
+    with pytest.raises(ValueError, match="mobility of depth 2"):
+        make_method(problem(hkflow.Flow(0.0, 9.0, depth=3.0)), "characteristics")
+    with pytest.raises(ValueError, match="Unknown coupling 'explict'"):
+        make_method(problem(hkflow.Flow()), "characteristics", coupling="explict")
+
+
+def test_too_many_events_are_reported(monkeypatch):
+    method = make_method(problem(hkflow.Flow()), "characteristics")
+    monkeypatch.setattr(method.move, "most", 0)
+    assert "atoms met more than 0 kinks in one step" in method.advance(5.0).rejection

@@ -1,0 +1,22 @@
+"""Bach & Chizat 2022, Fig. 2, as the cases keep it: wide networks end where the infinitely wide one
+does, five units need not."""
+
+from conftest import ROOT
+
+import hkflow
+
+
+def final_objective(name, folder):
+    run = hkflow.run(
+        ROOT / "cases" / "icm" / f"{name}.toml", output=folder / name, **{"time.saves": 2}
+    )
+    assert run.finished, run.status
+    return run.records["objective"][-1]
+
+
+def test_a_thousand_particles_end_where_the_grid_does_and_five_stay_stuck(tmp_path):
+    grid, wide, narrow = (
+        final_objective(name, tmp_path) for name in ("fig2", "fig2-m1000", "fig2-m5")
+    )
+    assert abs(wide / grid - 1.0) < 0.03, (grid, wide)
+    assert grid < 2e-4 and narrow > 0.19

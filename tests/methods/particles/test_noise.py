@@ -1,0 +1,177 @@
+"""Uniform noise: new mass on a fixed set, or deaths and births, against the grid."""
+
+import numpy as np
+import pytest
+from agreement import grid_problem, objective, particle_problem
+
+import hkflow
+from hkflow.methods.choice import make_method
+from hkflow.solving.guards import GUARDS
+from hkflow.solving.observer import Observer
+from hkflow.solving.solve import integrate
+
+FLOW, TIME = hkflow.Flow(1.0, 2.0, 0.5), 1.0
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return particle_problem(objective(1, "squared-relu", 30, 5), FLOW, 500)
+
+
+@pytest.fixture(scope="module")
+def wanted(problem):
+    return hkflow.solve(
+        grid_problem(problem.objective, FLOW, 2048), TIME, tolerance=1e-7
+    ).predictions[-1]
+
+
+def test_injected_mass_converges_at_second_order_in_the_interval(problem, wanted):
+    errors = []
+    for interval in (0.25, 0.125, 0.0625):
+        s = hkflow.solve(
+            problem, TIME, kind="particles", noise_interval=interval, noise_points=1000
+        )
+        assert (
+            s.finished
+            and abs(s.records["mass_residual"][-1]) < 1e-5
+            and abs(s.records["energy_residual"][-1]) < 1e-5
+        )
+        assert s.records["particles"][-1] == 1000 + 1000 * round(TIME / interval)
+        errors.append(np.abs(s.predictions[-1] - wanted).max())
+    assert np.all(np.abs(np.log2(np.divide(errors[:-1], errors[1:])) - 2.0) < 0.3), errors
+
+
+def test_deaths_and_births_have_the_grid_as_their_mean(problem, wanted):
+    """48 runs of 1000 particles: the mean lies within 3.5 standard errors of the grid at every
+    datum, none far inside."""
+    runs = np.array(
+        [
+            hkflow.solve(
+                problem, TIME, kind="particles", noise="random", noise_interval=0.05, seed=seed
+            ).predictions[-1]
+            for seed in range(48)
+        ]
+    )
+    error, deviation = runs.mean(axis=0) - wanted, runs.std(axis=0, ddof=1) / np.sqrt(48)
+    assert np.abs(error / deviation).max() < 3.5
+    assert deviation.max() < 0.01 * np.abs(wanted).max()
+    without = hkflow.solve(
+        particle_problem(problem.objective, hkflow.Flow(1.0, 2.0), 500), TIME, kind="particles"
+    )
+    # it can fail: noise makes a difference
+    assert np.abs(without.predictions[-1] - wanted).max() > 10 * deviation.max()
+
+
+def test_random_noise_scatters_like_one_over_root_m():
+    obj, scatter, counts = objective(1, "squared-relu", 30, 5), [], (50, 200, 800)
+    for n in counts:
+        start = particle_problem(obj, FLOW, n)
+        runs = [
+            hkflow.solve(
+                start, TIME, kind="particles", noise="random", seed=seed, tolerance=1e-4
+            ).predictions[-1]
+            for seed in range(40)
+        ]
+        scatter.append(np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))))
+    assert -0.6 < np.polyfit(np.log(counts), np.log(scatter), 1)[0] < -0.4, scatter
+
+
+def test_noise_alone_gives_the_mass_law():
+    """No transport, no reaction: |ν| − 1 decays like e^{−σt}, for both kinds, at saves that no
+    interval divides."""
+    obj = objective(2, "relu", 5, 1)
+    start = hkflow.Atoms(hkflow.quasi_uniform(40, 2)).scaled_to(3.0)
+    problem = hkflow.Problem(None, obj, hkflow.Flow(0.0, 0.0, 0.7), (1,), start)
+
+    def excess(**options):
+        s = hkflow.solve(
+            problem, TIME, saves=[0.13, 0.77], kind="particles", noise_interval=0.03, **options
+        )
+        return (
+            np.array([s.atoms_at(k).mass for k in range(len(s.time))])
+            - 1.0
+            - 2.0 * np.exp(-0.7 * s.time)
+        )
+
+    assert np.abs(excess(noise="deterministic", noise_points=50)).max() < 1e-4
+    runs = np.array([excess(noise="random", seed=seed) for seed in range(60)])
+    error = runs.std(axis=0, ddof=1) / np.sqrt(60)
+    assert np.all(np.abs(runs.mean(axis=0)) < 3.5 * error) and error.max() < 0.03
+
+
+def test_intervals_need_not_fit_the_saves():
+    problem = particle_problem(objective(1, "squared-relu", 10, 5), FLOW, 20)
+    for options in ({"saves": [0.0, 1e-12, 1.0]}, {"noise_interval": 1e10}):
+        s = hkflow.solve(problem, TIME, kind="particles", noise_points=10, **options)
+        assert s.finished, s.status
+
+
+def test_unknown_noise_is_refused(problem):
+    with pytest.raises(ValueError, match="Unknown noise 'randm'. Did you mean 'random'"):
+        hkflow.Particles(problem, noise="randm")
+    with pytest.raises(ValueError, match="multiple of the 2 signs, got 7"):
+        hkflow.Particles(problem, noise_points=7)
+
+
+def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():
+    """The first mass is so small that the units change in the very step in which noise acts."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)
+    )
+    start = hkflow.Atoms(hkflow.quasi_uniform(8, 1), weights=np.full(8, 1e-30))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(0.0, 0.0, 0.5), (1,), start)
+    solution = hkflow.solve(problem, 2.0, kind="particles", noise_interval=0.01)
+    assert solution.finished, solution.status
+    mass = np.exp(solution.records["log_mass"][-1])
+    assert mass == pytest.approx(-np.expm1(-1.0), rel=1e-4)
+    assert abs(solution.records["mass_residual"][-1]) < 1e-9 * solution.records["mass"][-1]
+
+
+class Account(Observer):
+    """A guard and an observer: what it saw of each step before this was accepted, against the
+    clock's sums afterwards."""
+
+    def __init__(self, refuses):
+        self.sums, self.misses, self.refuses, self.noisy = np.zeros(7), 0, refuses, 0
+
+    def __call__(self, method, step, clock):
+        self.seen, self.mass = step.budget.copy(), method.trial.mass
+        self.noisy += step.budget[6] != 0.0
+        return "once more" if self.refuses and step.budget[6] != 0.0 and self.noisy % 2 else None
+
+    def step(self, method, clock):
+        if clock.step:
+            self.sums += self.seen
+            self.misses += not (
+                np.array_equal(clock.budget, self.sums) and method.current.mass == self.mass
+            )
+
+
+@pytest.mark.parametrize("noise", ["deterministic", "random"])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_guards_see_all_that_a_step_exchanges(problem, noise, refuses):
+    """Noise too, and a step that they refuse leaves nothing behind."""
+    account, method = (
+        Account(refuses),
+        make_method(problem, "particles", noise=noise, noise_points=100, tolerance=1e-4),
+    )
+    clock, status, finished = integrate(method, [0.3], [account], guards=(*GUARDS, account))
+    assert finished, status
+    assert account.misses == 0 and clock.budget[6] != 0.0
+    assert method.current.mass == pytest.approx(
+        clock.mass_at_start + sum(clock.budget[4:]), rel=1e-5
+    )
+    assert method.n == (1000 + 100 * 6 if noise == "deterministic" else 1000) and account.noisy == (
+        12 if refuses else 6
+    )
+
+
+def test_sibling_noise_that_brings_another_mass_is_stopped(problem, monkeypatch):
+    honest = hkflow.Particles._given
+    monkeypatch.setattr(hkflow.Particles, "_given", lambda self: 2.0 * honest(self))
+    # the wrong mass, but the budget of it
+    assert hkflow.solve(problem, 0.3, kind="particles").finished
+    monkeypatch.undo()
+    inject = hkflow.Particles._inject
+    monkeypatch.setattr(hkflow.Particles, "_inject", lambda self, y: 2.0 * inject(self, y))
+    assert "where the budget says" in hkflow.solve(problem, 0.3, kind="particles").status

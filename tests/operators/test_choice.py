@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.operators.choice import cheapest, make_transform
+from hkflow.operators.dense import LINEAR, RELU, DenseTransform
+from hkflow.operators.sorted import SortedTransform
+from hkflow.operators.tree import TreeTransform
+
+
+def test_the_cheapest_is_dense_for_few_and_fast_for_many():
+    assert (
+        cheapest(642, 40, 3, RELU, False) == "dense"
+        and cheapest(163842, 4096, 3, RELU, False) == "tree"
+    )
+    assert (
+        cheapest(163842, 4096, 3, RELU, True) == "dense"
+        and cheapest(10, 10**6, 5, RELU, True) == "dense"
+    )
+    assert (
+        cheapest(64, 10, 2, RELU, False) == "dense"
+        and cheapest(10**6, 10**5, 2, RELU, True) == "sorted"
+    )
+    assert (
+        cheapest(10**5, 1000, 3, LINEAR, False) == "tree"
+        and cheapest(10**5, 3, 3, LINEAR, False) == "dense"
+    )
+    # in many dimensions every circle cuts every cap
+    assert cheapest(10**5, 10**4, 10, RELU, False) == "dense"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "p"),
+    [("dense", DenseTransform, 3), ("tree", TreeTransform, 3), ("sorted", SortedTransform, 2)],
+)
+def test_a_name_forces_a_transform(name, kind, p):
+    assert isinstance(make_transform(name, np.eye(p), np.eye(p), RELU), kind)
+
+
+def test_what_cannot_be_made_is_refused():
+    with pytest.raises(ValueError, match="Unknown transform 'fast'"):
+        make_transform("fast", np.eye(3), np.eye(3), RELU)
+    with pytest.raises(ValueError, match="stay where they are"):
+        make_transform("tree", np.eye(3), np.eye(3), RELU, moving=True)
+    with pytest.raises(ValueError, match="stay where they are"):
+        make_transform("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
+    with pytest.raises(ValueError, match="has no transform 'tree'"):
+        hkflow.FEATURES["joint-relu"].transform(np.eye(3), np.eye(2), "tree")
+
+
+def test_a_case_forces_a_transform(tmp_path):
+    with pytest.raises(hkflow.CaseError, match="sorted transform is for"):
+        hkflow.run(
+            "cases/quickstart/iris.toml",
+            output=tmp_path / "a",
+            objective={"transform": "sorted"},
+            domain={"cells": 162},
+        )
+    run = hkflow.run(
+        "cases/quickstart/iris.toml",
+        output=tmp_path / "b",
+        objective={"transform": "tree"},
+        domain={"cells": 162},
+        time={"end": 0.1},
+    )
+    assert run.finished and run.case.objective.transform == "tree"
+
+
+def test_a_run_in_single_precision_agrees_to_its_rounding(rng):
+    """Its energy may rise by its rounding, which the guard knows; the same steps, but for their
+    sizes in the seventh digit."""
+    inputs = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
+    found = {}
+    for name in ("dense", "dense-single"):
+        objective = hkflow.Objective(
+            hkflow.FEATURES["relu"],
+            hkflow.RISKS["square"],
+            inputs,
+            np.sign(inputs[:, 0] * inputs[:, 1]),
+            transform=name,
+        )
+        problem = hkflow.Problem(
+            hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1)
+        )
+        found[name] = hkflow.solve(problem, 3.0, stepper="ssprk3")
+    one, two = (solution.density[-1] for solution in found.values())
+    assert all(solution.finished for solution in found.values())
+    assert 1e-9 < np.abs(one - two).max() / one.max() < 1e-4

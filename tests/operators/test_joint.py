@@ -1,0 +1,107 @@
+"""The sums with an output weight against NumPy."""
+
+import numpy as np
+import pytest
+import reference
+
+from hkflow import FEATURES
+from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, blocked, unblocked
+from hkflow.operators.joint import JointTransform
+
+SHAPES = [
+    (1, 1, 1),
+    (1, 1, 2),
+    (5, 100, 2),
+    (16, 8, 16),
+    (17, 9, 5),
+    (700, 33, 2),
+    (333, 21, 300),
+    (5000, 1, 4),
+]
+
+
+def twin(points, inputs, weights, residuals, kernel):
+    """h, J and G of φ = b ψ(a·x) by the product rule."""
+    a, b = points[:, :-1], points[:, -1]
+    h = reference.dense_forward(a, inputs, weights * b, kernel)
+    J = reference.dense_adjoint(a, inputs, residuals, kernel)
+    return (
+        h,
+        b * J,
+        np.column_stack([b[:, None] * reference.dense_gradient(a, inputs, residuals, kernel), J]),
+    )
+
+
+def sizes(points, inputs, weights, residuals, kernel):
+    """What rounding errors are measured by: the same sums of absolute values."""
+    a, b, x, w, r = (
+        np.abs(array) for array in (points[:, :-1], points[:, -1], inputs, weights, residuals)
+    )
+    psi, slope = reference.activate(kernel, x @ a.T), reference.slope(kernel, x @ a.T)
+    return (
+        psi @ (w * b),
+        b * (r @ psi),
+        np.column_stack([b[:, None] * ((r[:, None] * slope).T @ x), r @ psi]),
+    )
+
+
+@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("width", [None, 16, 64])
+def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
+    n, n_data, p = shape
+    points, inputs = rng.normal(size=(n, p + 1)), rng.normal(size=(n_data, p))
+    weights, residuals = rng.normal(size=n), rng.normal(size=n_data)
+    transform = JointTransform(
+        blocked(points, width) if width else points, rng.normal(size=(n_data, p)), kernel
+    )
+    transform.set_inputs(inputs)
+    for _ in range(2):  # the second time with moved points, which every sum reads by itself
+        wanted, size = (
+            twin(points, inputs, weights, residuals, kernel),
+            sizes(points, inputs, weights, residuals, kernel),
+        )
+        h, J, K, G = (
+            np.full(n_data, np.nan),
+            np.full(n, np.nan),
+            np.full(n, np.nan),
+            np.full_like(transform.points, np.nan),
+        )
+        transform.gradient(residuals, K, G)
+        transform.adjoint(residuals, J)
+        transform.forward(weights, h)
+        for got, right, bound in zip((h, J, unblocked(G, n)), wanted, size, strict=True):
+            assert np.all(np.abs(got - right) <= 1e-13 * bound)
+            # it can fail
+            assert not right.any() or np.any(np.abs(got - (1 + 1e-9) * right) > 1e-13 * bound)
+        assert np.array_equal(J, K)
+        assert np.array_equal(G, blocked(unblocked(G, n), G.shape[2]))  # zero on the padding
+        points = rng.normal(size=(n, p + 1))
+        transform.points[:] = blocked(points, transform.points.shape[2])
+
+
+def test_sums_are_those_of_the_matrix(rng):
+    feature, points, inputs = (
+        FEATURES["joint-relu"],
+        rng.normal(size=(40, 4)),
+        rng.normal(size=(9, 3)),
+    )
+    weights, h = rng.normal(size=40), np.zeros(9)
+    feature.transform(points, inputs).forward(weights, h)
+    assert h == pytest.approx(feature.matrix(points, inputs) @ weights, rel=1e-12, abs=1e-13)
+    # degree 2
+    assert feature.matrix(3.0 * points, inputs) == pytest.approx(
+        9.0 * feature.matrix(points, inputs), rel=1e-13
+    )
+
+
+def test_a_swapped_product_rule_is_seen(rng):
+    points, inputs, residuals = (
+        rng.normal(size=(17, 3)),
+        rng.normal(size=(9, 2)),
+        rng.normal(size=9),
+    )
+    transform, J = JointTransform(points, inputs, RELU), np.empty(17)
+    G = np.empty_like(transform.points)
+    transform.gradient(residuals, J, G)
+    assert np.abs(unblocked(G, 17)[:, -1] - J).max() > 0.1 * np.abs(J).max()  # ∂J/∂b is J/b, not J

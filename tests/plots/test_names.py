@@ -1,0 +1,142 @@
+"""One thing has one name and one colour in all pictures, and the name that the data give it."""
+
+import numpy as np
+import pytest
+from legible import legible
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+import hkflow
+from hkflow import plots
+from hkflow.analysis.margin_report import margin_report
+from hkflow.app.cli import app
+from hkflow.objectives.data import axis_names, numbered
+from hkflow.plots.margin import draw_margins
+
+CASE = """
+[data]
+source = "xor"
+n = 30
+dim = {dim}
+[objective]
+activation = "relu"
+bias = {bias}
+loss = "logistic"
+[domain]
+kind = "signed-sphere"
+cells = {cells}
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 0.1
+saves = 3
+"""
+
+
+def a_run(folder, dim, cells=42, bias="true", **overrides):
+    (folder / "case.toml").write_text(CASE.format(dim=dim, cells=cells, bias=bias))
+    return hkflow.run(folder / "case.toml", output=folder / "run", **overrides)
+
+
+def figure_of(name, run):
+    figure = Figure(figsize=(plots.PAGE, 5.0), layout="constrained")
+    with plots.style():
+        plots.draw(name, run, figure)
+    return figure
+
+
+def colour_of(handle):
+    """The colour of a line, of dots, of a patch or of bars."""
+    while isinstance(handle, tuple):
+        handle = handle[0]
+    with plots.style():  # which says what C1 is
+        return to_rgb(
+            handle.get_color()
+            if hasattr(handle, "get_color")
+            else np.ravel(handle.get_facecolor())[:3]
+        )
+
+
+def colours(figure):
+    """The colours that the legends of a figure give to each sign, of classes and of units."""
+    found = {"+1": set(), "−1": set()}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            for sign in found:
+                if sign in label:
+                    found[sign].add(colour_of(handle))
+    return found
+
+
+@pytest.mark.parametrize(
+    "dim, cells, bias, method, names",
+    [
+        (4, 42, "true", "particles", ["overview", "predictions", "density"]),
+        (2, 42, "true", "particles", ["overview", "predictions", "paths"]),
+        (2, 24, "false", "grid", ["overview", "predictions", "density", "polar"]),
+        (2, 24, "false", "particles", ["density", "paths", "polar"]),
+    ],
+)
+def test_a_sign_has_one_colour_in_all_panels(tmp_path, dim, cells, bias, method, names):
+    run = a_run(tmp_path, dim, cells, bias, **{"method.kind": method})
+    assert set(names) <= set(plots.fitting(run))
+    all_of_them = {"+1": set(), "−1": set()}
+    for name in names:
+        for sign, seen in colours(figure_of(name, run)).items():
+            all_of_them[sign] |= seen
+    assert {sign: len(seen) for sign, seen in all_of_them.items()} == {"+1": 1, "−1": 1}
+    assert all_of_them["+1"] != all_of_them["−1"]
+
+
+@pytest.mark.parametrize(
+    "dim, bias, names", [(2, "true", ["+w₁", "+w₂", "+bias"]), (3, "false", ["+w₁", "+w₂", "+w₃"])]
+)
+def test_maps_of_runs_and_of_max_margins_name_their_axes_alike(tmp_path, dim, bias, names):
+    run = a_run(tmp_path, dim, bias=bias)
+    figure = Figure(figsize=(6.9, 3.4), layout="constrained")
+    with plots.style():
+        draw_margins(figure, margin_report(run=run.path))
+    texts = legible(figure)
+    assert set(names) <= set(texts) and set(names) <= set(legible(figure_of("density", run)))
+    assert not any("θ₁" in text for text in texts)
+    if dim == 2:
+        assert {"x₁", "x₂"} <= set(texts)
+
+
+def test_names_are_numbered_beyond_nine():
+    assert numbered("x", 12)[8:] == ["x₉", "x₁₀", "x₁₁", "x₁₂"]
+    assert axis_names(2, True, joint=True) == ["w₁", "w₂", "bias", "output"]
+
+
+def test_columns_keep_the_names_of_their_header(tmp_path):
+    """Whether or not the case lists them: the case that is stored, and that `hkflow check` prints,
+    does."""
+    rows = "".join(
+        f"{a:.3f},{'yes' if a > b else 'no'},{b:.3f}\n"
+        for a, b in np.random.default_rng(0).normal(size=(20, 2))
+    )
+    (tmp_path / "data.csv").write_text("width,outcome,height\n" + rows)
+    listed = (
+        '[data]\nsource = "csv"\nfile = "data.csv"\nlabel = "outcome"\npositive = ["yes"]\nnegative'
+        ' = ["no"]\n'
+    )
+    (tmp_path / "case.toml").write_text(
+        listed + CASE.format(dim=2, cells=42, bias="true").partition("dim = 2\n")[2]
+    )
+    run = hkflow.run(tmp_path / "case.toml", output=tmp_path / "run")
+    assert run.input_names == ["width", "height"] and run.case.data.features == ["width", "height"]
+    assert {"width", "height"} <= set(legible(figure_of("overview", run)))
+    assert (
+        margin_report(tmp_path / "case.toml").input_names
+        == margin_report(run=run.path).input_names
+        == ("width", "height")
+    )
+    out = CliRunner().invoke(app, ["check", str(tmp_path / "case.toml")]).stdout
+    assert 'features = ["width", "height"]' in out
+    projected = hkflow.run(
+        tmp_path / "case.toml",
+        output=tmp_path / "projected",
+        **{"data.components": 1, "domain.cells": 24},
+    )
+    assert projected.input_names == ["x₁"]

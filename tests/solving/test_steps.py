@@ -1,0 +1,94 @@
+"""Runs step by step, and functions of a State as observers."""
+
+import numpy as np
+import pytest
+from conftest import moment_problem
+
+import hkflow
+
+
+def problem(cells=32):
+    return moment_problem(hkflow.circle_mesh(cells), 1.0, 4.0)
+
+
+def test_steps_are_those_of_solve():
+    wanted = hkflow.solve(problem(), 1.0)
+    seen = [
+        (state.time, state.step, state.dt, state.objective, state.mass, state.predictions.copy())
+        for state in hkflow.steps(problem(), 1.0)
+    ]
+    time, step, dt, objective, mass, predictions = (
+        np.array(column) for column in zip(*seen, strict=True)
+    )
+    records = wanted.records
+    for name, found in {"time": time, "step": step, "dt": dt}.items():
+        assert np.array_equal(found, records[name])
+    scale = np.exp(records["log_scale"])
+    assert objective == pytest.approx(scale * records["objective"], rel=1e-15)
+    assert mass == pytest.approx(scale * records["mass"], rel=1e-15)
+    assert np.array_equal(predictions[-1], wanted.predictions[-1])
+
+
+def test_a_state_is_in_plain_units():
+    """A mass of 2^80 is kept in other units by the method; a State knows nothing of them."""
+    mesh = hkflow.circle_mesh(16)
+    density = np.full((1, 16), 2.0**80 / (2.0 * np.pi))
+    heavy = hkflow.Problem(mesh, problem().objective, hkflow.Flow(0.0, 0.0, 1.0), (1,), density)
+    state = next(hkflow.steps(heavy, 1.0))
+    assert state.mass == pytest.approx(2.0**80, rel=1e-14)
+    assert state.log_mass == pytest.approx(80.0 * np.log(2.0), rel=1e-14)
+    assert state.density == pytest.approx(density, rel=1e-14)
+    assert state.atoms().mass == pytest.approx(2.0**80, rel=1e-14)
+
+
+def test_who_wants_no_more_steps_ends_the_run():
+    class Ending(hkflow.Observer):
+        status = None
+
+        def finish(self, method, clock, status):
+            self.status = status
+
+    ending = Ending()
+    steps = hkflow.steps(problem(), 5.0, observers=[ending])
+    for state in steps:
+        if state.time > 0.5:
+            break
+    assert ending.status is None
+    steps.close()
+    assert ending.status == f"Left at t = {state.time:.6g} after {state.step} steps."
+
+
+def test_functions_are_called_when_they_are_due():
+    every, at, when, always = [], [], [], []
+    observers = [
+        hkflow.observe(lambda state: every.append(state.time), every=0.25),
+        hkflow.observe(lambda state: at.append(state.time), at=[0.1, 0.9]),
+        hkflow.observe(
+            lambda state: when.append(state.step), when=lambda state: state.step % 3 == 0
+        ),
+        lambda state: always.append(state.time),
+    ]
+    time = hkflow.solve(problem(), 1.0, observers=observers).records["time"]
+    assert always == time.tolist()
+    reached = [time[np.searchsorted(time, wanted)] for wanted in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert every == pytest.approx(reached, abs=1e-14)
+    assert at == [time[np.searchsorted(time, wanted)] for wanted in (0.1, 0.9)]
+    assert when == [step for step in range(len(time)) if step % 3 == 0]
+
+
+@pytest.mark.parametrize("answer", [True, "Converged"])
+def test_a_function_ends_the_run(answer):
+    def small(state):
+        return answer if state.time > 0.5 else None
+
+    run = hkflow.solve(problem(), 5.0, observers=[small])
+    said = "Converged" if answer == "Converged" else "Stopped by small"
+    assert not run.finished and run.status.startswith(f"{said} at t = 0.5")
+    assert 0.5 < run.time[-1] < 1.0
+
+
+def test_intervals_must_be_positive():
+    with pytest.raises(ValueError, match="every must be a positive time, got 0"):
+        hkflow.observe(print, every=0.0)
+    with pytest.raises(hkflow.CaseError, match="time.end"):
+        hkflow.steps(problem(), -1.0)

@@ -1,0 +1,106 @@
+"""A mass that decays away: F stays readable, and no budget takes the rounding of numbers next to
+zero for a fault."""
+
+import numpy as np
+import pytest
+from commands import hk
+
+import hkflow
+
+METHODS = ("grid", "particles", "network")
+CASE = """
+[data]
+source = "inline"
+inputs = [[-1.0], [0.3], [1.2]]
+targets = [1.0, -1.0, 1.0]
+[objective]
+activation = "relu"
+loss = "square"
+bias = true
+weight_decay = 1e3
+[domain]
+kind = "signed-sphere"
+cells = 32
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 1.0
+saves = 3
+"""
+
+
+def decaying(kind, loss="square", decay=1e3, end=1.0, drive=None):
+    """A run in which weight decay outweighs the data: |ν| falls like e^(−2·decay·t)."""
+    x = np.random.default_rng(0).normal(size=20)
+    targets = np.where(x > 0.0, 1.0, -1.0)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"],
+        hkflow.RISKS[loss],
+        np.column_stack([x, np.ones(20)]),
+        targets,
+        weight_decay=decay,
+    )
+    points = hkflow.quasi_uniform(16, 1)
+    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1, -1], 16))
+    start = {"initial": atoms} if kind != "grid" else {}
+    mesh = hkflow.circle_mesh(32) if kind == "grid" else None
+    problem = hkflow.Problem(
+        mesh, objective, hkflow.Flow(1.0, 2.0, drive=drive), signs=(1, -1), **start
+    )
+    return hkflow.solve(problem, end, kind=kind, tolerance=1e-4 if kind == "grid" else 1e-6)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "smooth-margin", "smooth-logistic-margin"])
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_vanishing_mass_leaves_the_risk_of_zero(kind, loss):
+    """e^−2000 is no number: the run goes on without the mass, and F is R(0)."""
+    run, of_zero = decaying(kind, loss), hkflow.RISKS[loss]
+    n = len(run.problem.objective.targets)
+    risk = of_zero.evaluate(
+        np.zeros(n), run.problem.objective.targets, np.full(n, 1.0 / n), np.zeros(n)
+    )
+    assert run.finished, run.status
+    assert not run.records["log_scale"].any()
+    assert run.records["objective"][-1] == pytest.approx(risk, rel=1e-12, abs=1e-200)
+    assert run.records["mass"][-1] < 1e-300
+    assert np.abs(run.records["mass_residual"]).max() < 1e-4
+    if kind == "particles":  # whose state is the logarithm of the mass
+        assert run.records["log_mass"][-1] == pytest.approx(-2000.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("kind", METHODS[:2])
+def test_a_small_mass_is_right_in_the_units_of_one(kind):
+    """Long before anything underflows: F − R(0) = λ|ν| to first order, and |ν| = e^(−2λt) as λ
+    outweighs the data."""
+    run = decaying(kind, decay=100.0, end=0.5)
+    assert run.records["objective"].max() <= run.records["objective"][0]
+    assert run.records["log_mass"][-1] == pytest.approx(-100.0, rel=1e-2)
+    assert run.records["mass"][-1] == pytest.approx(np.exp(run.records["log_mass"][-1]), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", METHODS[:2])
+def test_a_mass_set_apart_returns_when_it_vanishes(kind):
+    """drive = "measure" is the same flow in other units; down to 2^−64 they are those of the
+    mass."""
+    apart, plain = (decaying(kind, end=0.5, drive=drive) for drive in ("measure", None))
+    assert apart.finished, apart.status
+    scales = apart.records["log_scale"]
+    assert -64.0 * np.log(2.0) <= scales.min() < -20.0 and scales[-1] == 0.0
+    assert apart.records["objective"][-1] == pytest.approx(
+        plain.records["objective"][-1], rel=1e-12
+    )
+    early = plain.records["log_mass"] > -30.0
+    at = np.interp(plain.records["time"][early], apart.records["time"], apart.records["log_mass"])
+    assert at == pytest.approx(plain.records["log_mass"][early], abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["grid", "network"])
+def test_a_folder_of_a_vanished_mass_is_drawn_and_summarised(kind, tmp_path):
+    (tmp_path / "decay.toml").write_text(CASE)
+    out, err = hk(
+        "run", tmp_path / "decay.toml", "--output", tmp_path / "run", "--set", f"method.kind={kind}"
+    )
+    assert out.startswith("Completed at t = 1") and err == ""
+    residual = float(out.split("mass residual:")[1].split()[0])
+    assert abs(residual) < 1e-4
+    assert (tmp_path / "run" / "overview.png").stat().st_size > 20_000
