@@ -42,7 +42,11 @@ def test_sibling_an_operator_without_its_adjoint_is_none():
     assert not isinstance(Half(), Operator)
 
 
-@pytest.mark.parametrize("objective", [data("relu"), data("joint-relu"), population()], ids=str)
+@pytest.mark.parametrize(
+    "objective",
+    [data("relu"), data("joint-relu"), population()],
+    ids=["relu", "joint-relu", "population"],
+)
 def test_objectives(objective):
     assert isinstance(objective, ObjectiveProtocol)
     points = hkflow.quasi_uniform(500, objective.axes - 1)
