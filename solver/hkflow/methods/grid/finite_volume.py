@@ -9,7 +9,7 @@ from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
 from ..step import Step
-from ..stepping.implicit import COUPLINGS, ImplicitSteps, needs_known_curvature
+from ..stepping.implicit import ImplicitSteps, check_coupling
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
 from .state import next_unit
@@ -61,19 +61,15 @@ class FiniteVolume(ImplicitSteps):
         if stepper is None:
             moves = self.flow.transport > 0.0
             stepper = "ssprk3" if tolerance < TOLERANCE and moves else "hancock"
-        for what, name, choices in (
-            ("stepper", stepper, STEPPERS),
-            ("coupling", coupling, COUPLINGS),
-        ):
-            if name not in choices:
-                raise ValueError(unknown_name(what, name, choices))
+        if stepper not in STEPPERS:
+            raise ValueError(unknown_name("stepper", stepper, STEPPERS))
+        check_coupling(coupling, problem.objective)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if self.flow.clock != "time":
             raise ValueError(
                 "The grid runs by time; the clock 'margin' is for particles and networks."
             )
-        needs_known_curvature(coupling, problem.objective)
         self.rhs = RightHandSide(problem, limiter_code(limiter))
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability
