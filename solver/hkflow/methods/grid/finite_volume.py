@@ -78,13 +78,13 @@ class FiniteVolume(ImplicitSteps):
             raise ValueError(f"The stepper '{stepper}' takes steps of max_step: give it.")
         if self.prescribed and self.flow.depth != 2.0:
             raise ValueError(f"The stepper '{stepper}' is for the mobility ν, depth 2.")
-        if cfl is not None:
-            self.stepper.cfl = cfl
-        if not 0.0 < self.stepper.cfl <= self.stepper.largest_cfl:
+        self.cfl, largest = self.stepper.cfl if cfl is None else cfl, self.stepper.largest_cfl
+        if not 0.0 < self.cfl <= largest:
             raise ValueError(
-                f"cfl must lie in (0, {self.stepper.largest_cfl}] with stepper '{stepper}' and"
-                f" limiter '{limiter}', got {cfl}."
+                f"cfl must lie in (0, {largest}] with stepper '{stepper}' and limiter '{limiter}',"
+                f" got {cfl}."
             )
+        self.stepper.cfl = self.cfl
         self.coupling = "explicit" if self.prescribed else coupling
         self.imex = Imex(self.stepper, tolerance, self.accepted_coupling)
         self.implicit_order = self.imex.order
