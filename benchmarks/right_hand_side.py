@@ -73,15 +73,16 @@ def rows(threads, quick):
 
     cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
     stages = make_method(problem(cells, n), "grid", stepper="ssprk3")
-    now, st, objective = stages.current, stages.stencil, stages.objective
-    used = [st, objective.transform, objective.potential, stages.gradient, stages.masses, now]
-    name, evaluate = f"right-hand side, {n} data", partial(stages._evaluate, now)
+    now, rhs = stages.current, stages.rhs
+    st, objective = rhs.stencil, rhs.objective
+    used = [st, objective.transform, objective.potential, rhs.gradient, rhs.masses, now]
+    name, evaluate = f"right-hand side, {n} data", partial(rhs.evaluate, now)
     yield against_stream(name, evaluate, arrays_of(used, cells), cells, repeats, ("<=", GOAL))
-    used = [st, stages.gradient, now.density, now.potential, now.divergence]
+    used = [st, rhs.gradient, now.density, now.potential, now.divergence]
     name = "transport and integrals of it"
     yield against_stream(
         name,
-        partial(stages._rates, now),
+        partial(stages.stepper.rates, now),
         arrays_of(used, cells),
         cells,
         repeats,

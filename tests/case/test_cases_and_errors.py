@@ -342,7 +342,7 @@ def test_the_schema_offers_what_the_solver_has():
 
     from hkflow.case import schema
     from hkflow.methods.grid.limiters import LIMITERS
-    from hkflow.methods.stepping.splitting import STEPPERS
+    from hkflow.methods.grid.steppers.choice import STEPPERS
     from hkflow.problem.flow import FLOW_KINDS
 
     def choices(model, field):

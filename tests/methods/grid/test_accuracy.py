@@ -85,8 +85,9 @@ def test_first_order_is_first_order():
 
 def scaled(**factors):
     def change(method):
-        arrays = {name: factor * getattr(method.stencil, name) for name, factor in factors.items()}
-        for holder in (method, method.frozen, method.frozen.transport):
+        stencil = method.rhs.stencil
+        arrays = {name: factor * getattr(stencil, name) for name, factor in factors.items()}
+        for holder in (method.rhs, method.stepper.frozen.transport):
             holder.stencil = replace(holder.stencil, **arrays)
         method.load(method.state())
 
@@ -105,7 +106,7 @@ def test_sibling_faces_taken_at_the_wrong_place_lose_the_maximum_norm_order():
 
 def test_sibling_reaction_two_for_four_misses_the_stated_error():
     def swap(method):
-        method.flow = method.frozen.flow = hkflow.Flow(1.0, 2.0)
+        method.flow = method.rhs.flow = hkflow.Flow(1.0, 2.0)
         method.load(method.state())
 
     assert errors([sphere(4)], swap, reaction=4.0)[0, 0] > 10 * LIMITS[4.0][0]
@@ -141,7 +142,7 @@ def test_full_steps_are_of_second_order_in_space_and_time(reaction):
 
 
 def test_sibling_residuals_of_the_past_lose_the_order(monkeypatch):
-    monkeypatch.setattr("hkflow.methods.grid.finite_volume.GAUSS", np.zeros(1))
+    monkeypatch.setattr("hkflow.methods.grid.steppers.muscl_hancock.GAUSS", np.zeros(1))
     assert at_full_steps()[-1] < 1.5
 
 

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 import hkflow
 from hkflow.certificates import gap
 from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.grid.right_hand_side import RightHandSide
 
 global_minimum = runpy.run_path(str(ROOT / "postprocess" / "wei_thm43.py"))["global_minimum"]
 FLOW, CIRCLE = hkflow.Flow(1.0, 2.0, 0.05), hkflow.circle_mesh(64)
@@ -131,14 +132,14 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
     )
     problem = {"first": much, "lowest": stuck}[name]
     lowest, _ = global_minimum(problem.objective, CIRCLE.centers, problem.signs)
-    rates, search = FiniteVolume._rates, gap.ceiling
+    integrate, search = RightHandSide.integrate, gap.ceiling
 
     def holds():
         r = hkflow.solve(problem, 1.0).records
         return r["gap_bound"] >= r["objective"] - lowest
 
     def flipped_mean(self, e):
-        rates(self, e)
+        integrate(self, e)
         e.first = -e.first
 
     def flipped_minimum(*arguments):
@@ -146,7 +147,7 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
 
     assert holds().all()
     if name == "first":
-        monkeypatch.setattr(FiniteVolume, "_rates", flipped_mean)
+        monkeypatch.setattr(RightHandSide, "integrate", flipped_mean)
     else:
         monkeypatch.setattr(gap, "ceiling", flipped_minimum)
     assert not holds().all()
@@ -208,7 +209,7 @@ def euler_step(problem, limiter, eta, sabotage=1.0):
     )
     J = signs[:, None] * (residuals @ phi) + problem.objective.weight_decay
     divergence, _ = reference.transport(
-        FiniteVolume(problem).stencil, nu, J, flow.transport, limiter
+        FiniteVolume(problem).rhs.stencil, nu, J, flow.transport, limiter
     )
     uniform = 1.0 / (len(signs) * mesh.volumes.sum())
     return nu + eta * (

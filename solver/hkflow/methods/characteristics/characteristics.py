@@ -1,17 +1,16 @@
 """Measures as atoms that move exactly in frozen potentials, coupled in time through the loss
 gradient r."""
 
+from typing import Any
+
 import numpy as np
 
 from ...arguments import check_positive
-from ...errors import unknown_name
-from ...measures.point_measure import Atoms
-from ...operators.dense import LINEAR, RELU, blocked, unblocked
-from ..particles.kernels import signed_weights
-from ..particles.tangent_gram import CoupledPoints
+from ...operators.dense import LINEAR, RELU, unblocked
+from ..particles.points import PointMethod
 from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
+from ..stepping.implicit import check_coupling
 from .frozen import SUMS
 from .kinks import Kinks
 from .movement import Movement
@@ -19,8 +18,6 @@ from .movement import Movement
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # weights of r at the Gauss points for the first half of a step
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
-CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
-MOST_CLOCK_CORRECTIONS = 12
 COUNTED = ("crossings", "captures", "releases")
 
 
@@ -44,13 +41,19 @@ class Cloud:
         self.objective = self.mass = self.log_mass = self.rounding = self.mobile = self.defect = 0.0
         self.speed = 1.0
 
+    def copy(self, other: "Cloud") -> None:
+        """Take the state of another one, and its residuals."""
+        for name in ("positions", "log_weights", "held", "predictions", "residuals"):
+            getattr(self, name)[...] = getattr(other, name)
+        self.mass = other.mass
+
     @property
     def atoms(self):
         """The arrays that the kernel moves."""
         return self.positions, self.log_weights, self.held
 
 
-class Characteristics(CoupledPoints):
+class Characteristics(PointMethod):
     """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any
     dimension.
 
@@ -83,69 +86,39 @@ class Characteristics(CoupledPoints):
         _has_closed_form(problem)
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
-        if coupling not in COUPLINGS:
-            raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
-        needs_known_curvature(coupling, problem.objective)
+        check_coupling(coupling, problem.objective)
         self.problem, self.flow, self.coupling = problem, problem.flow, coupling
         self.tolerance, self.max_step = tolerance, max_step
         self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
-        atoms = problem.atoms()
-        alive = atoms.weights > 0.0
-        if not alive.any():
-            raise ValueError("Characteristics need an initial measure with some mass.")
-        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
         self.events = np.zeros(len(COUNTED))
-        self.evaluate(self.current)
-        self.mass_at_start = self.current.mass
+        self._start()
 
     # --- state
 
     def _place(self, positions, signs, log_weights):
-        n, n_data = len(positions), len(self.problem.objective.inputs)
-        self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
-        self.objective = self.problem.objective.on_moving(positions)
-        blocks = blocked(positions, self.objective.transform.points.shape[2])
+        blocks = super()._place(positions, signs, log_weights)
         self.move = Movement(self.kinks, len(blocks))
-        self.current, self.trial, self.middle, self.between = (
-            Cloud(blocks.shape, n, n_data) for _ in range(4)
+        self.current, self.trial, *self.between = (
+            Cloud(blocks.shape, self.n, self.past.shape[1]) for _ in range(4)
         )
         self.current.positions[:], self.current.log_weights[:] = blocks, log_weights
 
-    def state(self):
-        """All that the method needs to go on from here, bit for bit."""
-        e = self.current
-        state = {
-            "positions": unblocked(e.positions, self.n),
-            "signs": self.signs,
-            "log_weights": e.log_weights,
-            "held": e.held.astype(float),
-        }
-        state |= {
-            "log_scale": self.log_scale,
-            "residuals": e.residuals,
-            "past": self.past,
-            "ages": self.ages,
-        }
-        state |= {"defect": e.defect, "speed": e.speed}
-        return state | {"events": self.events, "mass_at_start": self.mass_at_start}
+    def points(self, e):
+        return e.positions, e.log_weights
 
-    def load(self, state):
-        """Continue from a state made by `state`."""
-        self._place(state["positions"], state["signs"], state["log_weights"])
-        self.current.held[:] = state["held"]
-        self.current.speed = float(state["speed"])
-        self.log_scale = float(state["log_scale"])
+    def state(self) -> dict[str, Any]:
+        e = self.current
+        own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
+        own |= {"speed": e.speed, "events": self.events, "mass_at_start": self.mass_at_start}
+        return super().state() | own
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
         self.mass_at_start = float(state["mass_at_start"])
-        self.evaluate(self.current, state["residuals"], state["defect"])
-        self.state_changed()
-
-    @staticmethod
-    def measure(state):
-        """The measure of a state, as Problem.initial wants it."""
-        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
 
     def record(self, clock):
         """What is recorded of this method alone: events so far, and the share of the mass that
@@ -171,8 +144,7 @@ class Characteristics(CoupledPoints):
     def evaluate(self, e, residuals=None, defect=0.0):
         """Predictions, objective and mass at the atoms of e, and its own or given residuals."""
         decay, objective = self.problem.objective.weight_decay, self.problem.objective
-        self.objective.transform.points[:] = e.positions
-        signed_weights(e.log_weights, self.signs, self.log_scale, self.weights)
+        self._set(e)
         risk = self.objective.value(self.weights, self.log_scale)
         e.predictions[:] = self.objective.predictions
         e.residuals[:] = self.objective.residuals if residuals is None else residuals
@@ -207,21 +179,11 @@ class Characteristics(CoupledPoints):
     def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
         `accept`."""
-        time = dt / self.current.speed
-        coupling = self.accepted_coupling() if implicit else None
-        for _ in range(MOST_CLOCK_CORRECTIONS):
-            step = self._explicit(time) if coupling is None else self._implicit(coupling, time)
-            gained = self.current.objective - self.trial.objective
-            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
-                break
-            if not gained > 0.0:
-                step.rejection = "the smooth margin does not grow"
-                break
-            time *= min(dt / gained, 10.0)
-        self.passed = time
+        step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
         if self.flow.clock == "margin":
-            self.trial.speed = dt / time
-        step.dt = dt
+            self.trial.speed = dt / self.passed
+        if implicit and not step.rejection:
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
         return step
 
     def _explicit(self, time):
@@ -243,7 +205,7 @@ class Characteristics(CoupledPoints):
         """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
         the Step."""
         step = Step(time, counts=np.zeros(len(COUNTED)))
-        clouds = [self.current, *[self.middle][: len(residuals) - 1], self.trial]
+        clouds = [self.current, *self.between[: len(residuals) - 1], self.trial]
         for r, begin, after in zip(residuals, clouds[:-1], clouds[1:], strict=True):
             if not step.rejection:
                 self._flow(begin, after, r, time / len(residuals), step)
@@ -296,35 +258,12 @@ class Characteristics(CoupledPoints):
         self.state_changed()
         self.change_unit()
 
-    # --- implicit in the coupling
-
-    def coupling_at_current(self):
-        """The Coupling of the accepted state."""
-        return self.coupling_of(unblocked(self.current.positions, self.n), self.current.log_weights)
-
-    def _implicit(self, coupling, time):
-        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
-        `trial`."""
-        counts = np.zeros(len(COUNTED))
-
-        def frozen(begin, after, residuals, tau, step):
-            step.counts = np.zeros(len(COUNTED))
-            self._flow(begin, after, residuals, tau, step)
-            counts[:] = step.counts  # of the last substep: those before it were tried several times
-            if not step.rejection:
-                self.evaluate(after, residuals)
-            return after.predictions
-
-        states = [self.between, self.middle, self.trial]
-        for name in ("positions", "log_weights", "held", "predictions", "residuals"):
-            getattr(self.between, name)[...] = getattr(self.current, name)
-        self.between.mass = self.current.mass
-        step = implicit_step(coupling, time, SUBSTEPS[2], states, frozen, self.tolerance)
-        step.counts = counts
+    def frozen(self, begin, after, residuals, tau, step):
+        step.counts = np.zeros(len(COUNTED))
+        self._flow(begin, after, residuals, tau, step)
         if not step.rejection:
-            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
-            step.error = budget_error(self.current, self.trial, step, self.tolerance)
-        return step
+            self.evaluate(after, residuals)
+        return after.predictions
 
 
 def _extrapolated(values, ages, times):

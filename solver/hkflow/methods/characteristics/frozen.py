@@ -23,25 +23,16 @@ from numba import njit, prange
 from ...operators.parallel_loops import kernel
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
-DEPENDENT = (
-    # distance of a normal from the span of those that hold: nearer, it holds nothing that they do
-    # not
-    1e-9
-)
+# distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
+DEPENDENT = 1e-9
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
 FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 SUMS = (
-    "mass",
-    "transport",
-    "energy",
-    "exchange",
-    "crossings",
-    "captures",
-    "releases",
-    "failures",
+    "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
     "potential",
-)
+)  # fmt: skip
+MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL = range(9)
 
 
 @njit(cache=True)
@@ -85,6 +76,69 @@ def to_unit(x):
         x[a] *= scale
 
 
+@njit(cache=True, error_model="numpy", forceinline=True)
+def span(count, lists, limits, rows, base, force, basis, triangle):
+    """force = base + Σ of ε κ n at upper bounds; the free normals, made orthonormal: N = basisᵀ
+    triangle.
+
+    Returns how many are free, or −1 where one depends on those before it: it is put at a bound.
+    """
+    touched, at, free, stuck = lists[0], lists[1], lists[2], lists[3]
+    cap, mu = limits[0], limits[1]
+    p, held = len(base), 0
+    for a in range(p):
+        force[a] = base[a]
+    for i in range(count):
+        if at[i] > 0:
+            add(force, cap[i], rows[touched[i]])
+        elif at[i] == 0:
+            size = 0.0
+            if held < p - 1:
+                for a in range(p):
+                    basis[held, a], triangle[a, held] = rows[touched[i], a], 0.0
+                for _ in range(2):
+                    for h in range(held):
+                        part = dot(basis[h], basis[held])
+                        triangle[h, held] += part
+                        add(basis[held], -part, basis[h])
+                size = np.sqrt(dot(basis[held], basis[held]))
+            if size <= DEPENDENT:
+                stuck[i] = 1
+                at[i], mu[i] = (1, cap[i]) if 2.0 * mu[i] > cap[i] else (-1, 0.0)
+                return -1
+            triangle[held, held], free[held] = size, i
+            for a in range(p):
+                basis[held, a] /= size
+            held += 1
+    return held
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def multipliers(held, force, basis, triangle, target):
+    """The μ of the free normals with which force + Σ μ n is orthogonal to them all, into target."""
+    for h in range(held - 1, -1, -1):
+        target[h] = -dot(basis[h], force)
+        for other in range(h + 1, held):
+            target[h] -= triangle[h, other] * target[other]
+        target[h] /= triangle[h, h]
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def first_bound(held, free, cap, mu, target, slip):
+    """The first free μ, as h, that meets a bound on the way from mu to target, and the share of the
+    way; −1 if none does."""
+    share, first = 1.0, -1
+    for h in range(held):
+        i, part = free[h], 2.0
+        if target[h] <= slip:
+            part = mu[i] / (mu[i] - target[h]) if mu[i] > target[h] else 0.0
+        elif target[h] >= cap[i] - slip:
+            part = (cap[i] - mu[i]) / (target[h] - mu[i]) if target[h] > mu[i] else 0.0
+        if part < share or part <= 1.0 and first < 0:
+            share, first = part, h
+    return first, share
+
+
 @njit(cache=True, error_model="numpy")
 def settle(count, lists, limits, rows, base, force, basis, triangle):
     """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it,
@@ -105,64 +159,29 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
         return 0
     touched, at, free, stuck = lists[0], lists[1], lists[2], lists[3]
     cap, mu, target = limits[0], limits[1], limits[2]
-    p, taken, scale = len(base), -1, np.sqrt(dot(base, base))
+    taken, scale = -1, np.sqrt(dot(base, base))
     for i in range(count):
         stuck[i] = 0
         scale += abs(cap[i])
+    slip = SLIP * scale
     for _ in range(16 * (count + 4)):
-        held, again = 0, False
-        for a in range(p):
-            force[a] = base[a]
-        for i in range(count):
-            if at[i] > 0:
-                add(force, cap[i], rows[touched[i]])
-            elif at[i] == 0:
-                size = 0.0
-                if held < p - 1:
-                    for a in range(p):
-                        basis[held, a], triangle[a, held] = rows[touched[i], a], 0.0
-                    for _ in range(2):
-                        for h in range(held):
-                            part = dot(basis[h], basis[held])
-                            triangle[h, held] += part
-                            add(basis[held], -part, basis[h])
-                    size = np.sqrt(dot(basis[held], basis[held]))
-                if size <= DEPENDENT:
-                    stuck[i], again = 1, True
-                    at[i], mu[i] = (1, cap[i]) if 2.0 * mu[i] > cap[i] else (-1, 0.0)
-                    break
-                triangle[held, held], free[held] = size, i
-                for a in range(p):
-                    basis[held, a] /= size
-                held += 1
-        if again:
+        held = span(count, lists, limits, rows, base, force, basis, triangle)
+        if held < 0:
             continue
-        for h in range(held - 1, -1, -1):
-            target[h] = -dot(basis[h], force)
-            for other in range(h + 1, held):
-                target[h] -= triangle[h, other] * target[other]
-            target[h] /= triangle[h, h]
-        step, first = 1.0, -1
-        for h in range(held):
-            i, part = free[h], 2.0
-            if target[h] <= SLIP * scale:
-                part = mu[i] / (mu[i] - target[h]) if mu[i] > target[h] else 0.0
-            elif target[h] >= cap[i] - SLIP * scale:
-                part = (cap[i] - mu[i]) / (target[h] - mu[i]) if target[h] > mu[i] else 0.0
-            if part < step or part <= 1.0 and first < 0:
-                step, first = part, h
+        multipliers(held, force, basis, triangle, target)
+        first, part = first_bound(held, free, cap, mu, target, slip)
         if first >= 0:
             for h in range(held):
-                mu[free[h]] += step * (target[h] - mu[free[h]])
+                mu[free[h]] += part * (target[h] - mu[free[h]])
             i = free[first]
-            if i == taken and step == 0.0:
+            if i == taken and part == 0.0:
                 stuck[i] = 1
-            at[i], mu[i] = (-1, 0.0) if target[first] <= SLIP * scale else (1, cap[i])
+            at[i], mu[i] = (-1, 0.0) if target[first] <= slip else (1, cap[i])
             continue
         for h in range(held):
             mu[free[h]] = target[h]
         project(force, basis, held)
-        worst, taken = SLIP * scale, -1
+        worst, taken = slip, -1
         for i in range(count):
             wrong = at[i] * dot(rows[touched[i]], force) if at[i] != 0 and stuck[i] == 0 else 0.0
             if wrong > worst:
@@ -282,14 +301,93 @@ def reach(c, z, plus, minus, square):
     return minus / (f - u)
 
 
+@njit(cache=True, error_model="numpy", forceinline=True)
+def rest(theta, mass, force, beta, decay, time, sums):
+    """An atom that stays where it is; returns what its log mass grows by, and its mass after."""
+    potential = decay + dot(theta, force)
+    gain = -beta * potential * time
+    after = mass * np.exp(gain)
+    sums[ENERGY] += potential * (mass - after)
+    return gain, after
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def glide(
+    theta, mass, held, size, alpha, beta, decay, time, force, normals, basis, vectors, values, sums,
+):  # fmt: skip
+    """Move an atom along its great circle until a kink or the end of the time; size = |force|.
+
+    Returns the kink, −1 if there is none, the time that has passed, what the log mass grows by, and
+    the mass after.
+    """
+    p, e, aside = len(theta), vectors[1], vectors[2]
+    s, slopes, sides = values[0], values[1], values[2]
+    end = alpha * size * time
+    for a in range(p):
+        e[a] = -force[a] / size
+    z = dot(e, theta)
+    for a in range(p):
+        aside[a] = theta[a] - z * e[a]
+    square = dot(aside, aside)
+    plus, minus = (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
+    along(normals, e, slopes)
+    far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
+    meets, c = next_kink(s, slopes, sides, far)
+    tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
+    shrink, later = np.exp(-tau), z
+    half = 0.5 * (plus + minus * shrink * shrink)
+    log_f = -tau
+    if half > 0.0:
+        later = 0.5 * (plus - minus * shrink * shrink) / half
+        log_f = tau + np.log(half)
+        for a in range(p):
+            theta[a] = aside[a] * (shrink / half) + later * e[a]
+        project(theta, basis, held)
+        to_unit(theta)
+    passed = time if meets < 0 else tau / (alpha * size)
+    gain = beta / alpha * log_f - beta * decay * passed
+    after = mass * np.exp(gain)
+    fall = mass * (decay - size * z) - after * (decay - size * later)
+    steep = fall
+    # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
+    if beta > 0.0:
+        power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
+        ending = np.exp(gain - 2.0 * log_f)
+        bend = power * z - rate - ending * (power * later - rate)
+        steep = size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
+    sums[TRANSPORT] += min(max(steep, 0.0), max(fall, 0.0))
+    sums[ENERGY] += fall
+    return meets, passed, gain, after
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def regroup(meets, count, sign, jumps, rows, values, base, force, basis, lists, limits, sums):
+    """The kinks that an atom is on where it meets one more, and what it does there; returns how
+    many they are and how many hold it."""
+    count = arrive(meets, count, sign, jumps, rows, values[0], values[2], base, lists, limits)
+    if count == 1 and lists[1, 0] != 0:
+        normal = rows[lists[0, 0]]
+        lists[1, 0] = settle_one(lists[1, 0], limits[0, 0], normal, base, force, basis[0])
+        held = int(lists[1, 0] == 0)
+        if held:
+            limits[1, 0] = -dot(base, normal)
+    else:
+        held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
+    for i in range(count):
+        was, now = lists[4, i], lists[1, i]
+        sums[CROSSINGS] += was * now == -1
+        sums[CAPTURES] += was != 0 and now == 0
+        sums[RELEASES] += was == 0 and now != 0
+    return count, held
+
+
 @njit(cache=True, error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
     vectors, basis, values, lists, limits, sums,
 ):  # fmt: skip
     """Move one atom for a time; returns the growth of its log mass and how many kinks hold it."""
-    p = len(theta)
-    e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
+    base, force = vectors[3], vectors[4]
     s, slopes, sides = values[0], values[1], values[2]
     count = start(
         theta, sign, jumps, constant, normals, rows, s, sides, slopes, base, lists, limits
@@ -298,86 +396,36 @@ def move(
     if alpha == 0.0:
         count = 0  # what does not move is not held, and no kink that it is on adds to its potential
     held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
-    sums[5] += max(held - before, 0)
-    sums[6] += max(before - held, 0)
-    sums[8] += mass * (decay + dot(theta, force))
+    sums[CAPTURES] += max(held - before, 0)
+    sums[RELEASES] += max(before - held, 0)
+    sums[POTENTIAL] += mass * (decay + dot(theta, force))
     while True:
         if held < 0 or events > most:
-            sums[7] += 1
+            sums[FAILURES] += 1
             break
         if held > 0:
             project(theta, basis[0], held)
             to_unit(theta)
-        size = np.sqrt(dot(force, force))
-        end = alpha * size * time
-        if end == 0.0 or held == p - 1:
-            potential = decay + dot(theta, force)
-            gain, meets = -beta * potential * time, -1
-            after = mass * np.exp(gain)
-            sums[2] += potential * (mass - after)
+        size, meets = np.sqrt(dot(force, force)), -1
+        if alpha * size * time == 0.0 or held == len(theta) - 1:
+            gain, after = rest(theta, mass, force, beta, decay, time, sums)
         else:
-            for a in range(p):
-                e[a] = -force[a] / size
-            z = dot(e, theta)
-            for a in range(p):
-                aside[a] = theta[a] - z * e[a]
-            square = dot(aside, aside)
-            plus, minus = (
-                (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
-            )
-            along(normals, e, slopes)
-            far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
-            meets, c = next_kink(s, slopes, sides, far)
-            tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
-            shrink, later = np.exp(-tau), z
-            half = 0.5 * (plus + minus * shrink * shrink)
-            log_f = -tau
-            if half > 0.0:
-                later = 0.5 * (plus - minus * shrink * shrink) / half
-                log_f = tau + np.log(half)
-                for a in range(p):
-                    theta[a] = aside[a] * (shrink / half) + later * e[a]
-                project(theta, basis[0], held)
-                to_unit(theta)
-            passed = time if meets < 0 else tau / (alpha * size)
-            gain = beta / alpha * log_f - beta * decay * passed
-            after = mass * np.exp(gain)
-            fall = mass * (decay - size * z) - after * (decay - size * later)
-            steep = fall
-            # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
-            if beta > 0.0:
-                power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
-                ending = np.exp(gain - 2.0 * log_f)
-                bend = power * z - rate - ending * (power * later - rate)
-                steep = (
-                    size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
-                )
-            sums[1] += min(max(steep, 0.0), max(fall, 0.0))
-            sums[2] += fall
+            meets, passed, gain, after = glide(
+                theta, mass, held, size, alpha, beta, decay, time, force, normals, basis[0],
+                vectors, values, sums,
+            )  # fmt: skip
             time -= passed
         growth += gain
-        sums[3] += abs(after - mass)
+        sums[EXCHANGE] += abs(after - mass)
         mass = after
         if meets < 0:
             break
         events += 1
         along(normals, theta, s)
-        count = arrive(meets, count, sign, jumps, rows, s, sides, base, lists, limits)
-        if count == 1 and lists[1, 0] != 0:
-            lists[1, 0] = settle_one(
-                lists[1, 0], limits[0, 0], rows[lists[0, 0]], base, force, basis[0]
-            )
-            held = int(lists[1, 0] == 0)
-            if held:
-                limits[1, 0] = -dot(base, rows[lists[0, 0]])
-        else:
-            held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
-        for i in range(count):
-            was, now = lists[4, i], lists[1, i]
-            sums[4] += was * now == -1
-            sums[5] += was != 0 and now == 0
-            sums[6] += was == 0 and now != 0
-    sums[0] += mass
+        count, held = regroup(
+            meets, count, sign, jumps, rows, values, base, force, basis, lists, limits, sums
+        )
+    sums[MASS] += mass
     return growth, max(held, 0)
 
 

@@ -10,10 +10,15 @@ dissipates ∫J dν, and what each mechanism exchanges of ∫J dν and of mass i
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
+from ..step import Step
 from . import kernels
 from . import muscl_hancock as hancock
+from .right_hand_side import RightHandSide
+from .state import Evaluation
+from .stencil import Stencil
 
 
 class Transport:
@@ -26,7 +31,7 @@ class Transport:
         `move`
     """
 
-    def __init__(self, stencil, limiter, n_signs=1):
+    def __init__(self, stencil: Stencil, limiter: int, n_signs: int = 1):
         self.stencil, self.limiter = stencil, limiter
         n, slots, axes = stencil.offsets.shape
         self.flows, self.leaving = np.zeros((n_signs, n, slots)), np.zeros((n_signs, n, slots))
@@ -34,147 +39,124 @@ class Transport:
         self.kept, self.divergence, self.decline = (np.zeros((n_signs, n)) for _ in range(3))
         self.largest, self.outflow = np.zeros(n_blocks(n)), 0.0
 
-    def follow(self, potential, alpha):
+    def follow(self, potential: NDArray[np.float64], alpha: float) -> None:
         """Take −α∇J as the velocity field; potential J (n_signs, n_cells)."""
         st = self.stencil
         hancock.face_flows(
-            st.neighbors,
-            st.conductances,
-            st.gradient_weights,
-            st.volumes,
-            potential,
-            alpha,
-            st.axes,
-            self.flows,
-            self.velocity,
-            self.divergence,
-            self.decline,
-            self.largest,
-        )
+            st.neighbors, st.conductances, st.gradient_weights, st.volumes, potential, alpha,
+            st.axes, self.flows, self.velocity, self.divergence, self.decline, self.largest,
+        )  # fmt: skip
         self.outflow = float(self.largest.max())
 
-    def move(self, dt, start, density):
+    def move(self, dt: float, start, density) -> None:
         """The density after dt; start, density (n_signs, n_cells). Mass is kept to rounding, and ν
         ≥ 0 if dt · outflow ≤ 1."""
         st = self.stencil
         if self.limiter >= 0:
             kernels.gradients(st.neighbors, st.gradient_weights, start, st.axes, self.gradient)
         hancock.outgoing(
-            dt,
-            st.neighbors,
-            st.conductances,
-            st.offsets,
-            st.centers,
-            st.volumes,
-            start,
-            self.gradient,
-            self.flows,
-            self.velocity,
-            self.divergence,
-            self.limiter,
-            st.axes,
-            self.leaving,
-            self.kept,
-        )
+            dt, st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, start,
+            self.gradient, self.flows, self.velocity, self.divergence, self.limiter, st.axes,
+            self.leaving, self.kept,
+        )  # fmt: skip
         hancock.arrive(st.neighbors, st.back, st.volumes, self.leaving, self.kept, density)
 
 
 class FrozenFlow:
-    """S_J(dt) on a mesh.
+    """S_J(dt) on a mesh: the same right-hand side with J fixed.
 
-    problem : mesh and flow;  limiter : its number;  mass : that a flow with drive "probability"
-        keeps
+    rhs : the RightHandSide
     """
 
-    def __init__(self, problem, stencil, limiter, mass):
-        self.flow, self.reference, self.uniform = problem.flow, problem.reference, problem.uniform
-        self.stencil, self.mass = stencil, mass
+    def __init__(self, rhs: RightHandSide):
+        self.rhs = rhs
         self.transport = (
-            Transport(stencil, limiter, len(problem.signs))
-            if problem.flow.transport > 0.0
+            Transport(rhs.stencil, rhs.limiter, len(rhs.problem.signs))
+            if rhs.flow.transport > 0.0
             else None
         )
-        shape = (len(problem.signs), problem.mesh.n_cells)
-        self.before, self.after, self.growth = (np.zeros(shape) for _ in range(3))
-        self.sums = np.zeros((n_blocks(problem.mesh.n_cells), 5))
+        self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
+        self.sums = np.zeros((n_blocks(rhs.problem.mesh.n_cells), 5))
 
-    def follow(self, potential):
+    def drive(self, begin: Evaluation, after: Evaluation, residuals, tau: float, step: Step):
+        """The flow over a time tau in the potential of given residuals, from `begin` into `after`;
+        returns the predictions there."""
+        after.residuals[:] = residuals
+        self.rhs.drive(after)
+        self.advance(begin, after, tau, step)
+        return after.predictions
+
+    def advance(self, begin: Evaluation, after: Evaluation, tau: float, step: Step) -> None:
+        """The same with the potential of `after`; adds to the step's budget, or rejects it."""
+        after.outflow = self.follow(after.potential)
+        self.move(tau, after.potential, begin.density, after.density, step)
+        self.rhs.predict(after)
+
+    def follow(self, potential: NDArray[np.float64]) -> float:
         """Take J (n_signs, n_cells) as the potential; returns the largest outflow, per time."""
         if self.transport is None:
             return 0.0
-        self.transport.follow(potential, self.flow.transport)
+        self.transport.follow(potential, self.rhs.flow.transport)
         return self.transport.outflow
 
-    def advance(self, dt, source, potential, start, density, step):
+    def move(self, dt: float, potential, start, density, step: Step) -> None:
         """Fill the density at dt from the one at the start, J as given to `follow`; adds to the
         step's budget, or rejects it.
 
-        source : mass that noise brings per time;  potential, start, density : (n_signs, n_cells)
+        potential, start, density : (n_signs, n_cells)
         """
-        flow = self.flow
-        if self.transport and not dt * self.transport.outflow <= 1.0 + 1e-12:
-            step.rejection = f"Courant number {dt * self.transport.outflow:.3g} beyond 1"
+        flow, transport = self.rhs.flow, self.transport
+        if transport and not dt * transport.outflow <= 1.0 + 1e-12:
+            step.rejection = f"Courant number {dt * transport.outflow:.3g} beyond 1"
             return
         if flow.depth != 2.0:
-            self.growth[:] = 0.0
-            kernels.mobility_stage(
-                0.0,
-                dt,
-                flow.reaction,
-                flow.depth,
-                self.reference,
-                start,
-                potential,
-                self.growth,
-                density,
-            )
-            self._add(step, 1, 4, potential, start, density)
-            step.gross[1] = np.inf if flow.signed else step.gross[1] + abs(step.budget[4])
+            self._grow(dt, potential, start, density, step)
             return
-        reacts = flow.reaction > 0.0 or flow.noise > 0.0
         shift = self._mean(potential, start) if flow.keeps_mass else 0.0
-        if self.transport is None:
-            self._react(dt, 0.0, source, shift, potential, start, density, step)
-        elif not reacts:
-            self.transport.move(dt, start, density)
+        if transport is None:
+            self._react(dt, 0.0, shift, potential, start, density, step)
+        elif flow.reaction == 0.0 and flow.noise == 0.0:
+            transport.move(dt, start, density)
             self._add(step, 0, None, potential, start, density)
         else:
-            self._react(0.5 * dt, -dt / 6.0, source, shift, potential, start, self.before, step)
-            self.transport.move(dt, self.before, self.after)
+            self._react(0.5 * dt, -dt / 6.0, shift, potential, start, self.before, step)
+            transport.move(dt, self.before, self.after)
             self._add(step, 0, None, potential, self.before, self.after)
-            self._react(0.5 * dt, dt / 6.0, source, shift, potential, self.after, density, step)
+            self._react(0.5 * dt, dt / 6.0, shift, potential, self.after, density, step)
         if flow.keeps_mass:
             self._normalise(potential, density, step)
 
-    def _react(self, dt, lead, source, shift, potential, start, density, step):
+    def _grow(self, dt, potential, start, density, step):
+        """The reaction with a mobility other than ν, which comes alone."""
+        flow = self.rhs.flow
+        self.growth[:] = 0.0
+        kernels.mobility_stage(
+            0.0, dt, flow.reaction, flow.depth, self.rhs.problem.reference, start, potential,
+            self.growth, density,
+        )  # fmt: skip
+        self._add(step, 1, 4, potential, start, density)
+        step.gross[1] = np.inf if flow.signed else step.gross[1] + abs(step.budget[4])
+
+    def _react(self, dt, lead, shift, potential, start, density, step):
         """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀
         − J̇₁) along a path."""
-        flow, volumes = self.flow, self.stencil.volumes
+        flow, volumes = self.rhs.flow, self.rhs.stencil.volumes
+        source, uniform = self.rhs.source(), self.rhs.problem.uniform
         decline = potential if self.transport is None else self.transport.decline
         hancock.react(
-            dt,
-            flow.reaction,
-            flow.noise,
-            source * self.uniform,
-            shift,
-            lead,
-            volumes,
-            potential,
-            decline,
-            start,
-            density,
-            self.sums,
-        )
+            dt, flow.reaction, flow.noise, source * uniform, shift, lead, volumes, potential,
+            decline, start, density, self.sums,
+        )  # fmt: skip
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)
         gain = dt * source
-        gained = gain * self.uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
+        gained = gain * uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
         step.budget += (0.0, work, lost_work, gained, mass, lost, gain)
         step.gross += (abs(work) + abs(lost_work) + abs(gained), size - lost + gain)
 
     def _add(self, step, energy, mass, potential, start, density):
         """Add what changed to the terms `energy` and, if there is one, `mass` of the step's
         budget."""
-        hancock.exchange(self.stencil.volumes, potential, start, density, self.sums)
+        hancock.exchange(self.rhs.stencil.volumes, potential, start, density, self.sums)
         work, change = self.sums[:, :2].sum(axis=0)
         step.budget[energy] += work
         step.gross[0] += abs(work)
@@ -183,16 +165,18 @@ class FrozenFlow:
 
     def _mean(self, potential, density):
         """∫J dν / |ν|."""
-        volumes = self.stencil.volumes
+        volumes = self.rhs.stencil.volumes
         return np.einsum("sc,sc,c->", potential, density, volumes) / np.einsum(
             "sc,c->", density, volumes
         )
 
     def _normalise(self, potential, density, step):
         """Give the density its mass back; to a fixed potential that is part of the reaction."""
-        volumes = self.stencil.volumes
+        volumes = self.rhs.stencil.volumes
         mass = np.einsum("sc,c->", density, volumes)
-        work = (self.mass / mass - 1.0) * np.einsum("sc,sc,c->", potential, density, volumes)
-        density *= self.mass / mass
-        step.budget += (0.0, work, 0.0, 0.0, self.mass - mass, 0.0, 0.0)
-        step.gross += (abs(work), abs(self.mass - mass))
+        work = (self.rhs.mass_at_start / mass - 1.0) * np.einsum(
+            "sc,sc,c->", potential, density, volumes
+        )
+        density *= self.rhs.mass_at_start / mass
+        step.budget += (0.0, work, 0.0, 0.0, self.rhs.mass_at_start - mass, 0.0, 0.0)
+        step.gross += (abs(work), abs(self.rhs.mass_at_start - mass))

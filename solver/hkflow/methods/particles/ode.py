@@ -35,6 +35,10 @@ class Evaluation:
         ) = 0.0
         self.speed, self.defect = 1.0, 0.0
 
+    def copy(self, other: "Evaluation") -> None:
+        """Take the state of another one, and its residuals."""
+        self.y[:], self.residuals[:] = other.y, other.residuals
+
 
 def default_tolerance(objective):
     """1e-6; for smooth margins of ReLU units 1e-4, which leaves margins an error of some 1e-4.

@@ -1,6 +1,7 @@
 """Weighted particles: θ̇ = −α ∇_S J, d log weight/dt = −βJ − σ, and new mass σ spread by U."""
 
 from copy import copy, deepcopy
+from typing import Any
 
 import numpy as np
 
@@ -8,19 +9,17 @@ from ...arguments import check_positive, whole_number
 from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import Atoms
-from ...operators.dense import blocked, unblocked
+from ...operators.dense import unblocked
 from ..step import SMALLEST, budget_error
-from ..stepping.implicit import COUPLINGS, SUBSTEPS, implicit_step, needs_known_curvature
+from ..stepping.implicit import check_coupling
 from . import kernels
 from .ode import Evaluation, OdeMethod
-from .tangent_gram import CoupledPoints
+from .points import PointMethod
 
 NOISE_KINDS = ("deterministic", "random")
-CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
-MOST_CLOCK_CORRECTIONS = 12
 
 
-class Particles(CoupledPoints, OdeMethod):
+class Particles(PointMethod, OdeMethod):
     """The Lagrangian method, on the sphere or signed sphere of any dimension.
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
@@ -50,38 +49,28 @@ class Particles(CoupledPoints, OdeMethod):
         super().__init__(problem, stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
-        if coupling not in COUPLINGS:
-            raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
+        check_coupling(coupling, problem.objective)
         if self.flow.signed:
             raise ValueError(
                 "Particles have log weights, which a signed density (depth 1) has not: take the"
                 " grid or a network."
             )
         check_positive(noise_interval=noise_interval)
-        needs_known_curvature(coupling, problem.objective)
-        self.implicit_order = min(self.pair.order, 2) + 1  # of the local error
+        self.substeps = min(self.pair.order, 2)
+        self.implicit_order = self.substeps + 1  # of the local error
         self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
         self.renewed, self.renewal = True, None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
-        atoms = problem.atoms()
-        alive = atoms.weights > 0.0
-        if not alive.any():
-            raise ValueError("Particles need an initial measure with some mass.")
-        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
-        self.evaluate(self.current)
-        self.mass_at_start = self.current.mass
+        self._start()
 
     # --- state
 
     def _place(self, positions, signs, log_weights):
         """Start from these particles."""
-        n = len(positions)
-        self.n, self.signs, self.weights = n, np.array(signs, dtype=float), np.zeros(n)
-        self.objective = self.problem.objective.on_moving(positions)
-        blocks = blocked(positions, self.objective.transform.points.shape[2])
+        blocks, n = super()._place(positions, signs, log_weights), len(positions)
         self.shape = blocks.shape
         self.sums, self.scratch = (
             np.zeros((len(blocks), 5)),
@@ -99,35 +88,17 @@ class Particles(CoupledPoints, OdeMethod):
     def _log_weights(self, y):
         return y[len(y) - self.n :]
 
-    def state(self):
-        """All that the method needs to go on from here, bit for bit."""
-        y = self.current.y
-        state = {
-            "positions": unblocked(self._positions(y), self.n),
-            "signs": self.signs,
-            "log_weights": self._log_weights(y),
-        }
-        state |= {
-            "log_scale": self.log_scale,
-            "residuals": self.current.residuals,
-            "defect": self.current.defect,
-        }
-        state |= {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
-        return state | {"random": self.random.bit_generator.state}
+    def points(self, e):
+        return self._positions(e.y), self._log_weights(e.y)
 
-    def load(self, state):
-        """Continue from a state made by `state`."""
-        self._place(state["positions"], state["signs"], state["log_weights"])
-        self.log_scale = float(state["log_scale"])
+    def state(self) -> dict[str, Any]:
+        own = {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
+        return super().state() | own | {"random": self.random.bit_generator.state}
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
-        self.evaluate(self.current, state["residuals"], state["defect"])
-        self.state_changed()
-
-    @staticmethod
-    def measure(state):
-        """The measure of a state, as Problem.initial wants it."""
-        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
 
     def record(self, clock):
         """What is recorded of this method alone."""
@@ -155,11 +126,6 @@ class Particles(CoupledPoints, OdeMethod):
             e.objective, e.residuals, e.mass, self.log_scale
         )
         e.defect = defect
-
-    def _set(self, e):
-        """Give the objective the points and weights of e."""
-        self.objective.transform.points[:] = self._positions(e.y)
-        kernels.signed_weights(self._log_weights(e.y), self.signs, self.log_scale, self.weights)
 
     def _drive(self, e, sigma):
         """Velocities, growth rates, integrals and budgets that the residuals of e make, at points
@@ -219,17 +185,7 @@ class Particles(CoupledPoints, OdeMethod):
         """A step of the flow, without the noise that comes all at once; into `trial`."""
         if not implicit:
             return super().advance(dt)
-        coupling, time = self.accepted_coupling(), dt / self.current.speed
-        for _ in range(MOST_CLOCK_CORRECTIONS):
-            step = self._implicit(coupling, time)
-            gained = self.current.objective - self.trial.objective
-            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
-                break
-            if not gained > 0.0:
-                step.rejection = "the smooth margin does not grow"
-                break
-            time *= min(dt / gained, 10.0)
-        step.dt = dt
+        step, _ = self.by_clock(dt, self.implicit)
         if not step.rejection:
             # relative to what J exchanges in its own time: a kink that one particle crosses spoils
             # a share of any step
@@ -238,23 +194,7 @@ class Particles(CoupledPoints, OdeMethod):
             step.error = None if error is None else share * error
         return step
 
-    def coupling_at_current(self):
-        """The Coupling of the accepted state."""
-        y = self.current.y
-        return self.coupling_of(unblocked(self._positions(y), self.n), self._log_weights(y))
-
-    def _implicit(self, coupling, time):
-        """A step with residuals implicit in their effect (see methods/stepping/implicit.py); into
-        `trial`."""
-        substeps = SUBSTEPS[min(self.pair.order, 2)]
-        states = [*self.between[: len(substeps)], self.trial]
-        states[0].y[:], states[0].residuals[:] = self.current.y, self.current.residuals
-        step = implicit_step(coupling, time, substeps, states, self._frozen, self.tolerance)
-        if not step.rejection:
-            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
-        return step
-
-    def _frozen(self, begin, after, residuals, tau, step):
+    def frozen(self, begin, after, residuals, tau, step):
         """Particles driven for a time tau by given residuals: exact if they stay in place, by the
         midpoint rule if not.
 

@@ -4,57 +4,8 @@ gradients along the sphere."""
 import numpy as np
 
 from ...operators.matrix import gram
-from ..stepping.implicit import ImplicitSteps
-from ..stepping.implicit_residuals import DENSE, Coupling
 
 CHUNK = 4096  # particles whose features are held at a time
-RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
-
-
-class CoupledPoints(ImplicitSteps):
-    """What methods whose measure is made of points share: K of a state, and the unit of their
-    masses."""
-
-    def knows_implicit(self):
-        """Whether steps can be implicit; by themselves they are not where products with K cost more
-        than explicit steps."""
-        if self.problem.objective.feature.kernel is None:
-            return False
-        return super().knows_implicit() and (
-            self.coupling == "implicit" or len(self.current.predictions) <= DENSE
-        )
-
-    def speed(self):
-        """Of the clock."""
-        return self.current.speed
-
-    def coupling_of(self, positions, log_weights):
-        """The Coupling of points (n, p) with log weights (n,), stored for up to DENSE data, applied
-        for more."""
-        objective, flow, weights = (
-            self.problem.objective,
-            self.flow,
-            np.exp(log_weights - self.log_scale),
-        )
-        state = objective, positions, weights, weights ** (2.0 - 2.0 / flow.depth), flow
-        matrix = coupling_matrix(*state) if len(self.current.predictions) <= DENSE else None
-        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
-
-    def change_unit(self):
-        """Take the mass as the unit of extensive numbers where it has left the present one far
-        behind, or always for "measure".
-
-        F does not vanish with the mass, so that units are never smaller than one; with "measure"
-        than 2^−64.
-        """
-        e, measure = self.current, self.flow.drive == "measure"
-        if not measure and abs(e.log_mass - self.log_scale) <= RESCALE:
-            return
-        log_scale = 0.0 if e.log_mass < (-RESCALE if measure else 0.0) else e.log_mass
-        if log_scale != self.log_scale:
-            defect = e.defect * np.exp(self.log_scale - log_scale)
-            self.log_scale = log_scale
-            self.evaluate(e, e.residuals.copy(), defect)
 
 
 def _chunks(*arrays):

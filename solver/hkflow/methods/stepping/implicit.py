@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from ...errors import unknown_name
 from ..method import Method
 from ..step import Step
 from .implicit_residuals import curvatures, implicit_is_known
@@ -29,9 +30,11 @@ MOST_CORRECTIONS = 12
 CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit residuals are solved for
 
 
-def needs_known_curvature(coupling, objective):
-    """Raise ValueError if a coupling is to be implicit through a risk whose curvature is not
-    known."""
+def check_coupling(coupling, objective):
+    """Raise ValueError for an unknown coupling, and if it is to be implicit through a risk whose
+    curvature is not known."""
+    if coupling not in COUPLINGS:
+        raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
     if coupling == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
         risk = (
             f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
@@ -140,6 +143,7 @@ def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
             flow_with(residuals, dt * taken, spent)
         step.budget += spent.budget
         step.gross += spent.gross
+        step.counts = spent.counts
         step.defect, step.rejection = max(step.defect, spent.defect), spent.rejection
         if step.rejection:
             break

@@ -1,59 +1,51 @@
-"""Steppers: which mechanisms of the flow advance together, by which tableau, for which fraction of
-the step."""
+"""Splittings: which terms of the flow advance together, by which tableau, for which fraction of the
+step."""
 
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau, stability_limit
 
 
 @dataclass(frozen=True)
-class Part:
-    """One substep: transport, or reaction and noise, or both, over a fraction of the step."""
+class Substep:
+    """Transport, or reaction and noise, or both, over a fraction of the step."""
 
     tableau: Tableau
     fraction: float = 1.0
     transport: bool = True
     reaction: bool = True
 
+    @property
+    def active(self) -> NDArray[np.float64]:
+        """1 for the terms of BUDGET that the substep exchanges, 0 for the others."""
+        return np.array([self.transport] + 6 * [self.reaction], dtype=float)
+
 
 @dataclass(frozen=True)
-class Stepper:
+class Splitting:
     """A sequence of substeps that makes one step of the given order.
 
-    parts : the substeps; none if the step is the flow of the potential at its middle, held fixed,
-        which follows from the last three states: stable like the Adams–Bashforth method of order 3,
-        whose limit is 6/11
-    cfl, largest_cfl : Courant numbers, by default and at most, with limited linear reconstruction
-    stability : largest dt λ at which an explicit step is stable for ẏ = −λy
-    exponential : whether the reaction is integrated as a factor e^Λ; if not, every stage is a plain
-        Euler step
+    stability : largest dt λ at which a step is stable for ẏ = −λy
     """
 
-    name: str
     order: int
-    parts: tuple
-    cfl: float = 0.4
-    largest_cfl: float = 0.5
-    exponential: bool = True
+    substeps: tuple[Substep, ...]
     stability: float = 2.0
 
 
 def _unsplit(tableau):
-    return Stepper(
-        tableau.name, tableau.order, (Part(tableau),), stability=stability_limit(*tableau.butcher())
-    )
+    return Splitting(tableau.order, (Substep(tableau),), stability_limit(*tableau.butcher()))
 
 
-_HALF_REACTION = Part(SSPRK2, fraction=0.5, transport=False)
+_HALF_REACTION = Substep(SSPRK2, fraction=0.5, transport=False)
 
-STEPPERS = {
-    stepper.name: stepper
-    for stepper in (
-        Stepper("hancock", 3, (), cfl=0.9, largest_cfl=1.0, stability=6 / 11),
-        Stepper("euler", 1, (Part(SSPRK1),), exponential=False),
-        _unsplit(SSPRK1),
-        _unsplit(SSPRK2),
-        _unsplit(SSPRK3),
-        Stepper("strang", 2, (_HALF_REACTION, Part(SSPRK2, reaction=False), _HALF_REACTION)),
-    )
+EULER = Splitting(1, (Substep(SSPRK1),))
+SPLITTINGS = {
+    "ssprk1": _unsplit(SSPRK1),
+    "ssprk2": _unsplit(SSPRK2),
+    "ssprk3": _unsplit(SSPRK3),
+    "strang": Splitting(2, (_HALF_REACTION, Substep(SSPRK2, reaction=False), _HALF_REACTION)),
 }

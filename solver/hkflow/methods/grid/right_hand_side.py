@@ -1,0 +1,142 @@
+"""The right-hand side of the flow on a mesh, term by term:
+
+    ∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν),   J = δF/δν
+
+transport(V, ν) = −div(ν V), V = −α∇J;  J̄ = ∫J dν / |ν| where the flow keeps its mass, else 0.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operators.parallel_loops import n_blocks
+from . import kernels
+from .state import Evaluation
+from .stencil import stencil_of
+
+
+class RightHandSide:
+    """Computes the terms of the equation at an Evaluation, and what each term exchanges.
+
+    problem : mesh, objective and flow;  limiter : its number
+    log_scale : L; extensive numbers are in units of e^L
+    mass_at_start : kept by flows with drive "probability", in plain units
+    evaluations : of the potential, so far
+    """
+
+    def __init__(self, problem, limiter: int):
+        self.problem, self.flow, self.limiter = problem, problem.flow, limiter
+        mesh, signs = problem.mesh, problem.signs
+        self.shape = (len(signs), mesh.n_cells)
+        self.stencil = stencil_of(mesh)
+        self.objective = problem.objective.on(mesh.centers, signs)
+        self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
+        self.log_scale, self.evaluations = 0.0, 0
+        self.masses = np.zeros(self.shape)
+        self.largest = np.zeros(n_blocks(mesh.n_cells))
+        self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
+
+    @cached_property
+    def gradient(self) -> NDArray[np.float64]:
+        """Room for the gradient of the density, which only `transport` needs."""
+        return np.zeros((*self.shape, self.problem.mesh.dim + 1))
+
+    def new_evaluation(self) -> Evaluation:
+        """Room for a density and all that follows from it."""
+        return Evaluation(*self.shape, len(self.objective.predictions), self.flow.depth == 2.0)
+
+    # --- the equation
+
+    def rate(self, e: Evaluation) -> NDArray[np.float64]:
+        """∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν), (n_signs, n_cells)."""
+        self.evaluate(e)
+        return (
+            e.divergence
+            - self.flow.reaction * e.mobility * (e.potential - e.shift)
+            + (self.source() * self.problem.uniform - self.flow.noise * e.density)
+        )
+
+    def evaluate(self, e: Evaluation, residuals=None, defect: float = 0.0) -> None:
+        """The terms at the density of e, whose potential its own or given residuals make."""
+        self.potential(e, residuals, defect)
+        self.transport(e)
+        self.integrate(e)
+
+    def potential(self, e: Evaluation, residuals=None, defect: float = 0.0) -> None:
+        """J at the density of e, from its own or given residuals (n_data,)."""
+        e.defect = defect
+        self.predict(e)
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        self.drive(e)
+
+    def predict(self, e: Evaluation) -> None:
+        """Objective and predictions at the density of e."""
+        np.multiply(e.density, self.stencil.volumes, out=self.masses)
+        e.objective = self.objective.value(self.masses, self.log_scale)
+        e.predictions[:] = self.objective.predictions
+
+    def drive(self, e: Evaluation) -> None:
+        """The potential that the residuals of e make."""
+        self.evaluations += 1
+        self.objective.drive(e.residuals)
+        e.potential[:] = self.objective.potential
+
+    def transport(self, e: Evaluation) -> None:
+        """α div(ν∇J) by upwind fluxes with limited linear reconstruction, and the largest outflow
+        of a cell."""
+        st, alpha = self.stencil, self.flow.transport
+        e.outflow = 0.0
+        if alpha == 0.0:
+            return
+        if self.limiter >= 0:
+            kernels.gradients(st.neighbors, st.gradient_weights, e.density, st.axes, self.gradient)
+        kernels.transport(
+            st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, e.density,
+            e.potential, self.gradient, alpha, self.limiter, st.axes, e.divergence, self.largest,
+        )  # fmt: skip
+        e.outflow = float(self.largest.max())
+
+    def source(self) -> float:
+        """Mass that noise brings per time, in units of e^log_scale."""
+        if self.flow.noise == 0.0:
+            return 0.0
+        return self.flow.noise * (
+            self.mass_at_start if self.flow.keeps_mass else np.exp(-self.log_scale)
+        )
+
+    # --- what the terms exchange
+
+    def integrate(self, e: Evaluation) -> None:
+        """Mobility, integrals and budgets at the density, the potential and the divergence of e."""
+        st, flow = self.stencil, self.flow
+        if flow.depth != 2.0:
+            kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
+        kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
+        mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
+        e.mass, e.smallest, e.lowest = (
+            mass,
+            float(self.sums[:, 5].min()),
+            float(self.sums[:, 6].min()),
+        )
+        e.first = first
+        e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
+        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
+        e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
+        e.shift = first / mass if flow.keeps_mass else 0.0
+        e.mobile = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
+        self._budget(e, first, second, plain * self.problem.uniform, work)
+
+    def _budget(self, e, first, second, average, work):
+        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν) − σ |ν| +
+        σ, term by term."""
+        beta, sigma, gain = self.flow.reaction, self.flow.noise, self.source()
+        reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
+        e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
+        e.gross[:] = (
+            np.abs(e.rates[:4]).sum(),
+            beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain,
+        )
+        if self.flow.signed:
+            # where a density changes its sign, |ν| has a kink, and its budget no order
+            e.gross[1] = np.inf

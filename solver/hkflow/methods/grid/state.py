@@ -1,0 +1,47 @@
+"""A density on a mesh with all that the scheme derives from it, and the unit of its numbers."""
+
+import numpy as np
+
+from ..step import BUDGET
+
+RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
+
+
+class Evaluation:
+    """A density and all that the scheme derives from it; extensive numbers in units of e^log_scale.
+
+    density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
+    predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density),
+        lowest (potential), outflow (largest, per time), rounding (of F), roughness (root mean
+        square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
+    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
+        are measured by
+    """
+
+    def __init__(self, n_signs: int, n_cells: int, n_data: int, hellinger: bool):
+        self.density, self.divergence, self.potential = (
+            np.zeros((n_signs, n_cells)) for _ in range(3)
+        )
+        self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
+        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
+        self.rounding = self.roughness = self.lowest = self.shift = self.mobile = 0.0
+        self.defect = self.first = 0.0
+
+
+def next_unit(mass: float, log_scale: float, normalised: bool) -> tuple[float, float]:
+    """The factor by which the unit of a mass grows, and the new log_scale; (1, log_scale) if the
+    unit stays.
+
+    The unit is a power of two near a mass that is very large or very small, and the mass itself in
+    a normalised flow. F does not vanish with the mass: its unit is one at least, for normalised
+    flows 1 / RESCALE.
+    """
+    if not 0.0 < mass < np.inf or not (normalised or not 1.0 / RESCALE <= mass <= RESCALE):
+        return 1.0, log_scale
+    factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
+    larger = log_scale + np.log(factor)
+    if larger < (-np.log(RESCALE) if normalised else 0.0):
+        return np.exp(-log_scale), 0.0
+    return factor, larger

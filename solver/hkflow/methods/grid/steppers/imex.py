@@ -1,0 +1,35 @@
+"""Steps that are implicit in the coupling through the data and explicit in everything else."""
+
+from collections.abc import Callable
+
+from ...stepping.implicit import SUBSTEPS, implicit_step
+from ...stepping.implicit_residuals import Coupling
+from .stepper import Stepper
+
+
+class Imex(Stepper):
+    """Flows with frozen residuals, which are implicit in their effect (see
+    methods/stepping/implicit.py).
+
+    explicit : the stepper that explicit steps of the same run take: it completes every evaluation
+    tolerance : of the run;  coupling : function () -> Coupling of the accepted state
+    """
+
+    def __init__(self, explicit: Stepper, tolerance: float, coupling: Callable[[], Coupling]):
+        super().__init__(explicit.rhs)
+        self.explicit, self.tolerance, self.coupling = explicit, tolerance, coupling
+        self.order = min(explicit.order, 2)
+
+    def rates(self, e) -> None:
+        self.explicit.rates(e)
+
+    def advance(self, now, spares, dt):
+        trial, substeps = spares[0], SUBSTEPS[self.order]
+        states = [*self.explicit.between[: len(substeps)], trial]
+        states[0].density[:], states[0].residuals[:] = now.density, now.residuals
+        step = implicit_step(
+            self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance
+        )
+        trial.defect = step.defect
+        self.rates(trial)
+        return trial, step

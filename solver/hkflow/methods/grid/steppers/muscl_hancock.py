@@ -1,0 +1,147 @@
+"""The default stepper: one transport per step, in the mean potential of the step."""
+
+import numpy as np
+
+from ...step import Step
+from ...stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..state import Evaluation
+from .stepper import Stepper
+
+
+class MusclHancock(Stepper):
+    """The flow of the mean potential of the step, held fixed, which is extrapolated from the last
+    three states; at a start, half a step leads to its middle.
+
+    Its stability is that of the Adams–Bashforth method of order 3.
+    history : (2, …) what `_reading` was at the states before the accepted one;  ages : (2,) times
+        since then, 0 if unknown
+    """
+
+    order, stability = 3, 6 / 11
+    cfl, largest_cfl = 0.9, 1.0
+
+    def __init__(self, rhs):
+        super().__init__(rhs)
+        n_data = len(rhs.objective.predictions)
+        self.within = np.zeros(n_data if n_data else rhs.shape)
+        self.history = np.zeros((HISTORY - 1, *self.within.shape))
+        self.ages = np.zeros(HISTORY - 1)
+        self.own = np.zeros(n_data)
+
+    def rates(self, e: Evaluation) -> None:
+        e.outflow = self.frozen.follow(e.potential)
+        self.rhs.integrate(e)
+
+    def advance(self, now, spares, dt):
+        rhs, step, trial = self.rhs, Step(dt), spares[0]
+        self._extrapolate_potential(now, dt, trial)
+        self.frozen.advance(now, trial, dt, step)
+        # without data, the potential of a measure comes with its objective
+        if not len(now.predictions):
+            rhs.drive(trial)
+            trial.outflow = self.frozen.follow(trial.potential)
+        if self.ages[0] > 0.0:
+            self._correct_energy(now, trial, step)
+        trial.defect = 0.0
+        rhs.integrate(trial)
+        return trial, step
+
+    # --- the mean potential
+
+    def _extrapolate_potential(self, now, dt, e):
+        """Give e the mean potential of the step that follows `now`, and its residuals."""
+        known = usable(self.ages, dt)
+        e.residuals[:], e.potential[:] = 0.0, 0.0
+        if known == 0:
+            readings = [self._after_half_a_step(now, dt)]
+        else:
+            readings = (self._extrapolated(now, known, time) for time in GAUSS * dt)
+        for count, reading in enumerate(readings, 1):
+            if len(self.own):
+                self._residuals(reading, self.own)
+                e.residuals += (self.own - e.residuals) / count
+            else:
+                e.potential += (reading - e.potential) / count
+        if len(self.own):
+            self.rhs.drive(e)
+
+    def _after_half_a_step(self, now, dt):
+        """What `_reading` is in the middle of a step that starts with the potential of `now`."""
+        half = self.between[0]
+        self._residuals(now.predictions, self.own)
+        self.frozen.drive(now, half, self.own, 0.5 * dt, Step(dt))
+        self.within[:] = half.predictions if len(self.own) else self.rhs.objective.potential
+        return self.within
+
+    def _extrapolated(self, now, known, time):
+        """What `_reading` will be after a time, from its last values."""
+        weights = extrapolation(self.ages[:known], time)
+        np.multiply(_reading(now), weights[0], out=self.within)
+        self.within += np.tensordot(weights[1:], self.history[:known], 1)
+        return self.within
+
+    def _residuals(self, predictions, out):
+        """∂R/∂h at predictions in units of e^log_scale, if there are data."""
+        if len(out):
+            self.rhs.problem.objective.evaluate_risk(predictions, self.rhs.log_scale, out)
+
+    # --- the energy
+
+    def _correct_energy(self, now, trial, step):
+        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared
+        among its work."""
+        work = np.abs(step.budget[:4])
+        turns = self._turns_of_data if len(self.own) else self._turns_of_potential
+        later, earlier = turns(now, trial)
+        change = (
+            step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
+        )
+        step.budget[:4] += change * work / max(work.sum(), np.finfo(float).tiny)
+
+    def _turns_of_data(self, now, trial):
+        """Δr·Δh of the step, and with the Δh of the step before it."""
+        self._residuals(now.predictions, self.own)
+        turn = self.rhs.objective.residuals - self.own
+        # not BLAS: its threads would spin on
+        return (
+            np.einsum("i,i->", turn, trial.predictions - now.predictions),
+            np.einsum("i,i->", turn, now.predictions - self.history[0]),
+        )
+
+    def _turns_of_potential(self, now, trial):
+        """The same with potentials for predictions and densities for residuals: J is linear and
+        symmetric in ν."""
+        rhs, turn, J = self.rhs, self.rhs.masses, self.rhs.objective.potential
+        np.subtract(trial.density, now.density, out=turn)
+        turn *= rhs.stencil.volumes
+        return (
+            np.einsum("sc,sc->", turn, np.subtract(J, now.potential, out=self.within)),
+            np.einsum(
+                "sc,sc->", turn, np.subtract(now.potential, self.history[0], out=self.within)
+            ),
+        )
+
+    # --- the states before
+
+    def remember(self, now: Evaluation, dt: float) -> None:
+        self.history[1:], self.ages[1:] = (
+            self.history[:-1],
+            np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0),
+        )
+        self.history[0], self.ages[0] = _reading(now), dt
+
+    def rescale(self, factor: float) -> None:
+        if len(self.own):
+            self.history /= factor
+
+    def state(self):
+        return {"history": self.history, "ages": self.ages}
+
+    def load(self, state) -> None:
+        self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
+
+
+def _reading(e):
+    """What the potential of an evaluation follows from: the predictions, or without data the
+    potential itself."""
+    return e.predictions if len(e.predictions) else e.potential

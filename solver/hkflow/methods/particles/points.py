@@ -1,0 +1,159 @@
+"""Methods whose measure is made of points that carry mass: their state, and their implicit
+steps."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...measures.point_measure import Atoms
+from ...operators.dense import blocked, unblocked
+from ..step import Step
+from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
+from ..stepping.implicit_residuals import DENSE, Coupling
+from . import kernels
+from .tangent_gram import coupling_matrix, coupling_product
+
+RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
+CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
+MOST_CLOCK_CORRECTIONS = 12
+
+
+class PointMethod(ImplicitSteps):
+    """What particles and characteristics share.
+
+    n : points;  signs, weights : (n,) ε, and signed masses in units of e^log_scale
+    objective : the ObjectiveOnPoints of the moving points
+    between : evaluations where parts of a step begin and end
+    A subclass has `evaluate`, `points` and `frozen`, its evaluations have `copy`, and its
+    `_place` makes `current`, `trial` and `between`.
+    """
+
+    substeps = 2  # order of implicit steps
+
+    def points(self, e) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
+        raise NotImplementedError
+
+    def frozen(self, begin, after, residuals, tau: float, step: Step) -> NDArray[np.float64]:
+        """Points driven for a time tau by given residuals, from `begin` into `after`; adds to the
+        step's budget and returns the predictions (n_data,) there."""
+        raise NotImplementedError
+
+    # --- state
+
+    def _start(self):
+        """Begin with the atoms of the initial measure that have mass."""
+        atoms = self.problem.atoms()
+        alive = atoms.weights > 0.0
+        if not alive.any():
+            raise ValueError(f"{type(self).__name__} need an initial measure with some mass.")
+        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
+        self.evaluate(self.current)
+        self.mass_at_start = self.current.mass
+
+    def _place(self, positions, signs, log_weights):
+        """Make room for these points; returns the positions, blocked."""
+        self.n, self.signs = len(positions), np.array(signs, dtype=float)
+        self.weights = np.zeros(self.n)
+        self.objective = self.problem.objective.on_moving(positions)
+        return blocked(positions, self.objective.transform.points.shape[2])
+
+    def _set(self, e):
+        """Give the objective the points and weights of e."""
+        positions, log_weights = self.points(e)
+        self.objective.transform.points[:] = positions
+        kernels.signed_weights(log_weights, self.signs, self.log_scale, self.weights)
+
+    def state(self) -> dict[str, Any]:
+        """All that the method needs to go on from here, bit for bit."""
+        positions, log_weights = self.points(self.current)
+        return {
+            "positions": unblocked(positions, self.n),
+            "signs": self.signs,
+            "log_weights": log_weights,
+            "log_scale": self.log_scale,
+            "residuals": self.current.residuals,
+            "defect": self.current.defect,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a state made by `state`."""
+        self._place(state["positions"], state["signs"], state["log_weights"])
+        self.log_scale = float(state["log_scale"])
+        self.evaluate(self.current, state["residuals"], state["defect"])
+        self.state_changed()
+
+    @staticmethod
+    def measure(state: dict[str, Any]) -> Atoms:
+        """The measure of a state, as Problem.initial wants it."""
+        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
+
+    def change_unit(self) -> None:
+        """Take the mass as the unit of extensive numbers where it has left the present one far
+        behind, or always for "measure".
+
+        F does not vanish with the mass, so that units are never smaller than one; with "measure"
+        than 2^−64.
+        """
+        e, measure = self.current, self.flow.drive == "measure"
+        if not measure and abs(e.log_mass - self.log_scale) <= RESCALE:
+            return
+        log_scale = 0.0 if e.log_mass < (-RESCALE if measure else 0.0) else e.log_mass
+        if log_scale != self.log_scale:
+            defect = e.defect * np.exp(self.log_scale - log_scale)
+            self.log_scale = log_scale
+            self.evaluate(e, e.residuals.copy(), defect)
+
+    # --- steps
+
+    def speed(self) -> float:
+        """Of the clock."""
+        return self.current.speed
+
+    def by_clock(self, dt: float, advance) -> tuple[Step, float]:
+        """The step in which the clock goes on by dt, and its time; advance : function (time) ->
+        Step, into `trial`."""
+        time = dt / self.current.speed
+        for _ in range(MOST_CLOCK_CORRECTIONS):
+            step = advance(time)
+            gained = self.current.objective - self.trial.objective
+            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
+                break
+            if not gained > 0.0:
+                step.rejection = "the smooth margin does not grow"
+                break
+            time *= min(dt / gained, 10.0)
+        step.dt = dt
+        return step, time
+
+    def implicit(self, time: float) -> Step:
+        """A step with residuals implicit in their effect (see methods/stepping/implicit.py), into
+        `trial`."""
+        substeps = SUBSTEPS[self.substeps]
+        states = [*self.between[: len(substeps)], self.trial]
+        states[0].copy(self.current)
+        coupling = self.accepted_coupling()
+        step = implicit_step(coupling, time, substeps, states, self.frozen, self.tolerance)
+        if not step.rejection:
+            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
+        return step
+
+    def knows_implicit(self) -> bool:
+        """Whether steps can be implicit; by themselves they are not where products with K cost more
+        than explicit steps."""
+        if self.problem.objective.feature.kernel is None:
+            return False
+        return super().knows_implicit() and (
+            self.coupling == "implicit" or len(self.current.predictions) <= DENSE
+        )
+
+    def coupling_at_current(self) -> Coupling:
+        """The Coupling of the accepted state, stored for up to DENSE data, applied for more."""
+        objective, flow = self.problem.objective, self.flow
+        positions, log_weights = self.points(self.current)
+        weights = np.exp(log_weights - self.log_scale)
+        mobility = weights ** (2.0 - 2.0 / flow.depth)
+        state = objective, unblocked(positions, self.n), weights, mobility, flow
+        matrix = coupling_matrix(*state) if len(self.current.predictions) <= DENSE else None
+        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
