@@ -98,7 +98,7 @@ class Characteristics(PointMethod):
     # --- state
 
     def _place(self, positions, signs, log_weights):
-        blocks = super()._place(positions, signs, log_weights)
+        blocks = self._make_room(positions, signs)
         self.move = Movement(self.kinks, len(blocks))
         self.current, self.trial, *self.between = (
             Cloud(blocks.shape, self.n, self.past.shape[1]) for _ in range(4)
@@ -141,18 +141,9 @@ class Characteristics(PointMethod):
             f"state not finite in {bad} of its {e.positions.size + self.n} numbers" if bad else None
         )
 
-    def evaluate(self, e, residuals=None, defect=0.0):
-        """Predictions, objective and mass at the atoms of e, and its own or given residuals."""
-        decay, objective = self.problem.objective.weight_decay, self.problem.objective
-        self._set(e)
-        risk = self.objective.value(self.weights, self.log_scale)
-        e.predictions[:] = self.objective.predictions
-        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+    def _complete(self, e):
         e.mass = e.mobile = float(np.abs(self.weights).sum())
         e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
-        e.objective = risk + decay * e.mass
-        e.rounding = objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
-        e.defect = float(defect)
 
     # --- steps
 

@@ -34,20 +34,9 @@ def gradients(neighbors, gradient_weights, density, axes, out):
 
 @kernel
 def transport(
-    neighbors,
-    conductances,
-    offsets,
-    centers,
-    volumes,
-    density,
-    potential,
-    gradient,
-    alpha,
-    limiter,
-    axes,
-    out,
-    outflow,
-):
+    neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha,
+    limiter, axes, out, outflow,
+):  # fmt: skip
     """Upwind divergence, out = α div(ν∇J): face velocity −α (J_k − J_c)/chord, limited linear face
     values.
 
@@ -112,20 +101,9 @@ def integrals(density, mobility, potential, divergence, volumes, out):
 
 @kernel
 def stage(
-    keep,
-    dt,
-    with_transport,
-    beta,
-    sigma,
-    source,
-    shift,
-    start,
-    divergence,
-    potential,
-    factor,
-    growth,
-    density,
-):
+    keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor,
+    growth, density,
+):  # fmt: skip
     """One Shu–Osher stage of ν = e^Λ w, w′ = e^−Λ (transport + source), Λ′ = −β (J − shift) − σ.
 
         w ← keep·start + (1 − keep) (w + dt e^−Λ (transport + source));   Λ ← (1 − keep) (Λ + dt

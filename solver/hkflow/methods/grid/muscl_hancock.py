@@ -21,19 +21,9 @@ from .limiters import limited
 
 @kernel
 def face_flows(
-    neighbors,
-    conductances,
-    gradient_weights,
-    volumes,
-    potential,
-    alpha,
-    axes,
-    flows,
-    velocity,
-    divergence,
-    decline,
-    outflow,
-):
+    neighbors, conductances, gradient_weights, volumes, potential, alpha, axes, flows, velocity,
+    divergence, decline, outflow,
+):  # fmt: skip
     """The velocity field −α∇J: flows_ck = α (J_c − J_k) conductance_ck out of c through face k, U =
     −α∇J by least squares.
 
@@ -113,13 +103,8 @@ def outgoing(
                         phi = 1.0 + z * (z / 6.0 - 0.5)
                         volume *= phi
                         sideways = aside - 0.5 * dt * (swept - towards * along / length)
-                        face = (
-                            nu
-                            + 0.5
-                            * (1.0 - phi * courant)
-                            * limited(limiter, 2.0 * along - ahead, ahead)
-                            + sideways
-                        )
+                        slope = limited(limiter, 2.0 * along - ahead, ahead)
+                        face = nu + 0.5 * (1.0 - phi * courant) * slope + sideways
                         face = min(max(face, 0.0), 2.0 * nu)
                     leaving[s, c, k] = volume * face
                     total += volume * face
@@ -184,13 +169,8 @@ def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, sta
                 size += abs(reaction)
                 lost += loss * volume
                 density[s, c] = after
-        sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = (
-            work,
-            lost_work,
-            mass,
-            size,
-            lost,
-        )
+        sums[b, 0], sums[b, 1], sums[b, 2] = work, lost_work, mass
+        sums[b, 3], sums[b, 4] = size, lost
 
 
 @kernel

@@ -114,12 +114,8 @@ class RightHandSide:
             kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
         mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
-        e.mass, e.smallest, e.lowest = (
-            mass,
-            float(self.sums[:, 5].min()),
-            float(self.sums[:, 6].min()),
-        )
-        e.first = first
+        e.smallest, e.lowest = (float(low) for low in self.sums[:, 5:].min(axis=0))
+        e.mass, e.first = mass, first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
         e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
         e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0

@@ -70,7 +70,7 @@ class Particles(PointMethod, OdeMethod):
 
     def _place(self, positions, signs, log_weights):
         """Start from these particles."""
-        blocks, n = super()._place(positions, signs, log_weights), len(positions)
+        blocks, n = self._make_room(positions, signs), len(positions)
         self.shape = blocks.shape
         self.sums, self.scratch = (
             np.zeros((len(blocks), 5)),
@@ -111,21 +111,9 @@ class Particles(PointMethod, OdeMethod):
         positions = self._positions(y)
         kernels.to_sphere(positions, self.n, positions)
 
-    def evaluate(self, e, residuals=None, defect=0.0):
-        """Velocities, growth rates, integrals and budgets at the state e.y, driven by its own or by
-        given residuals."""
-        decay = self.problem.objective.weight_decay
-        self._set(e)
-        risk = self.objective.value(self.weights, self.log_scale)
-        e.predictions[:] = self.objective.predictions
-        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+    def _complete(self, e):
         self._drive(e, self.flow.noise if self.noise == "deterministic" else 0.0)
         self.set_clock(e)
-        e.objective = risk + decay * e.mass
-        e.rounding = self.problem.objective.rounding(
-            e.objective, e.residuals, e.mass, self.log_scale
-        )
-        e.defect = defect
 
     def _drive(self, e, sigma):
         """Velocities, growth rates, integrals and budgets that the residuals of e make, at points
@@ -169,7 +157,7 @@ class Particles(PointMethod, OdeMethod):
             beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
         )
 
-    # --- implicit in the coupling
+    # --- steps
 
     def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state, with the noise at its end; the result is
@@ -195,11 +183,7 @@ class Particles(PointMethod, OdeMethod):
         return step
 
     def frozen(self, begin, after, residuals, tau, step):
-        """Particles driven for a time tau by given residuals: exact if they stay in place, by the
-        midpoint rule if not.
-
-        From `begin` into `after`; returns the predictions there.
-        """
+        """Exact if the particles stay in place, by the midpoint rule if not."""
         sigma = self.flow.noise if self.noise == "deterministic" else 0.0
         begin.residuals[:] = after.residuals[:] = residuals
         self._set(begin)

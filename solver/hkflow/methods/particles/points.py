@@ -25,8 +25,8 @@ class PointMethod(ImplicitSteps):
     n : points;  signs, weights : (n,) ε, and signed masses in units of e^log_scale
     objective : the ObjectiveOnPoints of the moving points
     between : evaluations where parts of a step begin and end
-    A subclass has `evaluate`, `points` and `frozen`, its evaluations have `copy`, and its
-    `_place` makes `current`, `trial` and `between`.
+    A subclass has `points`, `frozen`, `_complete` and `_place`, which makes `current`, `trial` and
+    `between`; its evaluations have `copy`.
     """
 
     substeps = 2  # order of implicit steps
@@ -39,6 +39,22 @@ class PointMethod(ImplicitSteps):
         """Points driven for a time tau by given residuals, from `begin` into `after`; adds to the
         step's budget and returns the predictions (n_data,) there."""
         raise NotImplementedError
+
+    def _complete(self, e):
+        """Give e its mass and what follows from its residuals, at points and weights just set."""
+        raise NotImplementedError
+
+    def evaluate(self, e, residuals=None, defect: float = 0.0) -> None:
+        """All that follows from the points of e, driven by their own or by given residuals."""
+        objective = self.problem.objective
+        self._set(e)
+        risk = self.objective.value(self.weights, self.log_scale)
+        e.predictions[:] = self.objective.predictions
+        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        self._complete(e)
+        e.objective = risk + objective.weight_decay * e.mass
+        e.rounding = objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.defect = float(defect)
 
     # --- state
 
@@ -53,7 +69,11 @@ class PointMethod(ImplicitSteps):
         self.mass_at_start = self.current.mass
 
     def _place(self, positions, signs, log_weights):
-        """Make room for these points; returns the positions, blocked."""
+        """Begin with these points: (n, p) unit vectors, (n,) ε and log masses."""
+        raise NotImplementedError
+
+    def _make_room(self, positions, signs):
+        """For a number of points; returns their positions, blocked."""
         self.n, self.signs = len(positions), np.array(signs, dtype=float)
         self.weights = np.zeros(self.n)
         self.objective = self.problem.objective.on_moving(positions)
