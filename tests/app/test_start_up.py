@@ -95,7 +95,7 @@ def test_nothing_is_compiled_twice(tmp_path):
 
 def test_a_package_lists_and_loads_its_public_names():
     names = dir(hkflow)
-    assert {"run", "solve", "load", "margins", "Problem", "CaseError"} <= set(names)
+    assert {"run", "solve", "load", "certificates", "Problem", "CaseError"} <= set(names)
     for package in (hkflow, hkflow.certificates):
         assert sorted(package.__all__) == dir(package)
         for name in dir(package):

@@ -1,9 +1,10 @@
 """Figures of papers, computed again: what each needs, what it shows, and whether what the paper
 says of it comes out.
 
-A figure is a script `postprocess/<paper>_<figure>.py` of a clone of the repository, which defines
+A figure is a module `postprocess/<paper>_<figure>.py` of a clone of the repository, which imports
+what the figures of its paper share (`from .colt import …`) and defines
 
-    __doc__              source and title in the first line, then a paragraph on what is shown and
+    __doc__              source and title as a first paragraph, then another on what is shown and
                          how it differs from the paper's
     MINUTES              {"quick": …, "paper": …} that it takes on two cores
     STUDIES              names paper/figure of the study files cases/paper/studies/figure.toml that
@@ -20,9 +21,10 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from ..files.writing import write_arrays, write_hdf5, write_json
 
 SCALES = ("quick", "paper")
 ALL = "all"
+PACKAGE = "hkflow_figures"  # that the folder postprocess is imported as
 
 
 @dataclass(frozen=True)
@@ -203,15 +206,16 @@ def study_path(name):
     return root() / "cases" / paper / "studies" / f"{figure}.toml"
 
 
-def figures():
+def figures() -> dict[str, ModuleType]:
     """{name: module} of all figures, in the order of their names."""
-    scripts = sorted((root() / "postprocess").glob("*.py"))
-    found = {
-        path.stem.replace("_", "-"): _module(path)
-        for path in scripts
+    folder = root() / "postprocess"
+    package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
+    package.__path__ = [str(folder)]
+    return {
+        path.stem.replace("_", "-"): import_module(f"{PACKAGE}.{path.stem}")
+        for path in sorted(folder.glob("*.py"))
         if "\ndef claims(" in path.read_text(encoding="utf-8")
     }
-    return found
 
 
 def figure_of(name):
@@ -231,9 +235,9 @@ def names(found=None):
     )
 
 
-def title(module):
+def title(module: ModuleType) -> str:
     """Source and title of a figure."""
-    return module.__doc__.strip().splitlines()[0].rstrip(".")
+    return " ".join((module.__doc__ or "").strip().split("\n\n")[0].split()).rstrip(".")
 
 
 def missing(module, scale, folder):
@@ -265,24 +269,3 @@ def checked(name, scale):
                 Claim(**claim) for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
             ]
     return None
-
-
-def _module(path):
-    """The module of a script; scripts of the same folder can import one another."""
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    if path.stem in sys.modules:
-        return sys.modules[path.stem]
-    spec = spec_from_file_location(path.stem, path)
-    module = sys.modules[path.stem] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def main(name):
-    """What `python postprocess/<figure>.py` does: the command `hkflow reproduce` of that figure,
-    with the same options."""
-    from .cli import main as command
-
-    sys.argv[1:1] = ["reproduce", name]
-    command()
