@@ -30,6 +30,12 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/potential_peers.py": "the same, against other libraries",
     "benchmarks/ranks.py": "replaces the messages between processes",
 }
+ANNOTATED = (  # rooms whose public functions are annotated
+    *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
+    *("files", "studies", "app"),
+)
+NOT_YET = ["objectives/activations.py"]
+COMPILED = ("njit", "kernel", "intrinsic", "jit", "generated")  # decorators: Numba finds the types
 
 
 def broken(folder):
@@ -107,3 +113,42 @@ def test_programs_outside_use_what_is_public():
 )
 def test_sibling_an_internal_name_is_seen(program):
     assert internal(program)
+
+
+def unannotated(module):
+    """Public functions and methods of a module, by their lines, that lack the type of an argument
+    or of what they return; compiled ones may."""
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    public = [cls for cls in classes if not cls.name.startswith("_")]
+    for node in (*module.body, *(inner for cls in public for inner in cls.body)):
+        if not isinstance(node, ast.FunctionDef) or (
+            node.name.startswith("_") and node.name not in ("__init__", "__call__")
+        ):
+            continue
+        if any(word in ast.unparse(d) for d in node.decorator_list for word in COMPILED):
+            continue
+        arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        arguments += [a for a in (node.args.vararg, node.args.kwarg) if a]
+        typed = all(a.annotation for a in arguments if a.arg not in ("self", "cls"))
+        if not typed or node.returns is None:
+            yield f"{node.lineno}: {node.name}"
+
+
+def test_public_functions_are_annotated():
+    solver = ROOT / "solver" / "hkflow"
+    paths = [path for room in ANNOTATED for path in sorted((solver / room).glob("*.py"))]
+    modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    found = {str(path.relative_to(solver)): [*unannotated(modules[path])] for path in paths}
+    assert [path for path, names in found.items() if names] == NOT_YET, found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(x: int): ...", ["1: f"]),
+        ("class C:\n    def f(self, x) -> int: ...", ["2: f"]),
+        ("@njit\ndef f(x): ...\ndef _f(x): ...\ndef g(*x: int) -> int: ...", []),
+    ],
+)
+def test_sibling_a_missing_annotation_is_seen(code, found):
+    assert [*unannotated(ast.parse(code))] == found

@@ -18,15 +18,19 @@ what the figures of its paper share (`from .colt import …`) and defines
 import hashlib
 import inspect
 import json
+import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CaseError, HkflowError, unknown_name
 from ..files.reading import open_hdf5, read_arrays
@@ -48,14 +52,14 @@ class Claim:
     def __post_init__(self):
         object.__setattr__(self, "holds", bool(self.holds))
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{'holds' if self.holds else 'FAILS'}: {self.says} ({self.evidence})"
 
 
 class Interrupted(HkflowError):
     """A signal ended the computation; what is finished is kept."""
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         super().__init__("Interrupted; the same command goes on from here.")
         self.signal = number
 
@@ -69,16 +73,23 @@ class Work:
     seconds : that all of it took on one core, whenever it was computed
     """
 
-    def __init__(self, scale, folder, workers=None, watch=None):
+    def __init__(
+        self,
+        scale: str,
+        folder: str | os.PathLike[str],
+        workers: int | None = None,
+        watch: Callable[[int, int, Any], object] | None = None,
+    ) -> None:
         self.scale, self.folder, self.workers, self.watch = scale, Path(folder), workers, watch
-        self.seconds, self._counted = 0.0, set()
+        self.seconds = 0.0
+        self._counted: set[Path] = set()
 
     @property
-    def quick(self):
+    def quick(self) -> bool:
         """Whether a small version is wanted."""
         return self.scale == "quick"
 
-    def study(self, name):
+    def study(self, name: str) -> Iterator[tuple[dict[str, Any], Any]]:
         """Run what is missing of the study paper/figure; yields (changes of the case, Run) of every
         member.
 
@@ -108,7 +119,7 @@ class Work:
             for outcome in result.outcomes
         )
 
-    def once(self, function, **arguments):
+    def once(self, function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, NDArray]:
         """function(**arguments), a dictionary of arrays, kept in a file that is known by the
         function's source and arguments."""
         text = json.dumps(
@@ -151,12 +162,18 @@ class Reproduction:
     folder: Path
 
     @property
-    def holds(self):
+    def holds(self) -> bool:
         """Whether all claims came out."""
         return all(claim.holds for claim in self.claims)
 
 
-def reproduce(name, scale="quick", output=None, workers=None, watch=None):
+def reproduce(
+    name: str,
+    scale: str = "quick",
+    output: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    watch: Callable[[int, int, Any], object] | None = None,
+) -> Reproduction:
     """Compute a figure of a paper, or what is missing of it, draw it and check the paper's claims;
     returns the Reproduction.
 
@@ -188,7 +205,7 @@ def reproduce(name, scale="quick", output=None, workers=None, watch=None):
     return Reproduction(name, scale, data, claims, work.seconds, folder)
 
 
-def root():
+def root() -> Path:
     """The clone of the repository that has the figures' scripts and cases. Raises CaseError if
     there is none."""
     for place in (Path(__file__).resolve().parents[2], Path.cwd()):
@@ -200,7 +217,7 @@ def root():
     )
 
 
-def study_path(name):
+def study_path(name: str) -> Path:
     """The study file paper/figure."""
     paper, figure = name.split("/")
     return root() / "cases" / paper / "studies" / f"{figure}.toml"
@@ -218,7 +235,7 @@ def figures() -> dict[str, ModuleType]:
     }
 
 
-def figure_of(name):
+def figure_of(name: str) -> tuple[str, ModuleType]:
     """The name of a figure's script, and its module, by one of its names."""
     found = figures()
     for main, module in found.items():
@@ -227,7 +244,7 @@ def figure_of(name):
     raise CaseError(unknown_name("figure", name, names(found)))
 
 
-def names(found=None):
+def names(found: dict[str, ModuleType] | None = None) -> list[str]:
     """Names of all figures, those that they have in other papers included."""
     found = found or figures()
     return sorted(
@@ -240,7 +257,7 @@ def title(module: ModuleType) -> str:
     return " ".join((module.__doc__ or "").strip().split("\n\n")[0].split()).rstrip(".")
 
 
-def missing(module, scale, folder):
+def missing(module: ModuleType, scale: str, folder: Path) -> float:
     """The share of a figure's runs that are not computed yet; 1 for one without studies that was
     never finished."""
     from ..studies.file import load_study
@@ -257,7 +274,7 @@ def missing(module, scale, folder):
     return 1.0 - sum(done) / len(done) if done else float(not (folder / "claims.json").exists())
 
 
-def checked(name, scale):
+def checked(name: str, scale: str) -> list[Claim] | None:
     """Claims as last checked here, in reproductions, or else as the repository's gallery has them;
     None if never."""
     for path in (
