@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from hkflow.measures.point_measure.point_measure import Units
 
 from hkflow import FEATURES
 from hkflow.certificates.bounds import (
@@ -16,6 +15,7 @@ from hkflow.certificates.bounds import (
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin
 from hkflow.geometry.sphere import normalize
+from hkflow.measures.point_measure import Units
 
 E = np.e
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from hkflow.measures.point_measure.point_measure import Units
 
 from hkflow import FEATURES, RISKS, Objective
 from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin, kkt_residual
 from hkflow.certificates.tangent_kernel import tangent_kernel, tangent_max_margin
+from hkflow.measures.point_measure import Units
 
 NAMES = ["linear", "relu", "squared-relu"]
 

@@ -8,7 +8,7 @@ from scipy.special import rel_entr
 
 import hkflow
 from hkflow.geometry import sphere
-from hkflow.measures.point_measure import distances as metrics
+from hkflow.measures import distances as metrics
 
 ot = pytest.importorskip("ot")
 

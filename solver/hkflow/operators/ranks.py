@@ -10,10 +10,12 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..arguments import Floats
 from ..errors import HkflowError
+
+if TYPE_CHECKING:  # the command line asks for ranks before it loads NumPy
+    from ..arguments import Floats
 
 # How a process learns that it is one of several: from Open MPI; from MPICH, Intel MPI or Slurm's
 # PMI2; from Slurm's PMIx.
@@ -74,7 +76,7 @@ class Ranks(Alone):
         self.agreed = None  # the error that all ranks raise
 
     def completion(
-        self, buffer: Floats, counts: list[int], starts: list[int]
+        self, buffer: "Floats", counts: list[int], starts: list[int]
     ) -> Callable[[], object]:
         """A function that fills in the other ranks' parts of a buffer of float64: counts[r] numbers
         of rank r from starts[r] on."""
