@@ -3,6 +3,7 @@ outside of it use what is public."""
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,12 @@ def test_sibling_a_violation_is_seen(tmp_path, room, line, contract):
         file.write(f"\n\n{line}\n")
     names = broken(tmp_path)
     assert any(contract in name for name in names), names
+
+
+def test_guide_names_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = {path for path in re.findall(r"`([\w./]+/[\w./]*\w)`", text) if path != ".ci/run"}
+    assert len(named) > 30 and [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 def internal(program):
