@@ -7,13 +7,11 @@ import numpy as np
 import psutil
 
 import hkflow
-from hkflow.objectives.data import cluster_grid
-from hkflow.solving.observer import Observer
 
 SAMPLES = 20
 
 
-class Watch(Observer):
+class Watch(hkflow.Observer):
     """Memory in bytes and seconds per step, SAMPLES times; ends the run after so many steps."""
 
     def __init__(self, steps):
@@ -36,7 +34,7 @@ def endure(steps):
     """Growth of memory, in bytes per step, and of a step's cost, later half over the earlier; and
     what is wrong, or None."""
     rng = np.random.default_rng(1)
-    inputs, targets = cluster_grid(rng, 2, 3)(rng, 40)
+    inputs, targets = hkflow.cluster_grid(rng, 2, 3)(rng, 40)
     inputs = np.column_stack([inputs, np.ones(len(inputs))])
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets

@@ -20,8 +20,6 @@ import hkflow
 from hkflow.analysis.summary import provenance, summary
 from hkflow.files.writing import checksum
 from hkflow.store import run_folder
-from hkflow.store.export import export
-from hkflow.store.results import pack
 from hkflow.store.run_folder import read_snapshots, static_arrays
 
 from .fuzz import Hang, time_limit, value
@@ -242,13 +240,13 @@ def hostile_run(folder, run, seed):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save)
             seen.append(loaded.density_at(save))
         if len(loaded.time):
-            export(loaded, "csv", output=folder / "exported")
+            hkflow.export(loaded, "csv", output=folder / "exported")
 
     for name, action in (
         ("load the folder", lambda: look(copy)),
         ("load results.h5", lambda: look(copy / "results.h5")),
         # the command line turns an OSError, of a folder in the place of the file, into a sentence
-        ("pack", lambda: pack(copy)),
+        ("pack", lambda: hkflow.pack(copy)),
         ("resume", lambda: hkflow.resume(copy)),
         ("load again", lambda: look(copy)),
     ):

@@ -22,7 +22,6 @@ import tomlkit
 import hkflow
 from hkflow.case.build import resolve
 from hkflow.case.load import parse_case, toml_of
-from hkflow.solving.observer import Observer
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
@@ -198,7 +197,7 @@ def damage(rng, text):
     return b"\xef\xbb\xbf" * (rng.random() < 0.1) + bytes(data)
 
 
-class OneStep(Observer):
+class OneStep(hkflow.Observer):
     """Ends a run after its first step."""
 
     steps = 0

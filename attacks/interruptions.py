@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 
 import hkflow
-from hkflow.solving.observer import Observer
 from hkflow.store.run_folder import read_snapshots
 
 CASE = """
@@ -134,7 +133,7 @@ def broken_off(place, seed, number):
     return fault
 
 
-class Spoiler(Observer):
+class Spoiler(hkflow.Observer):
     """Ends a run from a random step on, by a sentence or by an exception in one of its calls."""
 
     def __init__(self, rng):

@@ -124,14 +124,14 @@ def memory_row(cells, n):
 
 def particle_rows(base, factors, repeats):
     """Exponents of the particle right-hand side in each of its three sizes."""
-    from hkflow.methods.choice import make_method
+    from hkflow import Particles
 
     for axis, name in enumerate(("m", "d + 1", "n")):
         sizes = [
             [size * factor if a == axis else size for a, size in enumerate(base)]
             for factor in factors
         ]
-        methods = [make_method(descent(start(*size)).problem, "particles") for size in sizes]
+        methods = [Particles(descent(start(*size)).problem) for size in sizes]
         calls = [lambda method=method: method.evaluate(method.current) for method in methods]
         times = np.median(alternate(calls, repeats), axis=0)
         label = f"particle right-hand side in {name}, from (m, d + 1, n) = {base}"

@@ -15,14 +15,11 @@ import time
 import numpy as np
 
 import hkflow
-from hkflow.geometry import geodesic_level
-from hkflow.objectives.data import cluster_grid
-from hkflow.solving.observer import Observer
 
 ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 
 
-class Table(Observer):
+class Table(hkflow.Observer):
     """Prints a row whenever the log mass passes one of ROWS, and ends the run at the last."""
 
     def __init__(self, log_mass):
@@ -59,14 +56,14 @@ class Table(Observer):
 
 def main(clusters=3, n=40, cells=2562, log_mass=100.0):
     """Run the flow on one data set and print the table."""
-    inputs, targets = cluster_grid(np.random.default_rng(1), clusters=clusters)(
+    inputs, targets = hkflow.cluster_grid(np.random.default_rng(1), clusters=clusters)(
         np.random.default_rng(2), n
     )
     inputs = np.column_stack([inputs, np.ones(n)])
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, targets
     )
-    mesh = hkflow.geodesic_mesh(geodesic_level(cells))
+    mesh = hkflow.geodesic_mesh(hkflow.geodesic_level(cells))
     problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1))
     print(f"k = {clusters}, n = {n}, {cells} cells on S² × {{±1}}\n")
     print("| t | log mass | margin | dual value | Δp | Δdual / dual | dt / bound | steps | s |")

@@ -41,13 +41,12 @@ def repeat(step, steps, state):
 def descent(s):
     """The network method, as hkflow.solve makes it."""
     import hkflow
-    from hkflow.methods.choice import make_method
 
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], s.X, s.y)
     problem = hkflow.Problem(
         None, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1), initial=hkflow.Units(s.A, s.b)
     )
-    return make_method(problem, "network", training="gradient-descent", step=STEP)
+    return hkflow.Network(problem, training="gradient-descent", step=STEP)
 
 
 def with_hkflow(*size):

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import eval_legendre, sph_harm_y_all
 
 import hkflow
-from hkflow.objectives.population import PopulationRisk, arc_cosine
+from hkflow.objectives.population import arc_cosine
 from hkflow.operators.dense import DenseTransform
 
 LEVELS, REPEATS, LARGEST = (3, 4, 5), 9, 2_000_000_000  # bytes of harmonics
@@ -131,7 +131,7 @@ def as_dear_as(cost, make, size, largest):
 def row(name, level):
     """One row: sizes, times and errors of the three."""
     rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(level)
-    risk = PopulationRisk(hkflow.FEATURES[name], rng.normal(size=(3, 3)), [1.0, -1.0, 1.0])
+    risk = hkflow.PopulationRisk(hkflow.FEATURES[name], rng.normal(size=(3, 3)), [1.0, -1.0, 1.0])
     weights = np.exp(mesh.centers @ rng.normal(size=(3, 2))).T * mesh.volumes / 12.0
     on, data = risk.on(mesh.centers, (1, -1)), (risk, mesh.centers, weights[0] - weights[1])
     direct = lambda: on.evaluate(weights)

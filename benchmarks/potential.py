@@ -174,7 +174,6 @@ def rows(threads, quick):
 
 def mesh_points(cells):
     """Centres of the geodesic mesh with so many cells."""
-    from hkflow import geodesic_mesh
-    from hkflow.geometry import geodesic_level
+    from hkflow import geodesic_level, geodesic_mesh
 
     return geodesic_mesh(geodesic_level(cells)).centers

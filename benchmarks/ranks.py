@@ -13,7 +13,6 @@ import numpy as np
 from mpi4py import MPI
 
 import hkflow
-from hkflow.methods.choice import make_method
 from hkflow.operators.ranks import Ranks
 
 TURNS, MESSAGES = 25, 200
@@ -88,9 +87,9 @@ def quartiles(values):
 def stepper(problem, kind):
     """A method, and the call that makes a step, or a right-hand side of particles."""
     if kind == "particles":
-        method = make_method(problem, kind)
+        method = hkflow.Particles(problem)
         return method, lambda: method.evaluate(method.current)
-    method = make_method(problem, kind, coupling="explicit")
+    method = hkflow.FiniteVolume(problem, coupling="explicit")
     dt = 0.5 * min(method.bound(1.0), method.first_limit())
     for _ in range(3):  # the first step has no history and takes another half
         method.accept(method.advance(dt))

@@ -14,9 +14,8 @@ CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 def problem(cells, n):
     """A Wasserstein flow on S² with n Gaussian data; starts from a smooth density."""
     import hkflow
-    from hkflow.geometry import geodesic_level
 
-    rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(geodesic_level(cells))
+    rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(hkflow.geodesic_level(cells))
     inputs = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)])
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, rng.normal(size=n)
@@ -69,10 +68,10 @@ def against_stream(name, work, arrays, cells, repeats, goal=None):
 def rows(threads, quick):
     """A whole right-hand side, the transport in it, and a whole step of the default stepper with
     all its budgets and checks."""
-    from hkflow.methods.choice import make_method
+    from hkflow import FiniteVolume
 
     cells, n, repeats = (642, 32, 5) if quick else (CELLS, DATA, 15)
-    stages = make_method(problem(cells, n), "grid", stepper="ssprk3")
+    stages = FiniteVolume(problem(cells, n), stepper="ssprk3")
     now, rhs = stages.current, stages.rhs
     st, objective = rhs.stencil, rhs.objective
     used = [st, objective.transform, objective.potential, rhs.gradient, rhs.masses, now]
@@ -88,7 +87,7 @@ def rows(threads, quick):
         repeats,
         ("<=", TRANSPORT_GOAL),
     )
-    method = make_method(problem(cells, n), "grid")
+    method = FiniteVolume(problem(cells, n))
     dt, foreign = method.bound(1.0), (method.problem, method.problem.mesh, method.problem.objective)
     arrays = arrays_of(method, cells, {id(thing): thing for thing in foreign})
     yield against_stream(

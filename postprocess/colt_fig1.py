@@ -13,11 +13,12 @@ three of the four data sets, and on the hardest one the density has 73 % of γ.
 """
 
 import numpy as np
-from colt import REACH, SIDE, cosine, draw_map, l2_on_units, limits, network_margin, square
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
+
+from .colt import REACH, SIDE, cosine, draw_map, l2_on_units, limits, network_margin, square
 
 STUDIES = ("colt/fig1",)
 ALSO = ("icm-fig5",)
@@ -168,7 +169,3 @@ def draw(data):
                 fontsize=7,
             )
     return figure
-
-
-if __name__ == "__main__":
-    main("colt-fig1")

@@ -13,12 +13,12 @@ most 128 data.
 """
 
 import numpy as np
-from colt import draw_data, l2_on_units
 from matplotlib.figure import Figure
 
-from hkflow.analysis.convergence import mean_and_band
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim, mean_and_band
 from hkflow.plots import PAGE
+
+from .colt import draw_data, l2_on_units
 
 STUDIES = ("colt/fig2b", "colt/fig2c")
 ALSO = ("icm-fig6",)
@@ -123,7 +123,3 @@ def draw(data):
     others[1].set(xlabel="dimension d")
     others[0].legend()
     return figure
-
-
-if __name__ == "__main__":
-    main("colt-fig2abc")

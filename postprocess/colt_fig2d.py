@@ -13,12 +13,12 @@ of γ: 5·10⁴ steps do not bring the widest networks nearer.
 """
 
 import numpy as np
-from colt import network_margin
 from matplotlib.figure import Figure
 
-from hkflow.analysis.convergence import mean_and_band
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim, mean_and_band
 from hkflow.plots import COLUMN
+
+from .colt import network_margin
 
 STUDIES = ("colt/fig2d",)
 MINUTES = {"quick": 2.3, "paper": 20}
@@ -128,7 +128,3 @@ def draw(data):
     )
     ax.legend(loc="lower right")
     return figure
-
-
-if __name__ == "__main__":
-    main("colt-fig2d")

@@ -16,13 +16,13 @@ of the tangent kernel.
 """
 
 import numpy as np
-from colt import cosine, draw_map, limits, network_margin, square
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim, with_bias
 from hkflow.certificates import tangent_max_margin
-from hkflow.objectives.data import with_bias
 from hkflow.plots import PAGE
+
+from .colt import cosine, draw_map, limits, network_margin, square
 
 STUDIES = ("colt/fig3", "colt/fig3-wide")
 MINUTES = {"quick": 0.6, "paper": 4}
@@ -214,7 +214,3 @@ def draw(data):
     axes[1].axhline(1.0, color="black", linestyle="--", linewidth=0.8)
     axes[1].set(xlabel="time t", ylabel="margin / certified γ", ylim=(-0.25, 1.1))
     return figure
-
-
-if __name__ == "__main__":
-    main("colt-fig3")

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hkflow import load
-from hkflow.plots import PAGE, style
-from hkflow.plots.decision import draw_predictions
+from hkflow.plots import PAGE, draw_predictions, style
 
 run, picture = load(sys.argv[1]), sys.argv[2]
 saves = np.linspace(0, len(run.time) - 1, 4).astype(int)

@@ -12,9 +12,10 @@ import json
 import shutil
 from pathlib import Path
 
-from hkflow.app.reproduction import SCALES, Claim, figure_of, figures, reproduce, root, title
-from hkflow.running.progress import StudyProgress
+import hkflow
 
+ROOT = Path(__file__).parent.parent
+SCALES = ("quick", "paper")
 HEAD = """# Gallery
 
 The figures of the five papers, computed again by `hkflow reproduce`, each with what is new here and with what its paper says of it
@@ -33,8 +34,8 @@ def keep(made, folder):
 
 def section(name, module, folder):
     """A figure's part of the page."""
-    paragraph = " ".join(module.__doc__.strip().split("\n\n", 1)[1].split())
-    lines = [f"## {name}", f"**{title(module)}.** {paragraph}"]
+    title, paragraph = (" ".join(part.split()) for part in module.__doc__.strip().split("\n\n", 1))
+    lines = [f"## {name}", f"**{title}** {paragraph}"]
     for scale in SCALES:
         if (folder / f"{name}-{scale}.json").exists():
             lines += _scale(name, scale, folder)
@@ -48,7 +49,7 @@ def section(name, module, folder):
 def _scale(name, scale, folder):
     found = json.loads((folder / f"{name}-{scale}.json").read_text(encoding="utf-8"))
     command = f"hkflow reproduce {name}" + (" --scale paper" if scale == "paper" else "")
-    rows = [Claim(**claim) for claim in found["claims"]]
+    rows = [hkflow.Claim(**claim) for claim in found["claims"]]
     table = ["| claim | holds | what came out |", "| --- | --- | --- |"]
     table += [
         f"| {row.says} | {'yes' if row.holds else '**no**'} | {row.evidence} |".replace("|γ|", "γ")
@@ -64,7 +65,7 @@ def _scale(name, scale, folder):
 
 def main():
     """Compute, keep, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("figures", nargs="*", help="names; all if none is given")
     parser.add_argument("--scale", choices=SCALES, default="quick")
     parser.add_argument(
@@ -74,13 +75,12 @@ def main():
         "--page-only", action="store_true", help="write the page from what lies in docs/gallery"
     )
     options = parser.parse_args()
-    docs, found = root() / "docs", figures()
-    for name in (
-        [] if options.page_only else [figure_of(name)[0] for name in options.figures] or found
-    ):
+    docs, found = ROOT / "docs", hkflow.figures()
+    for name in [] if options.page_only else options.figures or found:
         print(name, flush=True)
-        with StudyProgress(quiet=False) as watch:
-            made = reproduce(name, options.scale, options.runs / name / options.scale, watch=watch)
+        folder = options.runs / name / options.scale
+        with hkflow.StudyProgress(quiet=False) as watch:
+            made = hkflow.reproduce(name, options.scale, folder, watch=watch)
         keep(made, docs / "gallery")
     parts = [HEAD.format(quick=sum(module.MINUTES["quick"] for module in found.values()))]
     parts += [section(name, module, docs / "gallery") for name, module in found.items()]

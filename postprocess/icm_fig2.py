@@ -14,7 +14,7 @@ further. The paper draws another random teacher, not published; quick steps are 
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
 
 STUDIES = ("icm/fig2",)
@@ -170,7 +170,3 @@ def _frame(ax, data, title):
     ax.set_aspect("equal")
     ax.axis("off")
     ax.set_title(title)
-
-
-if __name__ == "__main__":
-    main("icm-fig2")

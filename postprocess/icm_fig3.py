@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
 
 STUDIES = ("icm/fig3",)
@@ -107,7 +107,3 @@ def draw(data):
     left.legend()
     right.legend(loc="center right")
     return figure
-
-
-if __name__ == "__main__":
-    main("icm-fig3")

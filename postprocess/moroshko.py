@@ -14,8 +14,12 @@ def ground_truth(inputs, depth, mus, only_minima):
     quasi-norm, all at margin one."""
     import numpy as np
 
-    from hkflow.certificates import path_point, stationary_points
-    from hkflow.certificates.diagonal_path import l1_margin_direction, l2_margin_direction
+    from hkflow.certificates import (
+        l1_margin_direction,
+        l2_margin_direction,
+        path_point,
+        stationary_points,
+    )
 
     x, y = np.array(inputs), np.ones(len(inputs))
     points = [path_point(x, y, mu, depth) for mu in mus]

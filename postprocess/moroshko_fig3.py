@@ -13,7 +13,11 @@ the paper leaves open. The multipliers of a network only grow; those of the path
 
 import numpy as np
 from matplotlib.figure import Figure
-from moroshko import (
+
+from hkflow import Claim
+from hkflow.plots import PAGE
+
+from .moroshko import (
     azimuth_pitch,
     colors,
     curve,
@@ -23,9 +27,6 @@ from moroshko import (
     truth,
     weights,
 )
-
-from hkflow.app.reproduction import Claim, main
-from hkflow.plots import PAGE
 
 ALSO = ("moroshko-fig6",)
 STUDIES = ("moroshko/fig3",)
@@ -300,7 +301,3 @@ def _area(ax, inputs, azimuths, pitches):
     )
     ax.contourf(a, b, least, levels=[0.0, np.inf], colors=["0.93"], zorder=0)
     ax.set(xlim=azimuths, ylim=pitches)
-
-
-if __name__ == "__main__":
-    main("moroshko-fig3")

@@ -12,10 +12,11 @@ points where the runs end are held against them.
 
 import numpy as np
 from matplotlib.figure import Figure
-from moroshko import colors, curve, degrees_between, scale_name, targets, truth, weights
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
+
+from .moroshko import colors, curve, degrees_between, scale_name, targets, truth, weights
 
 STUDIES = ("moroshko/fig4",)
 MINUTES = {"quick": 0.3, "paper": 0.4}
@@ -183,7 +184,3 @@ def draw(data):
     handles, words = axes[0].get_legend_handles_labels()
     figure.legend(handles, words, loc="outside lower center", ncols=6)
     return figure
-
-
-if __name__ == "__main__":
-    main("moroshko-fig4")

@@ -13,11 +13,12 @@ interval of a fit is to be read with care. New: crosses at the Q_Î¼ path's own Î
 
 import numpy as np
 from matplotlib.figure import Figure
-from moroshko import at_margin_one, truth, weights
 from scipy.stats import t
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
+
+from .moroshko import at_margin_one, truth, weights
 
 STUDIES = ("moroshko/fig5",)
 MINUTES = {"quick": 0.4, "paper": 0.4}
@@ -181,7 +182,3 @@ def draw(data):
     left.legend(fontsize=7)
     right.legend()
     return figure
-
-
-if __name__ == "__main__":
-    main("moroshko-fig5")

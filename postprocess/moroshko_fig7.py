@@ -11,10 +11,11 @@ publish its data; in ours the first datum alone is a support vector and every w 
 
 import numpy as np
 from matplotlib.figure import Figure
-from moroshko import at_margin_one, colors, degrees_between, scale_name, truth, weights
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
+
+from .moroshko import at_margin_one, colors, degrees_between, scale_name, truth, weights
 
 STUDIES = ("moroshko/fig7",)
 MINUTES = {"quick": 0.2, "paper": 0.2}
@@ -132,7 +133,3 @@ def draw(data):
     right.set(xscale="log", xlabel="scale α", ylabel="excess ℓ₂ norm", title="where they end")
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
-
-
-if __name__ == "__main__":
-    main("moroshko-fig7")

@@ -14,10 +14,11 @@ largest norms.
 
 import numpy as np
 from matplotlib.figure import Figure
-from moroshko import at_margin_one, colors, degrees_between, scale_name, truth, weights
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.plots import PAGE
+
+from .moroshko import at_margin_one, colors, degrees_between, scale_name, truth, weights
 
 STUDIES = ("moroshko/fig8",)
 MINUTES = {"quick": 0.6, "paper": 1}
@@ -199,7 +200,3 @@ def draw(data):
     axes[0].set_ylabel("excess ℓ₂ norm")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
-
-
-if __name__ == "__main__":
-    main("moroshko-fig8")

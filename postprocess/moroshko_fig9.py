@@ -13,8 +13,8 @@ with a single coordinate left, as at our ℓ₁ max-margin, it is the same for a
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim, main
-from hkflow.certificates.diagonal_path import l1_margin_direction
+from hkflow import Claim
+from hkflow.certificates import l1_margin_direction
 from hkflow.plots import PAGE
 
 STUDIES = ("moroshko/fig9",)
@@ -123,7 +123,3 @@ def draw(data):
     right.set(xlabel="γ̃/$α^D$")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
-
-
-if __name__ == "__main__":
-    main("moroshko-fig9")

@@ -6,8 +6,7 @@ import sys
 from matplotlib.figure import Figure
 
 from hkflow import load
-from hkflow.plots import COLUMN, style
-from hkflow.plots.records import draw_mass, draw_objective
+from hkflow.plots import COLUMN, draw_mass, draw_objective, style
 
 picture, paths = sys.argv[1], sys.argv[2:]
 with style():

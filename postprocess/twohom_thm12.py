@@ -15,8 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import hkflow
-from hkflow.analysis.convergence import mean_and_band
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim, mean_and_band
 from hkflow.certificates import f2_max_margin, tangent_max_margin
 from hkflow.plots import PAGE
 
@@ -167,7 +166,3 @@ def draw(data):
         )
     axes[1].set(yscale="log", ylabel="margin (network: per |ν|)")
     return figure
-
-
-if __name__ == "__main__":
-    main("twohom-thm12")

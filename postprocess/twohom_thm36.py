@@ -14,9 +14,8 @@ the gradient flow.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim, main
-from hkflow.certificates import l1_margin
-from hkflow.certificates.column_generation import signed_features
+from hkflow import Claim
+from hkflow.certificates import l1_margin, signed_features
 from hkflow.plots import PAGE
 
 STUDIES = ("twohom/thm36",)
@@ -146,7 +145,3 @@ def draw(data):
     figure.axes[0].plot([], [], color="0.6", linewidth=0.6, label="1/2, initial directions")
     figure.axes[0].legend(loc="upper left")
     return figure
-
-
-if __name__ == "__main__":
-    main("twohom-thm36")

@@ -12,9 +12,6 @@ import shutil
 from pathlib import Path
 
 import hkflow
-from hkflow.plots.convergence import save_study
-from hkflow.running.progress import StudyProgress
-from hkflow.studies.report import markdown
 
 ROOT = Path(__file__).parent.parent
 # shown besides the tables
@@ -28,7 +25,7 @@ Orders stand between neighbours, with a least-squares fit and its 95 % confidenc
 
 def main():
     """Run, gather, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument(
         "studies", nargs="*", type=Path, help="study files; all of cases/studies if none is given"
     )
@@ -42,12 +39,13 @@ def main():
     parts = [HEAD]
     for path in options.studies or sorted((ROOT / "cases" / "studies").glob("*.toml")):
         print(path)
-        with StudyProgress(quiet=False) as watch:
+        with hkflow.StudyProgress(quiet=False) as watch:
             result = hkflow.study(path, options.folder / path.stem, watch=watch)
-        parts.append(markdown(result) + f"\n`hkflow study cases/studies/{path.name}`\n")
+        table = (result.folder / "table.md").read_text(encoding="utf-8")
+        parts.append(table + f"\n`hkflow study cases/studies/{path.name}`\n")
         if path.stem in FIGURES:
             picture = f"study-{path.stem}.png"
-            shutil.copy(save_study(result), options.output.parent / picture)
+            shutil.copy(hkflow.plots.save_study(result), options.output.parent / picture)
             parts.append(f"![{result.study.table.title}]({picture})\n")
     options.output.write_text("\n".join(parts), encoding="utf-8")
 

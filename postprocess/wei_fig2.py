@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import hkflow
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.certificates import f2_max_margin
 from hkflow.plots import PAGE
 
@@ -152,8 +152,7 @@ def exact(inputs, targets, plotted, exponents):
 def machines(inputs, targets, plotted, directions):
     """The ℓ1 SVM on evenly spaced directions, and γ_ℓ1 over all of them."""
     import hkflow
-    from hkflow.certificates import max_margin
-    from hkflow.certificates.column_generation import max_margin_of_atoms
+    from hkflow.certificates import max_margin, max_margin_of_atoms
 
     feature = hkflow.FEATURES["relu"]
     objective = hkflow.Objective(feature, hkflow.RISKS["logistic"], inputs, targets)
@@ -284,7 +283,3 @@ def draw(data):
     right.margins(y=0.25)
     right.legend(loc="lower left")
     return figure
-
-
-if __name__ == "__main__":
-    main("wei-fig2")

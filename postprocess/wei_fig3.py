@@ -14,11 +14,14 @@ ours, for the paper does not say them.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.analysis.convergence import mean_and_band
-from hkflow.app.reproduction import Claim, main
-from hkflow.certificates import bounds, f2_max_margin, l2_interpolation
-from hkflow.certificates.column_generation import max_margin_of_atoms
-from hkflow.certificates.kernel_machine import arc_cosine_kernel
+from hkflow import Claim, mean_and_band
+from hkflow.certificates import (
+    arc_cosine_kernel,
+    bounds,
+    f2_max_margin,
+    l2_interpolation,
+    max_margin_of_atoms,
+)
 from hkflow.plots import PAGE
 
 STUDIES = ("wei/fig3",)
@@ -193,7 +196,3 @@ def draw(data):
     axes[2].minorticks_off()
     axes[2].legend(loc="lower left")
     return figure
-
-
-if __name__ == "__main__":
-    main("wei-fig3")

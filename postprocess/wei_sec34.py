@@ -13,9 +13,8 @@ up to d = 20; at d = 40 they stop at 94 % of √2/4.
 import numpy as np
 from matplotlib.figure import Figure
 
-from hkflow.analysis.convergence import mean_and_band
-from hkflow.app.reproduction import Claim, main
-from hkflow.certificates.column_generation import max_margin_of_atoms
+from hkflow import Claim, mean_and_band
+from hkflow.certificates import max_margin_of_atoms
 from hkflow.plots import PAGE
 
 STUDIES = ("wei/sec34",)
@@ -56,9 +55,8 @@ def kernels(numbers, dims, draws):
     """γ_ℓ2 of every draw, the upper bound of Lemma 3.6, and the margin of the four units."""
     import numpy as np
 
-    from hkflow.certificates import kernel_margin
-    from hkflow.certificates.kernel_machine import arc_cosine_kernel
-    from hkflow.objectives.data import xor
+    from hkflow import xor
+    from hkflow.certificates import arc_cosine_kernel, kernel_margin
 
     shape = len(numbers), len(dims), draws
     out = {"kernel": np.zeros(shape), "lemma": np.zeros(shape), "four": np.zeros(shape)}
@@ -79,8 +77,8 @@ def enclosures(numbers, draws):
     import numpy as np
 
     import hkflow
+    from hkflow import xor
     from hkflow.certificates import max_margin
-    from hkflow.objectives.data import xor
 
     out = np.zeros((len(numbers), draws, 2))
     for i, n in enumerate(numbers):
@@ -209,7 +207,3 @@ def draw(data):
     right.set(xlabel="dimension d", xticks=d, xticklabels=d)
     right.minorticks_off()
     return figure
-
-
-if __name__ == "__main__":
-    main("wei-sec34")

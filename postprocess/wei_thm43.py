@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
-from hkflow.app.reproduction import Claim, main
+from hkflow import Claim
 from hkflow.certificates import minimise
 from hkflow.plots import PAGE
 
@@ -201,7 +201,3 @@ def draw(data):
     right.legend(loc="upper left", handlelength=1.4)
     right.set(xlabel="input x", ylabel="prediction h(x) in the end")
     return figure
-
-
-if __name__ == "__main__":
-    main("wei-thm43")

@@ -1,12 +1,42 @@
-"""The house: rooms import only from rooms below them. The contracts stand in pyproject.toml."""
+"""The house: rooms import only from rooms below them, by contracts in pyproject.toml; programs
+outside of it use what is public."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 from conftest import ROOT
+
+import hkflow
+
+PUBLIC = {
+    "hkflow": set(hkflow.__all__) | {"__version__"},
+    "hkflow.plots": set(hkflow.plots.__all__),
+    "hkflow.certificates": set(hkflow.certificates.__all__),
+}
+INTERNAL = {  # programs that import more, with the reason
+    "attacks/files.py": "writes hostile folders, whose layout and checksums no user handles",
+    "attacks/fuzz.py": "reads and writes case files without running them",
+    "attacks/interruptions.py": "looks into the files that a killed run leaves",
+    "benchmarks/advection_peers.py": "times the transport of a grid alone, in a given velocity",
+    "benchmarks/characteristics.py": "times the moves between kinks alone",
+    "benchmarks/growth.py": "times and weighs the tree alone",
+    "benchmarks/particle_peers.py": "times the loop over steps, without what solve makes before",
+    "benchmarks/population.py": "compares the closed-form kernel with quadrature",
+    "benchmarks/potential.py": "times the sums over cells and data alone",
+    "benchmarks/potential_peers.py": "the same, against other libraries",
+    "benchmarks/ranks.py": "replaces the messages between processes",
+}
+ANNOTATED = (  # rooms whose public functions are annotated
+    *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
+    *("files", "studies", "app"),
+)
+NOT_YET = ["objectives/activations.py"]
+COMPILED = ("njit", "kernel", "intrinsic", "jit", "generated")  # decorators: Numba finds the types
 
 
 def broken(folder):
@@ -52,3 +82,80 @@ def test_sibling_a_violation_is_seen(tmp_path, room, line, contract):
         file.write(f"\n\n{line}\n")
     names = broken(tmp_path)
     assert any(contract in name for name in names), names
+
+
+def test_guide_names_files_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = {path for path in re.findall(r"`([\w./]+/[\w./]*\w)`", text) if path != ".ci/run"}
+    assert len(named) > 30 and [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def internal(program):
+    """What a program imports or names of hkflow that is not public."""
+    used = set()
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            used |= {(node.module, a.name) for a in node.names if node.module[:6] == "hkflow"}
+        elif isinstance(node, ast.Import):
+            used |= {(a.name, "") for a in node.names if a.name.startswith("hkflow.")}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            used |= {("hkflow", node.attr)} if node.value.id == "hkflow" else set()
+    return {f"{module}.{name}" for module, name in used if name not in PUBLIC.get(module, ())}
+
+
+def test_programs_outside_use_what_is_public():
+    programs = [ROOT / place for place in ("attacks", "benchmarks", "postprocess")]
+    found = {
+        f"{folder.name}/{path.name}": internal(path.read_text(encoding="utf-8"))
+        for folder in programs
+        for path in sorted(folder.glob("*.py"))
+    }
+    assert {path: names for path, names in found.items() if names and path not in INTERNAL} == {}
+    assert {path for path in INTERNAL if not found[path]} == set(), "these have become public"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["from hkflow.store.run import Run", "import hkflow.store", "import hkflow; hkflow.inner()"],
+)
+def test_sibling_an_internal_name_is_seen(program):
+    assert internal(program)
+
+
+def unannotated(module):
+    """Public functions and methods of a module, by their lines, that lack the type of an argument
+    or of what they return; compiled ones may."""
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    public = [cls for cls in classes if not cls.name.startswith("_")]
+    for node in (*module.body, *(inner for cls in public for inner in cls.body)):
+        if not isinstance(node, ast.FunctionDef) or (
+            node.name.startswith("_") and node.name not in ("__init__", "__call__")
+        ):
+            continue
+        if any(word in ast.unparse(d) for d in node.decorator_list for word in COMPILED):
+            continue
+        arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        arguments += [a for a in (node.args.vararg, node.args.kwarg) if a]
+        typed = all(a.annotation for a in arguments if a.arg not in ("self", "cls"))
+        if not typed or node.returns is None:
+            yield f"{node.lineno}: {node.name}"
+
+
+def test_public_functions_are_annotated():
+    solver = ROOT / "solver" / "hkflow"
+    paths = [path for room in ANNOTATED for path in sorted((solver / room).glob("*.py"))]
+    modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    found = {str(path.relative_to(solver)): [*unannotated(modules[path])] for path in paths}
+    assert [path for path, names in found.items() if names] == NOT_YET, found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(x: int): ...", ["1: f"]),
+        ("class C:\n    def f(self, x) -> int: ...", ["2: f"]),
+        ("@njit\ndef f(x): ...\ndef _f(x): ...\ndef g(*x: int) -> int: ...", []),
+    ],
+)
+def test_sibling_a_missing_annotation_is_seen(code, found):
+    assert [*unannotated(ast.parse(code))] == found

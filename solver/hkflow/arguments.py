@@ -1,15 +1,21 @@
 """What arguments must be: arrays of real numbers, whole numbers, positive numbers. What is not is
 refused by a ValueError."""
 
+from collections.abc import Callable, Iterable
 from inspect import signature
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import unknown_name
 
+Floats = NDArray[np.float64]  # whose shape the docstring says
+Integers = NDArray[np.integer]
 
-def real_array(value, what):
+
+def real_array(value: Any, what: str) -> Floats:
     """An array of floats, a view where `value` is one.
 
     what : how the sentence calls it, a plural
@@ -45,24 +51,26 @@ def real_array(value, what):
     return np.asarray(array, dtype=float)
 
 
-def whole_number(value, what, least=0):
+def whole_number(value: Any, what: str, least: int = 0) -> int:
     """An int. Raises ValueError for other numbers, and below the least."""
-    if not (isinstance(value, Real) and value == value // 1 and least <= value < np.inf):
+    if not (isinstance(value, Real) and value == value // 1 and least <= value < np.inf):  # type: ignore[operator]
         raise ValueError(f"{what} must be a whole number, at least {least}, got {value}.")
-    return int(value)
+    return int(value)  # type: ignore[call-overload]
 
 
-def check_positive(finite=True, **values):
+def check_positive(finite: bool = True, **values: Any) -> None:
     """Raise ValueError, with its name, for a value that is no number greater than 0, or that is
     infinite though it must not."""
     for name, value in values.items():
-        if not (isinstance(value, Real) and value > 0.0 and (value < np.inf or not finite)):
+        if not (isinstance(value, Real) and value > 0.0 and (value < np.inf or not finite)):  # type: ignore[operator]
             raise ValueError(
                 f"{name} must be a{' finite' if finite else ''} number greater than 0, got {value}."
             )
 
 
-def check_options(options, made, what, besides=()):
+def check_options(
+    options: Iterable[str], made: Callable, what: str, besides: Iterable[str] = ()
+) -> None:
     """Raise ValueError, with the nearest name, for one of the options that is no keyword of what is
     made, nor of those besides."""
     known = {*list(signature(made).parameters)[1:], *besides}

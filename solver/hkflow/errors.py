@@ -1,5 +1,6 @@
 """The project's exceptions: each carries a sentence that a user can act on."""
 
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 # that a message lists, and looks through for what may have been meant
@@ -18,12 +19,12 @@ class RunFolderError(HkflowError):
     """A run folder or results file that cannot be written, read or resumed."""
 
 
-def printable(name):
+def printable(name: object) -> str:
     """A name as messages show it, in one line."""
     return str(name) if str(name).isprintable() else repr(name)
 
 
-def unknown_name(what, name, choices):
+def unknown_name(what: str, name: object, choices: Collection[str]) -> str:
     """Say which names exist, nearest first: "Unknown limiter 'vanleer'. Did you mean 'van-leer'?
     Choose from: …"."""
     name, choices = printable(name), sorted(map(printable, choices))
@@ -34,7 +35,7 @@ def unknown_name(what, name, choices):
     )
 
 
-def did_you_mean(name, choices):
+def did_you_mean(name: object, choices: Sequence[str]) -> str:
     """ " Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
     near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)
     return f" Did you mean '{near[0]}'?" if near else ""

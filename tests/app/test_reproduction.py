@@ -20,7 +20,9 @@ A paragraph.
 
 from matplotlib.figure import Figure
 
-from hkflow.app.reproduction import Claim
+from hkflow import Claim
+
+from .paper import CLAIM
 
 STUDIES = ("paper/fig1",)
 MINUTES = {"quick": 0.1, "paper": 1}
@@ -38,7 +40,7 @@ def compute(work):
 
 def claims(data):
     return [
-        Claim("masses are positive", (data["mass"] > 0.0).all(), f"{data['mass'].min():.3f}"),
+        Claim(CLAIM, (data["mass"] > 0.0).all(), f"{data['mass'].min():.3f}"),
         Claim("masses are above 100", (data["mass"] > 100.0).all(), f"{data['mass'].min():.3f}"),
     ]
 
@@ -65,6 +67,7 @@ def clone(tmp_path, monkeypatch):
     (tmp_path / "postprocess").mkdir()
     (tmp_path / "cases" / "paper" / "studies").mkdir(parents=True)
     (tmp_path / "postprocess" / "paper_fig1.py").write_text(SCRIPT)
+    (tmp_path / "postprocess" / "paper.py").write_text('CLAIM = "masses are positive"')
     case = (
         (ROOT / "cases" / "verification" / "circle-hellinger.toml")
         .read_text()
@@ -73,7 +76,7 @@ def clone(tmp_path, monkeypatch):
     (tmp_path / "cases" / "paper" / "fig1.toml").write_text(case)
     (tmp_path / "cases" / "paper" / "studies" / "fig1.toml").write_text(STUDY)
     monkeypatch.setattr(papers, "root", lambda: tmp_path)
-    monkeypatch.setattr(papers, "sys", type("sys", (), {"modules": {}, "path": []}))
+    monkeypatch.setattr(papers, "PACKAGE", f"figures_{tmp_path.name}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -84,6 +87,7 @@ def test_a_figure_is_computed_drawn_and_checked_once(clone, monkeypatch):
     assert made.folder.resolve() == clone / "reproductions" / "paper-fig1" / "quick"
     assert (
         [claim.holds for claim in made.claims] == [True, False]
+        and made.claims[0].says == "masses are positive"  # of the module that figures share
         and not made.holds
         and made.seconds > 0.0
     )
@@ -164,8 +168,8 @@ def test_the_command_lists_and_refuses():
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_figures_of_the_project_are_in_order(name):
     module = FIGURES[name]
-    first, blank, *rest = module.__doc__.strip().splitlines()
-    assert first.endswith(".") and ":" in first and blank == "" and len(" ".join(rest)) > 200
+    first, rest = module.__doc__.strip().split("\n\n", 1)
+    assert first.endswith(".") and ":" in papers.title(module) and len(rest) > 200
     assert set(module.MINUTES) == set(papers.SCALES)
     for study in getattr(module, "STUDIES", ()):
         assert load_study(papers.study_path(study), quick=True).members

@@ -1,9 +1,11 @@
 """What is loaded when: hkflow is quick to import and to refuse because nothing is loaded before it
 is needed."""
 
+import importlib
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from conftest import ROOT
@@ -93,18 +95,41 @@ def test_nothing_is_compiled_twice(tmp_path):
     assert not again and "data loaded" in output
 
 
-def test_a_package_lists_and_loads_its_public_names():
-    names = dir(hkflow)
-    assert {"run", "solve", "load", "margins", "Problem", "CaseError"} <= set(names)
-    for package in (hkflow, hkflow.certificates):
-        assert sorted(package.__all__) == dir(package)
-        for name in dir(package):
-            assert getattr(package, name) is not None
-            assert name in vars(package), f"{name} is looked up again each time"
-    assert (
-        callable(hkflow.certificates.max_margin)
-        and hkflow.certificates.bounds.__name__ == "hkflow.certificates.bounds"
+def unresolved(package):
+    """Names of a package's stub that it cannot load, or looks up again each time."""
+    return [
+        name
+        for name in package.__all__
+        if getattr(package, name, None) is None or name not in vars(package)
+    ]
+
+
+@pytest.mark.parametrize("package", [hkflow, hkflow.certificates, hkflow.plots])
+def test_a_package_lists_and_loads_the_names_of_its_stub(package):
+    assert package.__all__ == dir(package) == sorted(package.__all__)
+    assert unresolved(package) == []
+
+
+def test_some_public_names():
+    names = set(hkflow.__all__)
+    assert {"run", "solve", "load", "certificates", "plots", "Problem", "CaseError"} <= names
+    assert callable(hkflow.certificates.max_margin)
+    assert hkflow.certificates.bounds.__name__ == "hkflow.certificates.bounds"
+    assert hkflow.__version__ == version("hkflow")
+
+
+def test_sibling_a_stub_that_names_what_is_not_there_is_seen(tmp_path, monkeypatch):
+    (tmp_path / "house").mkdir()
+    code = (
+        "from hkflow.lazy import public\n__getattr__, __dir__, __all__ = public(__name__, __file__)"
     )
+    (tmp_path / "house" / "__init__.py").write_text(code)
+    stub = "from .door import inside as inside\nfrom .door import outside as outside\n"
+    (tmp_path / "house" / "__init__.pyi").write_text(stub)
+    (tmp_path / "house" / "door.py").write_text("inside = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    house = importlib.import_module("house")
+    assert house.__all__ == ["inside", "outside"] and unresolved(house) == ["outside"]
 
 
 @pytest.mark.parametrize(

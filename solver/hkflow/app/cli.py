@@ -36,7 +36,7 @@ Overrides = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and no summary")]
 
 
-def main():
+def main() -> None:
     """Entry point: errors made on purpose become a message, of the first rank if there are several,
     and exit code 2."""
     _mend_streams()
@@ -112,7 +112,7 @@ def options(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
     ] = False,
-):
+) -> None:
     pass
 
 
@@ -125,7 +125,7 @@ def run(
     ] = None,
     force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
     quiet: Quiet = False,
-):
+) -> None:
     """Compute a case; write a run folder with results.h5 and a picture in it. Under mpiexec, by all
     its processes together."""
     together = ranks()
@@ -138,7 +138,7 @@ def run(
 
 
 @app.command()
-def resume(folder: RunPath, quiet: Quiet = False):
+def resume(folder: RunPath, quiet: Quiet = False) -> None:
     """Continue an interrupted run; the result is the same, bit for bit, as without the
     interruption."""
     from ..running import run as runs
@@ -147,7 +147,7 @@ def resume(folder: RunPath, quiet: Quiet = False):
 
 
 @app.command()
-def check(case: CasePath, overrides: Overrides = None):
+def check(case: CasePath, overrides: Overrides = None) -> None:
     """Check a case file and its data; print the case with every default written out, and the memory
     it needs."""
     file = _read(case, overrides)
@@ -169,7 +169,7 @@ def check(case: CasePath, overrides: Overrides = None):
 
 
 @app.command()
-def schema():
+def schema() -> None:
     """Print the JSON schema of case files."""
     from ..case.schema import Case
 
@@ -177,7 +177,7 @@ def schema():
 
 
 @app.command()
-def info(path: RunPath):
+def info(path: RunPath) -> None:
     """Say what a run folder or results.h5 holds and how the run ended."""
     from ..analysis.summary import in_columns, provenance, summary
     from ..store.run import load
@@ -216,7 +216,7 @@ def plot(
     ] = None,
     wide: Wide = False,
     under: Under = None,
-):
+) -> None:
     """Draw a picture of a run by name; without one its overview: predictions, density, records."""
     from ..plots.kinds import KINDS, fitting, opened, write
 
@@ -243,7 +243,7 @@ def animate(
     ] = None,
     wide: Wide = False,
     under: Under = None,
-):
+) -> None:
     """Make a film of a picture over all saves of a run."""
     from ..plots.animation import animate as animate_run
     from ..plots.kinds import opened
@@ -261,7 +261,7 @@ def report(
         Path | None,
         typer.Option(help="page to write; RUN/report.html, or report.html of several runs"),
     ] = None,
-):
+) -> None:
     """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case,
     versions."""
     from .report import write_report
@@ -287,7 +287,7 @@ def compare(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="no table, the picture alone")
     ] = False,
-):
+) -> None:
     """Compare two runs of one problem in a table and a picture: predictions, objectives, masses,
     distances of their measures."""
     from ..analysis.comparison import compare as compare_runs
@@ -317,7 +317,7 @@ def margin(
             help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"
         ),
     ] = None,
-):
+) -> None:
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision
     functions."""
     from ..analysis.margin_report import margin_report
@@ -355,7 +355,7 @@ def study(
         typer.Option("--quick", help="the small version that the file's table [quick] makes of it"),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no tables")] = False,
-):
+) -> None:
     """Run all that a study file asks for, or what is missing of it; write tables, a figure and
     study.h5."""
     from ..plots.convergence import save_study
@@ -394,7 +394,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="runs at a time; as many as cores if not given")
     ] = None,
     quiet: Quiet = False,
-):
+) -> None:
     """Compute figures of the papers again, draw them, and check what the papers say of them;
     without a name list them."""
     from ..running.progress import StudyProgress
@@ -446,7 +446,7 @@ def reproduce(
 
 
 @app.command()
-def pack(folder: RunPath):
+def pack(folder: RunPath) -> None:
     """Write results.h5 from the snapshots of a run folder, finished or not."""
     from ..store.results import pack as pack_folder
 
@@ -475,7 +475,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option(help="folder to write to; RUN if not given")
     ] = None,
-):
+) -> None:
     """Write a run for other programs; several formats at once if wanted."""
     from ..store.export import export as write
 

@@ -1,8 +1,11 @@
 """`hkflow report`: runs on one page of HTML that needs nothing else, no network and no script."""
 
+import os
 from base64 import b64encode
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ..analysis.summary import provenance, summary
 from ..errors import RunFolderError
@@ -15,7 +18,7 @@ REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 COMPARED = ("objective", "log_mass", "margin", "training_error", "step")
 
 
-def write_report(runs, path="report.html"):
+def write_report(runs: Iterable[Any], path: str | os.PathLike[str] = "report.html") -> Path:
     """Write the page of runs (run folders, results.h5 or Run) and return its path.
 
     Raises RunFolderError if there is nothing to show, or the page cannot be written.

@@ -1,9 +1,10 @@
 """Figures of papers, computed again: what each needs, what it shows, and whether what the paper
 says of it comes out.
 
-A figure is a script `postprocess/<paper>_<figure>.py` of a clone of the repository, which defines
+A figure is a module `postprocess/<paper>_<figure>.py` of a clone of the repository, which imports
+what the figures of its paper share (`from .colt import …`) and defines
 
-    __doc__              source and title in the first line, then a paragraph on what is shown and
+    __doc__              source and title as a first paragraph, then another on what is shown and
                          how it differs from the paper's
     MINUTES              {"quick": …, "paper": …} that it takes on two cores
     STUDIES              names paper/figure of the study files cases/paper/studies/figure.toml that
@@ -17,14 +18,19 @@ A figure is a script `postprocess/<paper>_<figure>.py` of a clone of the reposit
 import hashlib
 import inspect
 import json
+import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CaseError, HkflowError, unknown_name
 from ..files.reading import open_hdf5, read_arrays
@@ -32,6 +38,7 @@ from ..files.writing import write_arrays, write_hdf5, write_json
 
 SCALES = ("quick", "paper")
 ALL = "all"
+PACKAGE = "hkflow_figures"  # that the folder postprocess is imported as
 
 
 @dataclass(frozen=True)
@@ -45,14 +52,14 @@ class Claim:
     def __post_init__(self):
         object.__setattr__(self, "holds", bool(self.holds))
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{'holds' if self.holds else 'FAILS'}: {self.says} ({self.evidence})"
 
 
 class Interrupted(HkflowError):
     """A signal ended the computation; what is finished is kept."""
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         super().__init__("Interrupted; the same command goes on from here.")
         self.signal = number
 
@@ -66,16 +73,23 @@ class Work:
     seconds : that all of it took on one core, whenever it was computed
     """
 
-    def __init__(self, scale, folder, workers=None, watch=None):
+    def __init__(
+        self,
+        scale: str,
+        folder: str | os.PathLike[str],
+        workers: int | None = None,
+        watch: Callable[[int, int, Any], object] | None = None,
+    ) -> None:
         self.scale, self.folder, self.workers, self.watch = scale, Path(folder), workers, watch
-        self.seconds, self._counted = 0.0, set()
+        self.seconds = 0.0
+        self._counted: set[Path] = set()
 
     @property
-    def quick(self):
+    def quick(self) -> bool:
         """Whether a small version is wanted."""
         return self.scale == "quick"
 
-    def study(self, name):
+    def study(self, name: str) -> Iterator[tuple[dict[str, Any], Any]]:
         """Run what is missing of the study paper/figure; yields (changes of the case, Run) of every
         member.
 
@@ -105,7 +119,7 @@ class Work:
             for outcome in result.outcomes
         )
 
-    def once(self, function, **arguments):
+    def once(self, function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, NDArray]:
         """function(**arguments), a dictionary of arrays, kept in a file that is known by the
         function's source and arguments."""
         text = json.dumps(
@@ -148,12 +162,18 @@ class Reproduction:
     folder: Path
 
     @property
-    def holds(self):
+    def holds(self) -> bool:
         """Whether all claims came out."""
         return all(claim.holds for claim in self.claims)
 
 
-def reproduce(name, scale="quick", output=None, workers=None, watch=None):
+def reproduce(
+    name: str,
+    scale: str = "quick",
+    output: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    watch: Callable[[int, int, Any], object] | None = None,
+) -> Reproduction:
     """Compute a figure of a paper, or what is missing of it, draw it and check the paper's claims;
     returns the Reproduction.
 
@@ -185,7 +205,7 @@ def reproduce(name, scale="quick", output=None, workers=None, watch=None):
     return Reproduction(name, scale, data, claims, work.seconds, folder)
 
 
-def root():
+def root() -> Path:
     """The clone of the repository that has the figures' scripts and cases. Raises CaseError if
     there is none."""
     for place in (Path(__file__).resolve().parents[2], Path.cwd()):
@@ -197,24 +217,25 @@ def root():
     )
 
 
-def study_path(name):
+def study_path(name: str) -> Path:
     """The study file paper/figure."""
     paper, figure = name.split("/")
     return root() / "cases" / paper / "studies" / f"{figure}.toml"
 
 
-def figures():
+def figures() -> dict[str, ModuleType]:
     """{name: module} of all figures, in the order of their names."""
-    scripts = sorted((root() / "postprocess").glob("*.py"))
-    found = {
-        path.stem.replace("_", "-"): _module(path)
-        for path in scripts
+    folder = root() / "postprocess"
+    package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
+    package.__path__ = [str(folder)]
+    return {
+        path.stem.replace("_", "-"): import_module(f"{PACKAGE}.{path.stem}")
+        for path in sorted(folder.glob("*.py"))
         if "\ndef claims(" in path.read_text(encoding="utf-8")
     }
-    return found
 
 
-def figure_of(name):
+def figure_of(name: str) -> tuple[str, ModuleType]:
     """The name of a figure's script, and its module, by one of its names."""
     found = figures()
     for main, module in found.items():
@@ -223,7 +244,7 @@ def figure_of(name):
     raise CaseError(unknown_name("figure", name, names(found)))
 
 
-def names(found=None):
+def names(found: dict[str, ModuleType] | None = None) -> list[str]:
     """Names of all figures, those that they have in other papers included."""
     found = found or figures()
     return sorted(
@@ -231,12 +252,12 @@ def names(found=None):
     )
 
 
-def title(module):
+def title(module: ModuleType) -> str:
     """Source and title of a figure."""
-    return module.__doc__.strip().splitlines()[0].rstrip(".")
+    return " ".join((module.__doc__ or "").strip().split("\n\n")[0].split()).rstrip(".")
 
 
-def missing(module, scale, folder):
+def missing(module: ModuleType, scale: str, folder: Path) -> float:
     """The share of a figure's runs that are not computed yet; 1 for one without studies that was
     never finished."""
     from ..studies.file import load_study
@@ -253,7 +274,7 @@ def missing(module, scale, folder):
     return 1.0 - sum(done) / len(done) if done else float(not (folder / "claims.json").exists())
 
 
-def checked(name, scale):
+def checked(name: str, scale: str) -> list[Claim] | None:
     """Claims as last checked here, in reproductions, or else as the repository's gallery has them;
     None if never."""
     for path in (
@@ -265,24 +286,3 @@ def checked(name, scale):
                 Claim(**claim) for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
             ]
     return None
-
-
-def _module(path):
-    """The module of a script; scripts of the same folder can import one another."""
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    if path.stem in sys.modules:
-        return sys.modules[path.stem]
-    spec = spec_from_file_location(path.stem, path)
-    module = sys.modules[path.stem] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def main(name):
-    """What `python postprocess/<figure>.py` does: the command `hkflow reproduce` of that figure,
-    with the same options."""
-    from .cli import main as command
-
-    sys.argv[1:1] = ["reproduce", name]
-    command()

@@ -37,12 +37,12 @@ class Bound:
             object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
-    def total(self):
+    def total(self) -> float:
         """leading + rest."""
         return self.leading + self.rest
 
 
-def margin_bound(gamma, complexity, largest, n, delta):
+def margin_bound(gamma: float, complexity: float, largest: float, n: int, delta: float) -> Bound:
     """What bounds the fraction of new data on the wrong side, for a class of functions with |f| ≤
     largest:
 
@@ -65,7 +65,9 @@ def margin_bound(gamma, complexity, largest, n, delta):
     )
 
 
-def network_margin_bound(gamma, mean_square, radius, n, delta):
+def network_margin_bound(
+    gamma: float, mean_square: float, radius: float, n: int, delta: float
+) -> Bound:
     """What bounds the fraction of new data on the wrong side of a two-layer network:
 
         L ≤ (6/γ) √(D/n) + √(log log₂(4C/γ)/n) + √(log(1/δ)/2n)
@@ -79,7 +81,15 @@ def network_margin_bound(gamma, mean_square, radius, n, delta):
     return margin_bound(gamma, 1.5 * np.sqrt(mean_square / n), radius, n, delta)
 
 
-def kernel_margin_bound(gamma, mean_square, radius, n, d, delta, constant=RELU):
+def kernel_margin_bound(
+    gamma: float,
+    mean_square: float,
+    radius: float,
+    n: int,
+    d: int,
+    delta: float,
+    constant: float = RELU,
+) -> Bound:
     """What bounds the fraction of new data on the wrong side of the max-margin machine with the
     ReLU kernel:
 
@@ -98,7 +108,9 @@ def kernel_margin_bound(gamma, mean_square, radius, n, d, delta, constant=RELU):
     )
 
 
-def network_regression_bound(norm, frobenius, lipschitz, largest, n, delta):
+def network_regression_bound(
+    norm: float, frobenius: float, lipschitz: float, largest: float, n: int, delta: float
+) -> Bound:
     """What the mean loss on new data exceeds that on the n data by, at most, for a network of a
     given norm:
 
@@ -118,7 +130,16 @@ def network_regression_bound(norm, frobenius, lipschitz, largest, n, delta):
     )
 
 
-def kernel_regression_bound(norm, frobenius, lipschitz, largest, n, d, delta, constant=RELU):
+def kernel_regression_bound(
+    norm: float,
+    frobenius: float,
+    lipschitz: float,
+    largest: float,
+    n: int,
+    d: int,
+    delta: float,
+    constant: float = RELU,
+) -> Bound:
     """What the mean loss on new data exceeds that on the n data by, at most, for the ReLU kernel,
     with A = norm/√κ = |α|₂:
 
@@ -139,7 +160,16 @@ def kernel_regression_bound(norm, frobenius, lipschitz, largest, n, d, delta, co
     )
 
 
-def separation_bound(radius, distance, rank, n, delta, epsilon=0.0, constant=1.0, constant_log=1.0):
+def separation_bound(
+    radius: float,
+    distance: float,
+    rank: int,
+    n: int,
+    delta: float,
+    epsilon: float = 0.0,
+    constant: float = 1.0,
+    constant_log: float = 1.0,
+) -> Bound:
     """What bounds the wrong fraction of new data for the 𝓕₁-max-margin classifier, if r dimensions
     tell the classes apart:
 
@@ -166,7 +196,7 @@ def separation_bound(radius, distance, rank, n, delta, epsilon=0.0, constant=1.0
     return Bound(leading, np.sqrt(np.log(max(B, 1.0)) / n) + _chance(n, delta))
 
 
-def sphere_area(d):
+def sphere_area(d: int) -> float:
     """κ = 2π^(d/2)/Γ(d/2), the area of the unit sphere of R^d."""
     return float(2.0 * np.exp(0.5 * d * np.log(np.pi) - gammaln(0.5 * d)))
 

@@ -6,14 +6,18 @@ mass one,
     min_i y_i h_ν̄(x_i)  ≤  γ_ℓ1  ≤  max_θ Σ_i p_i y_i φ(θ, x_i)
 """
 
+from typing import Any
+
 import numpy as np
 
+from ..arguments import Floats
+from ..problem.problem import Problem
 from .contradiction import contradiction
 from .global_upper_bound import ceiling
 from .search import is_searchable
 
 
-def certifies_margin(problem):
+def certifies_margin(problem: Problem) -> bool:
     """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can
     be searched with certainty."""
     objective = problem.objective
@@ -26,7 +30,7 @@ def certifies_margin(problem):
     )
 
 
-def margin_certifier(problem):
+def margin_certifier(problem: Problem) -> "MarginCertifier | None":
     """The MarginCertifier of a problem, or None if its margin is not enclosed."""
     return MarginCertifier(problem) if certifies_margin(problem) else None
 
@@ -35,10 +39,10 @@ class MarginCertifier:
     """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run
     does."""
 
-    def __init__(self, problem):
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
 
-    def record(self, e, margin, known, renew):
+    def record(self, e: Any, margin: float, known: Floats, renew: bool) -> dict[str, float]:
         """The certificate of an evaluation e as numbers by name, and what margins are proved by
         now.
 
@@ -56,7 +60,9 @@ class MarginCertifier:
         }
 
 
-def margin_certificate(problem, predictions, mass, residuals):
+def margin_certificate(
+    problem: Problem, predictions: Floats, mass: float, residuals: Floats
+) -> dict[str, float]:
     """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name;
     nan where p is no probability.
 
@@ -78,17 +84,18 @@ def margin_certificate(problem, predictions, mass, residuals):
 NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), np.nan)
 
 
-def slackness(margins, dual, upper):
+def slackness(margins: Floats, dual: Floats, upper: float) -> Floats:
     """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν,
     dual p and upper value."""
     mean = dual @ margins
     return np.array([upper - mean, mean - margins.min()])
 
 
-def dual_value(problem, p):
+def dual_value(problem: Problem, p: Floats) -> float:
     """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex."""
     objective, coefficients = problem.objective, p * problem.objective.targets
     if problem.is_discrete:
-        values = coefficients @ objective.feature.matrix(problem.mesh.centers, objective.inputs)
+        atoms = problem.mesh.centers  # type: ignore[union-attr]  # a discrete domain has a mesh
+        values = coefficients @ objective.feature.matrix(atoms, objective.inputs)
         return float(np.multiply.outer(problem.output_signs, values).max())
     return ceiling(objective.feature, objective.inputs, coefficients, problem.output_signs)

@@ -2,12 +2,15 @@
 search for those it lacks."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.point_sets import quasi_uniform
 from ..measures.point_measure import Atoms
+from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
@@ -42,24 +45,29 @@ class MaxMargin:
     lower: float
     upper: float
     atoms: Atoms
-    dual: np.ndarray
+    dual: Floats
     certified: bool
     rounds: int
-    slackness: np.ndarray
+    slackness: Floats
 
     @property
-    def relative_gap(self):
+    def relative_gap(self) -> float:
         """(upper − lower)/|lower|, inf for a margin of zero."""
         return (self.upper - self.lower) / abs(self.lower) if self.lower else np.inf
 
 
-def signed_features(objective, points, signs):
+def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floats:
     """y_i ε_j φ(θ_j, x_i), (n_data, n_points), for points (n_points, p) and their signs
     (n_points,)."""
     return objective.targets[:, None] * signs * objective.feature.matrix(points, objective.inputs)
 
 
-def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
+def max_margin(
+    objective: Objective,
+    signs: tuple[int, ...] = (1,),
+    tolerance: float = 1e-6,
+    start: Atoms | None = None,
+) -> MaxMargin:
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
     sphere, or signed sphere.
 
@@ -79,7 +87,8 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
     points, point_signs = _first_directions(objective, signs, start)
-    bounds, duals, best = np.zeros(0), np.zeros((0, len(y))), None
+    bounds, duals = np.zeros(0), np.zeros((0, len(y)))
+    best: Any = None  # the largest margin, and atoms that have it
     known = np.inf if contradiction(objective) is None else 0.0
     for round_ in range(1, MAX_ROUNDS + 1):  # noqa: B007
         z = signed_features(objective, points, point_signs)
@@ -130,7 +139,7 @@ def max_margin(objective, signs=(1,), tolerance=1e-6, start=None):
     return _enclosed(objective, best[1], duals[lowest], bounds[lowest], found.certified, round_)
 
 
-def checked_labels(objective):
+def checked_labels(objective: Objective) -> Floats:
     """The targets, if they are labels. Raises ValueError with the remedy if not, or if there are no
     data."""
     y = objective.targets
@@ -181,7 +190,9 @@ def _first_directions(objective, signs, start):
     return np.concatenate([points, start.positions]), np.concatenate([point_signs, start.signs])
 
 
-def max_margin_of_atoms(objective, points, signs=(1,)):
+def max_margin_of_atoms(
+    objective: Objective, points: Floats, signs: tuple[int, ...] = (1,)
+) -> MaxMargin:
     """The max-margin over probabilities on fixed points (n_points, p) with each of the signs: one
     linear programme.
 

@@ -1,12 +1,15 @@
 """Data that no measure classifies, whatever its units: they prove by themselves that no margin is
 positive."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
+from ..arguments import Floats
+from ..objectives.objective import Objective
 from ..operators.dense import SQUARED_RELU
 
 
@@ -20,10 +23,10 @@ class Contradiction:
     """
 
     data: tuple
-    dual: np.ndarray
+    dual: Floats
     parallel: bool
 
-    def sentence(self, lines=None):
+    def sentence(self, lines: Sequence[int] | None = None) -> str:
         """What is wrong with which data; lines : (n_data,) of the file that they stand in, else
         they are counted from 1."""
         numbers = " and ".join(str(lines[k] if lines is not None else k + 1) for k in self.data)
@@ -41,7 +44,7 @@ class Contradiction:
 
 
 @lru_cache(maxsize=8)
-def contradiction(objective):
+def contradiction(objective: Objective) -> Contradiction | None:
     """The first Contradiction in an objective's data, or None.
 
     The built-in features are homogeneous of degree k in x: with x_i = c x_j and opposite labels p_i
@@ -59,7 +62,7 @@ def contradiction(objective):
     # + 0.0 makes -0.0 the same number
     group = np.unique(directions + 0.0, axis=0, return_inverse=True)[1].ravel()
     suspects = np.flatnonzero(np.isin(group, np.intersect1d(group[y > 0.0], group[y < 0.0])))
-    seen = {}
+    seen: dict = {}
     for k in suspects.tolist():
         largest = Fraction(float(sizes[k])) if built_in else 1
         exactly = tuple(Fraction(float(value)) / largest for value in inputs[k])

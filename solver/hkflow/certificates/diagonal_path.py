@@ -15,10 +15,11 @@ Written with it, the paper's maps subtract no two alike numbers, neither near 0 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from .fixed_points import l1_margin, l2_margin, least_distance
 
@@ -41,19 +42,19 @@ class PathPoint:
         : max ν |y x·w − 1| / max ν
     """
 
-    weights: np.ndarray
-    multipliers: np.ndarray
+    weights: Floats
+    multipliers: Floats
     stationarity: float
     feasibility: float
     complementarity: float
 
     @property
-    def residual(self):
+    def residual(self) -> float:
         """The largest of the three."""
         return max(self.stationarity, self.feasibility, self.complementarity)
 
 
-def coordinate(xi, depth):
+def coordinate(xi: Floats, depth: float) -> Floats:
     """A coordinate of the predictor at scale one, z = h_D(tanh κξ) = 2 sinh ξ cosh(κξ)^(1/κ).
 
     xi : ξ, any shape;  depth : D ≥ 2.   Returns z, like xi.   Source: Moroshko et al. 2020, eq. 7,
@@ -62,7 +63,7 @@ def coordinate(xi, depth):
     return 2.0 * np.sinh(xi) * np.exp(_growth(xi, depth))
 
 
-def log_ratio(z, depth):
+def log_ratio(z: Floats, depth: float) -> Floats:
     """The inverse of `coordinate`: the ξ with 2 sinh ξ cosh(κξ)^(1/κ) = z, to full precision for
     any size of z.
 
@@ -83,7 +84,7 @@ def log_ratio(z, depth):
     raise HkflowError(f"The inverse of h_D for depth {depth} did not settle in {MAX_ROUNDS} steps.")
 
 
-def penalty(w, mu, depth):
+def penalty(w: Floats, mu: float, depth: float) -> Floats:
     """The penalty between the ℓ₁ norm (μ → 0) and the ℓ₂ norm (μ → ∞), by Legendre's equality q(z)
     + ∫_0^x h_D = z x:
 
@@ -97,13 +98,13 @@ def penalty(w, mu, depth):
     return np.sum(z * _slope(xi, depth) - _conjugate(xi, depth), axis=-1)
 
 
-def penalty_gradient(w, mu, depth):
+def penalty_gradient(w: Floats, mu: float, depth: float) -> Floats:
     """∇Q_μ^D(w) = h_D⁻¹(w/μ)/μ   (D = 2: asinh(w/2μ)/μ).   w : any shape;  mu : μ > 0;  depth : D ≥
     2.   Returns (like w)."""
     return _slope(log_ratio(np.asarray(w, dtype=float) / _positive(mu), depth), depth) / mu
 
 
-def path_point(x, y, mu, depth):
+def path_point(x: Floats, y: Floats, mu: float, depth: float) -> PathPoint:
     """The point at μ of the path: where a network of depth D from a large scale α arrives at the
     loss exp(−α^D/μ).
 
@@ -121,7 +122,8 @@ def path_point(x, y, mu, depth):
     """
     A, _ = separable(x, y)
     _positive(mu)
-    multipliers, best = np.zeros(len(A)), None
+    multipliers = np.zeros(len(A))
+    best: Any = None
     for _ in range(MAX_STEPS):
         model = _Dual(A, mu, depth, multipliers)
         point = model.point()
@@ -133,7 +135,7 @@ def path_point(x, y, mu, depth):
     raise HkflowError(f"The path point at μ = {mu}, depth {depth}, {left}: take a larger μ.")
 
 
-def l1_margin_direction(x, y):
+def l1_margin_direction(x: Floats, y: Floats) -> Floats:
     """argmin |w|₁ s.t. y_n x_n·w ≥ 1, the path's end for μ → 0; a vertex of the set of solutions if
     there are several.
 
@@ -145,7 +147,7 @@ def l1_margin_direction(x, y):
     return (up - down) / np.min(A @ (up - down))
 
 
-def l2_margin_direction(x, y):
+def l2_margin_direction(x: Floats, y: Floats) -> Floats:
     """argmin |w|₂ s.t. y_n x_n·w ≥ 1, the path's end for μ → ∞.
 
     x : (n, d);  y : (n,) ±1.   Returns w (d,), smallest margin one.   Raises ValueError for data
@@ -229,7 +231,7 @@ def _improved(model, step):
     return tried
 
 
-def kappa_of(depth):
+def kappa_of(depth: float) -> float:
     """κ = 1 − 2/D."""
     if not depth >= 2:
         raise ValueError(f"A diagonal network has depth at least 2, got {depth}.")
@@ -271,7 +273,7 @@ def _conjugate(xi, depth):
     return 2.0 * (kappa or 1.0) / rest * np.expm1(rest * _growth(xi, depth) + _log_cosh(rest * xi))
 
 
-def separable(x, y):
+def separable(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The rows y_n x_n, and the w of least |w|₂ with y_n x_n·w ≥ 1."""
     x, y = real_array(x, "Inputs"), real_array(y, "Targets")
     if x.ndim != 2 or y.shape != x.shape[:1] or not np.isin(y, (-1.0, 1.0)).all():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog, nnls
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..errors import HkflowError
 
 GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be apart
@@ -27,11 +27,11 @@ class Margin:
     """
 
     value: float
-    weights: np.ndarray
-    dual: np.ndarray
+    weights: Floats
+    dual: Floats
 
 
-def l1_margin(z):
+def l1_margin(z: Floats) -> Margin:
     """The ℓ₁ max-margin, a linear programme and the value of a matrix game:
 
         γ₁ = max over a ≥ 0, Σ a = 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of max_j (zᵀp)_j
@@ -61,7 +61,7 @@ def l1_margin(z):
     return _certified(Margin(float(np.min(z @ a)), a, p), np.max(p @ z), size)
 
 
-def l2_margin(z):
+def l2_margin(z: Floats) -> Margin:
     """The ℓ₂ max-margin, whose dual is the point of least norm in the convex hull of the rows of z:
 
         γ₂ = max over √m |a|₂ ≤ 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of |zᵀp|₂/√m,   a ∝
@@ -83,7 +83,7 @@ def l2_margin(z):
     return _certified(margin, np.linalg.norm(nearest) / np.sqrt(m), size)
 
 
-def least_distance(G, h):
+def least_distance(G: Floats, h: Floats) -> Floats:
     """The multipliers, up to their scale, of the point v nearest to the origin in the polyhedron G
     v ≥ h:
 
@@ -105,7 +105,9 @@ def least_distance(G, h):
     return u / u.sum()
 
 
-def mirror_ascent_bound(gamma, z_max, n_units, n_data, steps, sums):
+def mirror_ascent_bound(
+    gamma: float, z_max: float, n_units: int, n_data: int, steps: Floats, sums: Floats
+) -> Floats:
     """What the best margin of t steps of gradient ascent on the radii of fixed directions exceeds:
 
         max_{s<t} min_i (z ā(s))_i ≥ γ₁ − (‖z‖/√t)(8 log m + log t + 1) − (4 log n/√t) Σ_{s<t}
@@ -121,7 +123,7 @@ def mirror_ascent_bound(gamma, z_max, n_units, n_data, steps, sums):
     return gamma - (first + 4.0 * np.log(n_data) * np.asarray(sums)) / np.sqrt(t)
 
 
-def projected_ascent_bound(gamma, z_max, n_data, steps):
+def projected_ascent_bound(gamma: float, z_max: float, n_data: int, steps: Floats) -> Floats:
     """What the best margin of t steps of gradient ascent on the output weights exceeds:
 
         max_{s<t} min_i (z ā(s))_i ≥ γ₂ − (‖z‖/√t)(2√2 + √3 log n/γ₂)

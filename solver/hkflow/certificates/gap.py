@@ -1,23 +1,26 @@
 """How far a regularised problem is from its global minimum, from the potential of its own state
 (Wei et al. 2019, eq. E.13)."""
 
+from typing import Any
+
 import numpy as np
 
 from ..objectives.losses import RISKS
+from ..problem.problem import Problem
 from .global_upper_bound import ceiling
 from .search import is_searchable
 
 NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
 
 
-def bounds_gap(problem):
+def bounds_gap(problem: Problem) -> bool:
     """Whether `gap_bound` is known: λ > 0, R ≥ 0, the mobility ν and features of known size."""
     objective = problem.objective
     sized = objective.feature.kernel is not None and objective.risk in NONNEGATIVE
     return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
 
 
-def gap_bound(problem, e, log_scale, lowest_objective):
+def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: float) -> float:
     """A bound of F(ν) − F*, F* the minimum over all measures on the sphere, in units of
     e^log_scale.
 
@@ -44,7 +47,7 @@ def gap_bound(problem, e, log_scale, lowest_objective):
     return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
 
 
-def searches(problem):
+def searches(problem: Problem) -> bool:
     """Whether min J is one of the whole sphere."""
     objective = problem.objective
     return (

@@ -15,6 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
+from ..arguments import Floats
+from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, SQUARED_RELU
 from .search import ByIdentity
 
@@ -33,7 +35,9 @@ CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
 
-def ceiling(feature, inputs, coefficients, signs=(1,)):
+def ceiling(
+    feature: Feature, inputs: Floats, coefficients: Floats, signs: tuple[int, ...] = (1,)
+) -> float:
     """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in
     signs; see search.is_searchable.
 

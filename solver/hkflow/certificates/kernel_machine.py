@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..errors import HkflowError, unknown_name
+from ..objectives.objective import Objective
 from ..objectives.population import arc_cosine
 from .fixed_points import least_distance
 
@@ -34,10 +35,10 @@ class KernelMachine:
     value: float
     lower: float
     upper: float
-    dual: np.ndarray
-    coefficients: np.ndarray
+    dual: Floats
+    coefficients: Floats
 
-    def decision(self, K_new):
+    def decision(self, K_new: Floats) -> Floats:
         """g(x) = Σ_i p_i y_i K(x_i, x)/upper, (n_new,), for K_new (n_new, n_data) of K(x, x_i)."""
         return K_new @ self.coefficients
 
@@ -51,11 +52,11 @@ class Interpolant:
     """
 
     norm: float
-    coefficients: np.ndarray
+    coefficients: Floats
     residual: float
     unknown: float
 
-    def decision(self, K_new):
+    def decision(self, K_new: Floats) -> Floats:
         """g(x) = Σ_i c_i K(x_i, x), (n_new,), for K_new (n_new, n_data) of K(x, x_i)."""
         return K_new @ self.coefficients
 
@@ -70,9 +71,9 @@ class KernelClassifier:
 
     machine: KernelMachine
     kernel: Callable
-    inputs: np.ndarray
+    inputs: Floats
 
-    def __call__(self, x):
+    def __call__(self, x: Floats) -> Floats:
         """g at x (n_new, p), (n_new,)."""
         return self.machine.decision(self.kernel(np.atleast_2d(x), self.inputs))
 
@@ -88,13 +89,13 @@ def angular(degree, cosines, out):
             out[i, j] = arc_cosine(degree, cosines[i, j])
 
 
-def linear_kernel(x, z):
+def linear_kernel(x: Floats, z: Floats) -> Floats:
     """∫ (θ·x)(θ·z) dτ(θ) = x·z/p for τ uniform on the unit sphere of R^p; x (n, p), z (k, p).
     Returns (n, k)."""
     return x @ z.T / x.shape[1]
 
 
-def arc_cosine_kernel(x, z, degree):
+def arc_cosine_kernel(x: Floats, z: Floats, degree: int) -> Floats:
     """K(x, z) = ∫ σ(θ·x) σ(θ·z) dτ(θ) for σ(s) = max(s, 0)^degree and τ uniform on the unit sphere
     of R^p, x·z = |x||z| cos ω:
 
@@ -135,7 +136,7 @@ KERNELS = {
 # --- machines
 
 
-def kernel_margin(K, y):
+def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     """The hard-margin machine without intercept, whose dual is the point of least norm in the
     convex hull of the y_i K(x_i, ·):
 
@@ -170,7 +171,7 @@ def kernel_margin(K, y):
     return KernelMachine(size * lower, size * lower, size * upper, p, p * y / (size * upper))
 
 
-def kkt_residual(machine, K, y):
+def kkt_residual(machine: KernelMachine, K: Floats, y: Floats) -> float:
     """The largest violation of the optimality conditions of kernel_margin, computed from K, with
     u_i = y_i g(x_i):
 
@@ -194,7 +195,7 @@ def kkt_residual(machine, K, y):
     )
 
 
-def l2_interpolation(K, y):
+def l2_interpolation(K: Floats, y: Floats) -> Interpolant:
     """Regression of least norm:
 
         min |g|_H over g(x_i) = y_i :   g = Σ_i c_i K(x_i, ·),  K c = y,  |g|²_H = yᵀK⁻¹y
@@ -226,7 +227,7 @@ def l2_interpolation(K, y):
     return Interpolant(float(np.sqrt(square)), c, residual, unknown)
 
 
-def f2_max_margin(objective):
+def f2_max_margin(objective: Objective) -> KernelClassifier:
     """The 𝓕₂-max-margin of an objective's data, of functions f = ∫ φ(θ, ·) g(θ) dτ(θ) for τ uniform
     on the sphere of directions:
 
@@ -245,7 +246,9 @@ def f2_max_margin(objective):
     return machine_on(KERNELS[name], objective)
 
 
-def machine_on(kernel, objective):
+def machine_on(
+    kernel: Callable[[Floats, Floats], Floats], objective: Objective
+) -> KernelClassifier:
     """The KernelClassifier of a kernel, a function (x, z) -> K(x, z), for the data of an
     objective."""
     x = objective.inputs

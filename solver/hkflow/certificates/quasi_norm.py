@@ -19,6 +19,7 @@ from math import comb
 import numpy as np
 from scipy.optimize import linprog, nnls
 
+from ..arguments import Floats
 from .diagonal_path import kappa_of, separable
 
 RESIDUAL = 1e-9  # of the optimality conditions, relative: what a stationary point may leave
@@ -43,8 +44,8 @@ class QuasiNormPoint:
     minimum : whether w is a local minimum; False for a w whose residual is above RESIDUAL
     """
 
-    weights: np.ndarray
-    multipliers: np.ndarray
+    weights: Floats
+    multipliers: Floats
     value: float
     stationarity: float
     feasibility: float
@@ -52,19 +53,21 @@ class QuasiNormPoint:
     minimum: bool
 
     @property
-    def residual(self):
+    def residual(self) -> float:
         """The largest of the three."""
         return max(self.stationarity, self.feasibility, self.complementarity)
 
 
-def quasi_norm(w, depth):
+def quasi_norm(w: Floats, depth: float) -> Floats:
     """Σ_k |w_k|^(2/D), the square of the least |u|₂ with u₊^D − u₋^D = w.   w : (..., d);  depth :
     D ≥ 2.   Returns (...)."""
     kappa_of(depth)
     return np.sum(np.abs(w) ** (2.0 / depth), axis=-1)
 
 
-def optimality(w, x, y, depth, tight=TIGHT):
+def optimality(
+    w: Floats, x: Floats, y: Floats, depth: float, tight: float = TIGHT
+) -> QuasiNormPoint:
     """How well the direction of w satisfies the first-order conditions of a network w = u₊^D − u₋^D
     of least |u|₂:
 
@@ -93,7 +96,9 @@ def optimality(w, x, y, depth, tight=TIGHT):
     return _measured(A, w / smallest, depth, tight)
 
 
-def stationary_points(x, y, depth, only_minima=False):
+def stationary_points(
+    x: Floats, y: Floats, depth: float, only_minima: bool = False
+) -> list[QuasiNormPoint]:
     """All stationary points of min Σ|w_k|^(2/D) s.t. y_n x_n·w ≥ 1, by increasing value; the first
     is the global minimum.
 
@@ -109,7 +114,7 @@ def stationary_points(x, y, depth, only_minima=False):
     """
     A, _ = separable(x, y)
     curved = kappa_of(depth) > 0.0 and not only_minima
-    count = _system_count(*A.shape, curved)
+    count = _system_count(len(A), A.shape[1], curved)
     if count > MAX_SYSTEMS:
         remedy = "ask for only_minima or " if curved else ""
         raise ValueError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import HkflowError
 from ..measures.point_measure import Atoms
 from ..objectives.losses import RISKS
@@ -35,19 +36,21 @@ class LeastMass:
     """
 
     atoms: Atoms
-    dual: np.ndarray
+    dual: Floats
     lower: float
     upper: float
     residual: float
     certified: bool
 
     @property
-    def gap(self):
+    def gap(self) -> float:
         """(upper − lower)/upper."""
         return (self.upper - self.lower) / self.upper if self.upper > 0.0 else 0.0
 
 
-def l1_interpolation(objective, signs=(1,), tolerance=1e-6):
+def l1_interpolation(
+    objective: Objective, signs: tuple[int, ...] = (1,), tolerance: float = 1e-6
+) -> LeastMass:
     """The least |ν| with ∫ε φ(θ, x_i) dν = y_i for all data, over nonnegative measures on the
     (signed) sphere.
 

@@ -9,14 +9,16 @@ the dual is a convex problem in n unknowns whose multipliers are the weights of 
 of G_s above 1 become new columns until there are none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
 from scipy.special import xlog1py, xlogy
 
+from ..arguments import Floats
 from ..measures.point_measure import Atoms
+from ..objectives.objective import Objective
 from .search import peaks
 
 MOST_ROUNDS, MOST_STEPS = 100, 100
@@ -88,8 +90,8 @@ class Minimiser:
     """
 
     atoms: Atoms
-    predictions: np.ndarray
-    dual: np.ndarray
+    predictions: Floats
+    dual: Floats
     lower: float
     upper: float
     weight_decay: float
@@ -98,12 +100,17 @@ class Minimiser:
     rounds: int
 
     @property
-    def gap(self):
+    def gap(self) -> float:
         """(upper − lower)/upper."""
         return (self.upper - self.lower) / self.upper if self.upper > 0.0 else 0.0
 
 
-def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
+def minimise(
+    objective: Objective,
+    signs: tuple[int, ...] = (1,),
+    tolerance: float = 1e-6,
+    start: Minimiser | None = None,
+) -> Minimiser:
     """The global minimiser of F(ν) = R(h_ν) + λ|ν| over all nonnegative measures on the (signed)
     sphere.
 
@@ -137,7 +144,7 @@ def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
             columns, u / top, max(0.1 * tolerance, LOOSE * (1.0 - lower / upper))
         )
         columns, w = tuple(c[active] for c in columns), w[active]
-        atoms = _condensed(objective, *columns, w)
+        atoms = _condensed(objective, columns[0], columns[1], w)
         reached = dual.primal(_predictions(objective, atoms), atoms.mass)
         if reached < upper:
             best, upper = atoms, reached
@@ -149,7 +156,12 @@ def minimise(objective, signs=(1,), tolerance=1e-6, start=None):
     )
 
 
-def regularisation_path(objective, signs, weight_decays, tolerance=1e-6):
+def regularisation_path(
+    objective: Objective,
+    signs: tuple[int, ...],
+    weight_decays: Iterable[float],
+    tolerance: float = 1e-6,
+) -> list[Minimiser]:
     """A list of Minimisers, one for each λ of `weight_decays`, each started from the one before.
 
     For logistic and exponential risks the margins tend to γ_ℓ1 as λ → 0 if that is positive, with

@@ -20,9 +20,10 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
+from ..arguments import Floats
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
-from ..objectives.activations import FEATURES
+from ..objectives.activations import FEATURES, Feature
 from ..operators.dense import LINEAR, SQUARED_RELU
 
 SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
@@ -47,20 +48,27 @@ class Peaks:
         certified
     """
 
-    points: np.ndarray
-    signs: np.ndarray
-    values: np.ndarray
+    points: Floats
+    signs: Floats
+    values: Floats
     certified: bool
     bound: float
 
 
-def is_searchable(feature, axes):
+def is_searchable(feature: Feature, axes: int) -> bool:
     """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S²,
     linear on any sphere."""
     return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
 
 
-def peaks(feature, inputs, coefficients, signs=(1,), share=1.0, starts=None):
+def peaks(
+    feature: Feature,
+    inputs: Floats,
+    coefficients: Floats,
+    signs: tuple[int, ...] = (1,),
+    share: float = 1.0,
+    starts: Floats | None = None,
+) -> Peaks:
     """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
     maxima.
 
@@ -134,14 +142,14 @@ class ByIdentity:
     """An array as a key of a cache: the same object, not an equal one; kept alive, so that its
     identity is not another's."""
 
-    def __init__(self, array):
+    def __init__(self, array: Floats) -> None:
         self.array = array
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self.array)
 
-    def __eq__(self, other):
-        return self.array is other.array
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.array is other.array
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +166,13 @@ class Arrangement:
     across : (n_circles, n) whether datum j has the very same circle
     """
 
-    x: np.ndarray
-    sizes: np.ndarray
+    x: Floats
+    sizes: Floats
     p: int
-    normals: np.ndarray
-    counts: np.ndarray
-    crossings: np.ndarray
-    across: np.ndarray
+    normals: Floats
+    counts: Floats
+    crossings: Floats
+    across: Floats
 
 
 @lru_cache(maxsize=4)

@@ -2,13 +2,24 @@
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import unknown_name
-from .kernel_machine import KERNELS, machine_on
+from ..measures.point_measure import Units
+from ..objectives.activations import Feature
+from ..objectives.objective import Objective
+from .kernel_machine import KERNELS, KernelClassifier, machine_on
 
 LAYERS = ("output", "hidden")
 
 
-def tangent_kernel(hidden, output, x, z, feature, layers=LAYERS):
+def tangent_kernel(
+    hidden: Floats,
+    output: Floats,
+    x: Floats,
+    z: Floats,
+    feature: Feature,
+    layers: tuple[str, ...] = LAYERS,
+) -> Floats:
     """The kernel of the gradient of f(x) = (1/m) Σ_j b_j σ(a_j·x), in the time of ẇ_j = −m ∂F/∂w_j:
 
         K(x, z) = m Σ_j ∂_j f(x)·∂_j f(z) = (1/m) Σ_j [ σ(a_j·x) σ(a_j·z) + b_j² σ'(a_j·x) σ'(a_j·z)
@@ -34,7 +45,9 @@ def tangent_kernel(hidden, output, x, z, feature, layers=LAYERS):
     return K
 
 
-def tangent_max_margin(objective, units, layers=LAYERS):
+def tangent_max_margin(
+    objective: Objective, units: Units, layers: tuple[str, ...] = LAYERS
+) -> KernelClassifier:
     """The max-margin of the linearised network x ↦ Σ_j ∂_j f(x)·v_j over Σ|v_j|² ≤ m, and the
     machine that has it:
 

@@ -6,11 +6,15 @@ makes room for whatever size a header claims. All readers of the project go thro
 wrong is an OSError or a ValueError.
 """
 
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from ..geometry.sphere import surface_area
 from .userfiles import size_of
@@ -48,14 +52,18 @@ DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum"
 
 
 @contextmanager
-def open_hdf5(path):
+def open_hdf5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """A regular HDF5 file, opened for reading."""
     size_of(path, largest=np.inf)
     with h5py.File(path, "r") as file:
         yield file
 
 
-def read_arrays(group, dimensions=None, sizes=None):
+def read_arrays(
+    group: h5py.Group,
+    dimensions: dict[str, tuple] | None = None,
+    sizes: dict[str, int] | None = None,
+) -> dict[str, NDArray]:
     """Arrays of numbers of an HDF5 group by name: all of them, or those that `dimensions` names,
     with the shapes that it says.
 
@@ -67,12 +75,13 @@ def read_arrays(group, dimensions=None, sizes=None):
         found = {name: item for name, item in items.items() if isinstance(item, h5py.Dataset)}
     else:
         found = {name: find(group, name, h5py.Dataset) for name in dimensions}
+        sizes = {} if sizes is None else sizes
         for name, item in found.items():
             check_array(item, name, dimensions[name], sizes)
     return {name: read(item) for name, item in found.items()}
 
 
-def find(group, name, kind=None):
+def find(group: h5py.Group, name: str, kind: Any = None) -> Any:
     """An item that lies in a group of its own file; kind : h5py.Dataset or h5py.Group, or None for
     either."""
     link = group.get(name, getlink=True)
@@ -86,13 +95,13 @@ def find(group, name, kind=None):
     return item
 
 
-def read(dataset, at=(), text=False):
+def read(dataset: h5py.Dataset, at: Any = (), text: bool = False) -> Any:
     """The numbers of a dataset, or a part of them; text : whether it may hold texts instead."""
     check_storage(dataset, text)
     return dataset.asstr()[at] if text and h5py.check_string_dtype(dataset.dtype) else dataset[at]
 
 
-def check_storage(dataset, text=False):
+def check_storage(dataset: h5py.Dataset, text: bool = False) -> None:
     """Raise ValueError unless a dataset is one of numbers, or texts, is kept in its file and can be
     as large as it says."""
     name, plist = dataset.name.rpartition("/")[2], dataset.id.get_create_plist()
@@ -115,7 +124,7 @@ def check_storage(dataset, text=False):
         raise ValueError(f"'{name}' claims {claimed:,} bytes, and the file holds {kept:,} of it")
 
 
-def check_array(array, name, dimensions, sizes):
+def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int]) -> None:
     """Raise ValueError unless an array or a dataset is one of numbers with these dimensions.
 
     sizes : {dimension: extent}; a dimension that is not in it has the extent of the first array
@@ -143,7 +152,7 @@ def check_array(array, name, dimensions, sizes):
     sizes.update(zip(dimensions, shape, strict=True))
 
 
-def check_mesh(name, arrays):
+def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
     """Raise ValueError unless arrays with the shapes of MESH can be a mesh of this name: cells that
     cover the sphere, faces."""
     cells, p = arrays["centers"].shape

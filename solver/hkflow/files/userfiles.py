@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any, TextIO
 
 from ..errors import RunFolderError
 
@@ -21,7 +22,7 @@ MAX_DIGITS = 100  # of an integer: the state of a random number generator has 39
 MEMORY_SHARE = 1 / 8
 
 
-def size_of(path, largest=None):
+def size_of(path: str | os.PathLike[str], largest: float | None = None) -> int:
     """Bytes of a regular file, which is not opened for it.
 
     largest : most that it may have, by default a share of the machine's memory
@@ -47,7 +48,9 @@ def size_of(path, largest=None):
     return found.st_size
 
 
-def open_text(path, newline=None, largest=None):
+def open_text(
+    path: str | os.PathLike[str], newline: str | None = None, largest: float | None = None
+) -> TextIO:
     """A regular file opened as UTF-8 text, with or without a byte-order mark. Raises OSError as
     `size_of` does."""
     size_of(path, largest)
@@ -56,14 +59,14 @@ def open_text(path, newline=None, largest=None):
     return io.TextIOWrapper(open(handle, "rb"), encoding="utf-8-sig", newline=newline)
 
 
-def read_text(path, largest=None):
+def read_text(path: str | os.PathLike[str], largest: float | None = None) -> str:
     """The text of a file. Raises OSError as `size_of` does, UnicodeDecodeError for what is not
     UTF-8."""
     with open_text(path, largest=largest) as stream:
         return stream.read()
 
 
-def parse_json(text):
+def parse_json(text: str) -> Any:
     """What a JSON text holds. Raises ValueError for integers that no float can follow, and
     RecursionError for endless nesting."""
     return json.loads(text, parse_int=_integer)
@@ -75,7 +78,7 @@ def _integer(digits):
     return int(digits)
 
 
-def named(path):
+def named(path: str | os.PathLike[str]) -> Path:
     """The Path of a file or folder, there or not. Raises RunFolderError for a name that none can
     have."""
     path = Path(path)

@@ -3,13 +3,16 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable, Mapping
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 
-def write_whole(path, write):
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
     rename.
 
@@ -27,7 +30,7 @@ def write_whole(path, write):
     sync(path.parent)
 
 
-def write_hdf5(path, fill, **options):
+def write_hdf5(path: Path, fill: Callable[[h5py.File], object], **options: Any) -> None:
     """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
     process whose disk was full.
 
@@ -41,26 +44,26 @@ def write_hdf5(path, fill, **options):
     write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
-def write_json(path, content):
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a dictionary as a JSON file, whole."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def remove_temporaries(folder, is_own):
+def remove_temporaries(folder: Path, is_own: Callable[[str], bool]) -> None:
     """Remove what crashed writers left, where is_own(name) says that the file is ours."""
     for path in folder.glob(".*.tmp"):
         if is_own(path.name):
             path.unlink()
 
 
-def write_arrays(group, arrays):
+def write_arrays(group: h5py.Group, arrays: Mapping[str, Any]) -> None:
     """Store arrays by name in an HDF5 group."""
     for name, array in arrays.items():
         group.create_dataset(name, data=np.asarray(array), dtype=np.asarray(array).dtype)
 
 
-def checksum(arrays, text=""):
+def checksum(arrays: Mapping[str, Any], text: str = "") -> str:
     """SHA-256 over names, types, shapes and bytes of arrays, and a text."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -70,7 +73,7 @@ def checksum(arrays, text=""):
     return digest.hexdigest()
 
 
-def sync(path):
+def sync(path: str | os.PathLike[str]) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -6,7 +6,7 @@ from ..arguments import whole_number
 from .mesh import Mesh
 
 
-def circle_mesh(cells):
+def circle_mesh(cells: int) -> Mesh:
     """Uniform cells of width h = 2π / cells, centre j at angle (j + ½) h, face j between cells j
     and j+1.
 

@@ -2,12 +2,13 @@
 transported."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import real_array
 from .mesh import Mesh
 
 
-def atoms_mesh(positions):
+def atoms_mesh(positions: ArrayLike) -> Mesh:
     """A cell of volume one at each of the positions (n, p); weights are densities. The basis
     vectors make a diagonal network."""
     positions = np.atleast_2d(real_array(positions, "Positions"))

@@ -2,25 +2,26 @@
 
 import numpy as np
 
-from ..arguments import whole_number
+from ..arguments import Floats, Integers, whole_number
+from .mesh import Mesh
 from .sphere import normalize
 from .voronoi import edges, lloyd, voronoi_mesh
 
 LLOYD_ITERATIONS = 8
 
 
-def geodesic_cells(level):
+def geodesic_cells(level: int) -> int:
     """Number of cells N = 10·4^level + 2."""
     return 10 * 4**level + 2
 
 
-def geodesic_level(cells):
+def geodesic_level(cells: int) -> int | None:
     """The level k with N = 10·4^k + 2 cells, or None if there is none."""
     level = round(np.log2(max(cells - 2, 1) / 10.0) / 2.0)
     return level if level >= 0 and geodesic_cells(level) == cells else None
 
 
-def icosahedron():
+def icosahedron() -> tuple[Floats, Integers]:
     """Corners (12, 3) and triangles (20, 3), counter-clockwise seen from outside."""
     golden = (1.0 + np.sqrt(5.0)) / 2.0
     corner = np.array([(0.0, s, t * golden) for s in (-1.0, 1.0) for t in (-1.0, 1.0)])
@@ -34,7 +35,7 @@ def icosahedron():
     return points, triangles
 
 
-def refine(points, triangles):
+def refine(points: Floats, triangles: Integers) -> tuple[Floats, Integers]:
     """Cut each triangle into four at the midpoints of its edges."""
     ends, sides = edges(triangles)
     middle = len(points) + np.arange(len(ends))
@@ -49,7 +50,7 @@ def refine(points, triangles):
     return points, np.concatenate(quarters)
 
 
-def geodesic_mesh(level):
+def geodesic_mesh(level: int) -> Mesh:
     """Voronoi mesh of the level-times refined icosahedron, made centroidal by Lloyd iterations at
     every level.
 

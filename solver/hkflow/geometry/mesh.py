@@ -3,6 +3,9 @@
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
+
+from ..arguments import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,41 +24,41 @@ class Mesh:
     """
 
     name: str
-    centers: np.ndarray
-    volumes: np.ndarray
-    faces: np.ndarray
-    face_areas: np.ndarray
-    face_distances: np.ndarray
-    face_midpoints: np.ndarray
-    vertices: np.ndarray
-    face_vertices: np.ndarray
+    centers: Floats
+    volumes: Floats
+    faces: Integers
+    face_areas: Floats
+    face_distances: Floats
+    face_midpoints: Floats
+    vertices: Floats
+    face_vertices: Integers
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """Dimension d of the sphere."""
         return self.centers.shape[1] - 1
 
     @property
-    def is_discrete(self):
+    def is_discrete(self) -> bool:
         """Whether the cells are atoms without neighbours."""
         return len(self.faces) == 0
 
     @property
-    def n_cells(self):
+    def n_cells(self) -> int:
         """Number of cells."""
         return len(self.volumes)
 
     @property
-    def width(self):
+    def width(self) -> float:
         """Typical cell width, (|S^d| / n_cells)^(1/d)."""
         return (self.volumes.sum() / self.n_cells) ** (1.0 / self.dim)
 
-    def arrays(self):
+    def arrays(self) -> dict[str, NDArray]:
         """The arrays by name, for storing and for comparing."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
 
 
-def half_faces(mesh):
+def half_faces(mesh: Mesh) -> tuple[Integers, Integers, Integers, Integers]:
     """Each face seen from both of its cells, sorted by cell.
 
     Returns cell, neighbor, face (2 n_faces,) int and slot: the position among the half-faces of its

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from ..arguments import Floats
 from .sphere import normalize
 
 MAX_HALTON = 100  # dimensions
 
 
-def quasi_uniform(n, dim):
+def quasi_uniform(n: int, dim: int) -> Floats:
     """n evenly spread points of S^dim, the same ones each time. Returns (n, dim+1).
 
     Equal arcs on the circle, a Fibonacci spiral on S² (Swinbank & Purser 2006), in higher dimension
@@ -33,6 +34,6 @@ def quasi_uniform(n, dim):
     return normalize(ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)))
 
 
-def random_uniform(rng, n, dim):
+def random_uniform(rng: np.random.Generator, n: int, dim: int) -> Floats:
     """n independent uniform points of S^dim, (n, dim+1)."""
     return normalize(rng.standard_normal((n, dim + 1)))

@@ -4,26 +4,28 @@ from math import lgamma
 
 import numpy as np
 
+from ..arguments import Floats
 
-def surface_area(d):
+
+def surface_area(d: int) -> float:
     """Area |S^d| = 2 π^((d+1)/2) / Γ((d+1)/2)."""
     return 2.0 * np.exp(0.5 * (d + 1) * np.log(np.pi) - lgamma(0.5 * (d + 1)))
 
 
-def normalize(x):
+def normalize(x: Floats) -> Floats:
     """Points on the sphere: x / |x| along the last axis, without overflow or underflow of the
     squares."""
     x = x / np.abs(x).max(axis=-1, keepdims=True)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def distance(x, y):
+def distance(x: Floats, y: Floats) -> Floats:
     """Great-circle distance, 2 atan2(|x − y|, |x + y|): accurate for near and for antipodal
     points."""
     return 2.0 * np.arctan2(np.linalg.norm(x - y, axis=-1), np.linalg.norm(x + y, axis=-1))
 
 
-def triangle_area(a, b, c):
+def triangle_area(a: Floats, b: Floats, c: Floats) -> Floats:
     """Signed area of spherical triangles, positive if a, b, c turn left seen from outside.
 
     tan(area / 2) = a·(b × c) / (1 + a·b + b·c + c·a)   (Van Oosterom & Strackee 1983, eq. 8)

@@ -3,14 +3,16 @@ coarse one."""
 
 import numpy as np
 from numba import njit, prange
+from numpy.typing import ArrayLike
 
-from .mesh import half_faces
+from ..arguments import Floats, Integers
+from .mesh import Mesh, half_faces
 
 TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
 CORNERS = 24  # room for those of a cell that is being clipped
 
 
-def restrict(density, fine, coarse):
+def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
     """The cell averages, on a coarse mesh, of a density that is constant in each cell of a fine
     one; its mass stays.
 
@@ -43,7 +45,7 @@ def restrict(density, fine, coarse):
     return (np.array(masses) / coarse.volumes).reshape(*density.shape[:-1], coarse.n_cells)
 
 
-def spread(density, coarse, fine):
+def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
     """The masses in the cells of a fine circle mesh of a density that is constant in each cell of a
     coarse one.
 
@@ -92,7 +94,7 @@ def _sphere_overlaps(fine, coarse):
     return source, candidates[source, place], areas[source, place]
 
 
-def neighbor_table(mesh):
+def neighbor_table(mesh: Mesh) -> Integers:
     """The neighbours of each cell, (n_cells, n_slots) int; a cell with fewer of them lists
     itself."""
     cell, neighbor, _, slot = half_faces(mesh)
@@ -101,7 +103,7 @@ def neighbor_table(mesh):
     return table
 
 
-def corner_table(mesh):
+def corner_table(mesh: Mesh) -> tuple[Integers, Integers]:
     """The corners of each cell of S² in order, counter-clockwise seen from outside: (n_cells,
     n_slots) int, and how many."""
     cell, _, face, slot = half_faces(mesh)

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from ..arguments import Floats, Integers
 from .mesh import Mesh
 from .sphere import distance, normalize, triangle_area
 
 
-def edges(triangles):
+def edges(triangles: Integers) -> tuple[Integers, Integers]:
     """The edges of a closed, consistently oriented triangulation.
 
     triangles : (n_triangles, 3) int, corners counter-clockwise seen from outside
@@ -30,13 +31,13 @@ def edges(triangles):
     )
 
 
-def circumcenters(points, triangles):
+def circumcenters(points: Floats, triangles: Integers) -> Floats:
     """Points at equal distance from the three corners: the corners of the Voronoi cells."""
     a, b, c = (points[triangles[:, k]] for k in range(3))
     return normalize(np.cross(b - a, c - a))
 
 
-def centroids(points, triangles, ends, sides):
+def centroids(points: Floats, triangles: Integers, ends: Integers, sides: Integers) -> Floats:
     """Centroids of the Voronoi cells, projected to the sphere.
 
     ∫_cell x dS = ½ Σ_edges (arc length) × (unit normal of the edge's plane), by the divergence
@@ -58,7 +59,7 @@ def centroids(points, triangles, ends, sides):
     return normalize(total)
 
 
-def lloyd(points, triangles, iterations):
+def lloyd(points: Floats, triangles: Integers, iterations: int) -> Floats:
     """Move each centre to the centroid of its cell, `iterations` times, keeping the
     triangulation."""
     ends, sides = edges(triangles)
@@ -67,7 +68,7 @@ def lloyd(points, triangles, iterations):
     return points
 
 
-def voronoi_mesh(name, points, triangles):
+def voronoi_mesh(name: str, points: Floats, triangles: Integers) -> Mesh:
     """The Voronoi mesh dual to a Delaunay triangulation, cells renumbered so that neighbours lie
     close in memory.
 
@@ -95,10 +96,11 @@ def voronoi_mesh(name, points, triangles):
     half_left, half_right = triangle_area(left, a, b), triangle_area(right, b, a)
     if min(half_left.min(), half_right.min()) <= 0.0:
         raise ValueError("The triangulation is not Delaunay: a Voronoi face has negative length.")
+    areas = np.bincount(ends[:, 0], half_left, n) + np.bincount(ends[:, 1], half_right, n)
     return Mesh(
         name=name,
         centers=points,
-        volumes=np.bincount(ends[:, 0], half_left, n) + np.bincount(ends[:, 1], half_right, n),
+        volumes=areas,  # type: ignore[arg-type]  # NumPy says int
         faces=ends.astype(np.int32),
         face_areas=distance(a, b),
         face_distances=distance(left, right),

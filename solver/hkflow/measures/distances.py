@@ -15,7 +15,9 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.special import rel_entr
 
+from ..arguments import Floats, Integers
 from ..geometry.sphere import distance, normalize
+from .point_measure import Atoms
 
 W2_ATOMS, GHK_ATOMS = 1000, 500  # more are quantised
 NEGLIGIBLE = 1e-16  # of the mass: atoms that no distance sees
@@ -34,7 +36,7 @@ class Distance(NamedTuple):
     bar: float = 0.0
 
 
-def wasserstein1(a, b):
+def wasserstein1(a: Atoms, b: Atoms) -> Distance:
     """Wasserstein-1 on the circle, exact for any number of atoms: Σ_ε c_ε W1(a_ε/|a_ε|, b_ε/|b_ε|),
     c_ε ∝ |a_ε| + |b_ε|.
 
@@ -51,7 +53,7 @@ def wasserstein1(a, b):
     return Distance(float(total))
 
 
-def wasserstein2(a, b, atoms=W2_ATOMS):
+def wasserstein2(a: Atoms, b: Atoms, atoms: int = W2_ATOMS) -> Distance:
     """Wasserstein-2 for the great-circle distance, (Σ_ε c_ε W2(a_ε/|a_ε|, b_ε/|b_ε|)²)^½, c_ε ∝
     |a_ε| + |b_ε|.
 
@@ -75,7 +77,7 @@ def wasserstein2(a, b, atoms=W2_ATOMS):
     return Distance(float(value), float(bar_a + bar_b))
 
 
-def gaussian_hellinger_kantorovich(a, b, atoms=GHK_ATOMS):
+def gaussian_hellinger_kantorovich(a: Atoms, b: Atoms, atoms: int = GHK_ATOMS) -> Distance:
     """Gaussian–Hellinger–Kantorovich distance, which sees positions and masses; squares add up over
     the two sheets:
 
@@ -98,14 +100,14 @@ def gaussian_hellinger_kantorovich(a, b, atoms=GHK_ATOMS):
     return Distance(float(low), float(high - low + bar_a + bar_b))
 
 
-def distances(x, y):
+def distances(x: Floats, y: Floats) -> Floats:
     """All great-circle distances of x (n, d+1) and y (m, d+1), as in sphere.distance; (n, m)."""
     if not (len(x) and len(y)):
         return np.zeros((len(x), len(y)))
     return 2.0 * np.arctan2(cdist(x, y), cdist(x, -y))
 
 
-def circle_wasserstein1(x, p, y, q):
+def circle_wasserstein1(x: Floats, p: Floats, y: Floats, q: Floats) -> float:
     """Wasserstein-1 of two probabilities on the circle, atoms at angles x, y with weights p, q.
 
     W1 = ∫ |D − median D| over the angle, D the difference of the distribution functions (Delon,
@@ -120,7 +122,7 @@ def circle_wasserstein1(x, p, y, q):
     return float(length @ np.abs(difference - difference[by_height[middle]]))
 
 
-def ghk_bounds(cost, a, b):
+def ghk_bounds(cost: Floats, a: Floats, b: Floats) -> tuple[float, float]:
     """Lower and upper bound of min over π ≥ 0 of Σ cost π + KL(π₁ | a) + KL(π₂ | b), about 1e-12
     (|a| + |b|) apart.
 
@@ -210,7 +212,9 @@ def complement_factor(z, diagonal, out):
                 out[j, k] = -total / out[k, k]
 
 
-def quantised(a, b, n):
+def quantised(
+    a: tuple[Floats, Floats], b: tuple[Floats, Floats], n: int
+) -> tuple[tuple[Floats, Floats, float], ...]:
     """Two sheets, (positions, weights) each, carried by at most n atoms each, and how far their
     mass was moved.
 
@@ -262,7 +266,7 @@ def _gathered(positions, weights, centers):
     )
 
 
-def systematic_draw(rng, weights, n):
+def systematic_draw(rng: np.random.Generator, weights: Floats, n: int) -> Integers:
     """Indices of n draws by weight, evenly spaced along the shuffled atoms: one no heavier than 1/n
     is drawn at most once."""
     order = rng.permutation(len(weights))

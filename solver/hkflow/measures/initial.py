@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arguments import Floats
+from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
 from .point_measure import Atoms
@@ -14,11 +16,11 @@ from .point_measure import Atoms
 class Uniform:
     """The same density everywhere."""
 
-    def density(self, points):
+    def density(self, points: Floats) -> Floats:
         """One at each of the points (n, d+1)."""
         return np.ones(len(points))
 
-    def sample(self, rng, n, dim):
+    def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1)."""
         return random_uniform(rng, n, dim)
 
@@ -28,18 +30,18 @@ class VonMisesFisher:
     """Density proportional to Σ_k e^{κ c_k·θ}; centers (n_centers, d+1), normalised here, and κ ≥
     0."""
 
-    centers: np.ndarray
+    centers: Floats
     concentration: float
 
     def __post_init__(self):
         object.__setattr__(self, "centers", normalize(np.asarray(self.centers, dtype=float)))
 
-    def density(self, points):
+    def density(self, points: Floats) -> Floats:
         """Largest exponent taken out; points (n, d+1)."""
         overlap = points @ self.centers.T
         return np.exp(self.concentration * (overlap - overlap.max())).sum(axis=1)
 
-    def sample(self, rng, n, dim):
+    def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1)."""
         if self.concentration == 0.0:
             return random_uniform(rng, n, dim)
@@ -62,13 +64,13 @@ class Caps:
     """Uniform on the union of caps; centers (n_caps, d+1), normalised here, and the radius in
     radians."""
 
-    centers: np.ndarray
+    centers: Floats
     radius: float
 
     def __post_init__(self):
         object.__setattr__(self, "centers", normalize(np.asarray(self.centers, dtype=float)))
 
-    def density(self, points):
+    def density(self, points: Floats) -> Floats:
         """One inside, zero outside; points (n, d+1). Raises ValueError if a cap holds none of the
         points."""
         distances = distance(points[:, None], self.centers[None])
@@ -80,7 +82,7 @@ class Caps:
             )
         return (distances <= self.radius).any(axis=1).astype(float)
 
-    def sample(self, rng, n, dim):
+    def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1): a point of k overlapping caps is kept with probability
         1/k."""
         kept = np.empty((0, dim + 1))
@@ -105,7 +107,7 @@ class Caps:
         return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
 
 
-def balanced_atoms(n, dim, rng=None):
+def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> Atoms:
     """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions a evenly spread, or drawn by
     rng, half of them b < 0."""
     if n % 2:
@@ -117,7 +119,7 @@ def balanced_atoms(n, dim, rng=None):
     return Atoms(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
 
 
-def atoms_on_mesh(mesh, signs, atoms):
+def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: Atoms) -> Floats:
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
     from scipy.spatial import cKDTree
 
@@ -127,6 +129,6 @@ def atoms_on_mesh(mesh, signs, atoms):
     return density / mesh.volumes
 
 
-def with_mass(density, mesh, mass):
+def with_mass(density: Floats, mesh: Mesh, mass: float) -> Floats:
     """The density times the number that makes its mass on the mesh equal to `mass`."""
     return density * (mass / (density @ mesh.volumes).sum())

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import real_array
-from ..geometry.mesh import half_faces
+from ..arguments import Floats, real_array
+from ..geometry.mesh import Mesh, half_faces
 from ..geometry.sphere import normalize
 
 
@@ -20,9 +20,9 @@ class Atoms:
     or not finite.
     """
 
-    positions: np.ndarray
-    signs: np.ndarray | None = None
-    weights: np.ndarray | None = None
+    positions: Floats
+    signs: Floats = None  # type: ignore[assignment]  # arrays once made
+    weights: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self):
         positions = np.atleast_2d(real_array(self.positions, "Positions"))
@@ -48,29 +48,29 @@ class Atoms:
         ):
             object.__setattr__(self, name, value)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.positions)
 
     @property
-    def mass(self):
+    def mass(self) -> float:
         """|ν| = Σ weight_j."""
         return float(self.weights.sum())
 
-    def moment(self):
+    def moment(self) -> Floats:
         """∫ ε θ dν, (d+1,)."""
         return (self.signs * self.weights) @ self.positions
 
-    def sheet(self, sign):
+    def sheet(self, sign: float) -> tuple[Floats, Floats]:
         """The atoms with one sign, positions and weights; both may be empty."""
         chosen = self.signs == sign
         return self.positions[chosen], self.weights[chosen]
 
-    def scaled_to(self, mass):
+    def scaled_to(self, mass: float) -> "Atoms":
         """The same measure with another total mass."""
         return Atoms(self.positions, self.signs, self.weights / self.mass * mass)
 
 
-def atoms_of_points(points, signs, weights):
+def atoms_of_points(points: Floats, signs: tuple[int, ...], weights: Floats) -> Atoms:
     """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight
     turns the sign, zeros go."""
     n, weights = len(points), np.ravel(weights)
@@ -79,12 +79,14 @@ def atoms_of_points(points, signs, weights):
     return Atoms(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
 
 
-def atoms_of_density(mesh, signs, density):
+def atoms_of_density(mesh: Mesh, signs: tuple[int, ...], density: Floats) -> Atoms:
     """A density (n_signs, n_cells) as atoms at the cell centres with weight density × volume."""
     return atoms_of_points(mesh.centers, signs, density * mesh.volumes)
 
 
-def sampled(rng, n, mesh, signs, density):
+def sampled(
+    rng: np.random.Generator, n: int, mesh: Mesh, signs: tuple[int, ...], density: Floats
+) -> Atoms:
     """n independent draws of equal weight from a density (n_signs, n_cells) that is constant in
     each cell.
 
@@ -116,8 +118,8 @@ class Units:
     hidden : (m, p) input weights a_j;  output : (m,) output weights b_j
     """
 
-    hidden: np.ndarray
-    output: np.ndarray
+    hidden: Floats
+    output: Floats
 
     def __post_init__(self):
         hidden, output = (
@@ -130,7 +132,7 @@ class Units:
         object.__setattr__(self, "hidden", hidden)
         object.__setattr__(self, "output", output)
 
-    def atoms(self, degree):
+    def atoms(self, degree: int) -> Atoms:
         """The measure that predicts the same: Π₂, weight |b_j| |a_j|^degree / m at a_j/|a_j| with
         the sign of b_j.
 
@@ -147,7 +149,7 @@ class Units:
         )
 
     @staticmethod
-    def of(atoms, degree, balance=1.0):
+    def of(atoms: Atoms, degree: int, balance: float = 1.0) -> "Units":
         """The network of a measure, one unit for each atom; units(…).atoms(degree) gives the atoms
         back.
 
@@ -163,7 +165,9 @@ class Units:
         return Units(radius[:, None] * atoms.positions, atoms.signs)
 
     @staticmethod
-    def gaussian(rng, m, p, degree, scale=1.0):
+    def gaussian(
+        rng: np.random.Generator, m: int, p: int, degree: int, scale: float = 1.0
+    ) -> "Units":
         """m units with independent entries N(0, scale²); with degree 2 the output weights are
         random signs."""
         hidden = scale * rng.standard_normal((m, p))

@@ -5,14 +5,22 @@ something to fix first, the classes of their clusters or their teacher, take it 
 that they are made with.
 """
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import Floats
 from ..geometry.sphere import normalize
 
+Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
-def cluster_grid(rng, dim=2, clusters=3, classes=None):
+def cluster_grid(
+    rng: np.random.Generator, dim: int = 2, clusters: int = 3, classes: ArrayLike | None = None
+) -> Draw:
     """Chizat & Bach 2020, sec. 7: k² discs of radius 1/(3k−1) on a grid of step 3/(3k−1) in [−½,
     ½]², each with a random class.
 
@@ -41,7 +49,7 @@ def cluster_grid(rng, dim=2, clusters=3, classes=None):
     return draw
 
 
-def xor(rng, dim=2):
+def xor(rng: np.random.Generator, dim: int = 2) -> Draw:
     """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are
     standard normal."""
 
@@ -53,7 +61,7 @@ def xor(rng, dim=2):
     return draw
 
 
-def parity(rng, dim=2, bits=2):
+def parity(rng: np.random.Generator, dim: int = 2, bits: int = 2) -> Draw:
     """2-homogeneity paper, Example 4.1: x in {±1/√dim}^dim uniform, the class is the product of the
     signs of the first `bits`."""
 
@@ -64,7 +72,7 @@ def parity(rng, dim=2, bits=2):
     return draw
 
 
-def teacher_units(rng, columns, units):
+def teacher_units(rng: np.random.Generator, columns: int, units: int) -> tuple[Floats, Floats]:
     """A random network: unit input weights (units, columns) and output weights ±1 (units,), of both
     signs if it can be."""
     directions = normalize(rng.standard_normal((units, columns)))
@@ -74,7 +82,16 @@ def teacher_units(rng, columns, units):
     return directions, outputs
 
 
-def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0, tries=1000):
+def teacher(
+    rng: np.random.Generator,
+    feature: Any,
+    dim: int = 2,
+    units: int = 3,
+    bias: bool = False,
+    classify: bool = False,
+    margin: float = 0.0,
+    tries: int = 1000,
+) -> Draw:
     """Standard normal inputs, targets from a network of `units` random directions with output
     weights ±1, not all alike.
 
@@ -105,7 +122,7 @@ def teacher(rng, feature, dim=2, units=3, bias=False, classify=False, margin=0.0
     return draw
 
 
-def standardized(inputs):
+def standardized(inputs: Floats) -> Floats:
     """Columns with mean 0 and standard deviation 1, whatever their size.
 
     Raises ValueError naming a constant column by its index.
@@ -119,7 +136,7 @@ def standardized(inputs):
     return (inputs - inputs.mean(axis=0)) / spread
 
 
-def principal_components(inputs, count):
+def principal_components(inputs: Floats, count: int) -> Floats:
     """Coordinates along the `count` directions of largest variance; each direction's largest entry
     is made positive."""
     centered = inputs - inputs.mean(axis=0)
@@ -129,17 +146,17 @@ def principal_components(inputs, count):
     return centered @ (directions * np.sign(largest)).T
 
 
-def numbered(letter, count):
+def numbered(letter: str, count: int) -> list[str]:
     """Names x₁, x₂, … of so many things."""
     return [letter + str(k).translate(SUBSCRIPTS) for k in range(1, count + 1)]
 
 
-def axis_names(count, bias, joint=False):
+def axis_names(count: int, bias: bool, joint: bool = False) -> list[str]:
     """Names of the coordinates of θ: one for each of `count` inputs, the bias, and the output
     weight of θ = (a, b)."""
     return numbered("w", count) + ["bias"] * bool(bias) + ["output"] * bool(joint)
 
 
-def with_bias(inputs):
+def with_bias(inputs: Floats) -> Floats:
     """Inputs with a column of ones behind."""
     return np.column_stack([inputs, np.ones(len(inputs))])

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..operators.choice import SINGLE
 from ..operators.ranks import ALONE, Alone
 from .activations import Feature
@@ -32,9 +32,9 @@ class Objective:
 
     feature: Feature
     risk: Risk
-    inputs: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray | None = None
+    inputs: Floats
+    targets: Floats
+    weights: Floats = None  # type: ignore[assignment]  # an array once made
     weight_decay: float = 0.0
     transform: str = "auto"
     ranks: Alone = ALONE
@@ -76,23 +76,23 @@ class Objective:
             object.__setattr__(self, name, value)
 
     @property
-    def axes(self):
+    def axes(self) -> int:
         """Number of coordinates of θ: as many as the inputs have columns, and one more if θ = (a,
         b)."""
         return self.inputs.shape[1] + self.feature.joint
 
-    def error(self, predictions):
+    def error(self, predictions: Floats) -> float:
         """Fraction of data on the wrong side of zero for a classification risk, root mean square
         error otherwise."""
         if self.risk.classifies:
             return float(np.mean(self.targets * predictions <= 0.0))
         return float(np.sqrt(np.mean((predictions - self.targets) ** 2)))
 
-    def margin(self, predictions):
+    def margin(self, predictions: Floats) -> float:
         """Smallest margin min_i y_i h_i; nan for a regression risk."""
         return float(np.min(self.targets * predictions)) if self.risk.classifies else np.nan
 
-    def smooth_margin(self, predictions, log_scale=0.0):
+    def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y
         predictions; nan without a tail ℓ."""
         if not (self.risk.classifies and self.risk.tail):
@@ -104,7 +104,7 @@ class Objective:
             )
         )
 
-    def evaluate_risk(self, predictions, log_scale, out):
+    def evaluate_risk(self, predictions: Floats, log_scale: float, out: Floats) -> float:
         """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. All arrays
         (n_data,)."""
         risk = self.risk
@@ -115,20 +115,22 @@ class Objective:
         scale = np.exp(log_scale)
         return risk.evaluate(scale * predictions, self.targets, self.weights, out) / scale
 
-    def on(self, points, signs=(1,)):
+    def on(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "ObjectiveOnPoints":
         """The objective of measures carried by fixed points, one weight per sign and point."""
         return ObjectiveOnPoints(self, points, signs)
 
-    def on_moving(self, points):
+    def on_moving(self, points: Floats) -> "ObjectiveOnMovingPoints":
         """The objective as a function of points that move and of their signed weights."""
         return ObjectiveOnMovingPoints(self, points)
 
     @cached_property
-    def largest_feature(self):
+    def largest_feature(self) -> float:
         """Bound of |φ(θ, x_i)| for the built-in features, 1 at least: it scales rounding errors."""
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
-    def rounding(self, value, residuals, mass, log_scale=0.0):
+    def rounding(
+        self, value: float, residuals: Floats, mass: float, log_scale: float = 0.0
+    ) -> float:
         """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of
         the sums.
 
@@ -157,7 +159,7 @@ class ObjectiveOnPoints:
     potential : (n_signs, n_points) J, after `evaluate`
     """
 
-    def __init__(self, objective, points, signs=(1,)):
+    def __init__(self, objective: Objective, points: Floats, signs: tuple[int, ...] = (1,)) -> None:
         n_data, n_points = len(objective.inputs), len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
@@ -168,7 +170,7 @@ class ObjectiveOnPoints:
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
 
-    def evaluate(self, weights, log_scale=0.0):
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills predictions,
         residuals and potential.
 
@@ -178,7 +180,7 @@ class ObjectiveOnPoints:
         self.drive(self.residuals)
         return value
 
-    def value(self, weights, log_scale=0.0):
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F(ν) alone; fills predictions, h in units of e^L, and residuals, ∂R/∂h."""
         # not BLAS: its threads would fight with the kernels’
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
@@ -186,14 +188,14 @@ class ObjectiveOnPoints:
         risk = self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
         return risk + self.objective.weight_decay * weights.sum()
 
-    def drive(self, residuals):
+    def drive(self, residuals: Floats) -> None:
         """Fill the potential J = ε Σ_i residuals_i φ(θ, x_i) + λ that given residuals (n_data,)
         make."""
         self.transform.adjoint(residuals, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
         self.potential += self.objective.weight_decay
 
-    def rounding(self, value, mass):
+    def rounding(self, value: float, mass: float) -> float:
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
         return self.objective.rounding(value, self.residuals, mass)
 
@@ -206,7 +208,7 @@ class ObjectiveOnMovingPoints:
     gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
     """
 
-    def __init__(self, objective, points):
+    def __init__(self, objective: Objective, points: Floats) -> None:
         self.objective = objective
         self.transform = objective.feature.moving_transform(
             points, objective.inputs, objective.transform, objective.ranks
@@ -214,7 +216,7 @@ class ObjectiveOnMovingPoints:
         self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 
-    def evaluate(self, weights, log_scale=0.0):
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L R(h) for h_i = e^L Σ_c weights_c φ(θ_c, x_i), L = log_scale; weights (n_points,),
         signs included.
 
@@ -224,11 +226,11 @@ class ObjectiveOnMovingPoints:
         self.drive(self.residuals)
         return risk
 
-    def value(self, weights, log_scale=0.0):
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L R(h) alone; fills predictions, h in units of e^L, and residuals."""
         self.transform.forward(weights, self.predictions)
         return self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
 
-    def drive(self, residuals):
+    def drive(self, residuals: Floats) -> None:
         """Fill slopes and gradient for given residuals (n_data,)."""
         self.transform.gradient(residuals, self.slopes, self.gradient)

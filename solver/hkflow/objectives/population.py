@@ -22,7 +22,7 @@ import scipy.fft
 from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..errors import unknown_name
 from ..geometry.sphere import normalize
 from ..operators.dense import blocked
@@ -38,7 +38,7 @@ SMALL = 10_000  # pairs below which a second thread costs more than it brings
 EQUAL_ANGLES = 1e-14
 
 
-def polynomial_of(n):
+def polynomial_of(n: int) -> tuple[float, ...]:
     """The coefficients (TERMS,) of P_n(z), k_n(−cos ω) = u^{2n+1} P_n(u²), u = sin(ω/2), to 2e-15
     relative on 0 ≤ z ≤ ½.
 
@@ -203,7 +203,7 @@ class Charges:
     gradient : (n_blocks, p, width) the same for the gradient, or (n_blocks, 0, width)
     """
 
-    def __init__(self, points, degree, with_gradient=False):
+    def __init__(self, points: Floats, degree: int, with_gradient: bool = False) -> None:
         self.n, self.degree, self.points = len(points), degree, blocked(points)
         B, p, width = self.points.shape
         self.unit, self.gradient = (
@@ -215,25 +215,25 @@ class Charges:
         )
         self.move()
 
-    def first(self, blocks):
+    def first(self, blocks: Floats) -> Floats:
         """The entries (n,) of an array (n_blocks, width) that belong to points, as a view."""
         return blocks.reshape(-1)[: self.n]
 
-    def move(self):
+    def move(self) -> None:
         """Take the points as they are now."""
         directions(self.points, self.n, self.degree, self.unit, self.lengths, self.sizes)
 
-    def carry(self, weights, scale=1.0):
+    def carry(self, weights: Floats | float, scale: float = 1.0) -> None:
         """Take weights (n,) times a scale."""
         np.multiply(weights, scale, out=self.first(self.masses))
         self.masses *= self.sizes
 
-    def forget(self):
+    def forget(self) -> None:
         """Feel nothing."""
         self.sums.fill(0.0)
         self.gradient.fill(0.0)
 
-    def feel(self, other):
+    def feel(self, other: "Charges") -> None:
         """Add what other charges make here: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j)
         θ_j."""
         kind = (0,) * self.degree
@@ -249,13 +249,13 @@ class Charges:
             self.gradient,
         )
 
-    def energy(self):
+    def energy(self) -> float:
         """Σ_c masses_c sums_c."""
         # not BLAS: its threads would fight with the kernels’
         return float(np.einsum("bc,bc->", self.masses, self.sums))
 
 
-def circulant_spectrum(charges):
+def circulant_spectrum(charges: Charges) -> Floats | None:
     """The eigenvalues of k(θ_c·θ_j), (n // 2 + 1,), if the points are equally spaced on the circle,
     in order; None if not."""
     (_, p, _), n = charges.unit.shape, charges.n
@@ -291,14 +291,14 @@ class PopulationRisk:
     """
 
     feature: Feature
-    teacher: np.ndarray
-    teacher_weights: np.ndarray
+    teacher: Floats
+    teacher_weights: Floats
     weight_decay: float = 0.0
     ranks: Alone = ALONE
     risk: Risk = field(init=False, default=RISKS["square"])
-    inputs: np.ndarray = field(init=False)
-    targets: np.ndarray = field(init=False)
-    weights: np.ndarray = field(init=False)
+    inputs: Floats = field(init=False)
+    targets: Floats = field(init=False)
+    weights: Floats = field(init=False)
 
     def __post_init__(self):
         if self.feature not in CHOICES.values():
@@ -328,45 +328,50 @@ class PopulationRisk:
             object.__setattr__(self, name, value)
 
     @property
-    def axes(self):
+    def degree(self) -> int:
+        """Homogeneity of φ: 1 or 2."""
+        return self.feature.degree or 0
+
+    @property
+    def axes(self) -> int:
         """Number of coordinates of θ."""
         return self.inputs.shape[1]
 
-    def error(self, predictions):
+    def error(self, predictions: Floats) -> float:
         """nan: there are no data to be wrong on."""
         return np.nan
 
-    def margin(self, predictions):
+    def margin(self, predictions: Floats) -> float:
         """nan, as for every regression risk."""
         return np.nan
 
-    def smooth_margin(self, predictions, log_scale=0.0):
+    def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """nan, as for every regression risk."""
         return np.nan
 
-    def draw(self, rng, n):
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         """Fresh inputs (n, p) ~ N(0, I) and the teacher's targets (n,): the mean of ½(h − y)² over
         them has the expectation F."""
         inputs = rng.standard_normal((n, self.teacher.shape[1]))
         return inputs, self.feature.matrix(self.teacher, inputs) @ self.teacher_weights
 
-    def on(self, points, signs=(1,)):
+    def on(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "PopulationOnPoints":
         """The objective of measures carried by fixed points, one weight per sign and point."""
         return PopulationOnPoints(self, points, signs)
 
-    def on_moving(self, points):
+    def on_moving(self, points: Floats) -> "PopulationOnMovingPoints":
         """The objective as a function of points that move and of their signed weights."""
         return PopulationOnMovingPoints(self, points)
 
     @cached_property
-    def minus_teacher(self):
+    def minus_teacher(self) -> Charges:
         """−ν* as charges."""
-        charges = Charges(self.teacher, self.feature.degree)
+        charges = Charges(self.teacher, self.degree)
         charges.carry(self.teacher_weights, -1.0)
         return charges
 
     @cached_property
-    def constant(self):
+    def constant(self) -> float:
         """F(0) = ½ ∬ k dν* dν*."""
         charges = self.minus_teacher
         charges.forget()
@@ -374,25 +379,27 @@ class PopulationRisk:
         return 0.5 * charges.energy()
 
     @cached_property
-    def largest_feature(self):
+    def largest_feature(self) -> float:
         """The root mean square √k(1) of φ(θ, x) over the inputs, the same for all θ."""
-        return float(np.sqrt(arc_cosine(self.feature.degree, 1.0)))
+        return float(np.sqrt(arc_cosine(self.degree, 1.0)))
 
-    def rounding(self, value, residuals, mass, log_scale=0.0):
+    def rounding(
+        self, value: float, residuals: Floats, mass: float, log_scale: float = 0.0
+    ) -> float:
         """What rounding may do to the value: ε (|F| + k(1) (|ν| + |ν*|)² + λ|ν|), times 16; all in
         units of e^log_scale."""
         root = np.exp(0.5 * log_scale)
         size = self.largest_feature * (root * mass + np.abs(self.teacher_weights).sum() / root)
         return 16.0 * np.finfo(float).eps * (abs(value) + size * size + self.weight_decay * mass)
 
-    def charges(self, points, with_gradient=False):
+    def charges(self, points: Floats, with_gradient: bool = False) -> Charges:
         """Charges at points (n, p), or ValueError if these are not in the space of the inputs."""
         if points.shape[1] != self.inputs.shape[1]:
             raise ValueError(
                 f"The teacher's inputs lie in R^{self.inputs.shape[1]}, the points in"
                 f" R^{points.shape[1]}."
             )
-        return Charges(points, self.feature.degree, with_gradient)
+        return Charges(points, self.degree, with_gradient)
 
 
 class PopulationOnPoints:
@@ -405,7 +412,9 @@ class PopulationOnPoints:
         two FFTs. Both are exact to rounding
     """
 
-    def __init__(self, objective, points, signs=(1,)):
+    def __init__(
+        self, objective: PopulationRisk, points: Floats, signs: tuple[int, ...] = (1,)
+    ) -> None:
         self.objective, self.signs = objective, np.array(signs, dtype=float)
         self.charges = objective.charges(points)
         self.spectrum = circulant_spectrum(self.charges)
@@ -415,7 +424,7 @@ class PopulationOnPoints:
         self.charges.feel(objective.minus_teacher)
         self.push = self.charges.sums.copy()
 
-    def evaluate(self, weights, log_scale=0.0):
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills the potential.
 
         F = ½ e^{2L} Σ w_c w_j k(θ_c·θ_j) − e^L Σ w_c ∫k(θ_c·θ') dν* + ½ ∬ k dν* dν* + λ|ν|, w = Σ_s
@@ -438,7 +447,7 @@ class PopulationOnPoints:
         self.potential += obj.weight_decay
         return value + obj.weight_decay * weights.sum()
 
-    def convolve(self):
+    def convolve(self) -> None:
         """Fill the sums with Σ_j masses_j k(θ_c·θ_j)."""
         c = self.charges
         if self.spectrum is None:
@@ -449,15 +458,15 @@ class PopulationOnPoints:
                 scipy.fft.rfft(c.first(c.masses)) * self.spectrum, c.n
             )
 
-    def value(self, weights, log_scale=0.0):
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """The same as `evaluate`."""
         return self.evaluate(weights, log_scale)
 
-    def drive(self, residuals):
+    def drive(self, residuals: Floats) -> None:
         """Nothing: without data there are no residuals, and the potential is that of the measure
         last evaluated."""
 
-    def rounding(self, value, mass, log_scale=0.0):
+    def rounding(self, value: float, mass: float, log_scale: float = 0.0) -> float:
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass, in
         units of e^log_scale."""
         return self.objective.rounding(value, self.residuals, mass, log_scale)
@@ -475,13 +484,13 @@ class PopulationOnMovingPoints:
         R^p;  filled by `evaluate`
     """
 
-    def __init__(self, objective, points):
+    def __init__(self, objective: PopulationRisk, points: Floats) -> None:
         self.objective = objective
         self.transform = self.charges = objective.charges(points, with_gradient=True)
         self.predictions, self.residuals = np.zeros(0), np.zeros(0)
         self.slopes, self.gradient = np.zeros(len(points)), self.charges.gradient
 
-    def evaluate(self, weights, log_scale=0.0):
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F(ν) for ν = e^L Σ_c weights_c δ_θc, L = log_scale; weights (n_points,), signs
         included.
 
@@ -498,10 +507,10 @@ class PopulationOnMovingPoints:
         homogeneous(c.unit, c.lengths, c.n, c.degree, c.sums, c.gradient, self.slopes)
         return value / scale
 
-    def value(self, weights, log_scale=0.0):
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """The same as `evaluate`."""
         return self.evaluate(weights, log_scale)
 
-    def drive(self, residuals):
+    def drive(self, residuals: Floats) -> None:
         """Nothing: without data there are no residuals, and slopes and gradient are those of the
         measure last evaluated."""

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit, prange
 
+from ..arguments import Floats, Integers
 from .dense import TILE
 
 # points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
@@ -10,7 +11,7 @@ LEAF = 32
 ROOTS = 5  # levels of halving down to the roots: each root is summed in order by one thread
 
 
-def directions(points):
+def directions(points: Floats) -> Floats:
     """Unit vectors (n, p) of points (n, p); zero where they are zero."""
     return np.divide(
         points,
@@ -75,14 +76,22 @@ def tree_of(n_leaves):
     return np.array(first), np.array(last), np.array(level), np.array(roots)
 
 
-def above(tree, leaves):
+def above(
+    tree: tuple[Integers, Integers, Integers, Integers], leaves: slice
+) -> tuple[Integers, Integers, Integers, Integers]:
     """The part of a tree that is above some of its leaves, a slice."""
     first, last, level, roots = tree
     kept = np.flatnonzero((first < leaves.stop) & (last > leaves.start))
     return first[kept], last[kept], level[kept], np.unique(np.searchsorted(kept, roots))
 
 
-def lists_of(tree, leaves, many, few, linear):
+def lists_of(
+    tree: tuple[Integers, Integers, Integers, Integers],
+    leaves: Floats,
+    many: Floats,
+    few: Floats,
+    linear: bool,
+) -> tuple[Integers, Integers, Integers, Integers]:
     """Which of the few meet which nodes of a tree: far_start (n_nodes + 1,), far, near_start
     (n_leaves + 1,), near.
 

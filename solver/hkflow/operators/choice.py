@@ -14,19 +14,28 @@ indices and more.
 """
 
 from functools import partial
+from typing import Any
 
+from ..arguments import Floats
 from ..errors import unknown_name
 from .caps import LEAF
 from .dense import LINEAR, DenseTransform
 from .distributed import shared, shared_tree
-from .ranks import ALONE
+from .ranks import ALONE, Alone
 from .sorted import SortedTransform
 
 SINGLE = "dense-single"
 TRANSFORMS = ("auto", "dense", "sorted", "tree", SINGLE)
 
 
-def make_transform(name, points, inputs, kernel, moving=False, ranks=ALONE):
+def make_transform(
+    name: str,
+    points: Floats,
+    inputs: Floats,
+    kernel: int,
+    moving: bool = False,
+    ranks: Alone = ALONE,
+) -> Any:
     """The transform of a name for points (n_points, p) and inputs (n_data, p), or the cheapest one
     for "auto".
 
@@ -38,7 +47,7 @@ def make_transform(name, points, inputs, kernel, moving=False, ranks=ALONE):
     if name not in TRANSFORMS:
         raise ValueError(unknown_name("transform", name, TRANSFORMS))
     if name == "auto":
-        name = cheapest(len(points), *inputs.shape, kernel, moving)
+        name = cheapest(len(points), len(inputs), inputs.shape[1], kernel, moving)
     if name in ("tree", SINGLE) and moving:
         raise ValueError(
             f"'{name}' is for points that stay where they are: a grid's, or fixed units. Take"
@@ -53,7 +62,7 @@ def make_transform(name, points, inputs, kernel, moving=False, ranks=ALONE):
     )
 
 
-def cheapest(n_points, n_data, axes, kernel, moving):
+def cheapest(n_points: int, n_data: int, axes: int, kernel: int, moving: bool) -> str:
     """The name of the transform that costs least."""
     dense = n_points * n_data
     if axes == 2 and kernel != LINEAR:

@@ -5,6 +5,7 @@ gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
 """
 
 from itertools import product
+from typing import Any
 
 import llvmlite.binding
 import numpy as np
@@ -12,6 +13,8 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from ..arguments import Floats
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2
 
@@ -33,13 +36,13 @@ SMALL = 200_000  # multiplications below which a second thread costs more than i
 CHUNK = 32_768
 
 
-def width_for(n, tile=TILE):
+def width_for(n: int, tile: int = TILE) -> int:
     """Width of the blocks for n points: a multiple of the tile at most 128, that makes at least 16
     blocks where it can."""
     return min(128, max(1, n // (16 * tile)) * tile)
 
 
-def blocked(points, width=None):
+def blocked(points: Floats, width: int | None = None) -> Floats:
     """Points (n, p) as (n_blocks, p, width): coordinate a of point c is entry [c // width, a, c %
     width]; padded with zeros."""
     n, p = points.shape
@@ -49,7 +52,7 @@ def blocked(points, width=None):
     return np.ascontiguousarray(padded.reshape(-1, width, p).swapaxes(1, 2))
 
 
-def unblocked(blocks, n):
+def unblocked(blocks: Floats, n: int) -> Floats:
     """The first n points of a blocked array, (n, p)."""
     return np.ascontiguousarray(blocks.swapaxes(1, 2).reshape(-1, blocks.shape[1])[:n])
 
@@ -64,7 +67,7 @@ class DenseTransform:
         1e-6
     """
 
-    def __init__(self, points, inputs, kernel, single=False):
+    def __init__(self, points: Floats, inputs: Floats, kernel: int, single: bool = False) -> None:
         kind, tile = (np.float32, 2 * TILE) if single else (np.float64, TILE)
         self.points = (
             points if points.ndim == 3 else blocked(points, width_for(len(points), tile))
@@ -85,7 +88,7 @@ class DenseTransform:
         )
         self.partial = np.zeros((min(B, GROUPS), len(self.columns), DATA), kind)
 
-    def set_inputs(self, inputs):
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
         if inputs.shape != self.shape:
             raise ValueError(
@@ -98,18 +101,18 @@ class DenseTransform:
         if rest:
             self.columns[-1, :, :rest] = inputs[-rest:].T
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self.weights.reshape(-1)[: len(weights)] = weights
         dense_forward(
             self.kernel, self.points, self.columns, self.weights, len(weights), self.partial, out
         )
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
         self.gradient(residuals, out, self.nothing)
 
-    def gradient(self, residuals, potential, gradient):
+    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked
         like `points`."""
         self.residuals.reshape(-1)[: len(residuals)] = residuals
@@ -137,7 +140,7 @@ class Array:
     """An array among the arguments of an intrinsic. Index v counts vectors from the entry on: LANES
     float64, 2 LANES float32."""
 
-    def __init__(self, context, builder, kind, value):
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         if kind.dtype not in (types.float64, types.float32):
             raise TypeError(
                 f"The dense transform wants arrays of float64, got {kind.dtype}. Convert them with"
@@ -150,22 +153,22 @@ class Array:
         self.array = context.make_array(kind)(context, builder, value)
         self.shape = cgutils.unpack_tuple(builder, self.array.shape)
 
-    def entry(self, *index):
-        index = [INTEGER(i) if isinstance(i, int) else i for i in index]
-        return cgutils.get_item_pointer(self.context, self.builder, self.kind, self.array, index)
+    def entry(self, *index: Any) -> Any:
+        at = [INTEGER(i) if isinstance(i, int) else i for i in index]
+        return cgutils.get_item_pointer(self.context, self.builder, self.kind, self.array, at)
 
-    def vector(self, *index, v):
+    def vector(self, *index: Any, v: int) -> Any:
         return self.builder.gep(
             self.builder.bitcast(self.entry(*index), self.whole.as_pointer()), [INTEGER(v)]
         )
 
-    def load(self, *index, v=0):
+    def load(self, *index: Any, v: int = 0) -> Any:
         return self.builder.load(self.vector(*index, v=v), align=4)
 
-    def store(self, vector, *index, v=0):
+    def store(self, vector: Any, *index: Any, v: int = 0) -> None:
         self.builder.store(vector, self.vector(*index, v=v), align=4)
 
-    def broadcast(self, *index):
+    def broadcast(self, *index: Any) -> Any:
         one = self.builder.insert_element(
             self.zero, self.builder.load(self.entry(*index)), INTEGER(0)
         )
@@ -173,7 +176,7 @@ class Array:
             one, one, ir.VectorType(ir.IntType(32), self.lanes)([0] * self.lanes)
         )
 
-    def sum_of(self, vector):
+    def sum_of(self, vector: Any) -> Any:
         """The sum of a vector's numbers, in a tree."""
         number = self.whole.element
         name = f"llvm.vector.reduce.fadd.v{self.lanes}f{64 * LANES // self.lanes}"
@@ -183,12 +186,14 @@ class Array:
         return self.builder.call(reduce, (number(-0.0), vector), fastmath=("reassoc",))
 
 
-def multiply_add(builder, x, y, z):
+def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once where the processor can."""
     return builder.fadd(builder.fmul(x, y, flags=("contract",)), z, flags=("contract",))
 
 
-def products(builder, kernel, points, c, columns, *o):
+def products(
+    builder: Any, kernel: Any, points: Array, c: Any, columns: Array, *o: Any
+) -> dict[tuple[int, int], Any]:
     """The tile at point c, {(k, v): vector of θ·x_k}, or of (θ·x_k)₊ if the kernel is not linear;
     nan stays nan."""
     # LLVM turns this memory into registers

@@ -13,16 +13,22 @@ step without being told to. The price is that everything linear in points and da
 it, is held and computed by each rank.
 """
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats, Integers
 from .caps import LEAF
 from .dense import SMALL
+from .ranks import Alone
 from .tree import TreeTransform
 
 
-def shared(ranks, make, points, inputs):
+def shared(
+    ranks: Alone, make: Callable[[Floats, Floats], Any], points: Floats, inputs: Floats
+) -> Any:
     """make(points, inputs), or what shares its sums between several ranks if they are many.
 
     make : function (points (n_points, p) or blocked, inputs (n_data, p)) -> transform;  ranks : see
@@ -40,7 +46,7 @@ def shared(ranks, make, points, inputs):
     return SharedTransform(data, part, to_data, make(blocks[part.units], inputs), blocks)
 
 
-def shared_tree(ranks, points, inputs, kernel):
+def shared_tree(ranks: Alone, points: Floats, inputs: Floats, kernel: int) -> Any:
     """The same for a TreeTransform: of whichever are more a rank owns leaves of the tree, of the
     others a share."""
     if ranks.size == 1 or len(points) * inputs.size < SMALL:
@@ -70,8 +76,9 @@ class Part:
         None if they are in order
     """
 
-    def __init__(self, ranks, n, unit=1):
-        self.ranks, self.unit, self.order = ranks, unit, None
+    def __init__(self, ranks: Any, n: int, unit: int = 1) -> None:
+        self.ranks, self.unit = ranks, unit
+        self.order: Integers | None = None
         count = -(-n // unit)
         edges = [count * r // ranks.size for r in range(ranks.size + 1)]
         self.units = slice(edges[ranks.rank], edges[ranks.rank + 1])
@@ -82,13 +89,13 @@ class Part:
         self.results = self.padded[:n]
         self.complete = self.completion(self.padded)
 
-    def completion(self, buffer):
+    def completion(self, buffer: Floats) -> Callable[[], object]:
         """A function that fills in the other ranks' parts of a buffer, which has as many numbers
         for each unit."""
         edges = self.edges * (buffer.size // max(1, self.edges[-1]))
         return self.ranks.completion(buffer, np.diff(edges).tolist(), edges[:-1].tolist())
 
-    def make(self, sums, given, out):
+    def make(self, sums: Callable[[Floats, Floats], object], given: Floats, out: Floats) -> None:
         """Make this rank's results by sums(given, place), and all ranks' in out (n,)."""
         if self.own.start < self.own.stop:
             sums(given, self.results if self.order is not None else self.results[self.own])
@@ -110,7 +117,9 @@ class SharedTransform:
         both[block, :, c]     G_1 … G_p | J        what a gradient sends, in one message
     """
 
-    def __init__(self, data, part, to_data, to_points, points=None):
+    def __init__(
+        self, data: Part, part: Part, to_data: Any, to_points: Any, points: Any = None
+    ) -> None:
         self.data, self.part, self.to_data, self.to_points, self.points = (
             data,
             part,
@@ -119,20 +128,20 @@ class SharedTransform:
             points,
         )
 
-    def set_inputs(self, inputs):
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
         self.to_data.set_inputs(inputs[self.data.own])
         self.to_points.set_inputs(inputs)
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self.data.make(self.to_data.forward, weights, out)
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
         self.part.make(self.to_points.adjoint, residuals, out)
 
-    def gradient(self, residuals, potential, gradient):
+    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c, and G_c = Σ_i residuals_i ∇φ(θ_c, x_i); potential (n_points,), gradient blocked like
         `points`."""
         part, (own, both, complete) = self.part, self.message
@@ -145,7 +154,7 @@ class SharedTransform:
         potential[:] = part.results
 
     @cached_property
-    def message(self):
+    def message(self) -> tuple[Floats, Floats, Callable[[], object]]:
         """This rank's G, the buffer `both`, and what fills it in: made with the first gradient,
         which fixed points never want."""
         blocks, p, width = self.points.shape

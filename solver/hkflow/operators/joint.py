@@ -1,8 +1,11 @@
 """Sums for features with an output weight, φ = b ψ(a·x) with θ = (a, b): those of ψ, weighted with
 b."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from ..arguments import Floats
 from .dense import DenseTransform, blocked
 
 
@@ -18,13 +21,13 @@ class JointTransform:
                                  hidden     output      with J the potential of ψ
     """
 
-    def __init__(self, points, inputs, kernel):
+    def __init__(self, points: Floats, inputs: Floats, kernel: int) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
         self.hidden = DenseTransform(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
         self.output, self.weights = (np.zeros_like(self.points[:, -1]) for _ in range(2))
         self.inner = np.zeros_like(self.hidden.points)
 
-    def set_inputs(self, inputs):
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
         self.hidden.set_inputs(inputs)
 
@@ -33,20 +36,20 @@ class JointTransform:
         self.hidden.points[:], self.output[:] = self.points[:, :-1], self.points[:, -1]
         return self.output.reshape(-1)[:n]
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c b_c ψ(a_c·x_i); weights (n_points,), out (n_data,)."""
         n = len(weights)
         weighted = self.weights.reshape(-1)[:n]
         np.multiply(weights, self._read(n), out=weighted)
         self.hidden.forward(weighted, out)
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = b_c Σ_i residuals_i ψ(a_c·x_i); residuals (n_data,), out (n_points,)."""
         output = self._read(len(out))
         self.hidden.adjoint(residuals, out)
         out *= output
 
-    def gradient(self, residuals, potential, gradient):
+    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked
         like `points`."""
         output = self._read(len(potential))
@@ -56,6 +59,6 @@ class JointTransform:
         potential *= output
 
 
-def joint_matrix(matrix):
+def joint_matrix(matrix: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Floats], Floats]:
     """φ on all pairs, (n_data, n_points), from that of ψ."""
     return lambda points, inputs: matrix(points[:, :-1], inputs) * points[:, -1]

@@ -1,8 +1,11 @@
 """Sums over all pairs of points and data for any feature, from its values as a matrix."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit, prange
 
+from ..arguments import Floats
 from .dense import blocked, unblocked
 from .parallel_loops import BLOCK
 
@@ -10,14 +13,14 @@ from .parallel_loops import BLOCK
 class MatrixTransform:
     """Both sums for any feature, from its stored matrix φ(θ_c, x_i), (n_data, n_points)."""
 
-    def __init__(self, matrix):
+    def __init__(self, matrix: Floats) -> None:
         self.matrix = np.ascontiguousarray(matrix, dtype=float)
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         matrix_forward(self.matrix, weights, out)
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
         matrix_adjoint(self.matrix, residuals, out)
 
@@ -30,19 +33,25 @@ class FunctionTransform:
         pullback : see Feature
     """
 
-    def __init__(self, points, inputs, matrix, pullback):
+    def __init__(
+        self,
+        points: Floats,
+        inputs: Floats,
+        matrix: Callable[[Floats, Floats], Floats],
+        pullback: Callable[[Floats, Floats, Floats], Floats],
+    ) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
         self.inputs, self.matrix, self.pullback = np.array(inputs), matrix, pullback
 
-    def set_inputs(self, inputs):
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
         self.inputs[:] = inputs
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
 
-    def gradient(self, residuals, potential, gradient):
+    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i),
         blocked like the points."""
         points = unblocked(self.points, len(potential))

@@ -5,6 +5,7 @@ A sum is kept per block and the blocks are added in order, so a result does not 
 threads made it.
 """
 
+from collections.abc import Callable
 from functools import wraps
 from types import FunctionType
 
@@ -14,12 +15,12 @@ BLOCK = 512
 LARGE = 50_000  # numbers in an array from which a second thread brings more than waking it costs
 
 
-def n_blocks(n):
+def n_blocks(n: int) -> int:
     """Number of blocks that cover n items."""
     return -(-n // BLOCK)
 
 
-def kernel(function):
+def kernel(function: Callable) -> Callable:
     """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
     array is large."""
     parallel = njit(parallel=True, cache=True)(function)
@@ -33,5 +34,6 @@ def kernel(function):
         large = max(getattr(argument, "size", 0) for argument in arguments) >= LARGE
         return (parallel if large else serial)(*arguments)
 
-    call.parallel, call.serial = parallel, serial  # for callers who know better what is large
+    # for callers who know better what is large
+    call.parallel, call.serial = parallel, serial  # type: ignore[attr-defined]
     return call

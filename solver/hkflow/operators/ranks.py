@@ -8,9 +8,14 @@ step, whether a signal came. mpi4py is loaded only under mpiexec.
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from ..errors import HkflowError
+
+if TYPE_CHECKING:  # the command line asks for ranks before it loads NumPy
+    from ..arguments import Floats
 
 # How a process learns that it is one of several: from Open MPI; from MPICH, Intel MPI or Slurm's
 # PMI2; from Slurm's PMIx.
@@ -21,14 +26,15 @@ LAUNCHERS = (
 )
 
 
-def launched():
+def launched() -> tuple[int, int]:
     """(rank, size) that a launcher gave this process, (0, 1) without one."""
     found = (
         (os.environ[rank], os.environ.get(size, "1"))
         for rank, size in LAUNCHERS
         if rank in os.environ
     )
-    return tuple(map(int, next(found, (0, 1))))
+    rank, size = map(int, next(found, (0, 1)))
+    return rank, size
 
 
 class Alone:
@@ -36,20 +42,20 @@ class Alone:
 
     rank, size = 0, 1
 
-    def told(self, make):
+    def told(self, make: Callable[[], Any]) -> Any:
         """What make() returns, or raises, on the first rank, which alone calls it: on all ranks."""
         return make()
 
-    def all(self, make):
+    def all(self, make: Callable[[], Any]) -> Any:
         """What make() returns on each rank; if it fails on any with an HkflowError, the first such
         error on all."""
         return make()
 
-    def alike(self, what, value):
+    def alike(self, what: str, value: object) -> None:
         """Raise HkflowError unless a value is the same on all ranks; what : how the message calls
         it."""
 
-    def largest(self, number, witnesses):
+    def largest(self, number: int, witnesses: Any) -> int:
         """The largest of the ranks' numbers; HkflowError unless they have the same witnesses, so
         that none waits for ever."""
         return number
@@ -62,19 +68,21 @@ class Ranks(Alone):
     """The processes of an MPI communicator.   rank : this one's number;  size : how many there
     are"""
 
-    def __init__(self, comm):
+    def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
 
         self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
         self.in_place, self.double, self.most = MPI.IN_PLACE, MPI.DOUBLE, MPI.MAX
         self.agreed = None  # the error that all ranks raise
 
-    def completion(self, buffer, counts, starts):
+    def completion(
+        self, buffer: "Floats", counts: list[int], starts: list[int]
+    ) -> Callable[[], object]:
         """A function that fills in the other ranks' parts of a buffer of float64: counts[r] numbers
         of rank r from starts[r] on."""
         return partial(self.comm.Allgatherv, self.in_place, [buffer, (counts, starts), self.double])
 
-    def told(self, make):
+    def told(self, make: Callable[[], Any]) -> Any:
         made = error = None
         if self.rank == 0:
             made, error = _attempt(make)
@@ -82,12 +90,12 @@ class Ranks(Alone):
         self._raise([error])
         return made
 
-    def all(self, make):
+    def all(self, make: Callable[[], Any]) -> Any:
         made, error = _attempt(make)
         self._raise(self.comm.allgather(error))
         return made
 
-    def alike(self, what, value):
+    def alike(self, what: str, value: object) -> None:
         if any(other != value for other in self.comm.allgather(value)):
             self._raise(
                 [
@@ -97,7 +105,7 @@ class Ranks(Alone):
                 ]
             )
 
-    def largest(self, number, witnesses):
+    def largest(self, number: int, witnesses: Any) -> int:
         import numpy as np
 
         votes = np.array([number, *witnesses, *(-witness for witness in witnesses)], dtype=float)
@@ -130,7 +138,7 @@ def _attempt(make):
 
 
 @cache
-def ranks():
+def ranks() -> Alone:
     """The ranks that mpiexec started, or ALONE. Raises HkflowError if there are several and mpi4py
     cannot join them."""
     size = launched()[1]

@@ -11,6 +11,7 @@ its beginning to its end, a difference of two running sums. Running sums are com
 import numpy as np
 from numba import njit, prange
 
+from ..arguments import Floats
 from .dense import LINEAR, SQUARED_RELU, blocked
 from .parallel_loops import kernel
 from .tree import moments
@@ -25,7 +26,7 @@ class SortedTransform:
         anew in every sum
     """
 
-    def __init__(self, points, inputs, kernel, moving=False):
+    def __init__(self, points: Floats, inputs: Floats, kernel: int, moving: bool = False) -> None:
         if inputs.shape[1] != 2 or kernel == LINEAR:
             raise ValueError(
                 "The sorted transform is for ReLU and squared ReLU on the circle. Take 'dense' or"
@@ -40,7 +41,7 @@ class SortedTransform:
         self.arcs = np.zeros((len(self.points), self.points.shape[2]), dtype=np.uint32)
         self.set_inputs(inputs)
 
-    def set_inputs(self, inputs):
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, 2)."""
         if inputs.shape != self.shape:
             raise ValueError(
@@ -60,19 +61,19 @@ class SortedTransform:
         self.sums = np.zeros((2 * n + 2, self.moments.shape[1]))
         find_arcs(self.points, self.ends, self.table, self.arcs)
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self._follow()
         sum_arcs(self.squared, self.points, self.arcs, weights, self.sums)
         read_half_circles(self.begin, self.end, self.moments, self.sums, out)
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
         self._follow()
         sum_half_circles(self.events, self.begin, self.end, self.moments, residuals, self.sums)
         read_arcs(self.squared, self.points, self.arcs, self.sums, out)
 
-    def gradient(self, residuals, potential, gradient):
+    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked
         like `points`."""
         self.adjoint(residuals, potential)

@@ -17,6 +17,7 @@ alone and are made once.
 import numpy as np
 from numba import njit, prange
 
+from ..arguments import Floats
 from .caps import LEAF, above, bisected, directions, lists_of, tree_of
 from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
 
@@ -31,7 +32,14 @@ class TreeTransform:
         in the order of the tree
     """
 
-    def __init__(self, points, inputs, kernel, flipped=None, leaves=None):
+    def __init__(
+        self,
+        points: Floats,
+        inputs: Floats,
+        kernel: int,
+        flipped: bool | None = None,
+        leaves: slice | None = None,
+    ) -> None:
         self.flipped = len(inputs) > len(points) if flipped is None else flipped
         many, few = (inputs, points) if self.flipped else (points, inputs)
         self.kernel = (0,) * kernel
@@ -71,11 +79,11 @@ class TreeTransform:
         )
         self.partial = np.zeros((roots, len(few) + 1))
 
-    def forward(self, weights, out):
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         (self._down if self.flipped else self._up)(weights, out)
 
-    def adjoint(self, residuals, out):
+    def adjoint(self, residuals: Floats, out: Floats) -> None:
         """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
         (self._up if self.flipped else self._down)(residuals, out)
 
@@ -97,7 +105,7 @@ class TreeTransform:
         )  # fmt: skip
 
 
-def moments(inputs, kernel, mixed):
+def moments(inputs: Floats, kernel: int, mixed: float) -> Floats:
     """μ of inputs (n, p): themselves, or for squared ReLU their products x_a x_b, a ≤ b, (n,
     p(p+1)/2).
 

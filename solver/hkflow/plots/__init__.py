@@ -3,9 +3,4 @@
 
 from ..lazy import public
 
-_HOMES = {
-    "KINDS": "kinds", "draw": "kinds", "write": "kinds", "fitting": "kinds", "animate": "animation",
-    "save_overview": "overview", "style": "figures", "COLUMN": "figures", "PAGE": "figures",
-}  # fmt: skip
-
-__getattr__, __dir__, __all__ = public(__name__, _HOMES)
+__getattr__, __dir__, __all__ = public(__name__, __file__)

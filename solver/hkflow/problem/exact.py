@@ -4,8 +4,9 @@ S^d."""
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..geometry.sphere import normalize, surface_area
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
@@ -35,7 +36,7 @@ class MomentFlow:
     Raises ValueError for another depth, for which no closed form is known.
     """
 
-    direction: np.ndarray
+    direction: Floats
     target: float
     flow: Flow
 
@@ -45,27 +46,27 @@ class MomentFlow:
         object.__setattr__(self, "direction", normalize(real_array(self.direction, "Directions")))
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """Dimension d of the sphere."""
         return len(self.direction) - 1
 
-    def objective(self):
+    def objective(self) -> Objective:
         """The objective ½ |∫θ dν − m* e|² as a square risk on d+1 data, the unit vectors."""
         n = self.dim + 1
         return Objective(
             FEATURES["linear"], RISKS["square"], np.eye(n), self.target * self.direction, np.ones(n)
         )
 
-    def parameter(self, times):
+    def parameter(self, times: ArrayLike) -> Floats:
         """κ at times ≥ 0, in any order, to an error of about 1e-12. Returns (n_times,)."""
         return self._solve(times)[0]
 
-    def mass_and_moment(self, time):
+    def mass_and_moment(self, time: float) -> tuple[float, float]:
         """∫dν_t and ∫u dν_t."""
         _, _, mass, moment = self._solve(time)
         return float(mass[0]), float(moment[0])
 
-    def density(self, points, time):
+    def density(self, points: Floats, time: float) -> Floats:
         """ν_t at points (n, d+1), mass per unit area, to a relative error of about 1e-11. Returns
         (n,)."""
         births, masses = self._births(time)

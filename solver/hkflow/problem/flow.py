@@ -60,12 +60,12 @@ class Flow:
                     )
 
     @property
-    def signed(self):
+    def signed(self) -> bool:
         """Whether densities may be negative."""
         return self.depth == 1.0
 
     @property
-    def keeps_mass(self):
+    def keeps_mass(self) -> bool:
         """Whether the mass is the same at all times, by construction."""
         return self.drive == "probability"
 
@@ -76,7 +76,14 @@ FLOW_KINDS = (
 )  # fmt: skip
 
 
-def named_flow(kind, degree, signed, noise=0.0, depth=2.0, drive="probability"):
+def named_flow(
+    kind: str,
+    degree: int | None,
+    signed: bool,
+    noise: float = 0.0,
+    depth: float = 2.0,
+    drive: str = "probability",
+) -> Flow:
     """The flow of a name.
 
     wasserstein (1, 0), hellinger-kantorovich and perturbed (1, β), hellinger (0, β), each with

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..geometry.mesh import Mesh
 from ..geometry.sphere import surface_area
 from ..measures.point_measure import Atoms, Units, atoms_of_density
 from ..objectives.objective import Objective
+from ..operators.ranks import Alone
 from .exact import MomentFlow
 from .flow import Flow
 
@@ -39,7 +40,7 @@ class Problem:
     objective: Objective
     flow: Flow
     signs: tuple = (1,)
-    initial: np.ndarray | Atoms | Units | None = None
+    initial: Floats | Atoms | Units = None  # type: ignore[assignment]  # there once made
     exact: MomentFlow | None = None
     draw: Callable | None = None
 
@@ -120,7 +121,7 @@ class Problem:
                 f" R^{axes}."
             )
 
-    def between(self, ranks):
+    def between(self, ranks: Alone) -> "Problem":
         """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
         of which must solve it."""
         problem, objective = copy(self), copy(self.objective)
@@ -129,41 +130,41 @@ class Problem:
         return problem
 
     @property
-    def dim(self):
+    def dim(self) -> int:
         """Dimension d of the sphere."""
         return self.objective.axes - 1
 
     @property
-    def is_discrete(self):
+    def is_discrete(self) -> bool:
         """Whether the domain is atoms, not a sphere."""
         return self.mesh is not None and self.mesh.is_discrete
 
     @property
-    def output_signs(self):
+    def output_signs(self) -> tuple[int, ...]:
         """The output signs that its measures can have: both where densities are signed."""
         return (1, -1) if self.flow.signed else self.signs
 
     @property
-    def uniform(self):
+    def uniform(self) -> float:
         """Density of U, the uniform probability on the domain: one over its area."""
         area = surface_area(self.dim) if self.mesh is None else self.mesh.volumes.sum()
         return 1.0 / (len(self.signs) * area)
 
     @property
-    def reference(self):
+    def reference(self) -> float:
         """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
         is meant."""
         return 1.0 if self.is_discrete else self.uniform
 
-    def atoms(self):
+    def atoms(self) -> Atoms:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""
         return self.atoms_of(self.initial)
 
-    def atoms_of(self, measure):
+    def atoms_of(self, measure: Floats | Atoms | Units) -> Atoms:
         """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs,
         n_cells) on the mesh."""
         if isinstance(measure, Atoms):
             return measure
         if isinstance(measure, Units):
             return measure.atoms(self.objective.feature.degree or 0)
-        return atoms_of_density(self.mesh, self.signs, measure)
+        return atoms_of_density(self.mesh, self.signs, measure)  # type: ignore[arg-type]

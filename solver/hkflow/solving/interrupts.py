@@ -10,7 +10,7 @@ class Interrupts:
     """A context in which `_receive(number, frame)` of an heir answers signals; what answered before
     comes back after it."""
 
-    heard = (signal.SIGINT, signal.SIGTERM)
+    heard: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self):
         self.previous = {}

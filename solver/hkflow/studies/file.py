@@ -1,6 +1,7 @@
 """The study file: which case, what is refined, what is swept, what is measured. From TOML to a list
 of members."""
 
+import os
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
+from ..arguments import Floats
 from ..case.build import resolve
 from ..case.load import (
     MAX_CASE_BYTES,
@@ -73,15 +75,16 @@ class StudyTable(Table):
             " solution, else the finest"
         ),
     )
-    errors: list[Literal[ERRORS]] | None = Field(
+    errors: list[Literal[ERRORS]] | None = Field(  # type: ignore[valid-type]
         None, description="of a refinement; all that can be measured if absent"
     )
-    values: list[Literal[tuple(VALUES)]] = Field(
+    values: list[Literal[tuple(VALUES)]] = Field(  # type: ignore[valid-type]
         ["objective", "mass"], description="last records, shown of a sweep"
     )
-    expected: dict[Literal[ERRORS], Annotated[list[float], Field(min_length=2, max_length=2)]] = (
-        Field({}, description="lowest and highest order that the fit of an error should have")
-    )
+    expected: dict[
+        Literal[ERRORS],  # type: ignore[valid-type]
+        Annotated[list[float], Field(min_length=2, max_length=2)],
+    ] = Field({}, description="lowest and highest order that the fit of an error should have")
     quick: Values = Field(
         {},
         description=(
@@ -157,7 +160,7 @@ class Study:
     members: list
 
 
-def load_study(path, quick=False):
+def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     """Read a study file and every case in it, with the keys of its table [quick] if a small version
     is wanted.
 
@@ -216,14 +219,14 @@ def _member(path, group, level, repeat, case, changes, repeats):
         raise CaseError(f"{path}, with {described(changes)}: {error}") from None
 
 
-def described(changes):
+def described(changes: dict[str, Any]) -> str:
     """Overrides in words: noise = 0.1, kind = wasserstein."""
     return (
         ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
     )
 
 
-def shown(value):
+def shown(value: Any) -> str:
     """A value of a case as a reader wants to see it."""
     if isinstance(value, dict):
         return value.get("kind") or ", ".join(
@@ -238,7 +241,7 @@ def shown(value):
     )
 
 
-def resolution(study, dim):
+def resolution(study: Study, dim: int) -> Floats | None:
     """h of each level, from the first key of [refine]; None if its values are no numbers.
 
     number^(−1/d) for cells, one over the number for what is counted, else the value itself.

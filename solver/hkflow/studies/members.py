@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ..case.load import toml_of
+from ..case.load import CaseFile, toml_of
 from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
 from ..solving.interrupts import Interrupts
@@ -35,7 +36,7 @@ stopping, leaving, computing = threading.Event(), threading.Event(), threading.L
 told = None
 
 
-def key_of(file):
+def key_of(file: CaseFile) -> str:
     """A name for what a case computes: of the resolved case, the files that it reads, and the
     version of hkflow."""
     from ..case.build import resolve
@@ -49,7 +50,7 @@ def key_of(file):
     return digest.hexdigest()[:12]
 
 
-def is_finished(folder):
+def is_finished(folder: Path) -> bool:
     """Whether a complete run lies in a folder."""
     try:
         end = json.loads(read_text(folder / "status.json"))
@@ -58,7 +59,7 @@ def is_finished(folder):
         return False
 
 
-def compute(folder, file, threads):
+def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
     """Make a run in its folder, or finish it; returns whether it finished, and the sentence how.
     Nothing is raised."""
     import numba
@@ -91,13 +92,19 @@ def compute(folder, file, threads):
 class Stopping(Observer):
     """Ends a run when its process is told to stop, or the study that asked for it is gone."""
 
-    def stop(self):
+    def stop(self) -> str | None:
         if told is not None and told.value:
             return f"Interrupted by {signal.Signals(told.value).name}"
         return "Interrupted with its study" if stopping.is_set() else None
 
 
-def compute_all(tasks, workers, threads, scheduler, tell):
+def compute_all(
+    tasks: dict[Path, CaseFile],
+    workers: int,
+    threads: int,
+    scheduler: str | None,
+    tell: Callable[[Path, tuple[bool, str]], object],
+) -> tuple[dict[Path, tuple[bool, str]], int | None]:
     """Compute {folder: CaseFile}, at most `workers` at a time with so many threads each.
 
     scheduler : address of a Dask scheduler whose workers do it instead;  tell(folder, outcome) :

@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
@@ -12,6 +15,9 @@ from ..case.build import resolve
 from ..case.load import toml_of
 from ..files.writing import write_hdf5, write_whole
 from .file import described, shown
+
+if TYPE_CHECKING:
+    from .study import StudyResult
 
 TITLES = {
     "L1": "L¹",
@@ -49,7 +55,7 @@ LATEX = {
 }
 
 
-def write_report(result):
+def write_report(result: "StudyResult") -> None:
     """Write table.md, table.tex, table.csv and study.h5, each whole or not at all."""
     texts = {
         "table.md": markdown(result),
@@ -57,15 +63,13 @@ def write_report(result):
         "table.csv": comma_separated(result),
     }
     for name, text in texts.items():
-        write_whole(
-            result.folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")
-        )
+        write_whole(result.folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
     write_hdf5(
         result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110")
     )
 
 
-def markdown(result):
+def markdown(result: "StudyResult") -> str:
     """Title, a table for each group or one of the sweep, verdicts, and what failed."""
     parts = [f"## {result.study.table.title or result.study.name}"]
     for caption, header, rows in tables(result):
@@ -77,7 +81,7 @@ def markdown(result):
     return "\n\n".join(parts) + "\n"
 
 
-def latex(result):
+def latex(result: "StudyResult") -> str:
     """The tables in LaTeX, with the rules of the package booktabs."""
 
     def cell(text):
@@ -94,7 +98,7 @@ def latex(result):
     return "\n".join(lines)
 
 
-def tables(result):
+def tables(result: "StudyResult") -> list[tuple[str, list[str], list[list[str]]]]:
     """Caption, header and rows of strings of every table."""
     return (
         [_refined(result, group) for group in range(len(result.study.groups))]
@@ -149,7 +153,7 @@ def _swept(result):
     return "", header, rows
 
 
-def notes(result):
+def notes(result: "StudyResult") -> list[str]:
     """What errors are measured against, which orders were expected, and what did not work, as
     paragraphs."""
     lines = []
@@ -172,7 +176,7 @@ def notes(result):
     return lines
 
 
-def comma_separated(result):
+def comma_separated(result: "StudyResult") -> str:
     """One line per run, every number with all its digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

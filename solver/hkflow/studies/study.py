@@ -2,15 +2,18 @@
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
-from ..analysis.convergence import convergence_table
+from ..analysis.convergence import ConvergenceTable, convergence_table
 from ..analysis.measures import errors_of, values_of
+from ..arguments import Floats
 from ..case.load import parse_toml
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE, find, open_hdf5, read
@@ -59,31 +62,31 @@ class StudyResult:
     outcomes: list
     against: str
     names: list
-    h: np.ndarray | None
+    h: Floats | None
     signal: int | None = None
 
     @property
-    def complete(self):
+    def complete(self) -> bool:
         """Whether every member finished and could be measured."""
         return all(outcome.finished and not outcome.problem for outcome in self.outcomes)
 
-    def of(self, group, level):
+    def of(self, group: int, level: int) -> list[Outcome]:
         """The outcomes of all repeats at one place."""
         return [o for o in self.outcomes if (o.member.group, o.member.level) == (group, level)]
 
-    def levels(self):
+    def levels(self) -> range:
         """The levels that have errors: all, less the finest if the others are measured against
         it."""
         count = len(self.study.levels)
         return range(count - 1 if self.against == "finest" else count)
 
-    def errors(self, group, name):
+    def errors(self, group: int, name: str) -> Floats:
         """(n_levels, repeats) errors of a group, nan where there is none."""
         return np.array(
             [[o.errors.get(name, np.nan) for o in self.of(group, level)] for level in self.levels()]
         )
 
-    def convergence(self, group, name):
+    def convergence(self, group: int, name: str) -> ConvergenceTable | None:
         """The ConvergenceTable of an error of a group; None if its levels are no numbers or there
         is only one."""
         errors = self.errors(group, name)
@@ -91,7 +94,7 @@ class StudyResult:
             return None
         return convergence_table(self.h[: len(errors)], np.where(errors < ROUNDING, np.nan, errors))
 
-    def verdicts(self):
+    def verdicts(self) -> Iterator[tuple[int, str, Any, float, float, bool]]:
         """For each group and expected order: (group, name, fit, low, high, whether it holds)."""
         for name, (low, high) in self.study.table.expected.items():
             for group in range(len(self.study.groups)):
@@ -100,12 +103,20 @@ class StudyResult:
                 yield group, name, fit, low, high, fit is not None and low <= fit.order <= high
 
     @property
-    def as_expected(self):
+    def as_expected(self) -> bool:
         """Whether every expected order holds."""
         return all(verdict[-1] for verdict in self.verdicts())
 
 
-def study(path, output=None, workers=None, threads=1, scheduler=None, watch=None, quick=False):
+def study(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    threads: int = 1,
+    scheduler: str | None = None,
+    watch: Callable[[int, int, tuple[bool, str] | None], object] | None = None,
+    quick: bool = False,
+) -> StudyResult:
     """Run what is missing of a study file and return its StudyResult; tables and study.h5 lie in
     its folder then.
 
@@ -228,7 +239,7 @@ def _errors(run, against, read, place):
         return {}, str(error)
 
 
-def read_study(folder):
+def read_study(folder: str | os.PathLike[str]) -> StudyResult:
     """The StudyResult that lies in the folder of a study, as its study.h5 has it: without the cases
     of its members.
 

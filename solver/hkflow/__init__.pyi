@@ -1,0 +1,57 @@
+"""The public names of hkflow and where they are defined; read when hkflow is imported."""
+
+from . import certificates as certificates
+from . import plots as plots
+from .analysis.comparison import compare as compare
+from .analysis.convergence import convergence_table as convergence_table
+from .analysis.convergence import mean_and_band as mean_and_band
+from .app.reproduction import Claim as Claim
+from .app.reproduction import figures as figures
+from .app.reproduction import reproduce as reproduce
+from .case.check import check as check
+from .errors import CaseError as CaseError
+from .errors import HkflowError as HkflowError
+from .errors import RunFolderError as RunFolderError
+from .geometry import Mesh as Mesh
+from .geometry import atoms_mesh as atoms_mesh
+from .geometry import circle_mesh as circle_mesh
+from .geometry import geodesic_level as geodesic_level
+from .geometry import geodesic_mesh as geodesic_mesh
+from .geometry.point_sets import quasi_uniform as quasi_uniform
+from .geometry.point_sets import random_uniform as random_uniform
+from .measures.point_measure import Atoms as Atoms
+from .measures.point_measure import Units as Units
+from .measures.point_measure import sampled as sampled
+from .methods.characteristics.characteristics import Characteristics as Characteristics
+from .methods.grid.finite_volume import FiniteVolume as FiniteVolume
+from .methods.network.network import Network as Network
+from .methods.particles.particles import Particles as Particles
+from .objectives.activations import FEATURES as FEATURES
+from .objectives.activations import Feature as Feature
+from .objectives.data import cluster_grid as cluster_grid
+from .objectives.data import with_bias as with_bias
+from .objectives.data import xor as xor
+from .objectives.losses import RISKS as RISKS
+from .objectives.losses import Risk as Risk
+from .objectives.objective import Objective as Objective
+from .objectives.population import PopulationRisk as PopulationRisk
+from .operators.ranks import ranks as ranks
+from .problem.exact import MomentFlow as MomentFlow
+from .problem.flow import Flow as Flow
+from .problem.flow import named_flow as named_flow
+from .problem.problem import Problem as Problem
+from .running.progress import StudyProgress as StudyProgress
+from .running.run import resume as resume
+from .running.run import run as run
+from .solving.observer import Observer as Observer
+from .solving.observer import observe as observe
+from .solving.solution import Solution as Solution
+from .solving.solve import solve as solve
+from .solving.solve import steps as steps
+from .store.dataset import to_xarray as to_xarray
+from .store.export import export as export
+from .store.results import pack as pack
+from .store.run import load as load
+from .studies.study import study as study
+
+__version__: str
