@@ -253,7 +253,7 @@ class Signals(Interrupts, Observer):
         self.__exit__()
 
     def step(self, method, clock):
-        self.witnesses = clock.time, method.current.mass, clock.gross[0]
+        self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
 
     def stop(self):
         self.received = self.ranks.largest(self.seen, self.witnesses) or None

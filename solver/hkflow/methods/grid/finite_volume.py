@@ -8,7 +8,7 @@ from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
 from ...operators.parallel_loops import n_blocks
-from ..step import BUDGET, Step, budget_error
+from ..step import Budget, Step, budget_error, shares
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import (
     COUPLINGS,
@@ -36,8 +36,7 @@ class Evaluation:
         lowest (potential), outflow
     (largest, per time), rounding (of F), roughness (root mean square of J under ν), mobile (∫m(ν)),
     first (∫J m(ν)), shift : numbers
-    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
-        are measured by
+    rates : Budget of dF/dt and d|ν|/dt
     """
 
     def __init__(self, n_signs, n_cells, n_data, hellinger):
@@ -46,7 +45,7 @@ class Evaluation:
         )
         self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
-        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = (
             self.rounding
         ) = self.roughness = 0.0
@@ -306,14 +305,22 @@ class FiniteVolume(ImplicitSteps):
         σ, term by term."""
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self._source()
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
-        e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
-        e.gross[:] = (
-            np.abs(e.rates[:4]).sum(),
-            beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain,
+        e.rates.set(
+            energy_transport=work,
+            energy_reaction=reaction,
+            energy_noise_loss=-sigma * first,
+            energy_noise_gain=gain * average,
+            mass_reaction=growth,
+            mass_noise_loss=-sigma * e.mass,
+            mass_noise_gain=gain,
+            mass_exchanged=beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass)
+            + sigma * e.mass
+            + gain,
         )
+        e.rates["energy_exchanged"] = np.abs(e.rates.energy).sum()
         if self.flow.signed:
             # where a density changes its sign, |ν| has a kink, and its budget no order
-            e.gross[1] = np.inf
+            e.rates["mass_exchanged"] = np.inf
 
     # --- one step
 
@@ -346,15 +353,14 @@ class FiniteVolume(ImplicitSteps):
         beta, sigma = flow.reaction * part.reaction, flow.noise * part.reaction
         moves = part.transport and flow.transport > 0.0
         source = self._source() * part.reaction * self.problem.uniform
-        active = np.array([part.transport] + 6 * [part.reaction], dtype=float)
+        active = shares(part.transport, part.reaction)
         kernels.begin_stages(base.density, self.factor, self.growth)
         at = base
         for keep, weight in zip(part.tableau.keep, part.tableau.weights, strict=True):
             if moves and dt * at.outflow > self.largest_cfl * (1.0 + 1e-12):
                 step.rejection = f"Courant number {dt * at.outflow:.3g} beyond {self.largest_cfl:g}"
                 return
-            step.budget += dt * weight * active * at.rates
-            step.gross += dt * weight * at.gross
+            step.budget.integrate(dt * weight, at.rates, active)
             if flow.depth != 2.0:
                 kernels.mobility_stage(
                     keep,
@@ -451,7 +457,7 @@ class FiniteVolume(ImplicitSteps):
     def _bend(self, step):
         """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared
         among its work."""
-        now, trial, work = self.current, self.trial, np.abs(step.budget[:4])
+        now, trial, work = self.current, self.trial, np.abs(step.budget.energy)
         if len(self.own):
             self._residuals(now.predictions, self.own)
             turn = self.objective.residuals - self.own
@@ -473,7 +479,7 @@ class FiniteVolume(ImplicitSteps):
         change = (
             step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
         )
-        step.budget[:4] += change * work / max(work.sum(), np.finfo(float).tiny)
+        step.budget.energy += change * work / max(work.sum(), np.finfo(float).tiny)
 
     def _foresee(self, dt, e):
         """Give e the mean potential of the step that follows, and its residuals."""

@@ -128,8 +128,11 @@ class FrozenFlow:
                 self.growth,
                 density,
             )
-            self._add(step, 1, 4, potential, start, density)
-            step.gross[1] = np.inf if flow.signed else step.gross[1] + abs(step.budget[4])
+            work, change = self._exchange(potential, start, density)
+            step.budget.add(energy_reaction=work, mass_reaction=change, energy_exchanged=abs(work))
+            step.budget.add(
+                mass_exchanged=np.inf if flow.signed else abs(step.budget["mass_reaction"])
+            )
             return
         reacts = flow.reaction > 0.0 or flow.noise > 0.0
         shift = self._mean(potential, start) if flow.keeps_mass else 0.0
@@ -137,11 +140,11 @@ class FrozenFlow:
             self._react(dt, 0.0, source, shift, potential, start, density, step)
         elif not reacts:
             self.transport.move(dt, start, density)
-            self._add(step, 0, None, potential, start, density)
+            self._add_transport(step, potential, start, density)
         else:
             self._react(0.5 * dt, -dt / 6.0, source, shift, potential, start, self.before, step)
             self.transport.move(dt, self.before, self.after)
-            self._add(step, 0, None, potential, self.before, self.after)
+            self._add_transport(step, potential, self.before, self.after)
             self._react(0.5 * dt, dt / 6.0, source, shift, potential, self.after, density, step)
         if flow.keeps_mass:
             self._normalise(potential, density, step)
@@ -168,18 +171,26 @@ class FrozenFlow:
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)
         gain = dt * source
         gained = gain * self.uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
-        step.budget += (0.0, work, lost_work, gained, mass, lost, gain)
-        step.gross += (abs(work) + abs(lost_work) + abs(gained), size - lost + gain)
+        step.budget.add(
+            energy_reaction=work,
+            energy_noise_loss=lost_work,
+            energy_noise_gain=gained,
+            mass_reaction=mass,
+            mass_noise_loss=lost,
+            mass_noise_gain=gain,
+            energy_exchanged=abs(work) + abs(lost_work) + abs(gained),
+            mass_exchanged=size - lost + gain,
+        )
 
-    def _add(self, step, energy, mass, potential, start, density):
-        """Add what changed to the terms `energy` and, if there is one, `mass` of the step's
-        budget."""
+    def _add_transport(self, step, potential, start, density):
+        """Add what transport changed to the step's budget."""
+        work, _ = self._exchange(potential, start, density)
+        step.budget.add(energy_transport=work, energy_exchanged=abs(work))
+
+    def _exchange(self, potential, start, density):
+        """∫J Δν and ∫Δν between two densities."""
         hancock.exchange(self.stencil.volumes, potential, start, density, self.sums)
-        work, change = self.sums[:, :2].sum(axis=0)
-        step.budget[energy] += work
-        step.gross[0] += abs(work)
-        if mass is not None:
-            step.budget[mass] += change
+        return self.sums[:, :2].sum(axis=0)
 
     def _mean(self, potential, density):
         """∫J dν / |ν|."""
@@ -194,5 +205,9 @@ class FrozenFlow:
         mass = np.einsum("sc,c->", density, volumes)
         work = (self.mass / mass - 1.0) * np.einsum("sc,sc,c->", potential, density, volumes)
         density *= self.mass / mass
-        step.budget += (0.0, work, 0.0, 0.0, self.mass - mass, 0.0, 0.0)
-        step.gross += (abs(work), abs(self.mass - mass))
+        step.budget.add(
+            energy_reaction=work,
+            mass_reaction=self.mass - mass,
+            energy_exchanged=abs(work),
+            mass_exchanged=abs(self.mass - mass),
+        )
