@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 # The terms of dF/dt and of d|ν|/dt, a row for each. Run folders list budgets in this order, so that
 # a new term goes last.
 TERMS = {
-    "energy_transport": "energy that transport exchanged since the start",
-    "energy_reaction": "energy that the reaction exchanged since the start",
-    "energy_noise_loss": "energy that went with the mass that noise took since the start",
-    "energy_noise_gain": "energy that came with the mass that noise brought since the start",
-    "mass_reaction": "mass that the reaction made since the start",
-    "mass_noise_loss": "mass that noise took since the start",
-    "mass_noise_gain": "mass that noise brought since the start",
+    "energy_transport": "Energy that transport exchanged since the start",
+    "energy_reaction": "Energy that the reaction exchanged since the start",
+    "energy_noise_loss": "Energy that went with the mass that noise took since the start",
+    "energy_noise_gain": "Energy that came with the mass that noise brought since the start",
+    "mass_reaction": "Mass that the reaction made since the start",
+    "mass_noise_loss": "Mass that noise took since the start",
+    "mass_noise_gain": "Mass that noise brought since the start",
 }
 ENERGIES = tuple(name for name in TERMS if name.startswith("energy_"))
 MASSES = tuple(name for name in TERMS if name.startswith("mass_"))
@@ -85,7 +85,8 @@ class Budget:
             if not (numeric and fewest <= len(numbers) <= most):
                 raise ValueError(f"the {what} of a budget are {numbers!r}")
         budget = cls()
-        budget.set(**dict(zip((*TERMS, *EXCHANGED), (*terms, *exchanged), strict=False)))
+        budget.set(**dict(zip(TERMS, terms, strict=False)))
+        budget.exchanged[:] = exchanged
         return budget
 
 
