@@ -110,6 +110,10 @@ def test_methods_can_be_refined_as_whole_tables(make):
         ('case = "absent.toml"\n[sweep]\ntime.end = [1.0]', "absent.toml: cannot be read"),
         ('errors = ["L2"]\n[refine]\ndomain.cells = [32, 64]', "errors.*'L2'.*Choose from: L1"),
         (
+            'values = ["mas"]\n[sweep]\ntime.end = [0.1]',
+            "values: Unknown record 'mas'. Did you .*'mass'",
+        ),
+        (
             'against = "reference"\n[refine]\ndomain.cells = [32, 64]',
             "needs a table \\[reference\\]",
         ),

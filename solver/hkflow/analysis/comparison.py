@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import CaseError
 from ..measures import distances as metrics
+from ..solving.registry import in_units_of_one
 from ..store.run import Run, load
 
 SAME_TIME = 1e-9  # of the longer run
@@ -133,8 +134,7 @@ def _objective(run, save, atoms):
     """F at a save: the record of that time, or that of the atoms if there is none."""
     recorded = np.flatnonzero(run.records["time"] == run.time[save]) if run.records else ()
     if len(recorded):
-        scale = run.records.get("log_scale", np.zeros(len(run.records["time"])))
-        return np.exp(scale[recorded[-1]]) * run.records["objective"][recorded[-1]]
+        return in_units_of_one(run.records, "objective")[recorded[-1]]
     objective = run.problem.objective
     risk = objective.on_moving(atoms.positions).value(atoms.signs * atoms.weights)
     return risk + objective.weight_decay * atoms.mass

@@ -7,20 +7,16 @@ from ..geometry.circle import circle_mesh
 from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
 from ..measures.point_measure import Atoms
+from ..solving.registry import in_units_of_one
 
 ARCS = 16_384  # that densities on the circle are cut into for W1
 SAME_TIME = 1e-9  # of the time
-# recorded in units of e^log_scale
-EXTENSIVE = ("objective", "mass", "gap_bound", "energy_residual")
 
 
 def values_of(run, names):
-    """The last records of these names, nan for those that the run has not."""
-    last = {name: values[-1] for name, values in run.records.items()}
-    with np.errstate(over="ignore"):
-        scale = np.exp(last.get("log_scale", 0.0))
+    """The last records of these names in units of one, nan for those that the run has not."""
     return {
-        name: float(last.get(name, np.nan) * (scale if name in EXTENSIVE else 1.0))
+        name: float(in_units_of_one(run.records, name)[-1]) if name in run.records else np.nan
         for name in names
     }
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ..methods.step import ENERGIES
+from ..solving.registry import RECORDS, own_names, record_of
 from .comparison import described
 
 
@@ -30,10 +32,10 @@ def _last_records(run):
     if last.get("log_scale", 0.0):
         rows = [
             ("objective/mass", f"{last['objective'] / last['mass']:.8g}"),
-            ("log mass", f"{last['log_mass']:.8g}"),
+            (RECORDS["log_mass"].label, f"{last['log_mass']:.8g}"),
         ]
     else:
-        rows = [("objective", f"{last['objective']:.8g}"), ("total mass", f"{last['mass']:.8g}")]
+        rows = [(RECORDS[name].label, f"{last[name]:.8g}") for name in ("objective", "mass")]
     if "margin" in last:
         rows.append(("margin/mass", f"{last['margin']:.6g}"))
     if "margin_upper" in last and run.contradiction:
@@ -52,21 +54,20 @@ def _last_records(run):
     if last["training_error"] == last["training_error"]:
         rows.append(
             (
-                "training error" if "margin" in last else "training RMSE",
+                RECORDS["training_error"].label if "margin" in last else "training RMSE",
                 f"{last['training_error']:.4g}",
             )
         )
-    exchanged = sum(
-        abs(last[name]) for name in last if name.startswith("energy_") and name != "energy_residual"
-    )
+    exchanged = sum(abs(last[name]) for name in ENERGIES)
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0
         largest = np.exp(run.records["log_mass"].max() - last["log_scale"])
-        rows.append(
-            ("mass residual", f"{last['mass_residual'] / (largest or 1.0):.2e} of the largest mass")
-        )
-        rows.append(("energy residual", f"{share:.2e} of the energy exchanged"))
-    return rows
+        relative = last["mass_residual"] / (largest or 1.0)
+        rows += [
+            (RECORDS["mass_residual"].label, f"{relative:.2e} of the largest mass"),
+            (RECORDS["energy_residual"].label, f"{share:.2e} of the energy exchanged"),
+        ]
+    return rows + [(record_of(name).label, f"{last[name]:.8g}") for name in own_names(last)]
 
 
 def provenance(run):
@@ -95,4 +96,4 @@ def provenance(run):
 
 def in_columns(rows):
     """Rows as lines of text, the status alone in the first."""
-    return "\n".join(text if name == "status" else f"{name + ':':18}{text}" for name, text in rows)
+    return "\n".join(text if name == "status" else f"{name + ':':17} {text}" for name, text in rows)

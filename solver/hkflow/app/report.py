@@ -11,11 +11,10 @@ from ..analysis.summary import provenance, summary
 from ..errors import RunFolderError
 from ..files.writing import write_whole
 from ..plots.kinds import fitting, write
+from ..solving.registry import RECORDS, own_names, record_of
 from ..store.run import Run, load
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
-# last records that the table of several runs shows
-COMPARED = ("objective", "log_mass", "margin", "training_error", "step")
 
 
 def write_report(runs: Iterable[Any], path: str | os.PathLike[str] = "report.html") -> Path:
@@ -77,11 +76,13 @@ def _inline(picture):
 
 def _table(runs):
     """Header and rows of the table that compares several runs."""
-    header = ["run", "method", "t", *COMPARED, "seconds"]
+    recorded = (*RECORDS, *(name for run in runs for name in own_names(run.records)))
+    shown = [name for name in dict.fromkeys(recorded) if record_of(name).compared]
+    header = ["run", "method", "t", *(record_of(name).label for name in shown), "seconds"]
     rows = []
     for run in runs:
         last = {name: values[-1] for name, values in run.records.items()}
-        numbers = [run.time[-1], *(last.get(name) for name in COMPARED), run.end.get("seconds")]
+        numbers = [run.time[-1], *(last.get(name) for name in shown), run.end.get("seconds")]
         rows.append(
             [
                 _name(run),

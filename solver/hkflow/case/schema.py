@@ -680,6 +680,13 @@ class Case(Table):
     )
     method: MethodTable = GridMethod()
     time: TimeTable
+    records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
+        None,
+        description=(
+            "further records: name = 'module:function', a function of a hkflow State -> number; the"
+            " module lies beside the case file or where Python looks"
+        ),
+    )
 
     @model_validator(mode="before")
     @classmethod

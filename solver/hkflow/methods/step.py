@@ -1,19 +1,98 @@
-"""What every method reports of a step."""
+"""What every method reports of a step: what it exchanged, term by term, and how it went."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-# What moves the energy (four terms) and the mass (three), in the order of every array of rates.
-BUDGET = (
-    "transport",
-    "reaction",
-    "noise_loss",
-    "noise_gain",
-    "mass_reaction",
-    "mass_noise_loss",
-    "mass_noise_gain",
-)
+# The terms of dF/dt and of d|ν|/dt, a row for each. Run folders list budgets in this order, so that
+# a new term goes last.
+TERMS = {
+    "energy_transport": "Energy that transport exchanged since the start",
+    "energy_reaction": "Energy that the reaction exchanged since the start",
+    "energy_noise_loss": "Energy that went with the mass that noise took since the start",
+    "energy_noise_gain": "Energy that came with the mass that noise brought since the start",
+    "mass_reaction": "Mass that the reaction made since the start",
+    "mass_noise_loss": "Mass that noise took since the start",
+    "mass_noise_gain": "Mass that noise brought since the start",
+}
+ENERGIES = tuple(name for name in TERMS if name.startswith("energy_"))
+MASSES = tuple(name for name in TERMS if name.startswith("mass_"))
+EXCHANGED = ("energy_exchanged", "mass_exchanged")
+FEWEST = 7  # terms in a run folder: those since format 4
+
+_PLACES = {name: place for place, name in enumerate((*ENERGIES, *MASSES, *EXCHANGED))}
+_OF_TRANSPORT = np.array([name.endswith("_transport") for name in (*ENERGIES, *MASSES)])
+
+
+class Budget:
+    """What moves energy and mass, by name: over a step, since the start of a run, or per time.
+
+    energy (n_energies,), mass (n_masses,) : the terms, named by ENERGIES and MASSES
+    exchanged : (2,) sizes of what energy and mass exchange, signs disregarded, which errors are
+        measured by
+    values : all of them in one array
+    A single one is budget["mass_reaction"].
+    """
+
+    __slots__ = ("values", "terms", "energy", "mass", "exchanged")
+
+    def __init__(self) -> None:
+        self.values: NDArray[np.float64] = np.zeros(len(_PLACES))
+        self.terms, self.exchanged = self.values[: len(TERMS)], self.values[len(TERMS) :]
+        self.energy, self.mass = self.terms[: len(ENERGIES)], self.terms[len(ENERGIES) :]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[_PLACES[name]]
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self.values[_PLACES[name]] = value
+
+    def set(self, **amounts: float) -> None:
+        """Give terms and sizes their values by name; what is not named becomes 0."""
+        self.values[:] = 0.0
+        for name, amount in amounts.items():
+            self[name] = amount
+
+    def add(self, **amounts: float) -> None:
+        """Add to terms and sizes by name."""
+        for name, amount in amounts.items():
+            self[name] += amount
+
+    def integrate(
+        self, time: float, rates: "Budget", share: float | NDArray[np.float64] = 1.0
+    ) -> None:
+        """Add what rates make in a time, which is negative for some Runge–Kutta weights.
+
+        share : of each term that counts, see `shares`
+        """
+        self.terms += time * share * rates.terms
+        self.exchanged += abs(time) * rates.exchanged
+
+    def as_lists(self) -> tuple[list[float], list[float]]:
+        """Terms in the order of TERMS, and sizes, for storing."""
+        return [float(self[name]) for name in TERMS], self.exchanged.tolist()
+
+    @classmethod
+    def from_lists(cls, terms: list[float], exchanged: list[float]) -> "Budget":
+        """The Budget of `as_lists`, maybe of a version with fewer terms. Raises ValueError for
+        anything else."""
+        for what, numbers, fewest, most in (
+            ("terms", terms, FEWEST, len(TERMS)),
+            ("sizes", exchanged, len(EXCHANGED), len(EXCHANGED)),
+        ):
+            numeric = isinstance(numbers, list) and all(isinstance(n, int | float) for n in numbers)
+            if not (numeric and fewest <= len(numbers) <= most):
+                raise ValueError(f"the {what} of a budget are {numbers!r}")
+        budget = cls()
+        budget.set(**dict(zip(TERMS, terms, strict=False)))
+        budget.exchanged[:] = exchanged
+        return budget
+
+
+def shares(transport: float, others: float) -> NDArray[np.float64]:
+    """(n_terms,) shares of `Budget.integrate`: of the terms of transport, and of all others."""
+    return np.where(_OF_TRANSPORT, float(transport), float(others))
 
 
 @dataclass
@@ -21,22 +100,20 @@ class Step:
     """A step that was tried.
 
     dt : its length;  counts : events in it, as a method may count them
+    budget : what it exchanged
     count : how many steps of the method's own it stands for (gradient descent takes many at once)
-    budget : (7,) integrals over it of the terms of BUDGET;  gross : (2,) of their sizes, for energy
-        and mass
     defect : by how much implicit predictions may be off
     error : relative to the method's tolerance measure, None if rounding hides it;  rejection : a
         sentence, if it failed
     """
 
     dt: float
-    budget: np.ndarray = field(default_factory=lambda: np.zeros(len(BUDGET)))
-    gross: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    budget: Budget = field(default_factory=Budget)
     count: int = 1
     defect: float = 0.0
     error: float | None = None
     rejection: str | None = None
-    counts: np.ndarray | None = None
+    counts: NDArray[np.float64] | None = None
 
 
 MASS_ROUNDING = 1e-13  # of the mass, in one step
@@ -50,16 +127,18 @@ def budget_error(before, after, step, tolerance):
     rounding hides an error that is within the tolerance all the same, it stands for the error.
     """
     residuals = (
-        after.objective - before.objective - step.budget[:4].sum(),
-        after.mass - before.mass - step.budget[4:].sum(),
+        after.objective - before.objective - step.budget.energy.sum(),
+        after.mass - before.mass - step.budget.mass.sum(),
     )
     roundings = (
         before.rounding + after.rounding,
         MASS_ROUNDING * max(before.mass, after.mass) + SMALLEST,
     )
     errors = [
-        (abs(residual) - rounding if abs(residual) > rounding else rounding) / gross
-        for residual, rounding, gross in zip(residuals, roundings, step.gross, strict=True)
-        if gross > 0.0 and (abs(residual) > rounding or rounding <= tolerance * gross)
+        (abs(residual) - rounding if abs(residual) > rounding else rounding) / size
+        for residual, rounding, size in zip(
+            residuals, roundings, step.budget.exchanged, strict=True
+        )
+        if size > 0.0 and (abs(residual) > rounding or rounding <= tolerance * size)
     ]
     return max(errors, default=None)

@@ -235,9 +235,7 @@ def _draw_records(ax, c, of):
             color="C0" if letter == "A" else "C1",
             label=letter,
         )
-    values = np.concatenate(drawn)
-    if values.min() > 0.0 and values.max() > records.LOG_FROM * values.min():
-        ax.set_yscale("log")
+    records.scale_values(ax, np.concatenate(drawn), "log")
     ax.set_xlabel("time t")
     ax.set_ylabel(label)
     ax.legend()

@@ -3,6 +3,7 @@ what is swept."""
 
 import numpy as np
 
+from ..solving.registry import record_of
 from ..studies.file import described, shown
 from ..studies.report import TITLES
 from .figures import COLUMN, PAGE, write_figure
@@ -213,7 +214,7 @@ def _draw_values(ax, result, name):
     if others:
         ax.legend()
     ax.set_xlabel(key)
-    ax.set_ylabel(TITLES.get(name, name))
+    ax.set_ylabel(record_of(name).label)
 
 
 def _rest(group, others):

@@ -105,8 +105,8 @@ def _decision_height(run, wide):
 
 
 def _record_height(run, wide):
-    count = 4 if records.has_margins(run) else 3
-    return 4.2 if wide else 1.25 * count + 0.35
+    count = len(records.panels(run))
+    return 2.1 * -(-count // 2) if wide else 1.25 * count + 0.35
 
 
 KINDS = {

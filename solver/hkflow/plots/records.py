@@ -1,6 +1,11 @@
 """What was recorded along a run."""
 
+from functools import partial
+
 import numpy as np
+
+from ..solving.registry import RECORDS, record_of
+from .shown import plain
 
 LABELLED = 4  # decades of a time axis, at most
 LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
@@ -14,23 +19,20 @@ def scaled(records):
 def objective_of(records, per_mass):
     """The objective F and its label, or F/|ν|, which needs no scale."""
     if not per_mass:
-        return records["objective"], "objective F"
+        return records["objective"], RECORDS["objective"].axis
     with np.errstate(divide="ignore", invalid="ignore"):
         return records["objective"] / records["mass"], "objective per mass F/|ν|"
 
 
 def mass_of(records, logarithmic):
     """The mass |ν| and its label, or log |ν|."""
-    return (
-        (records["log_mass"], "log mass log |ν|")
-        if logarithmic
-        else (records["mass"], "total mass |ν|")
-    )
+    name = "log_mass" if logarithmic else "mass"
+    return records[name], RECORDS[name].axis
 
 
 def draw_time(ax, records, clock):
     """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
-    ax.set_xlabel("time t" if clock == "time" else "smooth margin γ̃")
+    ax.set_xlabel(RECORDS["time" if clock == "time" else "smooth_margin"].axis)
     if clock == "margin":
         scale_time(ax, records["time"])
 
@@ -70,13 +72,9 @@ def draw_energy(ax, records, clock="time"):
 
 def draw_records(figure, run, save=-1, shared=None):
     """Everything that is recorded of a run in time: objective, mass, margin with its certified
-    band, residuals of the budgets."""
+    band, residuals of the budgets, and a user's records."""
     records, clock = run.records, run.case.flow.clock
-    draws = (
-        [draw_objective, draw_mass, draw_margins, draw_residuals]
-        if has_margins(run)
-        else [draw_objective, draw_mass, draw_residuals]
-    )
+    draws = panels(run)
     wide = figure.bbox.width > figure.bbox.height
     shape = (-(-len(draws) // 2), 2) if wide else (len(draws), 1)
     axes = np.ravel(figure.subplots(*shape, sharex=True))
@@ -89,6 +87,17 @@ def draw_records(figure, run, save=-1, shared=None):
     for ax in axes[len(draws) - shape[1] : len(draws)]:
         ax.tick_params(labelbottom=True)
     figure.align_ylabels()
+
+
+def panels(run):
+    """The panels of the picture, functions (ax, records, clock): those that records name, then a
+    user's."""
+    shown = {record_of(name).panel for name in run.records}
+    shown -= set() if has_margins(run) else {"margins"}
+    alone = [name for name in run.records if record_of(name).panel == name not in PANELS]
+    return [draw for name, draw in PANELS.items() if name in shown] + [
+        partial(draw_record, name=name) for name in alone
+    ]
 
 
 def has_margins(run):
@@ -105,9 +114,7 @@ def draw_objective(ax, records, clock="time"):
     values, label = objective_of(records, scaled(records))
     draw_time(ax, records, clock)
     ax.plot(records["time"], values, color="C0")
-    known = values[np.isfinite(values)]
-    if len(known) and known.min() > 0.0 and known.max() > LOG_FROM * known.min():
-        ax.set_yscale("log")
+    scale_values(ax, values, RECORDS["objective"].scale)
     ax.set_ylabel(label.replace("objective per", "objective\nper"))
 
 
@@ -134,13 +141,14 @@ def draw_residuals(ax, records, clock="time"):
         )
         ax.set_axis_off()
         return
-    for name, scale, color, label in (
-        ("energy_residual", "objective", "C0", "energy identity"),
-        ("mass_residual", "mass", "C1", "mass budget"),
+    for name, scale, color in (
+        ("energy_residual", "objective", "C0"),
+        ("mass_residual", "mass", "C1"),
     ):
         relative = relative_to_largest(
             records[name], records[scale], records.get("log_scale", np.zeros(len(time)))
         )
+        label = RECORDS[name].label.removesuffix(" residual")
         ax.semilogy(time[1:], np.maximum(relative, 1e-17)[1:], color=color, label=label)
     ax.set_ylabel("relative residual")
     ax.legend(
@@ -153,8 +161,9 @@ def draw_margins(ax, records, clock="time"):
     draw_time(ax, records, clock)
     time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
     known = np.isfinite(records["dual_value"])
-    ax.plot(time[known], records["dual_value"][known], color="C1", linewidth=0.8, label="dual")
-    ax.plot(time, records["margin"], color="C0", linewidth=0.8, label="margin")
+    for name, seen, color in (("dual_value", known, "C1"), ("margin", slice(None), "C0")):
+        label = RECORDS[name].label
+        ax.plot(time[seen], records[name][seen], color=color, linewidth=0.8, label=label)
     ax.fill_between(
         time,
         low,
@@ -178,6 +187,31 @@ def draw_margins(ax, records, clock="time"):
         handlelength=1.2,
     )
     ax.set_ylabel("margin/|ν|")
+
+
+def draw_record(ax, records, clock="time", name=""):
+    """One record against time."""
+    draw_time(ax, records, clock)
+    ax.plot(records["time"], records[name], color="C0")
+    scale_values(ax, records[name], record_of(name).scale)
+    ax.set_ylabel(plain(record_of(name).axis, 24))
+
+
+def scale_values(ax, values, scale):
+    """Give an axis the scale of a record: logarithmic only if values are positive and differ by
+    much."""
+    known = values[np.isfinite(values)]
+    differs = len(known) and known.min() > 0.0 and known.max() > LOG_FROM * known.min()
+    if scale == "symlog" or scale == "log" and differs:
+        ax.set_yscale(scale)
+
+
+PANELS = {
+    "objective": draw_objective,
+    "mass": draw_mass,
+    "margins": draw_margins,
+    "residuals": draw_residuals,
+}
 
 
 def relative_to_largest(values, sizes, log_scale):

@@ -14,6 +14,7 @@ import numpy as np
 from ..case.build import DYNAMICS, lines_of_data
 from ..case.check import build_case, read_case
 from ..case.load import toml_of
+from ..case.records import case_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
@@ -23,6 +24,7 @@ from ..methods.choice import make_method
 from ..operators.ranks import ALONE
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
+from ..solving.registry import check_records, own_names
 from ..solving.solve import integrate, save_times
 from ..store.results import pack
 from ..store.run import load, read_header
@@ -40,24 +42,36 @@ from .progress import ProgressBar, preparing
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
+def run(
+    case,
+    output=None,
+    force=False,
+    quiet=True,
+    observers=(),
+    ranks=ALONE,
+    records=None,
+    **overrides,
+):
     """Run a case file and return its Run.
 
     case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by
         default runs/<case name>
     force : move a used folder aside
     quiet : no progress bar;  observers : more of them (see solving.observer.Observer)
+    records : further ones, {name: function of a State -> number}
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone
         touches the folder and returns the Run, the others None
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
     stands; and RunFolderError if the folder can no longer be written.
     """
+    records = check_records(records)
     file = ranks.all(lambda: read_case(case, overrides))
     folder = named(output or Path("runs") / file.name)
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
     resolved, problem = ranks.all(lambda: build_case(file))
+    records = ranks.all(lambda: case_records(resolved, file.folder)) | records
     with preparing(quiet):
         method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
 
@@ -77,17 +91,19 @@ def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, *
     with ExitStack() as held:
         ranks.told(begin)
         return _integrate(
-            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks
+            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records
         )
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE):
+def resume(folder, quiet=True, observers=(), ranks=ALONE, records=None):
     """Continue an interrupted run to the bits that it would have had without the interruption, and
     return its Run.
 
     observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    records : as for `run`. A record of the run that is not among them is nan from here on, and the
+        status says so; a new one is nan up to here
     """
-    folder = Path(folder)
+    folder, records = Path(folder), check_records(records)
 
     def repair():
         header = read_header(folder)
@@ -104,8 +120,31 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE):
         with preparing(quiet):
             method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
+        records = _stored_records(stored.case) | records
         writer = RunWriter(folder, checkpoint, seconds)
-        return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+        return _integrate(
+            folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
+            _on_missing(stored.records, records, clock),
+        )  # fmt: skip
+
+
+def _stored_records(case):
+    """The functions that a case names, none if one of them is not there any more."""
+    try:
+        return case_records(case)
+    except CaseError:
+        return {}
+
+
+def _on_missing(stored, records, clock):
+    """A sentence on the user's records that cannot go on, or ""."""
+    missing = [f"'{name}'" for name in own_names(stored) if name not in records]
+    if not missing:
+        return ""
+    return (
+        f" Not recorded after t = {clock.time:.6g}, for want of a function (`records` of"
+        f" hkflow.resume): {', '.join(missing)}."
+    )
 
 
 # of [method], that the initial measure was made with
@@ -128,7 +167,7 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
+def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""):
     signals = Signals(ranks)
     observers = (
         [*observers, signals]
@@ -144,6 +183,7 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
             clock=clock,
             record_interval=case.time.records,
             until_margin=case.time.until_margin,
+            records=records,
         )
 
     def end():
@@ -151,7 +191,12 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks):
         with _writing(folder):
             write_json(
                 folder / "status.json",
-                {"status": status, "finished": finished, "signal": signals.received, **work},
+                {
+                    "status": status + remark,
+                    "finished": finished,
+                    "signal": signals.received,
+                    **work,
+                },
             )
             pack(folder)
 
@@ -253,7 +298,7 @@ class Signals(Interrupts, Observer):
         self.__exit__()
 
     def step(self, method, clock):
-        self.witnesses = clock.time, method.current.mass, clock.gross[0]
+        self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
 
     def stop(self):
         self.received = self.ranks.largest(self.seen, self.witnesses) or None

@@ -40,18 +40,16 @@ def mass_budget(method, step, clock):
     if method.prescribed:
         return None
     before, after = method.current.mass, method.trial.mass
-    largest, exchanged = max(before, after), sum(step.budget[4:].tolist())
+    largest, exchanged = max(before, after), sum(step.budget.mass.tolist())
     expected = before + exchanged
     if (
         abs(after - expected)
-        > method.mass_slack * step.gross[1] + MASS_ROUNDING * largest + SMALLEST
+        > method.mass_slack * step.budget["mass_exchanged"] + MASS_ROUNDING * largest + SMALLEST
     ):
         return f"mass {after:.15g} where the budget says {expected:.15g}"
-    expected = clock.mass_at_start + sum(clock.budget[4:]) + exchanged
-    if (
-        abs(after - expected)
-        > method.mass_slack * (clock.gross[1] + step.gross[1]) + MASS_DRIFT * largest
-    ):
+    expected = clock.mass_at_start + sum(clock.budget.mass.tolist()) + exchanged
+    sizes = clock.budget["mass_exchanged"] + step.budget["mass_exchanged"]
+    if abs(after - expected) > method.mass_slack * sizes + MASS_DRIFT * largest:
         return f"mass {after:.15g} where the budget since the start says {expected:.15g}"
     return None
 
@@ -67,7 +65,8 @@ def energy_decrease(method, step, clock):
     if method.prescribed or method.flow.noise > 0.0:
         return None
     before, after = method.current, method.trial
-    slack = method.energy_slack * (clock.gross[0] + step.gross[0]) + before.rounding
+    sizes = clock.budget["energy_exchanged"] + step.budget["energy_exchanged"]
+    slack = method.energy_slack * sizes + before.rounding
     slack += np.abs(before.residuals).sum() * before.defect if before.defect else 0.0
     if after.objective <= clock.lowest_objective + slack:
         return None
@@ -107,7 +106,7 @@ def margin_increase(method, step, clock):
     )
     if not psi > 0.0 or not isfinite(later + sum(sizes)) or before.mass <= 0.0:
         return None
-    exchange = abs(later - psi) + psi * step.gross[1] / before.mass
+    exchange = abs(later - psi) + psi * step.budget["mass_exchanged"] / before.mass
     extent = objective.largest_feature * max(before.mass, after.mass)
     # margins come from exponentials: ψ is known to rounding of one at best
     extent += exp(-max(method.log_scale, -LARGEST_LOG))

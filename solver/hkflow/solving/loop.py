@@ -4,8 +4,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .observer import as_observer
+from .observer import State, as_observer
 from .records import take_record, true_smooth_margin
+from .registry import own_record
 from .state import start_of
 from .stepsize import StepControl
 
@@ -32,6 +33,7 @@ class Loop:
         resumed, or None
     record_interval : simulated time between records, 0 for every step
     until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this
+    records : a user's, {name: function of a State}
     status : a sentence once the run has ended;  finished : bool
     However it ends, observers are told to save the state in which it does. So they are where one of
     them raises an exception, which goes on its way then; and as the clock goes ahead of them, what
@@ -48,6 +50,7 @@ class Loop:
         clock=None,
         record_interval=0.0,
         until_margin=None,
+        records=None,
     ):
         self.method, self.times, self.guards, self.certificate = method, times, guards, certificate
         self.record_interval, self.until_margin = record_interval, until_margin
@@ -56,6 +59,7 @@ class Loop:
         self.earlier = method.evaluations - self.clock.evaluations
         self.control = StepControl(method, self.clock.limits, self.clock.implicit)
         self.told = _Told(method, self.clock, self.observers)
+        self.records, self.state = records or {}, State(method, self.clock)
         self.status, self.finished = None, False
 
     def run(self):
@@ -143,7 +147,7 @@ class Loop:
         clock.next_save += bool(save)
         if clock.time >= clock.next_record or last:
             renew = last or clock.step >= clock.next_certificate
-            record = take_record(self.method, clock, self.certificate, renew)
+            record = self._record(renew)
             clock.next_record = clock.time + self.record_interval
             clock.next_certificate = (
                 clock.step + CERTIFIED_STEPS if renew else clock.next_certificate
@@ -152,15 +156,20 @@ class Loop:
             clock.margin_upper = record.get("margin_upper", clock.margin_upper)
         return record, save
 
+    def _record(self, renew):
+        """The record of now, the user's own included;  renew : whether to make a certificate."""
+        record = take_record(self.method, self.clock, self.certificate, renew)
+        return record | {
+            name: own_record(name, function, self.state) for name, function in self.records.items()
+        }
+
     @_quiet
     def _end(self):
         """The last save and record, if they are not made, and the sentence."""
         clock, self.finished = self.clock, self.status is None
         if not self.finished:
             recorded = clock.next_record == clock.time + self.record_interval
-            self.told.end(
-                None if recorded else take_record(self.method, clock, self.certificate, renew=True)
-            )
+            self.told.end(None if recorded else self._record(renew=True))
             return
         self.status = f"Completed at t = {clock.time:g} after {clock.step} steps"
         self.status += (

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from ..methods.step import BUDGET
-
-ENERGIES = tuple(f"energy_{name}" for name in BUDGET[:4])
+from ..methods.step import ENERGIES
 
 
 def take_record(method, clock, certificate=None, renew=False):
@@ -25,9 +23,10 @@ def take_record(method, clock, certificate=None, renew=False):
     }
     record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record(clock)}
     if method.keeps_budgets:
-        record |= zip(ENERGIES, budget, strict=False)
-        record["energy_residual"] = e.objective - clock.objective_at_start - sum(budget[:4])
-        record["mass_residual"] = e.mass - clock.mass_at_start - sum(budget[4:])
+        energies, masses = budget.energy.tolist(), budget.mass.tolist()
+        record |= zip(ENERGIES, energies, strict=True)
+        record["energy_residual"] = e.objective - clock.objective_at_start - sum(energies)
+        record["mass_residual"] = e.mass - clock.mass_at_start - sum(masses)
     else:
         record |= dict.fromkeys((*ENERGIES, "energy_residual", "mass_residual"), np.nan)
     record["training_error"] = objective.error(e.predictions)

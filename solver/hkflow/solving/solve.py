@@ -12,6 +12,7 @@ from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
 from .observer import State
+from .registry import check_records
 from .solution import Memory
 
 
@@ -46,17 +47,33 @@ def save_times(end, saves):
 
 
 def integrate(
-    method, times, observers=(), guards=GUARDS, clock=None, record_interval=0.0, until_margin=None
+    method,
+    times,
+    observers=(),
+    guards=GUARDS,
+    clock=None,
+    record_interval=0.0,
+    until_margin=None,
+    records=None,
 ):
     """Run a method through the save times, guarded and certified; returns (clock, status sentence,
     finished). See loop.Loop."""
     certificate = margin_certifier(method.problem)
     return Loop(
-        method, times, observers, guards, certificate, clock, record_interval, until_margin
+        method, times, observers, guards, certificate, clock, record_interval, until_margin, records
     ).run()
 
 
-def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
+def steps(
+    problem,
+    end,
+    saves=2,
+    observers=(),
+    record_interval=0.0,
+    until_margin=None,
+    records=None,
+    **method,
+):
     """Solve a problem step by step: an iterator of a State, at the start and after every step.
 
         for state in hkflow.steps(problem, 2.0):
@@ -66,8 +83,19 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
     Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
+    check_records(records)
     made, certificate = make_method(problem, **method), margin_certifier(problem)
-    loop = Loop(made, times, observers, GUARDS, certificate, None, record_interval, until_margin)
+    loop = Loop(
+        made,
+        times,
+        observers,
+        GUARDS,
+        certificate,
+        None,
+        record_interval,
+        until_margin,
+        records,
+    )
     return _states(loop.steps(), State(made, loop.clock))
 
 
@@ -80,23 +108,39 @@ def _states(steps, state):
         steps.close()
 
 
-def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
+def solve(
+    problem,
+    end,
+    saves=2,
+    observers=(),
+    record_interval=0.0,
+    until_margin=None,
+    records=None,
+    **method,
+):
     """Solve a problem in memory from t = 0 to t = end.
 
     saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
         of a State
+    records : further ones, {name: function of a State -> number}
     until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a
         case file
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
+    check_records(records)
     memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
     observers, finished = (memory, *observers, interrupt), False
     try:
         with interrupt:
             _, _, finished = integrate(
-                made, times, observers, record_interval=record_interval, until_margin=until_margin
+                made,
+                times,
+                observers,
+                record_interval=record_interval,
+                until_margin=until_margin,
+                records=records,
             )
         if interrupt.received:
             raise KeyboardInterrupt(memory.status)

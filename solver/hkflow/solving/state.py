@@ -1,10 +1,10 @@
 """Where a run is."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..methods.step import BUDGET
+from ..methods.step import Budget
 
 
 @dataclass
@@ -12,15 +12,14 @@ class Clock:
     """Where a run is, and what it has exchanged so far: with the method's state, all that a resumed
     run needs.
 
-    budget : (7,) integrals over time of the terms of BUDGET
+    budget : what the run has exchanged
     limits : bounds from accuracy of explicit and of implicit steps;  implicit : whether the last
         step was implicit
     next_save, next_record : index of the next save time; time from which the next record is due
     next_certificate : step from which the next certificate is due
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was
         last rejected
-    lowest_objective : so far;  gross : (2,) what energy and mass exchanged so far, signs
-        disregarded
+    lowest_objective : so far
     log_scale : L, objectives, masses and budgets are in units of e^L
     margin_lower, margin_upper : the max-margin of the data as enclosed so far by the records
     evaluations : of the potential, those of rejected steps included
@@ -39,8 +38,7 @@ class Clock:
     tiny_steps: int = 0
     last_rejection: str = ""
     lowest_objective: float = np.inf
-    budget: list = field(default_factory=lambda: [0.0] * len(BUDGET))
-    gross: list = field(default_factory=lambda: [0.0, 0.0])
+    budget: Budget = field(default_factory=Budget)
     log_scale: float = 0.0
     margin_lower: float = -np.inf
     margin_upper: float = np.inf
@@ -53,8 +51,7 @@ class Clock:
             self.objective_at_start *= factor
             self.mass_at_start *= factor
             self.lowest_objective *= factor
-            self.budget = [float(factor * total) for total in self.budget]
-            self.gross = [float(factor * total) for total in self.gross]
+            self.budget.values *= factor
 
     def add(self, step, time, evaluations, control, lowest):
         """Go on to a time by an accepted Step.
@@ -62,25 +59,25 @@ class Clock:
         evaluations : so far;  control : the StepControl that chose it;  lowest : objective so far
         """
         self.time, self.step, self.dt = time, self.step + step.count, step.dt
-        self.budget = [
-            total + float(part) for total, part in zip(self.budget, step.budget, strict=True)
-        ]
-        self.gross = [
-            total + float(part) for total, part in zip(self.gross, step.gross, strict=True)
-        ]
+        self.budget.values += step.budget.values
         self.limits, self.implicit = control.limits, control.implicit
         self.evaluations, self.lowest_objective = evaluations, lowest
 
     def as_dict(self):
-        """Numbers by name, for storing."""
-        return asdict(self)
+        """Numbers by name, for storing: the budget as the lists `budget` and `gross`."""
+        terms, exchanged = self.budget.as_lists()
+        return vars(self) | {"limits": [*self.limits], "budget": terms, "gross": exchanged}
 
     @classmethod
     def from_dict(cls, numbers):
         """The clock that was stored; run folders of format 4 have the limit of explicit steps
-        alone."""
-        limit = {"limits": [numbers["limit"], np.inf]} if "limit" in numbers else {}
-        return cls(**{name: value for name, value in numbers.items() if name != "limit"}, **limit)
+        alone. Raises ValueError if the budget is none."""
+        numbers = dict(numbers)
+        if "limit" in numbers:
+            numbers["limits"] = [numbers.pop("limit"), np.inf]
+        terms, exchanged = Budget().as_lists()
+        budget = Budget.from_lists(numbers.pop("budget", terms), numbers.pop("gross", exchanged))
+        return cls(**numbers, budget=budget)
 
 
 def start_of(method):

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import CaseError
+from ..methods.record import SCALED
+from ..solving.registry import record_of
 from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
 from .run import STATE_ARRAYS
 
@@ -105,11 +107,17 @@ def _angles(run):
 
 def _attributes(name, run):
     time = "time" if run.case.flow.clock == "time" else "smooth margin, which is the clock"
-    clocks = {"time": time, "record_time": f"{time}, of the records"}
+    names = LONG_NAMES | {f"record_{name}": _long_name(record_of(name)) for name in run.records}
+    names |= {"time": time, "record_time": f"{time}, of the records"}
     return {
-        "long_name": (clocks | LONG_NAMES).get(name, name.replace("_", " ")),
+        "long_name": names.get(name, name.replace("_", " ")),
         "units": UNITS.get(name, "1"),
     }
+
+
+def _long_name(record):
+    unit = ", in units of exp(log_scale)" if record.unit == SCALED else ""
+    return f"{record.label}: {record.meaning.rstrip('.')}{unit}"
 
 
 def _header(run):

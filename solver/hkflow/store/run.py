@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.data import axis_names, with_bias
 from ..problem.problem import Problem
-from ..solving.records import ENERGIES
+from ..solving.registry import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, RECORDS
 from ..solving.solution import in_plain_units
 from .run_folder import (
     CHECKPOINT,
@@ -75,17 +76,6 @@ MEASURES = {  # arrays that make it, of each method; a network has some of sever
     "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
 }
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
-# of every run
-RECORDS = (
-    "time",
-    "objective",
-    "mass",
-    "log_mass",
-    *ENERGIES,
-    "energy_residual",
-    "mass_residual",
-    "training_error",
-)
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
@@ -505,11 +495,14 @@ def read_records(path, case):
         return {}
     with _reading(path):
         rows = [parse_json(line) for line in read_text(path).split("\n")[:-1]]
+        # a user's record is not in rows of a session that had no function for it
         records = {
-            name: np.array([row[name] for row in rows], dtype=float)
-            for name in (rows[0] if rows else {})
+            name: [row[name] if name in RECORDS else row.get(name, np.nan) for row in rows]
+            for name in dict.fromkeys(chain.from_iterable(rows))
         }
-        return _checked_records(records, case)
+        return _checked_records(
+            {name: np.array(values, dtype=float) for name, values in records.items()}, case
+        )
 
 
 def _checked_records(records, case):
@@ -517,9 +510,11 @@ def _checked_records(records, case):
     sizes = {}
     for name, array in records.items():
         check_array(array, name, ("record",), sizes)
-    wanted = (*RECORDS, *(() if case.objective.loss == "square" else ("margin", "smooth_margin")))
+    wanted = [record.name for record in OF_EVERY_RUN]
+    if case.objective.loss != "square":
+        wanted += [record.name for record in OF_CLASSIFIERS]
     if "margin_upper" in records:
-        wanted += ("margin_lower", "dual_value")
+        wanted += [record.name for record in OF_CERTIFICATES]
     if records and (missing := [name for name in wanted if name not in records]):
         raise ValueError(f"the record '{missing[0]}' is missing")
     return records

@@ -23,24 +23,14 @@ from ..case.load import (
     sentences,
 )
 from ..case.schema import Count, Table
-from ..errors import CaseError
+from ..errors import CaseError, unknown_name
 from ..files.userfiles import read_text
+from ..solving.registry import RECORDS
 
 Values = dict[str, Any]
 # keys whose numbers grow with resolution
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
-VALUES = {
-    "objective": "F at the end",
-    "mass": "|ν| at the end",
-    "margin": "smallest margin / mass",
-    "training_error": "error on the data",
-    "gap_bound": "bound of F − F*",
-    "minimum_potential": "min J",
-    "energy_residual": "of the energy budget",
-    "margin_lower": "certified",
-    "margin_upper": "certified",
-}
 
 
 class StudyTable(Table):
@@ -78,8 +68,9 @@ class StudyTable(Table):
     errors: list[Literal[ERRORS]] | None = Field(  # type: ignore[valid-type]
         None, description="of a refinement; all that can be measured if absent"
     )
-    values: list[Literal[tuple(VALUES)]] = Field(  # type: ignore[valid-type]
-        ["objective", "mass"], description="last records, shown of a sweep"
+    values: list[str] = Field(
+        ["objective", "mass"],
+        description="last records, shown of a sweep; those of [records] of the cases too",
     )
     expected: dict[
         Literal[ERRORS],  # type: ignore[valid-type]
@@ -201,6 +192,9 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
                 _member(path, g, level, k, group["case"], merged, table.repeats)
                 for k in range(table.repeats)
             ]
+    records = {*RECORDS, *(name for m in members for name in m.file.case.records or ())}
+    if unknown := [name for name in table.values if name not in records]:
+        raise CaseError(f"{path}: values: {unknown_name('record', unknown[0], records)}")
     if len(cases) == 1:
         groups = [{key: value for key, value in group.items() if key != "case"} for group in groups]
     return Study(table, path.stem, text, groups, levels if table.refine else [], members)

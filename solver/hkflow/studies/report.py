@@ -14,25 +14,13 @@ import numpy as np
 from ..case.build import resolve
 from ..case.load import toml_of
 from ..files.writing import write_hdf5, write_whole
-from .file import described, shown
+from ..solving.registry import record_of
+from .file import ERRORS, described, shown
 
 if TYPE_CHECKING:
     from .study import StudyResult
 
-TITLES = {
-    "L1": "L¹",
-    "max": "max",
-    "W1": "W₁",
-    "predictions": "predictions",
-    "objective": "objective",
-    "mass": "mass",
-    "training_error": "training error",
-    "gap_bound": "gap bound",
-    "minimum_potential": "min J",
-    "energy_residual": "energy residual",
-    "margin_lower": "γ from below",
-    "margin_upper": "γ from above",
-}
+TITLES = {name: name for name in ERRORS} | {"L1": "L¹", "W1": "W₁"}  # of errors
 POWER = re.compile(r"(\d+(?:\.\d+)?)e([+-]\d+)")
 AGAINST = {"exact": "the exact solution", "reference": "the reference", "finest": "the finest"}
 LATEX = {
@@ -140,7 +128,7 @@ def _swept(result):
     keys, names = list(result.study.groups[0]), result.study.table.values
     header = (
         [_name(key) for key in keys]
-        + [TITLES.get(name, name) for name in names]
+        + [record_of(name).label for name in names]
         + ["steps", "evaluations", "seconds"]
     )
     rows = []

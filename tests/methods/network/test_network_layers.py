@@ -65,7 +65,7 @@ def test_sibling_another_power_of_the_radii_is_seen(monkeypatch):
     def halved(self, e, objective):
         honest(self, e, objective)
         e.rate *= 0.5
-        e.rates *= 0.5
+        e.rates.terms *= 0.5
 
     monkeypatch.setattr(fixed_units.Radii, "fill", halved)
     problem = radii_problem()

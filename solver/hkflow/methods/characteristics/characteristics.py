@@ -225,9 +225,13 @@ class Characteristics(PointMethod):
             gained, exchange = 0.0, exchange + abs(gained)
             sums["mass"] = self.mass_at_start
         after.mass = sums["mass"]
-        step.budget[:2] -= transport, energy - transport
-        step.budget[4] += gained
-        step.gross += abs(energy), exchange
+        step.budget.add(
+            energy_transport=-transport,
+            energy_reaction=transport - energy,
+            mass_reaction=gained,
+            energy_exchanged=abs(energy),
+            mass_exchanged=exchange,
+        )
         step.counts += [sums[name] for name in COUNTED]
 
     def _difference(self, guess):

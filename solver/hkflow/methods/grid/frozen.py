@@ -117,11 +117,11 @@ class FrozenFlow:
             self._react(dt, 0.0, shift, potential, start, density, step)
         elif flow.reaction == 0.0 and flow.noise == 0.0:
             transport.move(dt, start, density)
-            self._add(step, 0, None, potential, start, density)
+            self._add_transport(step, potential, start, density)
         else:
             self._react(0.5 * dt, -dt / 6.0, shift, potential, start, self.before, step)
             transport.move(dt, self.before, self.after)
-            self._add(step, 0, None, potential, self.before, self.after)
+            self._add_transport(step, potential, self.before, self.after)
             self._react(0.5 * dt, dt / 6.0, shift, potential, self.after, density, step)
         if flow.keeps_mass:
             self._normalise(potential, density, step)
@@ -134,8 +134,10 @@ class FrozenFlow:
             0.0, dt, flow.reaction, flow.depth, self.rhs.problem.reference, start, potential,
             self.growth, density,
         )  # fmt: skip
-        self._add(step, 1, 4, potential, start, density)
-        step.gross[1] = np.inf if flow.signed else step.gross[1] + abs(step.budget[4])
+        work, change = self._exchange(potential, start, density)
+        step.budget.add(energy_reaction=work, mass_reaction=change, energy_exchanged=abs(work))
+        size = np.inf if flow.signed else abs(step.budget["mass_reaction"])
+        step.budget.add(mass_exchanged=size)
 
     def _react(self, dt, lead, shift, potential, start, density, step):
         """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀
@@ -150,18 +152,26 @@ class FrozenFlow:
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)
         gain = dt * source
         gained = gain * uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
-        step.budget += (0.0, work, lost_work, gained, mass, lost, gain)
-        step.gross += (abs(work) + abs(lost_work) + abs(gained), size - lost + gain)
+        step.budget.add(
+            energy_reaction=work,
+            energy_noise_loss=lost_work,
+            energy_noise_gain=gained,
+            mass_reaction=mass,
+            mass_noise_loss=lost,
+            mass_noise_gain=gain,
+            energy_exchanged=abs(work) + abs(lost_work) + abs(gained),
+            mass_exchanged=size - lost + gain,
+        )
 
-    def _add(self, step, energy, mass, potential, start, density):
-        """Add what changed to the terms `energy` and, if there is one, `mass` of the step's
-        budget."""
+    def _add_transport(self, step, potential, start, density):
+        """Add what transport changed to the step's budget."""
+        work, _ = self._exchange(potential, start, density)
+        step.budget.add(energy_transport=work, energy_exchanged=abs(work))
+
+    def _exchange(self, potential, start, density):
+        """∫J Δν and ∫Δν between two densities."""
         hancock.exchange(self.rhs.stencil.volumes, potential, start, density, self.sums)
-        work, change = self.sums[:, :2].sum(axis=0)
-        step.budget[energy] += work
-        step.gross[0] += abs(work)
-        if mass is not None:
-            step.budget[mass] += change
+        return self.sums[:, :2].sum(axis=0)
 
     def _mean(self, potential, density):
         """∫J dν / |ν|."""
@@ -178,5 +188,10 @@ class FrozenFlow:
             "sc,sc,c->", potential, density, volumes
         )
         density *= self.rhs.mass_at_start / mass
-        step.budget += (0.0, work, 0.0, 0.0, self.rhs.mass_at_start - mass, 0.0, 0.0)
-        step.gross += (abs(work), abs(self.rhs.mass_at_start - mass))
+        change = self.rhs.mass_at_start - mass
+        step.budget.add(
+            energy_reaction=work,
+            mass_reaction=change,
+            energy_exchanged=abs(work),
+            mass_exchanged=abs(change),
+        )

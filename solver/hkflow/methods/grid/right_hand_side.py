@@ -128,11 +128,19 @@ class RightHandSide:
         σ, term by term."""
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self.source()
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
-        e.rates[:] = (work, reaction, -sigma * first, gain * average, growth, -sigma * e.mass, gain)
-        e.gross[:] = (
-            np.abs(e.rates[:4]).sum(),
-            beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass) + sigma * e.mass + gain,
+        e.rates.set(
+            energy_transport=work,
+            energy_reaction=reaction,
+            energy_noise_loss=-sigma * first,
+            energy_noise_gain=gain * average,
+            mass_reaction=growth,
+            mass_noise_loss=-sigma * e.mass,
+            mass_noise_gain=gain,
+            mass_exchanged=beta * np.sqrt(max(second, 0.0)) * np.sqrt(e.mass)
+            + sigma * e.mass
+            + gain,
         )
+        e.rates["energy_exchanged"] = np.abs(e.rates.energy).sum()
         if self.flow.signed:
             # where a density changes its sign, |ν| has a kink, and its budget no order
-            e.gross[1] = np.inf
+            e.rates["mass_exchanged"] = np.inf

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..step import BUDGET
+from ..step import Budget
 
 RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
 
@@ -14,8 +14,7 @@ class Evaluation:
     predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density),
         lowest (potential), outflow (largest, per time), rounding (of F), roughness (root mean
         square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
-    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
-        are measured by
+    rates : Budget of dF/dt and d|ν|/dt
     """
 
     def __init__(self, n_signs: int, n_cells: int, n_data: int, hellinger: bool):
@@ -24,7 +23,7 @@ class Evaluation:
         )
         self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
-        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
         self.rounding = self.roughness = self.lowest = self.shift = self.mobile = 0.0
         self.defect = self.first = 0.0

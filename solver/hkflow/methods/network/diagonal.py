@@ -70,8 +70,12 @@ class Diagonal:
         sizes = np.maximum(self.sizes(e.y), np.finfo(float).tiny)
         relative = np.abs(e.rate) / np.where(sizes > np.finfo(float).tiny, sizes, 1.0)
         e.roughness = relative.max() / D**2
-        e.rates[:] = (0.0, -second, 0.0, 0.0, -first, 0.0, 0.0)
-        e.gross[:] = second, np.sqrt(second) * np.sqrt(np.sum(slope * slope))
+        e.rates.set(
+            energy_reaction=-second,
+            mass_reaction=-first,
+            energy_exchanged=second,
+            mass_exchanged=np.sqrt(second) * np.sqrt(np.sum(slope * slope)),
+        )
 
     @staticmethod
     def measure(arrays):

@@ -58,8 +58,12 @@ class Radii:
         e.mass, first, second = nu.sum(), np.sum(nu * J), np.sum(nu * J * J)
         e.objective = float(risk + decay * e.mass)
         e.roughness = np.sqrt(second / e.mass) if e.mass > 0.0 else 0.0
-        e.rates[:] = (0.0, -4.0 * second, 0.0, 0.0, -4.0 * first, 0.0, 0.0)
-        e.gross[:] = 4.0 * second, 4.0 * np.sqrt(second) * np.sqrt(e.mass)
+        e.rates.set(
+            energy_reaction=-4.0 * second,
+            mass_reaction=-4.0 * first,
+            energy_exchanged=4.0 * second,
+            mass_exchanged=4.0 * np.sqrt(second) * np.sqrt(e.mass),
+        )
 
     @staticmethod
     def measure(arrays):

@@ -138,8 +138,13 @@ class MovingUnits:
         e.mass, growth, penalty, aside, along = self.sums.sum(axis=0) * share
         e.objective = float(risk + penalty)
         e.roughness = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
-        e.rates[:] = (-aside, -along, 0.0, 0.0, growth, 0.0, 0.0)
-        e.gross[:] = aside + along, abs(growth) + np.sqrt(aside + along) * np.sqrt(e.mass)
+        e.rates.set(
+            energy_transport=-aside,
+            energy_reaction=-along,
+            mass_reaction=growth,
+            energy_exchanged=aside + along,
+            mass_exchanged=abs(growth) + np.sqrt(aside + along) * np.sqrt(e.mass),
+        )
 
     @staticmethod
     def measure(arrays):

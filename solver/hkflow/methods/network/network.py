@@ -282,8 +282,7 @@ class Network(OdeMethod):
                 self.evaluations += 1
                 self.parameters.fill(self.trial, self.sample)
             else:
-                step.budget += size * self.trial.rates
-                step.gross += size * self.trial.gross
+                step.budget.integrate(size, self.trial.rates)
             self.trial.y += size * self.trial.rate
             step.dt = dt if tick >= left * (1.0 - 1e-6) else step.dt + tick
             step.count += 1
@@ -297,8 +296,9 @@ class Network(OdeMethod):
         """The trial state begins as the accepted one, and its random numbers where those of that
         ended."""
         self.trial_random = deepcopy(self.random)
-        for name in ("y", "rate", "rates", "gross", "predictions"):
+        for name in ("y", "rate", "predictions"):
             getattr(self.trial, name)[:] = getattr(self.current, name)
+        self.trial.rates.values[:] = self.current.rates.values
 
     def _next_step(self, k):
         """Size of step k from the trial state, and the time that it takes."""

@@ -8,7 +8,7 @@ from ...errors import unknown_name
 from ...operators.dense import RELU
 from ...operators.parallel_loops import n_blocks
 from ..method import Method
-from ..step import BUDGET, Step
+from ..step import Budget, Step
 from ..stepping.embedded import PAIRS
 from ..stepping.tableaus import stability_limit
 from . import kernels
@@ -22,14 +22,13 @@ class Evaluation:
     (∫m(ν)), speed (of the clock
     of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers
     Extensive numbers are in units of e^log_scale.
-    rates : (7,) the terms of BUDGET in dF/dt and d|ν|/dt;  gross : (2,) the sizes that their errors
-        are measured by
+    rates : Budget of dF/dt and d|ν|/dt
     """
 
     def __init__(self, n, n_data):
         self.y, self.rate = np.zeros(n), np.zeros(n)
         self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
-        self.rates, self.gross = np.zeros(len(BUDGET)), np.zeros(2)
+        self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.rounding = self.roughness = (
             self.mobile
         ) = 0.0
@@ -124,10 +123,9 @@ class OdeMethod(Method):
         """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃:
         divide by dγ̃/dt."""
         if self.flow.clock == "margin":
-            e.speed = -float(e.rates[:4].sum())
+            e.speed = -float(e.rates.energy.sum())
             e.rate /= e.speed
-            e.rates /= e.speed
-            e.gross /= e.speed
+            e.rates.values /= e.speed
 
     def advance(self, dt, implicit=False):
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
@@ -140,8 +138,7 @@ class OdeMethod(Method):
                 self.project(at.y)
                 self.evaluate(at)
             self.stages[k] = at.rate
-            step.budget += dt * weight * at.rates
-            step.gross += dt * abs(weight) * at.gross
+            step.budget.integrate(dt * weight, at.rates)
         kernels.combine(self.current.y, self.stages, pair.b, dt, self.trial.y)
         self.project(self.trial.y)
         self.evaluate(self.trial)

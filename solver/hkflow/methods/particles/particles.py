@@ -143,19 +143,15 @@ class Particles(PointMethod, OdeMethod):
         shift = first / e.mass if flow.keeps_mass else 0.0
         growth += beta * shift
         reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
-        e.rates[:] = (
-            -alpha * steep,
-            reaction,
-            -sigma * first,
-            0.0,
-            mass_growth,
-            -sigma * e.mass,
-            0.0,
+        e.rates.set(
+            energy_transport=-alpha * steep,
+            energy_reaction=reaction,
+            energy_noise_loss=-sigma * first,
+            mass_reaction=mass_growth,
+            mass_noise_loss=-sigma * e.mass,
+            mass_exchanged=beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
         )
-        e.gross[:] = (
-            np.abs(e.rates[:4]).sum(),
-            beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
-        )
+        e.rates["energy_exchanged"] = np.abs(e.rates.energy).sum()
 
     # --- steps
 
@@ -192,15 +188,13 @@ class Particles(PointMethod, OdeMethod):
             self._grown(begin, after, tau)
             self._set(after)
             self._drive(after, sigma)
-            step.budget += 0.5 * tau * (begin.rates + after.rates)
-            step.gross += 0.5 * tau * (begin.gross + after.gross)
+            step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
         else:
             after.y[:] = begin.y + 0.5 * tau * begin.rate
             self.project(after.y)
             self._set(after)
             self._drive(after, sigma)
-            step.budget += tau * after.rates
-            step.gross += tau * after.gross
+            step.budget.integrate(tau, after.rates)
             after.y[:] = begin.y + tau * after.rate
             self.project(after.y)
             self._set(after)
@@ -256,9 +250,12 @@ class Particles(PointMethod, OdeMethod):
         born = renewal._inject(y) if self.noise == "deterministic" else renewal._renew(y)
         renewal.evaluate(renewal.current)
         gained = renewal.current.objective - before
-        step.budget[3] += gained
-        step.budget[6] += born
-        step.gross += abs(gained), abs(born)
+        step.budget.add(
+            energy_noise_gain=gained,
+            mass_noise_gain=born,
+            energy_exchanged=abs(gained),
+            mass_exchanged=abs(born),
+        )
         self.evaluations = renewal.evaluations
         self.before_noise, self.trial, self.renewal = self.trial, renewal.current, renewal
 

@@ -141,8 +141,7 @@ def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
         if taken != implicit and not spent.rejection:
             spent = Step(dt * taken, defect=spent.defect)
             flow_with(residuals, dt * taken, spent)
-        step.budget += spent.budget
-        step.gross += spent.gross
+        step.budget.values += spent.budget.values
         step.counts = spent.counts
         step.defect, step.rejection = max(step.defect, spent.defect), spent.rejection
         if step.rejection:

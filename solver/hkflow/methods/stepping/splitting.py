@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..step import shares
 from .tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau, stability_limit
 
 
@@ -20,8 +21,8 @@ class Substep:
 
     @property
     def active(self) -> NDArray[np.float64]:
-        """1 for the terms of BUDGET that the substep exchanges, 0 for the others."""
-        return np.array([self.transport] + 6 * [self.reaction], dtype=float)
+        """1 for the terms of a Budget that the substep exchanges, 0 for the others."""
+        return shares(self.transport, self.reaction)
 
 
 @dataclass(frozen=True)

@@ -90,13 +90,13 @@ class MusclHancock(Stepper):
     def _correct_energy(self, now, trial, step):
         """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared
         among its work."""
-        work = np.abs(step.budget[:4])
+        work = np.abs(step.budget.energy)
         turns = self._turns_of_data if len(self.own) else self._turns_of_potential
         later, earlier = turns(now, trial)
         change = (
             step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
         )
-        step.budget[:4] += change * work / max(work.sum(), np.finfo(float).tiny)
+        step.budget.energy += change * work / max(work.sum(), np.finfo(float).tiny)
 
     def _turns_of_data(self, now, trial):
         """Δr·Δh of the step, and with the Δh of the step before it."""

@@ -46,8 +46,7 @@ class RungeKutta(Stepper):
             if substep.transport and dt * at.outflow > self.largest_cfl * (1.0 + 1e-12):
                 step.rejection = f"Courant number {dt * at.outflow:.3g} beyond {self.largest_cfl:g}"
                 return
-            step.budget += dt * weight * active * at.rates
-            step.gross += dt * weight * at.gross
+            step.budget.integrate(dt * weight, at.rates, active)
             self._stage(substep, keep, dt, base, at, out)
             if self.rhs.flow.keeps_mass:
                 out.density *= self.rhs.mass_at_start / np.einsum(

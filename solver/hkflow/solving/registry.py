@@ -1,0 +1,134 @@
+"""All records by name: label, unit, scale, meaning, and where each is shown."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CaseError
+from ..methods.characteristics.records import RECORDS as OF_CHARACTERISTICS
+from ..methods.grid.records import RECORDS as OF_GRIDS
+from ..methods.network.records import RECORDS as OF_NETWORKS
+from ..methods.particles.records import RECORDS as OF_PARTICLES
+from ..methods.record import SCALED, Record
+from ..methods.step import ENERGIES, TERMS
+
+OF_EVERY_RUN = (
+    Record("time", "time", "Time of the flow, or the smooth margin where that is the clock.", "t"),
+    Record("step", "steps", "Steps taken so far.", compared=True),
+    Record("dt", "step size", "Length of the last step."),
+    Record(
+        "objective", "objective", "The objective.", "F", SCALED, "log", "objective", compared=True
+    ),
+    Record("mass", "total mass", "The total mass of the measure.", "|ν|", SCALED, panel="mass"),
+    Record(
+        "log_mass", "log mass", "Logarithm of the total mass.", "log |ν|", panel="mass",
+        compared=True,
+    ),
+    Record("log_scale", "log scale", "Logarithm of the unit e^log_scale.", "L"),
+    *(Record(name, name.replace("_", " "), f"{TERMS[name]}.", unit=SCALED) for name in ENERGIES),
+    Record(
+        "energy_residual", "energy residual", "Change of the objective less what was exchanged.",
+        "", SCALED, "log", "residuals",
+    ),
+    Record(
+        "mass_residual", "mass residual", "Change of the mass less what was exchanged.",
+        "", SCALED, "log", "residuals",
+    ),
+    Record(
+        "training_error", "training error",
+        "Share of the data on the wrong side of zero, or root mean square error of a regression.",
+        compared=True,
+    ),
+)  # fmt: skip
+OF_CLASSIFIERS = (
+    Record(
+        "margin", "margin", "Smallest margin of the data over the mass.", "min y h/|ν|",
+        panel="margins", compared=True,
+    ),
+    Record("smooth_margin", "smooth margin", "Minus the log of the loss.", "γ̃", SCALED),
+)  # fmt: skip
+OF_CERTIFICATES = (
+    Record(
+        "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
+        panel="margins",
+    ),
+    Record("slackness_measure", "slackness of the measure", "Residual of slackness under ν."),
+    Record("slackness_data", "slackness of the data", "Residual of slackness over the data."),
+    Record(
+        "margin_lower", "γ from below", "Largest lower bound of the max-margin so far.",
+        panel="margins",
+    ),
+    Record(
+        "margin_upper", "γ from above", "Smallest upper bound of the max-margin so far.",
+        panel="margins",
+    ),
+)  # fmt: skip
+
+RECORDS = {
+    record.name: record
+    for group in (
+        OF_EVERY_RUN,
+        OF_GRIDS,
+        OF_PARTICLES,
+        OF_CHARACTERISTICS,
+        OF_NETWORKS,
+        OF_CLASSIFIERS,
+        OF_CERTIFICATES,
+    )
+    for record in group
+}
+
+
+def record_of(name: str) -> Record:
+    """The Record of a name; one that is not registered is a user's, with a panel of its own."""
+    label = name.replace("_", " ")
+    own = Record(name, label, "A user's function.", scale="log", panel=name, compared=True)
+    return RECORDS.get(name, own)
+
+
+def own_names(names: Iterable[str]) -> list[str]:
+    """Those of a user's records."""
+    return [name for name in names if name not in RECORDS]
+
+
+def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> NDArray[np.float64]:
+    """The values of a record, whatever its unit; inf where they are beyond numbers."""
+    if record_of(name).unit != SCALED:
+        return records[name]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.exp(records["log_scale"]) * records[name]
+
+
+def check_records(records: Mapping[str, Callable] | None) -> dict[str, Callable]:
+    """Records of a user, {name: function of a State that returns a number}. Raises CaseError unless
+    they are."""
+    records = {} if records is None else records
+    if not isinstance(records, Mapping):
+        raise CaseError(f"records: wanted {{name: function of a State}}, got {records!r:.60}.")
+    for name, function in records.items():
+        if not (isinstance(name, str) and name.isidentifier()):
+            raise CaseError(
+                f"records: {name!r} is no name for a record. Choose letters, digits and '_', no"
+                " digit first."
+            )
+        if name in RECORDS:
+            raise CaseError(
+                f"records: '{name}' is a record of hkflow: {RECORDS[name].meaning} Choose another"
+                f" name than: {', '.join(RECORDS)}."
+            )
+        if not callable(function):
+            raise CaseError(f"records: '{name}' must be a function of a State, got {function!r}.")
+    return dict(records)
+
+
+def own_record(name: str, function: Callable, state) -> float:
+    """The number that a user's function of a State returns. Raises CaseError if it is none."""
+    value = function(state)
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "fiub":
+        raise CaseError(
+            f"The record '{name}' must be a number, but its function returned"
+            f" {value!r:.60} at t = {state.time:g}."
+        )
+    return float(number)

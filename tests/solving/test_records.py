@@ -1,0 +1,158 @@
+"""What is recorded is registered, and a user's functions are recorded beside it."""
+
+import re
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import hkflow
+from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.record import PLAIN, SCALED
+from hkflow.plots.records import PANELS
+from hkflow.solving.registry import RECORDS, in_units_of_one, own_names, record_of
+
+INPUTS, TARGETS = [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]], [1.0, -1.0, -1.0]
+
+
+def a_problem(loss="logistic", flow=None, initial=None, decay=0.0):
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS[loss], INPUTS, TARGETS, weight_decay=decay
+    )
+    mesh = hkflow.circle_mesh(16) if initial is None else None
+    return hkflow.Problem(mesh, objective, flow or hkflow.Flow(1.0, 2.0), (1, -1), initial)
+
+
+def atoms():
+    return hkflow.Atoms(hkflow.quasi_uniform(8, 1), np.resize([1.0, -1.0], 8), np.full(8, 0.125))
+
+
+def test_registered_records_say_all_of_themselves():
+    for name, record in RECORDS.items():
+        assert name == record.name and name.isidentifier() and record.label
+        assert record.meaning[0].isupper() and record.meaning[-1] == "." and "\n" not in record.axis
+        assert record.unit in (PLAIN, SCALED) and record.scale in ("linear", "log", "symlog")
+        assert record.panel in ("", *PANELS)
+    assert set(PANELS) == {record.panel for record in RECORDS.values()} - {""}
+
+
+def test_the_documents_list_them_all():
+    text = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    rows = [
+        f"| `{name}` | {record.meaning} | {record.unit if record.unit == SCALED else ''} |"
+        for name, record in RECORDS.items()
+    ]
+    assert re.findall(r"^\| `.*", text, flags=re.M) == rows
+
+
+RUNS = {
+    "grid": lambda: a_problem(),
+    "grid that is regularised": lambda: a_problem("square", hkflow.Flow(1.0, 2.0, 0.1), decay=0.1),
+    "particles": lambda: a_problem(initial=atoms()),
+    "characteristics": lambda: a_problem(initial=atoms()),
+    "network": lambda: a_problem("square", initial=hkflow.Units([[1.0, 0.5]], [0.5])),
+    "network by a theorem": lambda: a_problem(
+        "smooth-margin", hkflow.Flow(0.0, 4.0), initial=atoms()
+    ),
+}
+
+
+def records_of(name):
+    descent = {"layers": "radii", "training": "gradient-descent", "schedule": "proposition"}
+    options = descent if name == "network by a theorem" else {}
+    end = 5.0 if options else 0.05
+    return hkflow.solve(RUNS[name](), end, kind=name.partition(" ")[0], **options).records
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_record_is_registered(name):
+    assert own_names(records_of(name)) == []
+
+
+def test_sibling_a_record_that_is_not_registered_is_seen(monkeypatch):
+    monkeypatch.setattr(FiniteVolume, "record", lambda self, clock: {"novelty": 1.0})
+    assert own_names(records_of("grid")) == ["novelty"]
+
+
+def test_units_of_one():
+    records = {"mass": np.array([2.0, 2.0]), "margin": np.array([0.5, 0.5])}
+    records["log_scale"] = np.array([0.0, np.log(3.0)])
+    assert in_units_of_one(records, "mass") == pytest.approx([2.0, 6.0], rel=1e-15)
+    assert in_units_of_one(records, "margin") is records["margin"]
+
+
+# --- a user's
+
+
+def entropy(state):
+    density = np.maximum(state.density, 1e-300)
+    return np.sum(density * np.log(density))
+
+
+def test_functions_of_a_state_are_recorded():
+    own = {"entropy": entropy, "twice_the_mass": lambda state: 2.0 * state.mass}
+    seen = []
+    s = hkflow.solve(
+        a_problem(), 0.2, observers=[lambda state: seen.append(entropy(state))], records=own
+    )
+    assert s.records["entropy"].tolist() == seen and len(seen) > 2
+    assert np.array_equal(s.records["twice_the_mass"], 2.0 * s.records["mass"])
+    plain = hkflow.solve(a_problem(), 0.2).records
+    for name, values in plain.items():  # and nothing else changes
+        assert np.array_equal(s.records[name], values, equal_nan=True), name
+    assert own_names(s.records) == [*own] and record_of("twice_the_mass").label == "twice the mass"
+
+
+def test_steps_record_too():
+    for state in hkflow.steps(a_problem(), 0.1, records={"entropy": entropy}):
+        assert "entropy" not in state.record()  # that of hkflow alone
+
+
+def test_records_are_in_plain_units():
+    """State is in units of one where the run is not."""
+    problem = a_problem("smooth-margin", hkflow.Flow(1.0, 2.0, drive="measure"))
+    s = hkflow.solve(problem, 2.0, records={"own": lambda state: state.mass})
+    assert s.records["log_scale"][-1] > 0.1
+    assert s.records["own"] == pytest.approx(in_units_of_one(s.records, "mass"), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    "records, message",
+    [
+        ({"mass": entropy}, "'mass' is a record of hkflow: The total mass.*than: time, .*margin"),
+        ({"held": entropy}, "'held' is a record of hkflow: Share of the mass"),
+        ({"my-record": entropy}, "'my-record' is no name.*letters, digits and '_'"),
+        ({"": entropy}, "'' is no name"),
+        ({3: entropy}, "3 is no name"),
+        ({"own": 3.0}, "'own' must be a function of a State, got 3.0"),
+        ([entropy], "wanted {name: function of a State}, got \\["),
+    ],
+)
+def test_what_is_no_record_is_refused(records, message):
+    for call in (hkflow.solve, hkflow.steps):
+        with pytest.raises(hkflow.CaseError, match=message):
+            next(iter(call(a_problem(), 0.1, records=records)))
+
+
+@pytest.mark.parametrize("value", [None, "3", [1.0], np.ones(2), 1j, {}])
+def test_a_function_without_a_number_is_named(value):
+    with pytest.raises(hkflow.CaseError, match="record 'own' must be a number.*at t = 0\\.") as e:
+        hkflow.solve(a_problem(), 0.1, records={"own": lambda state: value})
+    assert not e.value.solution.finished
+
+
+@pytest.mark.parametrize("value", [1, True, np.float32(0.5), np.array(2.0), float("nan")])
+def test_any_real_number_is_one(value):
+    s = hkflow.solve(a_problem(), 0.01, records={"own": lambda state: value})
+    assert s.records["own"].dtype == float
+    assert np.array_equal(s.records["own"][-1], float(value), equal_nan=True)
+
+
+def test_a_function_that_fails_later_leaves_what_was_computed():
+    def own(state):
+        return 1.0 if state.time < 0.1 else None
+
+    with pytest.raises(hkflow.CaseError, match="'own' must be a number") as caught:
+        hkflow.solve(a_problem(), 0.2, saves=5, records={"own": own})
+    assert caught.value.solution.time.tolist() == [0.0, 0.05]
+    assert caught.value.solution.records["own"][-1] == 1.0

@@ -1,0 +1,154 @@
+"""A user's records in run folders: stored, read back, resumed, shown, and columns of studies."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from test_run_folder import CASE, content
+
+import hkflow
+from hkflow.analysis.summary import in_columns, summary
+from hkflow.app.report import write_report
+from hkflow.plots import draw
+from hkflow.studies.report import markdown
+from hkflow.studies.study import study
+
+NAMED = '[records]\ndouble = "observables:double"\n'
+MODULE = "def double(state):\n    return 2.0 * state.mass\n"
+
+
+def double(state):
+    return 2.0 * state.mass
+
+
+OWN = {"double": double}
+
+
+class Stop:
+    """Ends a run after a number of steps."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, state):
+        return state.step >= self.step
+
+
+@pytest.fixture
+def case(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(CASE)
+    return path
+
+
+@pytest.fixture
+def named_case(tmp_path):
+    """A case that names its function, in a module beside it."""
+    place = tmp_path / "named"
+    place.mkdir()
+    (place / "observables.py").write_text(MODULE)
+    path = place / "small.toml"
+    path.write_text(CASE + NAMED)
+    return path
+
+
+def test_they_are_stored_and_read_back(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run", records=OWN)
+    assert np.array_equal(run.records["double"], 2.0 * run.records["mass"])
+    rows = [json.loads(line) for line in (run.path / "records.jsonl").read_text().splitlines()]
+    assert [row["double"] for row in rows] == run.records["double"].tolist()
+    packed = hkflow.load(run.path / "results.h5")
+    assert np.array_equal(packed.records["double"], run.records["double"])
+    assert in_columns(summary(packed)).endswith(f"\ndouble:           {rows[-1]['double']:.8g}")
+
+
+def test_they_are_exported(case, tmp_path):
+    pytest.importorskip("xarray")
+    run = hkflow.run(case, output=tmp_path / "run", records=OWN)
+    data = hkflow.to_xarray(run)
+    assert np.array_equal(data["record_double"], run.records["double"])
+    assert data["record_double"].attrs["long_name"].startswith("double: A user's function")
+    assert data["record_mass"].attrs["long_name"].endswith("in units of exp(log_scale)")
+
+
+def test_they_are_drawn_and_compared(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run", records={"twice_the_mass": double})
+    panels = [ax.get_ylabel() for ax in draw("records", run).axes]
+    assert panels[-1] == "twice the mass" and len(panels) == 5
+    figure = Figure()
+    draw("records", run, figure)
+    assert np.array_equal(figure.axes[-1].lines[0].get_ydata(), run.records["twice_the_mass"])
+    page = write_report([run, run], tmp_path / "report.html").read_text()
+    assert "<th>twice the mass</th>" in page.replace("\n", "")
+
+
+def test_a_resumed_run_records_on_to_the_same_bits(case, tmp_path):
+    whole = hkflow.run(case, output=tmp_path / "whole", records=OWN)
+    broken = hkflow.run(case, output=tmp_path / "run", records=OWN, observers=[Stop(4)])
+    assert not broken.finished
+    run = hkflow.resume(tmp_path / "run", records=OWN)
+    assert content(run.path) == content(whole.path) and run.status == whole.status
+
+
+def test_a_resumed_run_says_which_it_cannot_go_on_with(case, tmp_path):
+    broken = hkflow.run(case, output=tmp_path / "run", records=OWN, observers=[Stop(4)])
+    time = broken.time[-1]
+    run = hkflow.resume(tmp_path / "run", records={"mass_again": lambda state: state.mass})
+    assert run.finished and run.status.startswith("Completed at t = 0.6")
+    assert f"Not recorded after t = {time:g}, for want of a function" in run.status
+    assert run.status.endswith(" 'double'.")
+    late = run.records["time"] > time
+    assert np.isfinite(run.records["double"][~late]).all()
+    assert np.isnan(run.records["double"][late]).all()
+    assert np.isnan(run.records["mass_again"][~late]).all()
+    assert np.array_equal(run.records["mass_again"][late], run.records["mass"][late])
+    assert np.array_equal(
+        hkflow.load(run.path / "results.h5").records["double"], run.records["double"], True
+    )
+    draw("records", run)
+    assert "mass again:" in in_columns(summary(run))
+
+
+def test_a_damaged_record_is_still_seen(case, tmp_path):
+    """Only a user's may be missing from a row."""
+    run = hkflow.run(case, output=tmp_path / "run", records=OWN)
+    log = run.path / "records.jsonl"
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([lines[0], lines[1].replace('"mass":', '"maas":')]) + "\n")
+    with pytest.raises(hkflow.RunFolderError, match="records.jsonl: damaged"):
+        hkflow.load(run.path)
+
+
+def test_refusals_write_nothing(case, tmp_path):
+    with pytest.raises(hkflow.CaseError, match="'mass' is a record of hkflow"):
+        hkflow.run(case, output=tmp_path / "run", records={"mass": double})
+    case.write_text(CASE + '[records]\ndouble = "absent_module:double"\n')
+    with pytest.raises(hkflow.CaseError, match="records.double: 'absent_module:double'.*module:fu"):
+        hkflow.run(case, output=tmp_path / "run")
+    case.write_text(CASE + '[records]\ndouble = "double"\n')
+    with pytest.raises(hkflow.CaseError, match="small.toml: records.double"):
+        hkflow.run(case, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_case_names_its_functions(named_case, tmp_path, monkeypatch):
+    run = hkflow.run(named_case, output=tmp_path / "run", observers=[Stop(4)])
+    assert np.array_equal(run.records["double"], 2.0 * run.records["mass"])
+    monkeypatch.syspath_prepend(named_case.parent)  # a resumed run looks where Python looks
+    run = hkflow.resume(tmp_path / "run")
+    assert run.finished and np.array_equal(run.records["double"], 2.0 * run.records["mass"])
+
+
+def test_they_are_columns_of_studies(named_case, tmp_path):
+    text = (
+        'case = "named/small.toml"\nvalues = ["double", "mass"]\n[sweep]\nflow.noise = [0.1, 0.2]\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    result = study(tmp_path / "study.toml", tmp_path / "out", workers=1)
+    assert result.complete and "| noise | double | total mass |" in markdown(result)
+    for outcome in result.outcomes:
+        assert outcome.values["double"] == 2.0 * outcome.values["mass"] > 0.0
+    (tmp_path / "study.toml").write_text(text.replace('"mass"', '"mas"'))
+    with pytest.raises(hkflow.CaseError, match="values: Unknown record 'mas'.*'mass'"):
+        study(tmp_path / "study.toml", tmp_path / "out", workers=1)
