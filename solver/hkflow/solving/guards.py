@@ -132,7 +132,9 @@ def _slides(method):
     """Whether points move, as they do in no mesh, where the gradient of the feature jumps, by steps
     that do not see the jumps."""
     feature, layers = method.problem.objective.feature, getattr(method, "layers", None)
-    moving = not method.sees_kinks and (method.flow.transport > 0.0 or layers == "normalized")
+    moving = not getattr(method, "sees_kinks", False) and (
+        method.flow.transport > 0.0 or layers == "normalized"
+    )
     return moving and (feature.kernel is None or feature.kernel == RELU)
 
 
