@@ -73,24 +73,17 @@ def provenance(run):
     """Rows (name, text) on what a run was made from and with."""
     header, work = run.header, run.end
     rows = [
-        ("case", header["title"] or "(no title)"),
+        ("case", run.title or "(no title)"),
         ("saves", f"{len(run.time)}, of a {described(run)}; {len(run.targets)} data"),
     ]
     if "seconds" in work:
-        rows.append(
-            (
-                "work",
-                (
-                    f"{work['steps']} steps, {work['evaluations']} evaluations,"
-                    f" {work['seconds']:.3g} s of processor time"
-                ),
-            )
-        )
-    rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))
-    rows.append(
-        ("versions", ", ".join(f"{name} {number}" for name, number in header["versions"].items()))
-    )
-    return [*rows, ("commit", header["commit"] or "unknown")]
+        text = f"{work['steps']} steps, {work['evaluations']} evaluations,"
+        rows.append(("work", f"{text} {work['seconds']:.3g} s of processor time"))
+    if "seed" in header:
+        rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))
+    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+    rows.append(("versions", versions))
+    return [*rows, ("commit", header.get("commit") or "unknown")]
 
 
 def in_columns(rows):

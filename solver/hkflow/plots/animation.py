@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
 from .figures import style
-from .kinds import draw, folder_of, kind_of, opened, size_of
+from .kinds import draw, kind_of, opened, size_of
 
 SECONDS = 8.0  # that a film takes if its speed is not given
 SLOWEST, FASTEST = 2.0, 20.0  # pictures a second, if not given
@@ -33,7 +33,7 @@ def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
     run = opened(run)
     kind = kind_of(name, run, moving=True)
     program = ffmpeg()
-    path = Path(path) if path else folder_of(run) / f"{name}{'.mp4' if program else '.gif'}"
+    path = Path(path) if path else run.folder / f"{name}{'.mp4' if program else '.gif'}"
     if path.suffix not in FORMATS:
         raise RunFolderError(
             f"{path}: unknown film format '{path.suffix}'. Choose from: {', '.join(FORMATS)}."

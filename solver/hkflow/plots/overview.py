@@ -19,7 +19,7 @@ def save_overview(run, path=None):
 
 def draw_overview(figure, run, save=-1, shared=None):
     """Four or five panels and a title on an empty figure."""
-    title = plain(run.header["title"] or "hkflow")
+    title = plain(run.title or "hkflow")
     figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
@@ -28,7 +28,7 @@ def draw_overview(figure, run, save=-1, shared=None):
     else:
         _draw_exact(left.subplots(), run)
     draw_measure(right, run, title=False)
-    clock, proves = run.case.flow.clock, records.has_margins(run)
+    clock, proves = run.flow.clock, records.has_margins(run)
     energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
     records.draw_energy(energy, run.records, clock)
     records.draw_residuals(residuals, run.records, clock)

@@ -71,7 +71,7 @@ def draw_energy(ax, records, clock="time"):
 def draw_records(figure, run, save=-1, shared=None):
     """Everything that is recorded of a run in time: objective, mass, margin with its certified
     band, residuals of the budgets."""
-    records, clock = run.records, run.case.flow.clock
+    records, clock = run.records, run.flow.clock
     draws = (
         [draw_objective, draw_mass, draw_margins, draw_residuals]
         if has_margins(run)

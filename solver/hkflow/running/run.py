@@ -1,11 +1,9 @@
 """The main job: a case in, a run folder out."""
 
 import os
-import platform
 import signal
 import subprocess
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 import numba
@@ -23,6 +21,7 @@ from ..methods.choice import make_method
 from ..operators.ranks import ALONE
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
+from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..store.results import pack
 from ..store.run import load, read_header
@@ -36,8 +35,6 @@ from ..store.run_folder import (
     write_problem,
 )
 from .progress import ProgressBar, preparing
-
-PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
 def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
@@ -207,9 +204,7 @@ def _header(file, case, ranks):
         "seed": case.seed,
         "threads": numba.get_num_threads(),
         "ranks": ranks.size,
-        "versions": (
-            {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-        ),
+        "versions": versions(),
         "commit": git_commit(),
     }
 

@@ -82,18 +82,21 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
         yield state
 
 
-def solve(problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, **method):
+def solve(
+    problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, title="", **method
+):
     """Solve a problem in memory from t = 0 to t = end.
 
     saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
         of a State
-    until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a
-        case file
+    until_margin : end where the smooth margin γ̃ reaches this;  title : of the Solution;  method :
+        the keys of [method] in a case file
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
-    memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
+    memory, made = Memory(method, title), make_method(problem, **method)
+    interrupt = DeferredInterrupt()
     observers, finished = (memory, *observers, interrupt), False
     try:
         with interrupt:

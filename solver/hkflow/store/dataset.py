@@ -104,7 +104,7 @@ def _angles(run):
 
 
 def _attributes(name, run):
-    time = "time" if run.case.flow.clock == "time" else "smooth margin, which is the clock"
+    time = "time" if run.flow.clock == "time" else "smooth margin, which is the clock"
     clocks = {"time": time, "record_time": f"{time}, of the records"}
     return {
         "long_name": (clocks | LONG_NAMES).get(name, name.replace("_", " ")),

@@ -3,7 +3,7 @@ what numbers can hold."""
 
 import numpy as np
 
-from .run import LARGEST_LOG
+from ..solving.result import LARGEST_LOG
 
 
 def is_normalised(*saves, largest=LARGEST_LOG):
