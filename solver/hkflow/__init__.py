@@ -36,6 +36,7 @@ _HOMES = {
     "MomentFlow": "problem.exact",
     "Objective": "objectives.objective",
     "Feature": "objectives.activations",
+    "ridge": "objectives.activations",
     "FEATURES": "objectives.activations",
     "Risk": "objectives.losses",
     "RISKS": "objectives.losses",

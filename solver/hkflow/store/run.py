@@ -15,7 +15,9 @@ from ..case.build import (
     signs_of,
     teacher_of,
 )
-from ..case.load import parse_case
+from ..case.described import rebuilt
+from ..case.functions import OwnFunctions
+from ..case.load import parse_stored_case
 from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,
@@ -35,6 +37,7 @@ from ..measures.initial import atoms_on_mesh
 from ..measures.point_measure import Units
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
+from ..objectives.losses import RISKS
 from ..problem.problem import Problem
 from ..solving.records import ENERGIES
 from ..solving.result import LARGEST_LOG, Result, unscaled
@@ -59,6 +62,8 @@ HEADER = {
 }
 ENDING = {"status": str, "finished": bool}  # of status.json
 
+# of [method], that the initial measure was made with
+STARTING_KEYS = {"particles", "units", "points", "scale"}
 # What makes the measure in a state, with the dimensions of each array at one save.
 STATE_ARRAYS = {
     "density": ("sign", "cell"),
@@ -98,7 +103,8 @@ class Run(Result):
 
     path : the folder or file that it was read from
     header : case as given and as resolved, versions, seed, threads, commit
-    case : the resolved, checked case
+    case : the resolved, checked case, or ProblemCase of a problem made in Python;  own : the
+        functions of its user, imported when they are first called
     missing : a sentence on saves that are lost or damaged, or None
     """
 
@@ -107,6 +113,7 @@ class Run(Result):
         self.status, self.finished = end["status"], end["finished"]
         self.missing = series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
+        self.own = OwnFunctions.model_validate(header.get("own", {}))
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
@@ -126,7 +133,10 @@ class Run(Result):
     @property
     def options(self) -> dict:
         """The keys of [method]."""
-        return self.case.method.model_dump()
+        options = self.case.method.model_dump()
+        if self.case.data.source == "arrays":  # how a case makes its start
+            return {key: value for key, value in options.items() if key not in STARTING_KEYS}
+        return options
 
     @property
     def bias(self) -> bool:
@@ -172,7 +182,7 @@ class Run(Result):
     @property
     def teacher_network(self):
         """Directions and output weights of the network that made the targets; None if none did."""
-        return teacher_of(self.case)
+        return super().teacher_network or teacher_of(self.case)
 
     @property
     def start(self) -> dict:
@@ -194,13 +204,22 @@ class Run(Result):
         """
         if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
-        objective, exact = build_objective(
-            self.case, None, (self.inputs, self.targets, self.weights)
-        )
+        objective, exact, draw = self._objective()
         mesh = self.mesh if self.method == "grid" or self.is_discrete else None
-        start, draw = self._start(objective), fresh_data(self.case)
+        start = self._start(objective)
         with _reading(self.path):
             return Problem(mesh, objective, self.flow, signs_of(self.case), start, exact, draw)
+
+    def _objective(self):
+        """Objective, closed-form solution and function that draws fresh data, the latter two or
+        None."""
+        data = self.inputs, self.targets, self.weights
+        if self.case.data.source == "arrays":
+            return rebuilt(self.case, self.own, data, self.flow, self.name)
+        feature = self.own.feature and self.own.feature.built(self.name)
+        feature = feature or FEATURES[self.case.objective.activation]
+        objective, exact = build_objective(self.case, None, data, feature)
+        return objective, exact, fresh_data(self.case, feature)
 
     def _start(self, objective):
         """The measure of the first save, without its scale if that is beyond numbers; on atoms as a
@@ -248,6 +267,7 @@ def read_header(folder):
     with _reading(path):
         header = _read_json(path)
         _check_format(header.get("format"), path)
+        OwnFunctions.model_validate(header.get("own", {}))
         return _typed(header, HEADER)
 
 
@@ -274,10 +294,13 @@ def _typed(table, types):
 
 
 def _case_of(header, path):
-    """The resolved case that a header tells of."""
-    return resolve(
-        parse_case(header["resolved_case"], ".", "", source=f"{path}: resolved case").case
-    )
+    """The resolved case that a header tells of; one with functions of its own needs none of them,
+    for it was resolved by them."""
+    with _reading(path):
+        OwnFunctions.model_validate(header.get("own", {}))
+        case = parse_stored_case(header["resolved_case"], f"{path}: resolved case")
+    own = case.data.source == "arrays" or case.objective.activation not in FEATURES
+    return case if own else resolve(case)
 
 
 def _load_folder(folder):
@@ -401,7 +424,8 @@ def _checked_records(records, case):
     sizes = {}
     for name, array in records.items():
         check_array(array, name, ("record",), sizes)
-    wanted = (*RECORDS, *(() if case.objective.loss == "square" else ("margin", "smooth_margin")))
+    risk = RISKS.get(case.objective.loss)
+    wanted = (*RECORDS, *(("margin", "smooth_margin") if risk and risk.classifies else ()))
     if "margin_upper" in records:
         wanted += ("margin_lower", "dual_value")
     if records and (missing := [name for name in wanted if name not in records]):
@@ -463,14 +487,13 @@ def _read_static(file, case):
     they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
-    sizes |= {
-        "axis": sizes["input"] + case.objective.bias + FEATURES[case.objective.activation].joint,
-        "side": 2,
-    }
+    feature = FEATURES.get(case.objective.activation)
+    joint = feature is not None and feature.joint
+    sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
     sizes |= {"corner": sizes["axis"] - 1, "sign": len(signs_of(case))}
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
     if "mesh" in file:
-        sizes["cell"] = sizes["axis"] if case.domain.kind == "atoms" else case.domain.cells
+        sizes["cell"] = case.domain.cells or sizes["axis"]
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")

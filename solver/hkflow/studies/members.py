@@ -36,11 +36,15 @@ told = None
 
 
 def key_of(file):
-    """A name for what a case computes: of the resolved case, the files that it reads, and the
-    version of hkflow."""
+    """A name for what a case computes: of the resolved case, its own functions, the files that it
+    reads, and the version of hkflow."""
     from ..case.build import resolve
+    from ..case.functions import own_feature
 
-    digest = hashlib.sha256(f"{version('hkflow')}\n{toml_of(resolve(file.case))}".encode())
+    resolved = toml_of(resolve(file.case, file.folder))
+    digest = hashlib.sha256(f"{version('hkflow')}\n{resolved}".encode())
+    for function in own_feature(file.case.objective.activation, file.folder).functions():
+        digest.update(str(function.source).encode())
     for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
         if name is not None:
             with suppress(OSError):  # what is wrong with a file the run itself says
