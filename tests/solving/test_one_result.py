@@ -150,7 +150,7 @@ def test_a_solution_is_compared_with_a_run_or_a_solution(pairs, tmp_path):
     other = a_problem()
     object.__setattr__(other.objective, "weight_decay", 0.1)
     with pytest.raises(
-        hkflow.CaseError, match=r"three data.* not runs of the same problem: weight"
+        hkflow.CaseError, match=r"solution and .*/grid are not runs of the same problem: weight"
     ):
         hkflow.compare(hkflow.solve(other, 0.4, 2), run)
     unbalanced = hkflow.Units.of(a_problem().atoms(), 1, balance=4.0)

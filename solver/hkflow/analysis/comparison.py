@@ -9,14 +9,12 @@ import numpy as np
 
 from ..errors import CaseError
 from ..measures import distances as metrics
-from ..measures.point_measure import Units
 from ..solving.result import Result
 from ..store.run import opened
 
 SAME_TIME = 1e-9  # of the longer run
 SAME_MASS = 1e-6  # of the larger one
 SAME_DATA = 1e-12  # of the largest entry
-SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
 TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
 FRAME = 0.08  # of the extent of the data: how far the grid reaches beyond them
@@ -212,12 +210,8 @@ def _in_the_family(run):
 
 def _is_balanced(run):
     """Whether a network starts from |a_j| = |b_j|: as its case says, or by its units."""
-    if "points" in run.options:
-        return run.options["balance"] == 1.0 and run.options["points"] != "gaussian"
-    units = run.problem.initial
-    return not isinstance(units, Units) or np.allclose(
-        np.linalg.norm(units.hidden, axis=1), np.abs(units.output), rtol=SAME_SIZE, atol=0.0
-    )
+    drawn = run.options.get("points") == "gaussian"
+    return run.start.get("balanced", run.options.get("balance") == 1.0 and not drawn)
 
 
 def _different_row(name, a, b):

@@ -56,6 +56,7 @@ def described(problem: Problem, time: dict, method: dict, title="", seed=0):
             "signs": list(problem.signs),
             "cells": None if problem.mesh is None else problem.mesh.n_cells,
         },
+        "initial": {"balanced": getattr(problem.initial, "is_balanced", None)},
         "flow": flow,
         "method": {
             name: value for name, value in method.items() if not (endless and name == "max_step")

@@ -98,8 +98,9 @@ def parse_stored_case(text, source):
 
 
 def _checked(tables, text, folder, name, overrides, source):
-    refuse_unfit(overrides or {}, source)
-    for key, value in sorted((overrides or {}).items(), key=lambda item: not _chooses_kind(*item)):
+    overrides = plain_tables(overrides or {})
+    refuse_unfit(overrides, source)
+    for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
     try:

@@ -786,6 +786,7 @@ class ArraysInitial(Table):
     """An initial measure that the first save holds."""
 
     kind: Literal["arrays"] = "arrays"
+    balanced: bool | None = Field(None, description="of units: whether |a_j| = |b_j|")
 
 
 class ProblemObjective(Table):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import real_array
 from ..certificates.contradiction import contradiction
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import Atoms, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
 from ..problem.flow import Flow
@@ -132,8 +132,10 @@ class Result:
 
     @property
     def start(self) -> dict:
-        """What is known of the initial measure, by the keys of [initial] in a case file."""
-        return {}
+        """What is known of the initial measure: the keys of [initial] in a case file, or whether
+        given units are `balanced`."""
+        initial = self.problem.initial
+        return {"balanced": initial.is_balanced} if isinstance(initial, Units) else {}
 
     @property
     def input_names(self) -> list[str]:

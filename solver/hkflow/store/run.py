@@ -186,8 +186,11 @@ class Run(Result):
 
     @property
     def start(self) -> dict:
-        """The keys of [initial]."""
-        return self.case.initial.model_dump()
+        """The keys of [initial], or what is known of the start of a problem made in Python."""
+        initial = self.case.initial
+        if initial.kind != "arrays":
+            return initial.model_dump()
+        return initial.model_dump(include={"balanced"}, exclude_none=True)
 
     @property
     def input_names(self) -> list[str]:
