@@ -211,7 +211,7 @@ def _in_the_family(run):
 def _is_balanced(run):
     """Whether a network starts from |a_j| = |b_j|: as its case says, or by its units."""
     drawn = run.options.get("points") == "gaussian"
-    return run.start.get("balanced", run.options.get("balance") == 1.0 and not drawn)
+    return run.start.get("balanced", run.options.get("balance", 1.0) == 1.0 and not drawn)
 
 
 def _different_row(name, a, b):

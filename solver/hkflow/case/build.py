@@ -48,13 +48,14 @@ def resolve(case, folder=None):
     folder : of the case, where its own functions are looked for
     Raises CaseError if the flow is not the one that a network follows.
     """
-    flow = _resolved_flow(case, feature_of(case.objective.activation, folder).degree)
+    flow = _resolved_flow(case, folder)
     return case.model_copy(update={"flow": flow, "time": _resolved_time(case)})
 
 
-def _resolved_flow(case, degree):
-    signed = case.domain.kind == "signed-sphere"
-    flow = case.flow
+def _resolved_flow(case, folder):
+    flow, signed, degree = case.flow, case.domain.kind == "signed-sphere", None
+    if case.method.kind == "network" or flow is not None and flow.kind is not None:
+        degree = feature_of(case.objective.activation, folder).degree
     if flow is not None and flow.kind is not None:
         try:
             named = named_flow(

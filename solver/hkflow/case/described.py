@@ -1,5 +1,7 @@
 """A Problem that was made in Python as tables and arrays, for its run folder, and back."""
 
+from typing import Any
+
 import numpy as np
 from pydantic import ValidationError
 
@@ -22,7 +24,8 @@ def described(problem: Problem, time: dict, method: dict, title="", seed=0):
     time : the keys of [time];  method : those of [method]
     Raises CaseError for options that are none and for what a run folder cannot say of a problem.
     """
-    objective, exact = problem.objective, problem.exact
+    objective: Any = problem.objective
+    exact = problem.exact
     population = type(objective) is not Objective
     if population and not hasattr(objective, "teacher"):
         raise CaseError(
@@ -69,7 +72,7 @@ def described(problem: Problem, time: dict, method: dict, title="", seed=0):
         case = ProblemCase.model_validate(plain_tables(tables))
     except ValidationError as error:
         raise CaseError("\n".join(sentences(error, ProblemCase))) from None
-    # numpy's draw of a population risk is made again from its teacher
+    # a population risk draws by its teacher
     return case, OwnFunctions.of(objective, None if population else problem.draw)
 
 
@@ -100,8 +103,8 @@ def rebuilt(case: ProblemCase, own: OwnFunctions, data, flow, where):
         from ..objectives.population import PopulationRisk
 
         units = np.array(table.teacher), np.array(table.teacher_weights)
-        objective = PopulationRisk(feature, *units, table.weight_decay)
-        return objective, exact, objective.draw
+        population = PopulationRisk(feature, *units, table.weight_decay)
+        return population, exact, population.draw
     risk = own.risk.built(where) if own.risk else RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
     objective = Objective(

@@ -112,10 +112,16 @@ def _parts(function, seen):
         if inspect.isfunction(getattr(value, "py_func", value)):
             if value.__module__ == function.__module__:
                 yield from _parts(value, seen)
-        elif isinstance(value, int | float | complex | str | tuple | np.generic):
-            yield f"{name} = {value!r}"
         elif isinstance(value, np.ndarray):
             yield f"{name} = {hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+        elif _is_constant(value):
+            yield f"{name} = {value!r}"
+
+
+def _is_constant(value):
+    if isinstance(value, tuple | list):
+        return all(map(_is_constant, value))
+    return isinstance(value, int | float | complex | str | np.generic)
 
 
 def _names(code):
@@ -267,11 +273,12 @@ def feature_of(activation: str, folder=None) -> Feature:
     found = imported(activation, folder)
     if isinstance(found, Feature):
         feature = Feature(activation, found.matrix, found.degree, pullback=found.pullback)
-        fits = not found.joint and found.kernel is None and found.ridge is None
-        feature = feature if fits else found.ridge and ridge(found.ridge, activation, found.degree)
+        if found.ridge is not None:
+            feature = ridge(found.ridge, activation, found.degree)
+        fits = not found.joint and found.kernel is None
     else:
-        feature = ridge(found, activation) if callable(found) else None
-    if feature is None:
+        feature, fits = ridge(found, activation), callable(found)
+    if not fits:
         raise CaseError(
             f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"
             " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without kernel."

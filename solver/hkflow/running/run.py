@@ -28,7 +28,7 @@ from ..solving.observer import Observer
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..store.results import pack
-from ..store.run import STARTING_KEYS, load, read_header
+from ..store.run import load, read_header
 from ..store.run_folder import (
     FORMAT,
     RunWriter,
@@ -136,6 +136,10 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE):
         ranks.all(lambda: _continue(method, state, clock, stored))
         writer = RunWriter(folder, checkpoint, seconds)
         return _integrate(folder, method, stored.case, writer, observers, clock, quiet, ranks)
+
+
+# of [method], that the initial measure was made with
+STARTING_KEYS = {"particles", "units", "points", "scale"}
 
 
 def _method(problem, case, source=""):

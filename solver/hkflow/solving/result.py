@@ -1,15 +1,18 @@
 """What a run gave: one interface for runs in memory and runs in files."""
 
 import platform
+import re
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import real_array
 from ..certificates.contradiction import contradiction
+from ..geometry.mesh import Mesh
 from ..measures.point_measure import Atoms, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
@@ -18,6 +21,7 @@ from ..problem.problem import Problem
 
 # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
 LARGEST_LOG = 600.0
+LONGEST_STEM = 60  # letters of the name of a file
 BLOCK = 4096  # inputs that are predicted at a time
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
@@ -29,15 +33,11 @@ class Result:
         the method, by name
     time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
-    mesh : Mesh or None;  signs : (n_signs,) of the domain;  inputs : (n_data, dim) without the
-        bias;  targets, weights : (n_data,);  bias : whether a column of ones follows the inputs
-    status : one sentence;  finished : bool;  end : both, and the work that the run took
-    title : given by the user;  name : how messages call the run
-    folder, stem : where files that are made of the run lie, and how their names begin
-    header : title, versions, …, as a run folder stores them
+    end : status and finished, and the work that the run took: steps, evaluations, seconds
+    title : given by the user;  header : versions, …, as a run folder stores them
+    path : of the folder or file that it was read from, None in memory
 
-    A subclass gives problem, method, options, time, log_scale, scaled_predictions, records, status,
-    finished, end, title, name, folder, stem, header and state_at.
+    These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """
 
     problem: Problem
@@ -47,18 +47,46 @@ class Result:
     log_scale: NDArray[np.float64]
     scaled_predictions: NDArray[np.float64]
     records: dict[str, NDArray[np.float64]]
-    status: str
-    finished: bool
     end: dict
     title: str
-    name: str
-    folder: Path
-    stem: str
     header: dict
+    path: Path | None = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save: arrays and numbers by name."""
         raise NotImplementedError
+
+    @property
+    def status(self) -> str:
+        """How the run ended, one sentence."""
+        return self.end["status"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it reached its end."""
+        return self.end["finished"]
+
+    @property
+    def name(self) -> str:
+        """How messages call it: its path, or in memory its title."""
+        return self.title or "solution" if self.path is None else str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """Where files that are made of it lie: in the run folder, beside a results.h5, or in the
+        current folder."""
+        if self.path is None:
+            return Path()
+        return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def stem(self) -> str:
+        """How names of such files begin: as that of the run folder, or of a file that is not called
+        results.h5, or in memory as the title."""
+        if self.path is None:
+            return re.sub(r"[^\w.-]+", "-", self.name).strip("-.")[:LONGEST_STEM] or "solution"
+        lone = self.path.is_file() and self.path.name != "results.h5"
+        return self.path.stem if lone else self.folder.resolve().name
 
     def __repr__(self):
         return f"<{type(self).__name__} {self.name}: {self.status}>"
@@ -66,12 +94,12 @@ class Result:
     # --- the problem
 
     @cached_property
-    def mesh(self):
+    def mesh(self) -> Mesh | None:
         """The Mesh of the problem, or None."""
         return self.problem.mesh
 
     @cached_property
-    def signs(self):
+    def signs(self) -> NDArray[np.float64]:
         """Output signs of the domain, (n_signs,)."""
         return np.array(self.problem.signs)
 
@@ -81,18 +109,18 @@ class Result:
         return has_bias(self.problem.objective.inputs)
 
     @cached_property
-    def inputs(self):
+    def inputs(self) -> NDArray[np.float64]:
         """Inputs of the data, (n_data, dim), without the column of ones."""
         inputs = self.problem.objective.inputs
         return inputs[:, : inputs.shape[1] - self.bias]
 
     @cached_property
-    def targets(self):
+    def targets(self) -> NDArray[np.float64]:
         """Targets of the data, (n_data,)."""
         return self.problem.objective.targets
 
     @cached_property
-    def weights(self):
+    def weights(self) -> NDArray[np.float64]:
         """Weights of the data, (n_data,)."""
         return self.problem.objective.weights
 
@@ -123,10 +151,10 @@ class Result:
         return found.sentence() if found else ""
 
     @property
-    def teacher_network(self):
+    def teacher_network(self) -> tuple | None:
         """Directions (units, d+1) and output weights (units,) of the network that made the
         targets; None if none is known."""
-        objective = self.problem.objective
+        objective: Any = self.problem.objective
         found = getattr(objective, "teacher", None)
         return None if found is None else (found, objective.teacher_weights)
 

@@ -1,10 +1,8 @@
 """A run in memory."""
 
-import re
 import time
 from copy import deepcopy
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ class Solution(Result):
     """A run in memory, with all that a Result offers.
 
     time : (n_saves,), the end, however it came, included;  states : one dictionary per save, as the
-        method's `state` gives it
+        method's `state` gives it;  log_scale : (n_saves,), 0 for networks
     scaled_predictions : (n_saves, n_data) h in units of e^log_scale
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
     end : status and finished, steps, evaluations, and seconds of processor time
@@ -31,54 +29,16 @@ class Solution(Result):
     options: dict
     time: NDArray[np.float64]
     states: list
+    log_scale: NDArray[np.float64]
     scaled_predictions: NDArray[np.float64]
     records: dict
     end: dict
     title: str = ""
+    header: dict = field(default_factory=lambda: {"versions": versions()})
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save."""
         return self.states[save]
-
-    @property
-    def status(self) -> str:
-        """How the run ended, one sentence."""
-        return self.end["status"]
-
-    @property
-    def finished(self) -> bool:
-        """Whether it reached its end."""
-        return self.end["finished"]
-
-    @property
-    def log_scale(self) -> NDArray[np.float64]:
-        """(n_saves,); 0 for networks."""
-        return np.array([state.get("log_scale", 0.0) for state in self.states], dtype=float)
-
-    @property
-    def name(self) -> str:
-        """Its title, or "solution"."""
-        return self.title or "solution"
-
-    @property
-    def folder(self) -> Path:
-        """The current folder: files that are made of it lie there unless a path is given."""
-        return Path()
-
-    @property
-    def stem(self) -> str:
-        """Its name as that of a file."""
-        return slug(self.name)
-
-    @property
-    def header(self) -> dict:
-        """Title and versions."""
-        return {"title": self.title, "versions": versions()}
-
-
-def slug(text, length=60):
-    """A text as the name of a file: letters, digits, "_", "." and "-"."""
-    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:length] or "solution"
 
 
 class Memory(Observer):
@@ -118,6 +78,7 @@ class Memory(Observer):
             options=self.options,
             time=np.array(times),
             states=list(states),
+            log_scale=np.array([state.get("log_scale", 0.0) for state in states], dtype=float),
             scaled_predictions=np.array(predictions).reshape(
                 len(times), len(method.current.predictions)
             ),

@@ -114,7 +114,8 @@ def _attributes(name, run):
 
 def _header(run):
     """Header and ending as netCDF attributes: numbers and texts."""
-    values = {"source": f"hkflow {run.header['versions']['hkflow']}", **run.header, **run.end}
+    values = {"source": f"hkflow {run.header['versions']['hkflow']}", "title": run.title}
+    values |= run.header | run.end
     plain = {
         name: json.dumps(value) if isinstance(value, dict) else value
         for name, value in values.items()

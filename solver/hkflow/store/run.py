@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -62,8 +61,6 @@ HEADER = {
 }
 ENDING = {"status": str, "finished": bool}  # of status.json
 
-# of [method], that the initial measure was made with
-STARTING_KEYS = {"particles", "units", "points", "scale"}
 # What makes the measure in a state, with the dimensions of each array at one save.
 STATE_ARRAYS = {
     "density": ("sign", "cell"),
@@ -110,9 +107,10 @@ class Run(Result):
 
     def __init__(self, path, header, static, series, records, end):
         self.path, self.header, self.records, self.end = path, header, records, end
-        self.status, self.finished = end["status"], end["finished"]
-        self.missing = series.get("missing")
+        self.title, self.missing = header["title"], series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
+        self.method, self.options = self.case.method.kind, self.case.method.model_dump()
+        self.bias = self.case.objective.bias
         self.own = OwnFunctions.model_validate(header.get("own", {}))
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
@@ -125,49 +123,10 @@ class Run(Result):
         """The method's state at one save, read when asked for."""
         return self._states[save]()
 
-    @property
-    def method(self) -> str:
-        """grid, characteristics, particles or network."""
-        return self.case.method.kind
-
-    @property
-    def options(self) -> dict:
-        """The keys of [method]."""
-        options = self.case.method.model_dump()
-        if self.case.data.source == "arrays":  # how a case makes its start
-            return {key: value for key, value in options.items() if key not in STARTING_KEYS}
-        return options
-
-    @property
-    def bias(self) -> bool:
-        """Whether a column of ones follows the inputs."""
-        return self.case.objective.bias
-
     @cached_property
     def flow(self):
         """The flow that was followed."""
         return flow_of(self.case.flow)
-
-    @property
-    def title(self) -> str:
-        """That of the case."""
-        return self.header["title"]
-
-    @property
-    def name(self) -> str:
-        """The path of the folder or file."""
-        return str(self.path)
-
-    @property
-    def folder(self) -> Path:
-        """The run folder, or that of the file."""
-        return self.path if self.path.is_dir() else self.path.parent
-
-    @property
-    def stem(self) -> str:
-        """The name of the run folder, or of a file that is not called results.h5."""
-        lone = self.path.is_file() and self.path.name != "results.h5"
-        return self.path.stem if lone else self.folder.resolve().name
 
     @property
     def signal(self):
@@ -198,7 +157,7 @@ class Run(Result):
         return input_names(self.case, self.inputs.shape[1])
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> Problem:  # type: ignore[override]  # read when it is first wanted
         """The problem that was solved, rebuilt from the stored data and mesh; it starts from the
         first save.
 
