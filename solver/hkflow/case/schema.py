@@ -200,7 +200,8 @@ ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu")
 def _activation(name):
     """A built-in activation, or a reference module:name to a user's."""
     if name not in ACTIVATIONS and ":" not in name:
-        raise PydanticKnownError("literal_error", {"expected": str(ACTIVATIONS)[1:-1]})
+        choices = (*ACTIVATIONS, "module:function")
+        raise PydanticKnownError("literal_error", {"expected": str(choices)[1:-1]})
     return name
 
 
