@@ -15,6 +15,8 @@ from hkflow import plots
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
 from hkflow.case.functions import StoredFunction, source_hash
+from hkflow.case.load import case_of_tables, load_case
+from hkflow.studies.members import key_of
 
 MODULE = """
 import numpy as np
@@ -154,6 +156,12 @@ def test_what_a_run_folder_cannot_say_is_refused_before_it_is_made(tmp_path):
         hkflow.run(problem, folder, end=1.0, limiter="mcc")
     with pytest.raises(hkflow.CaseError, match="listed times must increase"):
         hkflow.run(problem, folder, end=1.0, saves=[0.3, 0.2])
+    for feature, risk in (
+        (hkflow.Feature("relu", np.dot), None),
+        (None, hkflow.Risk("logistic", np.dot, True)),
+    ):
+        with pytest.raises(hkflow.CaseError, match="is not hkflow's own; give it another name"):
+            hkflow.run(a_problem(feature, risk), folder, end=1.0)
     strange = hkflow.Mesh("mine", **hkflow.circle_mesh(24).arrays())
     with pytest.raises(hkflow.CaseError, match="cannot hold the mesh: no mesh is called 'mine'"):
         hkflow.run(a_problem(mesh=strange), folder, end=1.0)
@@ -259,6 +267,8 @@ def test_a_function_without_a_name_is_good_for_its_own_session(tmp_path):
     assert found.records["objective"][-1] == run.records["objective"][-1]
     with pytest.raises(hkflow.CaseError, match="with a function at the top of a module"):
         found.predict([[0.1]])
+    with pytest.raises(hkflow.CaseError, match="run: '.*lambda.*' cannot be imported"):
+        hkflow.resume(tmp_path / "run")
 
 
 def test_loading_imports_nothing(mine, tmp_path):
@@ -279,8 +289,6 @@ def test_loading_imports_nothing(mine, tmp_path):
 
 def write_case(folder, activation, **changes):
     tables = TABLES | {"objective": TABLES["objective"] | {"activation": activation}} | changes
-    from hkflow.case.load import case_of_tables
-
     (folder / "case.toml").write_text(case_of_tables(tables).text)
     (folder / "units.py").write_text(MODULE)
     return folder / "case.toml"
@@ -376,6 +384,15 @@ def test_modules_of_one_name_in_two_folders_are_two(tmp_path):
     found = [hkflow.check(tmp_path / name / "case.toml")[1] for name in ("a", "b")]
     values = [p.objective.feature.matrix(np.eye(2), np.eye(2))[0, 0] for p in found]
     assert values == pytest.approx([np.tanh(1.0), np.tanh(2.0)])
+
+
+def test_a_study_tells_runs_of_another_source_apart(tmp_path):
+    path = write_case(tmp_path, "units:soft")
+    key = key_of(load_case(path))
+    (tmp_path / "units.py").write_text(MODULE + "\n# words\n")
+    assert key_of(load_case(path)) == key
+    (tmp_path / "units.py").write_text(MODULE.replace("STEEP = 1.0", "STEEP = 2.0"))
+    assert key_of(load_case(path)) != key
 
 
 def test_a_damaged_header_is_no_run(tmp_path):

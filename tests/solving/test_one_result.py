@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import hkflow
 from hkflow import plots
 from hkflow.analysis.margin_report import margin_report
+from hkflow.analysis.measures import errors_of, values_of
 from hkflow.analysis.summary import provenance, summary
 from hkflow.app.report import write_report
 from hkflow.plots.compare import save_comparison
@@ -189,6 +190,10 @@ def test_exact_errors_of_a_solution():
     l1, largest = solution.exact_errors()
     assert 0.0 < l1[-1] < 1e-2 and 0.0 < largest[-1] < 1e-2
     assert not solution.bias and solution.inputs.shape == (2, 2)
+    assert errors_of(solution, None)["L1"] == l1[-1]
+    fine = hkflow.Problem(hkflow.circle_mesh(128), exact.objective(), exact.flow, exact=exact)
+    assert 0.0 < errors_of(solution, hkflow.solve(fine, 0.5, 2))["L1"] < 1e-2
+    assert values_of(solution, ["mass", "none"])["mass"] == solution.records["mass"][-1]
     FigureCanvasAgg(plots.draw("overview", solution)).draw()
 
 

@@ -182,6 +182,7 @@ class StoredFeature(Table):
     @staticmethod
     def of(feature, reference=None, folder=None):
         """That of a feature; reference : by which a case names it."""
+        _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.kernel is not None:
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
@@ -207,6 +208,12 @@ class StoredFeature(Table):
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
 
 
+def _refuse_builtin_name(what, name, builtin):
+    """Raise CaseError if a user's own is called as a built-in one is."""
+    if name in builtin:
+        raise CaseError(f"The {what} '{name}' is not hkflow's own; give it another name.")
+
+
 class StoredRisk(Table):
     """A user's risk as a run folder knows it; the fields as of hkflow.Risk."""
 
@@ -219,6 +226,7 @@ class StoredRisk(Table):
     @staticmethod
     def of(risk):
         """That of a risk."""
+        _refuse_builtin_name("risk", risk.name, RISKS)
         return StoredRisk(
             name=risk.name,
             classifies=risk.classifies,
