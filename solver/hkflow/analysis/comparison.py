@@ -6,10 +6,11 @@ from importlib.util import find_spec
 from textwrap import shorten
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CaseError
 from ..measures import distances as metrics
-from ..solving.result import Result
+from ..solving.result import Result, ResultLike
 from ..store.run import opened
 
 SAME_TIME = 1e-9  # of the longer run
@@ -64,7 +65,7 @@ class Comparison:
         return table(self)
 
 
-def compare(a, b):
+def compare(a: ResultLike, b: ResultLike) -> Comparison:
     """Compare two runs of the same problem, by whatever methods; a, b : Run, Solution, run folder
     or results.h5.
 
@@ -100,7 +101,7 @@ def compare(a, b):
     )
 
 
-def has_pot():
+def has_pot() -> bool:
     """Whether the optional package POT is there."""
     return find_spec("ot") is not None
 
@@ -144,7 +145,7 @@ def _objective(run, save, atoms):
 # --- what can be compared
 
 
-def check_same_problem(a, b):
+def check_same_problem(a: Result, b: Result) -> None:
     """Raise CaseError with all that differs between two runs' objectives, domains, flows and
     data."""
     first, second = _statement(a), _statement(b)
@@ -232,7 +233,7 @@ def _numbers(values):
     )
 
 
-def common_saves(a, b):
+def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
     """Indices of the saves of a and b at times that both saved, (n, 2). Raises CaseError if there
     are none."""
     for run in (a, b):
@@ -249,7 +250,7 @@ def common_saves(a, b):
     return saves
 
 
-def make_test_inputs(inputs):
+def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
     inputs, or Gaussian draws.
 
@@ -300,7 +301,7 @@ def _notes(a, b):
 # --- in words
 
 
-def described(run):
+def described(run: Result) -> str:
     """What carries a run's measure, in words."""
     if run.is_discrete:
         return f"{run.method} on {run.mesh.n_cells} atoms, {len(run.signs)} output sign(s)"
@@ -316,7 +317,7 @@ def described(run):
     )
 
 
-def table(c):
+def table(c: Comparison) -> str:
     """A Comparison as text, at most 100 columns wide but for paths and statuses."""
     lines = [f"{name}  {run.name}\n   {described(run)}" for name, run in (("A", c.a), ("B", c.b))]
     shown = "all" if len(c.chosen) == len(c.time) else f"{len(c.chosen)} of"

@@ -17,6 +17,7 @@ from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
 from ..measures.point_measure import Atoms, Units
 from ..problem.problem import Problem
+from ..solving.result import Result, ResultLike
 from ..store.run import opened
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
@@ -183,7 +184,12 @@ def _interval(ends):
     return f"[{ends[0]:.8g}, {ends[1]:.8g}]"
 
 
-def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
+def margin_report(
+    case: str | Path | dict | None = None,
+    run: ResultLike | None = None,
+    tolerance: float = 1e-6,
+    **overrides,
+) -> MarginReport:
     """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search
     then starts from.
 
@@ -237,7 +243,7 @@ def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
         raise HkflowError(f"{source}: {error}") from error
 
 
-def run_peaks(run):
+def run_peaks(run: Result) -> Atoms:
     """The heaviest atoms of a run's last save and the highest directions of its own p, as Atoms."""
     atoms, objective = run.atoms_at(-1, normalised=True), run.problem.objective
     heaviest = np.argsort(-atoms.weights)[:HEAVIEST]

@@ -1,12 +1,15 @@
 """What is measured of a run: errors against a reference or the exact solution, and its last
 records."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ..geometry.circle import circle_mesh
 from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
 from ..measures.point_measure import Atoms
+from ..solving.result import Result
 
 ARCS = 16_384  # that densities on the circle are cut into for W1
 SAME_TIME = 1e-9  # of the time
@@ -14,7 +17,7 @@ SAME_TIME = 1e-9  # of the time
 EXTENSIVE = ("objective", "mass", "gap_bound", "energy_residual")
 
 
-def values_of(run, names):
+def values_of(run: Result, names: Iterable[str]) -> dict[str, float]:
     """The last records of these names, nan for those that the run has not."""
     last = {name: values[-1] for name, values in run.records.items()}
     with np.errstate(over="ignore"):
@@ -25,7 +28,7 @@ def values_of(run, names):
     }
 
 
-def errors_of(run, reference):
+def errors_of(run: Result, reference: Result | None) -> dict[str, float]:
     """Errors of a run at its last save against a reference run, or the exact solution if that is
     None, by name.
 

@@ -1,11 +1,14 @@
 """What is said of a run in a few lines: how it ended, its last records, its errors."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
+from ..solving.result import Result
 from .comparison import described
 
 
-def summary(run):
+def summary(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on a run, the status first."""
     rows = [("status", run.status), *_last_records(run)]
     errors = run.exact_errors() if len(run.time) else None
@@ -69,7 +72,7 @@ def _last_records(run):
     return rows
 
 
-def provenance(run):
+def provenance(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on what a run was made from and with."""
     header, work = run.header, run.end
     rows = [
@@ -86,6 +89,6 @@ def provenance(run):
     return [*rows, ("commit", header.get("commit") or "unknown")]
 
 
-def in_columns(rows):
+def in_columns(rows: Iterable[tuple[str, str]]) -> str:
     """Rows as lines of text, the status alone in the first."""
     return "\n".join(text if name == "status" else f"{name + ':':18}{text}" for name, text in rows)

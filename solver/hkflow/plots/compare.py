@@ -1,8 +1,11 @@
 """One picture of two runs of a problem: both measures at the last common time, and how far the runs
 are apart over time."""
 
+from pathlib import Path
+
 import numpy as np
 
+from ..analysis.comparison import Comparison
 from ..measures.distances import systematic_draw
 from ..measures.point_measure import Atoms
 from ..store.shown import density_of
@@ -17,7 +20,7 @@ ROOM = 0.35  # above the curves, for the legend, as a share of their extent
 COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
-def save_comparison(comparison, path=None):
+def save_comparison(comparison: Comparison, path: str | Path | None = None) -> Path:
     """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default
     A/compare-<name of B>.png."""
     default = comparison.a.folder / f"compare-{comparison.b.stem}.png"

@@ -1,6 +1,6 @@
 """The pictures of a run by name: what each shows, how large it is, which runs it is for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError, unknown_name
-from ..solving.result import Result
+from ..solving.result import Result, ResultLike
 from ..store.run import load
 from ..studies.study import StudyResult, read_study
 from . import convergence, decision, density, overview, records, spacetime, tracks
@@ -170,7 +170,7 @@ KINDS = {
 }
 
 
-def fitting(run, moving=False):
+def fitting(run: Result | StudyResult, moving: bool = False) -> list[str]:
     """The names of the pictures that can be drawn of a run or study; moving: of those that show one
     save."""
     return [name for name in KINDS if not _refusal(KINDS[name], run, moving)]
@@ -186,7 +186,7 @@ def _refusal(kind, run, moving):
     return reason and f"but this run {reason}"
 
 
-def kind_of(name, run, moving=False):
+def kind_of(name: str, run: Result | StudyResult, moving: bool = False) -> Kind:
     """The Kind of a name. Raises CaseError for an unknown one or one that does not fit, with those
     that do.
 
@@ -206,7 +206,7 @@ def kind_of(name, run, moving=False):
     return KINDS[name]
 
 
-def opened(what):
+def opened(what: ResultLike | StudyResult) -> Result | StudyResult:
     """A Run, Solution or StudyResult as it is, or what lies in a run folder, a results.h5 or the
     folder of a study."""
     if isinstance(what, Result | StudyResult):
@@ -220,7 +220,15 @@ def size_of(kind, run, wide):
     return (PAGE if wide else COLUMN), kind.height(run, wide)
 
 
-def draw(name, run, figure=None, save=-1, under=None, wide=False, shared=None):
+def draw(
+    name: str,
+    run: ResultLike | StudyResult,
+    figure: Figure | Axes | None = None,
+    save: int = -1,
+    under: ResultLike | None = None,
+    wide: bool = False,
+    shared: Sequence[int] | None = None,
+) -> Figure:
     """Draw a picture of a run by its name, one of KINDS, and return the figure.
 
     run : Run, Solution, run folder or results.h5;  for "convergence" the folder of a study
@@ -268,7 +276,14 @@ def _ground(kind, name, run, under):
     return under
 
 
-def write(name, run, path=None, save=None, under=None, wide=False):
+def write(
+    name: str,
+    run: ResultLike | StudyResult,
+    path: str | Path | None = None,
+    save: int | None = None,
+    under: ResultLike | None = None,
+    wide: bool = False,
+) -> Path:
     """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by
     default RUN/<name>.png.
 

@@ -1,7 +1,10 @@
 """One picture of a run: what it predicts, where the mass is, and what was recorded."""
 
+from pathlib import Path
+
 import numpy as np
 
+from ..solving.result import ResultLike
 from ..store.shown import density_of
 from . import records
 from .decision import draw_predictions
@@ -9,7 +12,7 @@ from .density import draw_measure
 from .shown import plain, time_of
 
 
-def save_overview(run, path=None):
+def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
     """Write the overview of a run and return its path: .png, .pdf or .svg, by default
     RUN/overview.png."""
     from .kinds import write

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from ..solving.observer import Observer
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..store.results import pack
-from ..store.run import load, read_header
+from ..store.run import Run, load, read_header
 from ..store.run_folder import (
     FORMAT,
     RunWriter,
@@ -44,7 +45,15 @@ from .progress import ProgressBar, preparing
 ARGUMENTS = ("end", "saves", "record_interval", "until_margin", "title", "seed")
 
 
-def run(case, output=None, force=False, quiet=True, observers=(), ranks=ALONE, **overrides):
+def run(
+    case: str | Path | dict | Problem | CaseFile,
+    output: str | Path | None = None,
+    force: bool = False,
+    quiet: bool = True,
+    observers: Sequence[Observer | Callable] = (),
+    ranks=ALONE,
+    **overrides,
+) -> Run:
     """Run a case, or a problem made in Python, and return its Run.
 
     case : path of a TOML file, its tables {"data": {…}, …}, or a Problem
@@ -110,7 +119,12 @@ def _own(functions):
     return {"own": found} if found else {}
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE):
+def resume(
+    folder: str | Path,
+    quiet: bool = True,
+    observers: Sequence[Observer | Callable] = (),
+    ranks=ALONE,
+) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
     return its Run.
 
@@ -250,7 +264,7 @@ def _contradiction(problem, case, folder):
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
 
 
-def git_commit():
+def git_commit() -> str | None:
     """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
     run from one."""
     here = Path(__file__).resolve().parent

@@ -297,6 +297,10 @@ class Result:
         return abs(atoms.mass / mass - 1.0), off / max(abs(moment), 0.1 * mass)
 
 
+# what functions take that want a result: itself, or the path of a run folder or a results.h5
+ResultLike = Result | str | Path
+
+
 def has_bias(inputs):
     """Whether the last column of inputs (n_data, p) is one of ones, and not the only one."""
     return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())

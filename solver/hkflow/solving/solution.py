@@ -47,8 +47,8 @@ class Memory(Observer):
     method : the method's options by name, its kind among them;  title : of the Solution
     """
 
-    def __init__(self, method, title=""):
-        self.options, self.title = {"kind": "grid"} | method, title
+    def __init__(self, method=None, title=""):
+        self.options, self.title = {"kind": "grid"} | (method or {}), title
         self.saves, self.records, self.end = [], [], {"status": ""}
 
     def start(self, method, clock, save_times):

@@ -1,18 +1,21 @@
 """Problems solved in memory, at once or step by step."""
 
+from collections.abc import Callable, Sequence
 from inspect import signature
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import check_options, real_array, whole_number
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import make_method, method_class
+from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
-from .observer import State
-from .solution import Memory
+from .observer import Observer, State
+from .solution import Memory, Solution
 
 
 def save_times(end, saves):
@@ -83,8 +86,15 @@ def steps(problem, end, saves=2, observers=(), record_interval=0.0, until_margin
 
 
 def solve(
-    problem, end, saves=2, observers=(), record_interval=0.0, until_margin=None, title="", **method
-):
+    problem: Problem,
+    end: float,
+    saves: int | ArrayLike = 2,
+    observers: Sequence[Observer | Callable] = (),
+    record_interval: float = 0.0,
+    until_margin: float | None = None,
+    title: str = "",
+    **method,
+) -> Solution:
     """Solve a problem in memory from t = 0 to t = end.
 
     saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
@@ -104,7 +114,7 @@ def solve(
                 made, times, observers, record_interval=record_interval, until_margin=until_margin
             )
         if interrupt.received:
-            raise KeyboardInterrupt(memory.status)
+            raise KeyboardInterrupt(memory.end["status"])
     except (Exception, KeyboardInterrupt) as error:
         error.solution = memory.solution(made, finished)
         error.add_note("What was computed until then is this exception's attribute `solution`.")

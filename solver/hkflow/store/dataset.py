@@ -2,12 +2,15 @@
 
 import json
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import CaseError
+from ..solving.result import ResultLike
 from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
-from .run import STATE_ARRAYS
+from .run import STATE_ARRAYS, opened
 
 LONG_NAMES = {
     "sign": "output sign of hidden units",
@@ -50,9 +53,9 @@ def check_xarray(_=None):
         )
 
 
-def to_xarray(run):
-    """All of a run as an xarray.Dataset, every variable with long_name and units, header and ending
-    as attributes.
+def to_xarray(run: ResultLike) -> Any:
+    """All of a Run, Solution or run folder as an xarray.Dataset, every variable with long_name and
+    units, header and ending as attributes.
 
     The variables are those of results.h5; data/… and mesh/… without the folder, records/… as
     record_… along record_time, log_mass (time), and the cells' angle on the circle, longitude and
@@ -62,6 +65,7 @@ def to_xarray(run):
     check_xarray()
     import xarray
 
+    run = opened(run)
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
@@ -79,7 +83,7 @@ def to_xarray(run):
     )
 
 
-def write_netcdf(path, run):
+def write_netcdf(path: str | Path, run: ResultLike) -> None:
     """Write to_xarray(run) as netCDF-4."""
     data = to_xarray(run)
     for name, variable in data.variables.items():

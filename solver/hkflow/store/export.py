@@ -1,8 +1,11 @@
 """Runs in the formats of other programs."""
 
+from pathlib import Path
+
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..files.userfiles import named
 from ..files.writing import write_whole
+from ..solving.result import ResultLike
 from .dataset import check_xarray, write_netcdf
 from .run import opened
 from .tables import write_csv
@@ -29,7 +32,7 @@ FORMATS = {
 }
 
 
-def export(run, *formats, output=None):
+def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> list[Path]:
     """Write a run in other formats, export("runs/iris", "vtk", "csv"), over what an earlier export
     wrote; returns the paths.
 

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..problem.problem import Problem
 from ..solving.records import ENERGIES
-from ..solving.result import LARGEST_LOG, Result, unscaled
+from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
@@ -199,7 +200,7 @@ class Run(Result):
         return start
 
 
-def load(path):
+def load(path: str | Path) -> Run:
     """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not
     one."""
     path = named(path)
@@ -212,12 +213,12 @@ def load(path):
     return _load_results(path)
 
 
-def opened(run) -> Result:
+def opened(run: ResultLike) -> Result:
     """A Run or Solution as it is, or the Run of a run folder or a results.h5."""
     return run if isinstance(run, Result) else load(run)
 
 
-def read_header(folder):
+def read_header(folder: str | Path) -> dict:
     """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer
     format."""
     path = named(folder) / "run.json"
