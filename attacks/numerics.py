@@ -182,7 +182,7 @@ def faults(solution):
         + 1e-12 * (size + objective.weight_decay * mass) * slope
     )
     # which may give back a share of what they exchanged
-    if solution.method.__name__ == "Particles":
+    if solution.method == "particles":
         allowed += 2e-4 * sum(
             np.abs(records[name]).max() for name in ("energy_transport", "energy_reaction")
         )

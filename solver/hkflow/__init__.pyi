@@ -28,6 +28,7 @@ from .methods.network.network import Network as Network
 from .methods.particles.particles import Particles as Particles
 from .objectives.activations import FEATURES as FEATURES
 from .objectives.activations import Feature as Feature
+from .objectives.activations import ridge as ridge
 from .objectives.data import cluster_grid as cluster_grid
 from .objectives.data import with_bias as with_bias
 from .objectives.data import xor as xor

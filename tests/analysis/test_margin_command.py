@@ -80,7 +80,7 @@ def test_a_case_gives_values_files_and_a_picture(tmp_path):
     assert result.exit_code == 0 and "certified" in result.stdout and "half of it" in result.stdout
     stored, o = (
         strict(tmp_path / "m" / "margin.json"),
-        hkflow.running.run.check(CLUSTERS)[1].objective,
+        hkflow.check(CLUSTERS)[1].objective,
     )
     low, high = stored["gamma_l1"]
     assert 0.0 < low <= high <= low * (1.0 + 1e-6) and stored["certified"]

@@ -63,8 +63,7 @@ def test_a_network_has_no_units_of_its_own(problem):
 
 def test_predictions_beyond_numbers_are_infinite_with_their_sign_and_zeros_stay(problem, tmp_path):
     s = hkflow.solve(problem, 0.1, 2)
-    for state in s.states:
-        state["log_scale"] = 800.0
+    s.log_scale[:] = 800.0
     s.scaled_predictions[:] = [[0.5, -0.5, 0.0]] * 2
     assert np.array_equal(s.predictions, [[np.inf, -np.inf, 0.0]] * 2)
     path = tmp_path / "case.toml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..case.build import input_names, lines_of_data
-from ..case.check import check
+from ..case.check import build_case, read_case
 from ..certificates.column_generation import MaxMargin, max_margin, max_margin_of_atoms
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
@@ -17,7 +17,8 @@ from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
 from ..measures.point_measure import Atoms, Units
 from ..problem.problem import Problem
-from ..store.run import load
+from ..solving.result import Result, ResultLike
+from ..store.run import opened
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
 SHOWN = 20  # atoms that a report lists
@@ -183,12 +184,17 @@ def _interval(ends):
     return f"[{ends[0]:.8g}, {ends[1]:.8g}]"
 
 
-def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
+def margin_report(
+    case: str | Path | dict | None = None,
+    run: ResultLike | None = None,
+    tolerance: float = 1e-6,
+    **overrides,
+) -> MarginReport:
     """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search
     then starts from.
 
-    case : path of a TOML file, overrides : of its keys;  run : a run folder or results.h5;
-        tolerance : relative gap of F₁
+    case : path of a TOML file, or its tables, overrides : of its keys;  run : Run, Solution, run
+        folder or results.h5;  tolerance : relative gap of F₁
     Raises HkflowError with the file's name if there are no labels or the tolerance is not reached.
     """
     if not 0.0 <= tolerance < np.inf:
@@ -202,14 +208,16 @@ def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
     if run is not None and overrides:
         raise CaseError("--set belongs to a case; a run's data are what they were.")
     if run is None:
-        name, source = Path(case).stem, case
-        resolved, problem = check(case, **overrides)
+        file = read_case(case, overrides)
+        resolved, problem = build_case(file)
         found, start, enclosed = contradiction(problem.objective), None, None
-        why = found.sentence(lines_of_data(resolved, Path(case).parent)) if found else ""
+        why = found.sentence(lines_of_data(resolved, file.folder)) if found else ""
+        name, source = file.name, file.source
+        names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
     else:
-        one, source = load(run), run
-        name, problem, why = Path(run).resolve().name, one.problem, one.contradiction
-        resolved = one.case
+        one = opened(run)
+        name, source, names = one.stem, one.name, one.input_names
+        problem, why = one.problem, one.contradiction
         start = run_peaks(one)
         enclosed = (
             tuple(
@@ -221,7 +229,6 @@ def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
         )
     try:
         f1 = _f1(problem, tolerance, start)
-        names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
         return MarginReport(
             name,
             problem,
@@ -236,7 +243,7 @@ def margin_report(case=None, run=None, tolerance=1e-6, **overrides):
         raise HkflowError(f"{source}: {error}") from error
 
 
-def run_peaks(run):
+def run_peaks(run: Result) -> Atoms:
     """The heaviest atoms of a run's last save and the highest directions of its own p, as Atoms."""
     atoms, objective = run.atoms_at(-1, normalised=True), run.problem.objective
     heaviest = np.argsort(-atoms.weights)[:HEAVIEST]

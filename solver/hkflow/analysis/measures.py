@@ -1,6 +1,8 @@
 """What is measured of a run: errors against a reference or the exact solution, and its last
 records."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ..geometry.circle import circle_mesh
@@ -8,12 +10,13 @@ from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
 from ..measures.point_measure import Atoms
 from ..solving.registry import in_units_of_one
+from ..solving.result import Result
 
 ARCS = 16_384  # that densities on the circle are cut into for W1
 SAME_TIME = 1e-9  # of the time
 
 
-def values_of(run, names):
+def values_of(run: Result, names: Iterable[str]) -> dict[str, float]:
     """The last records of these names in units of one, nan for those that the run has not."""
     return {
         name: float(in_units_of_one(run.records, name)[-1]) if name in run.records else np.nan
@@ -21,7 +24,7 @@ def values_of(run, names):
     }
 
 
-def errors_of(run, reference):
+def errors_of(run: Result, reference: Result | None) -> dict[str, float]:
     """Errors of a run at its last save against a reference run, or the exact solution if that is
     None, by name.
 

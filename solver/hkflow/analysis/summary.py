@@ -1,13 +1,16 @@
 """What is said of a run in a few lines: how it ended, its last records, its errors."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ..methods.step import ENERGIES
 from ..solving.registry import RECORDS, own_names, record_of
+from ..solving.result import Result
 from .comparison import described
 
 
-def summary(run):
+def summary(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on a run, the status first."""
     rows = [("status", run.status), *_last_records(run)]
     errors = run.exact_errors() if len(run.time) else None
@@ -70,30 +73,23 @@ def _last_records(run):
     return rows + [(record_of(name).label, f"{last[name]:.8g}") for name in own_names(last)]
 
 
-def provenance(run):
+def provenance(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on what a run was made from and with."""
     header, work = run.header, run.end
     rows = [
-        ("case", header["title"] or "(no title)"),
+        ("case", run.title or "(no title)"),
         ("saves", f"{len(run.time)}, of a {described(run)}; {len(run.targets)} data"),
     ]
     if "seconds" in work:
-        rows.append(
-            (
-                "work",
-                (
-                    f"{work['steps']} steps, {work['evaluations']} evaluations,"
-                    f" {work['seconds']:.3g} s of processor time"
-                ),
-            )
-        )
-    rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))
-    rows.append(
-        ("versions", ", ".join(f"{name} {number}" for name, number in header["versions"].items()))
-    )
-    return [*rows, ("commit", header["commit"] or "unknown")]
+        text = f"{work['steps']} steps, {work['evaluations']} evaluations,"
+        rows.append(("work", f"{text} {work['seconds']:.3g} s of processor time"))
+    if "seed" in header:
+        rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))
+    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+    rows.append(("versions", versions))
+    return [*rows, ("commit", header.get("commit") or "unknown")]
 
 
-def in_columns(rows):
+def in_columns(rows: Iterable[tuple[str, str]]) -> str:
     """Rows as lines of text, the status alone in the first."""
     return "\n".join(text if name == "status" else f"{name + ':':17} {text}" for name, text in rows)

@@ -5,29 +5,29 @@ from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ..analysis.summary import provenance, summary
 from ..errors import RunFolderError
 from ..files.writing import write_whole
 from ..plots.kinds import fitting, write
 from ..solving.registry import RECORDS, own_names, record_of
-from ..store.run import Run, load
+from ..solving.result import ResultLike
+from ..store.run import opened
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 
 
-def write_report(runs: Iterable[Any], path: str | os.PathLike[str] = "report.html") -> Path:
-    """Write the page of runs (run folders, results.h5 or Run) and return its path.
+def write_report(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "report.html") -> Path:
+    """Write the page of runs (run folders, results.h5, Run or Solution) and return its path.
 
     Raises RunFolderError if there is nothing to show, or the page cannot be written.
     """
     from jinja2 import Environment, PackageLoader
 
-    runs = [run if isinstance(run, Run) else load(run) for run in runs]
+    runs = [opened(run) for run in runs]
     for run in runs:
         if not len(run.time):
-            raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to report.")
+            raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to report.")
     page = Environment(
         loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -46,19 +46,15 @@ def write_report(runs: Iterable[Any], path: str | os.PathLike[str] = "report.htm
 def _shown(run):
     """What the page says of a run, by name."""
     return {
-        "name": _name(run),
-        "title": run.header["title"],
+        "name": run.stem,
+        "title": run.title,
         "finished": run.finished,
         "summary": summary(run),
         "provenance": provenance(run),
-        "case": run.header["case"],
-        "resolved": run.header["resolved_case"],
+        "case": run.header.get("case", ""),
+        "resolved": run.header.get("resolved_case", ""),
         "figures": [(name, _inline(figure)) for name, figure in _figures(run)],
     }
-
-
-def _name(run):
-    return (run.path if run.path.is_dir() else run.path.parent).name
 
 
 def _figures(run):
@@ -85,7 +81,7 @@ def _table(runs):
         numbers = [run.time[-1], *(last.get(name) for name in shown), run.end.get("seconds")]
         rows.append(
             [
-                _name(run),
+                run.stem,
                 run.method,
                 *("" if number is None else f"{number:.6g}" for number in numbers),
             ]

@@ -16,13 +16,13 @@ from ..measures.initial import (
 )
 from ..measures.point_measure import Atoms, Units, atoms_of_points
 from ..objectives import data as generators
-from ..objectives.activations import FEATURES
 from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
+from .functions import feature_of
 from .mesh_cache import cached_geodesic_mesh
 from .schema import FlowTable, UniformInitial
 
@@ -41,18 +41,21 @@ def random_numbers(seed, use):
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 
-def resolve(case):
+def resolve(case, folder=None):
     """The case with the rates of its flow and the times of its saves written out: a case that says
     what was computed.
 
+    folder : of the case, where its own functions are looked for
     Raises CaseError if the flow is not the one that a network follows.
     """
-    return case.model_copy(update={"flow": _resolved_flow(case), "time": _resolved_time(case)})
+    flow = _resolved_flow(case, folder)
+    return case.model_copy(update={"flow": flow, "time": _resolved_time(case)})
 
 
-def _resolved_flow(case):
-    degree, signed = FEATURES[case.objective.activation].degree, case.domain.kind == "signed-sphere"
-    flow = case.flow
+def _resolved_flow(case, folder):
+    flow, signed, degree = case.flow, case.domain.kind == "signed-sphere", None
+    if case.method.kind == "network" or flow is not None and flow.kind is not None:
+        degree = feature_of(case.objective.activation, folder).degree
     if flow is not None and flow.kind is not None:
         try:
             named = named_flow(
@@ -125,9 +128,11 @@ def build_problem(case, folder, data=None):
 
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
-    objective, exact = build_objective(case, folder, data)
+    feature = feature_of(case.objective.activation, folder)
+    objective, exact = build_objective(case, folder, data, feature)
     check_memory(case, *objective.inputs.shape)
-    signs, flow, axes, draw = signs_of(case), flow_of(case.flow), objective.axes, fresh_data(case)
+    signs, flow, axes = signs_of(case), flow_of(case.flow), objective.axes
+    draw = fresh_data(case, feature)
     try:
         if (
             case.method.kind == "grid"
@@ -145,7 +150,13 @@ def build_problem(case, folder, data=None):
                 draw,
             )
         return Problem(
-            None, objective, flow, signs, initial_points(case, folder, axes, signs), exact, draw
+            None,
+            objective,
+            flow,
+            signs,
+            initial_points(case, folder, axes, signs, feature.degree),
+            exact,
+            draw,
         )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
@@ -153,13 +164,18 @@ def build_problem(case, folder, data=None):
 
 def signs_of(case):
     """The output signs of the domain."""
+    if case.data.source == "arrays":
+        return tuple(case.domain.signs)
     return (1,) if case.domain.kind == "sphere" else (1, -1)
 
 
-def build_objective(case, folder, data=None):
+def build_objective(case, folder, data=None, feature=None):
     """The objective, and the closed-form solution if the case is the moment problem in its solvable
-    form."""
-    exact = None
+    form.
+
+    data : read earlier, or None;  feature : that of the activation, imported earlier, or None
+    """
+    exact, feature = None, feature or feature_of(case.objective.activation, folder)
     if case.data.source == "moment":
         if (case.objective.activation, case.objective.loss, case.objective.bias) != (
             "linear",
@@ -186,14 +202,14 @@ def build_objective(case, folder, data=None):
         o = moment.objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     elif case.data.source == "population":
-        return _population_risk(case), None
+        return _population_risk(case, feature), None
     else:
-        inputs, targets, weights = read_data(case, folder)[:3] if data is None else data
+        inputs, targets, weights = read_data(case, folder, feature)[:3] if data is None else data
     if case.objective.loss != "square":
         _check_classes(targets, case.objective.loss, both=case.domain.kind != "atoms")
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
-        feature, risk = FEATURES[case.objective.activation], RISKS[case.objective.loss]
+        risk = RISKS[case.objective.loss]
         return (
             Objective(
                 feature,
@@ -210,7 +226,7 @@ def build_objective(case, folder, data=None):
         raise CaseError(f"data: {error}") from error
 
 
-def _population_risk(case):
+def _population_risk(case, feature):
     """The risk for infinitely many Gaussian inputs, of the teacher that the same table with source
     'teacher' draws."""
     if case.objective.loss != "square" or case.objective.bias:
@@ -220,9 +236,7 @@ def _population_risk(case):
     _check_room(case.data)
     units, weights = teacher_of(case)
     try:
-        return PopulationRisk(
-            FEATURES[case.objective.activation], units, weights, case.objective.weight_decay
-        )
+        return PopulationRisk(feature, units, weights, case.objective.weight_decay)
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
 
@@ -267,7 +281,8 @@ def read_named(case, folder):
     None if it has none."""
     if case.data.source in ("moment", "population"):
         return case, None
-    *data, names = read_data(case, folder)
+    feature = feature_of(case.objective.activation, folder)
+    *data, names = read_data(case, folder, feature)
     if getattr(case.data, "features", names) is None:
         case = case.model_copy(
             update={"data": case.data.model_copy(update={"features": list(names)})}
@@ -275,9 +290,9 @@ def read_named(case, folder):
     return case, data
 
 
-def read_data(case, folder):
+def read_data(case, folder, feature):
     """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the
-    [data] table asks."""
+    [data] table asks; feature : of a teacher."""
     data, weights = case.data, None
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
@@ -294,7 +309,7 @@ def read_data(case, folder):
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     else:
         try:
-            inputs, targets = _distribution(case, rng)(rng, data.n)
+            inputs, targets = _distribution(case, rng, feature)(rng, data.n)
         except ValueError as error:
             raise CaseError(f"data: {error}") from error
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
@@ -318,22 +333,20 @@ def _check_room(data):
         )
 
 
-def _distribution(case, rng):
+def _distribution(case, rng, feature):
     """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first
     comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", "standardize", "components"})
     if case.data.source == "teacher":
-        return generators.teacher(
-            rng, FEATURES[case.objective.activation], bias=case.objective.bias, **keys
-        )
+        return generators.teacher(rng, feature, bias=case.objective.bias, **keys)
     return GENERATORS[case.data.source](rng, **keys)
 
 
-def fresh_data(case):
+def fresh_data(case, feature):
     """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None
-    if it has only data."""
+    if it has only data. feature : of a teacher."""
     if case.data.source == "population":
-        return _population_risk(case).draw
+        return _population_risk(case, feature).draw
     if case.data.source not in (*GENERATORS, "teacher"):
         return None
     if case.data.standardize or case.data.components:
@@ -343,7 +356,7 @@ def fresh_data(case):
                 " and 'components'."
             )
         return None
-    draw = _distribution(case, random_numbers(case.seed, DATA))
+    draw = _distribution(case, random_numbers(case.seed, DATA), feature)
     if not case.objective.bias:
         return draw
 
@@ -452,7 +465,7 @@ def _weight(scale, depth):
     return scale**depth
 
 
-def initial_points(case, folder, axes, signs):
+def initial_points(case, folder, axes, signs, degree):
     """The first particles, as Atoms, or a network's first Units."""
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
     if table.kind == "points":
@@ -464,7 +477,6 @@ def initial_points(case, folder, axes, signs):
                 "method.points: 'gaussian' draws the whole start; leave out [initial] and choose"
                 " method.scale."
             )
-        degree = FEATURES[case.objective.activation].degree
         units = Units.gaussian(rng, n, axes, degree, method.scale)
         if len(signs) == 1:
             units = Units(units.hidden, np.abs(units.output))

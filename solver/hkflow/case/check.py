@@ -1,25 +1,31 @@
 """A case file, checked and built."""
 
+from pathlib import Path
+
 from ..errors import CaseError
+from ..problem.problem import Problem
 from .build import build_problem, read_named, resolve
-from .load import CaseFile, load_case
+from .load import CaseFile, case_of_tables, load_case
+from .schema import Case
 
 
-def check(case, **overrides):
-    """Read and check a case file, its data included, without computing or writing. Returns
-    (resolved case, problem)."""
+def check(case: str | Path | dict | CaseFile, **overrides) -> tuple[Case, Problem]:
+    """Read and check a case file, or the tables of one, its data included, without computing or
+    writing. Returns (resolved case, problem)."""
     return build_case(read_case(case, overrides))
 
 
-def read_case(case, overrides):
-    """The CaseFile of a path, or one as it is."""
-    return case if isinstance(case, CaseFile) else load_case(case, overrides)
+def read_case(case: str | Path | dict | CaseFile, overrides: dict) -> CaseFile:
+    """The CaseFile of a path or of tables, or one as it is."""
+    if isinstance(case, CaseFile):
+        return case
+    return case_of_tables(case, overrides) if isinstance(case, dict) else load_case(case, overrides)
 
 
-def build_case(file):
+def build_case(file: CaseFile) -> tuple[Case, Problem]:
     """The resolved case of a CaseFile and its Problem; raises CaseError, which names the file."""
     try:
-        resolved, data = read_named(resolve(file.case), file.folder)
+        resolved, data = read_named(resolve(file.case, file.folder), file.folder)
         return resolved, build_problem(resolved, file.folder, data)
     except CaseError as error:
         raise CaseError(f"{file.source}: {error}") from error

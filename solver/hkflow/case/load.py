@@ -2,14 +2,14 @@
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
-from .schema import DEFAULT_KINDS, Case
+from .schema import DEFAULT_KINDS, Case, ProblemCase
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
@@ -65,11 +65,42 @@ def load_case(path, overrides=None):
     return parse_case(text, path.parent, path.stem, overrides, source=str(path))
 
 
+def plain_tables(value):
+    """Tables with lists and numbers in the place of arrays, tuples, paths and numpy's numbers."""
+    if isinstance(value, dict):
+        return {str(key): plain_tables(inner) for key, inner in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain_tables(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def case_of_tables(tables, overrides=None):
+    """The CaseFile of the tables of a case, {"data": {…}, …}; its files are relative to the current
+    folder."""
+    file = _checked(plain_tables(tables), "", Path(), "case", overrides, "the case")
+    return replace(file, text=toml_of(file.case))
+
+
 def parse_case(text, folder, name, overrides=None, source="case"):
     """Check the text of a case file; `source` is how messages call it."""
+    return _checked(parse_toml(text, source), text, folder, name, overrides, source)
+
+
+def parse_stored_case(text, source):
+    """The case that a run folder tells of: a Case, or the ProblemCase of one made in Python."""
     tables = parse_toml(text, source)
-    refuse_unfit(overrides or {}, source)
-    for key, value in sorted((overrides or {}).items(), key=lambda item: not _chooses_kind(*item)):
+    if tables.get("data") != {"source": "arrays"}:
+        return parse_case(text, ".", "", source=source).case
+    refuse_unfit(tables, source)
+    return ProblemCase.model_validate(tables)
+
+
+def _checked(tables, text, folder, name, overrides, source):
+    overrides = plain_tables(overrides or {})
+    refuse_unfit(overrides, source)
+    for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
     try:

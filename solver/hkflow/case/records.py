@@ -1,12 +1,11 @@
 """The records that a case file adds, [records] name = "module:function", as functions."""
 
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from ..errors import CaseError
 from ..solving.registry import check_records
+from .functions import imported
 from .schema import Case
 
 
@@ -20,16 +19,7 @@ def case_records(case: Case, folder: Path | None = None) -> dict[str, Callable]:
 
 
 def _imported(record, reference, folder):
-    module, _, name = reference.partition(":")
-    places = [] if folder is None else [str(Path(folder).resolve())]
-    sys.path[:0] = places
     try:
-        return getattr(import_module(module), name)
-    except Exception as error:  # whatever the user's module says
-        raise CaseError(
-            f"records.{record}: '{reference}' cannot be imported ({type(error).__name__}: {error})."
-            " Wanted module:function, of a module beside the case file or where Python looks;"
-            " PYTHONPATH adds a folder."
-        ) from error
-    finally:
-        del sys.path[: len(places)]
+        return imported(reference, folder)
+    except CaseError as error:
+        raise CaseError(f"records.{record}: {error}") from error

@@ -3,7 +3,8 @@ prints it as JSON schema."""
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticKnownError
 
 LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -192,20 +193,41 @@ Data = Annotated[
 ]
 
 
+# the names in objectives.activations, which takes long to load
+ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu")
+
+
+def _activation(name):
+    """A built-in activation, or a reference module:name to a user's."""
+    if name not in ACTIVATIONS and ":" not in name:
+        choices = (*ACTIVATIONS, "module:function")
+        raise PydanticKnownError("literal_error", {"expected": str(choices)[1:-1]})
+    return name
+
+
+Activation = Annotated[
+    str,
+    AfterValidator(_activation),
+    Field(json_schema_extra={"anyOf": [{"enum": [*ACTIVATIONS]}, {"pattern": ":"}]}),
+]
+Transform = Literal["auto", "dense", "sorted", "tree", "dense-single"]
+
+
 class ObjectiveTable(Table):
     """F(ν) = R(h) + weight_decay |ν|."""
 
-    activation: Literal["linear", "relu", "squared-relu", "joint-relu"] = Field(
+    activation: Activation = Field(
         "relu",
         description=(
             "φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and"
-            " output weights"
+            " output weights; 'module:function' beside the case or where Python looks: a function s"
+            " -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a hkflow.Feature"
         ),
     )
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
-    transform: Literal["auto", "dense", "sorted", "tree", "dense-single"] = Field(
+    transform: Transform = Field(
         "auto",
         description=(
             "how sums over data are made, exact to rounding: over all pairs, by sorting (circle),"
@@ -757,3 +779,64 @@ class Case(Table):
                 f"method.points: the initial points are listed, so '{self.method.points}' cannot"
                 " choose them; leave it out"
             )
+
+
+# --- what a run folder says of a Problem that was made in Python
+
+
+class ArraysData(Table):
+    """Data that a run folder holds as arrays."""
+
+    source: Literal["arrays"] = "arrays"
+
+
+class ArraysInitial(Table):
+    """An initial measure that the first save holds."""
+
+    kind: Literal["arrays"] = "arrays"
+    balanced: bool | None = Field(None, description="of units: whether |a_j| = |b_j|")
+
+
+class ProblemObjective(Table):
+    """An objective; names that are not built in are those of functions that the header describes.
+
+    teacher, teacher_weights : of a population risk
+    """
+
+    activation: str
+    bias: bool
+    loss: str
+    weight_decay: NonNegative
+    transform: Transform = "auto"
+    teacher: list[Vector] | None = None
+    teacher_weights: Vector | None = None
+
+
+class ProblemDomain(Table):
+    """A domain by its signs, and the cells of its mesh."""
+
+    kind: Literal["sphere", "signed-sphere", "atoms"]
+    signs: list[Literal[1, -1]]
+    cells: Count | None = None
+
+
+class ExactTable(Table):
+    """The closed-form moment flow."""
+
+    direction: Vector
+    target: float
+
+
+class ProblemCase(Table):
+    """A Problem that was made in Python, by the keys of a case as far as there are any."""
+
+    title: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    data: ArraysData = ArraysData()
+    objective: ProblemObjective
+    domain: ProblemDomain
+    initial: ArraysInitial = ArraysInitial()
+    flow: FlowTable
+    method: MethodTable
+    time: TimeTable
+    exact: ExactTable | None = None

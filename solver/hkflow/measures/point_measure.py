@@ -9,6 +9,8 @@ from ..arguments import Floats, real_array
 from ..geometry.mesh import Mesh, half_faces
 from ..geometry.sphere import normalize
 
+SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
+
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
@@ -131,6 +133,12 @@ class Units:
             )
         object.__setattr__(self, "hidden", hidden)
         object.__setattr__(self, "output", output)
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether |a_j| = |b_j| for every unit, up to rounding."""
+        sizes = np.linalg.norm(self.hidden, axis=1)
+        return bool(np.allclose(sizes, np.abs(self.output), rtol=SAME_SIZE, atol=0.0))
 
     def atoms(self, degree: int) -> Atoms:
         """The measure that predicts the same: Π₂, weight |b_j| |a_j|^degree / m at a_j/|a_j| with

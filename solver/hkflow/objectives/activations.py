@@ -27,6 +27,7 @@ class Feature:
         bytes
     pullback : function (points, inputs, residuals (n_data,)) -> (n_points, p), Σ_i residuals_i
         ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is no kernel
+    ridge : ψ if the feature is made of it, see `ridge`
     joint : whether the last coordinate of θ is an output weight b: θ = (a, b) has one coordinate
         more than the inputs, and φ = b ψ(a, x) where `kernel` belongs to ψ
     """
@@ -37,6 +38,7 @@ class Feature:
     kernel: int | None = None
     pullback: Callable | None = None
     joint: bool = False
+    ridge: Callable | None = None
 
     def transform(self, points, inputs, name="auto", moving=False, ranks=ALONE):
         """The sums over this feature for fixed points and inputs; name : see operators.choice, for
@@ -86,6 +88,67 @@ class Feature:
             )
         make = partial(FunctionTransform, matrix=self.matrix, pullback=self.pullback)
         return shared(ranks, make, points, inputs)
+
+
+def ridge(function: Callable, name: str | None = None, degree: int | None = None) -> Feature:
+    """The feature φ(θ, x) = ψ(θ·x) of a function s -> (ψ(s), ψ′(s)) of arrays.
+
+    name : by default that of the function;  degree : of homogeneity of ψ, if it has one
+    """
+
+    def matrix(points, inputs):
+        return np.asarray(function(inputs @ points.T)[0], dtype=float)
+
+    def pullback(points, inputs, residuals):
+        return (residuals[:, None] * function(inputs @ points.T)[1]).T @ inputs
+
+    name = name or getattr(function, "__name__", "ridge")
+    return Feature(name, matrix, degree, pullback=pullback, ridge=function)
+
+
+STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
+
+
+def check_feature(feature: Feature) -> None:
+    """Raise ValueError unless a user's feature has values of the right shape, its degree, and the
+    gradient that differences of its values have."""
+    rng = np.random.default_rng(0)
+    points, inputs, residuals = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), 4))
+    try:
+        values = _real(feature.matrix(points, inputs), (4, 5))
+        pulled = feature.pullback and _real(feature.pullback(points, inputs, residuals), (5, 3))
+    except Exception as error:  # whatever the user's function says
+        why = str(error).rstrip(".")
+        hint = " Wanted a function s -> (ψ(s), ψ′(s)) of arrays." if feature.ridge else ""
+        raise ValueError(
+            f"'{feature.name}' does not fit: {type(error).__name__}: {why}.{hint}"
+        ) from error
+    if feature.degree is not None:
+        scaled = feature.matrix(2.0 * points, inputs)
+        if not np.allclose(scaled, 2.0**feature.degree * values, rtol=1e-10, atol=1e-10):
+            raise ValueError(f"'{feature.name}' is not homogeneous of degree {feature.degree}.")
+    if feature.pullback is None:
+        return
+    direction = rng.standard_normal(3)
+    ends = [feature.matrix(points + side * STEP * direction, inputs) for side in (1.0, -1.0)]
+    wanted, found = residuals @ (ends[0] - ends[1]) / (2.0 * STEP), pulled @ direction
+    if not np.allclose(found, wanted, rtol=ROUGH, atol=ROUGH * np.abs(values).max()):
+        k = int(np.abs(found - wanted).argmax())
+        raise ValueError(
+            f"'{feature.name}' has another gradient than its values: {found[k]:.6g} where"
+            f" differences of the values give {wanted[k]:.6g}."
+        )
+
+
+def _real(values, shape):
+    """An array of real, finite numbers of a shape, or ValueError."""
+    values = np.asarray(values)
+    if values.shape != shape or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+        raise ValueError(
+            f"wanted finite real numbers of the shape {shape}, got {values.dtype} of the shape"
+            f" {values.shape}"
+        )
+    return values
 
 
 def _relu(points, inputs):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
+from ..solving.result import ResultLike
 from .figures import style
-from .kinds import draw, folder_of, kind_of, opened, size_of
+from .kinds import draw, kind_of, opened, size_of
 
 SECONDS = 8.0  # that a film takes if its speed is not given
 SLOWEST, FASTEST = 2.0, 20.0  # pictures a second, if not given
@@ -19,7 +21,15 @@ DOTS = 200  # per inch
 FORMATS = (".mp4", ".gif")
 
 
-def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
+def animate(
+    name: str,
+    run: ResultLike,
+    path: str | Path | None = None,
+    fps: float | None = None,
+    wide: bool = False,
+    under: ResultLike | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Path:
     """Write a film of a picture, see `plots.draw`, over all saves of a run and return its path.
 
     path : .mp4, which needs ffmpeg (or pip install 'hkflow[movie]'), or .gif; by default
@@ -33,7 +43,7 @@ def animate(name, run, path=None, fps=None, wide=False, under=None, watch=None):
     run = opened(run)
     kind = kind_of(name, run, moving=True)
     program = ffmpeg()
-    path = Path(path) if path else folder_of(run) / f"{name}{'.mp4' if program else '.gif'}"
+    path = Path(path) if path else run.folder / f"{name}{'.mp4' if program else '.gif'}"
     if path.suffix not in FORMATS:
         raise RunFolderError(
             f"{path}: unknown film format '{path.suffix}'. Choose from: {', '.join(FORMATS)}."

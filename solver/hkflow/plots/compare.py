@@ -1,8 +1,11 @@
 """One picture of two runs of a problem: both measures at the last common time, and how far the runs
 are apart over time."""
 
+from pathlib import Path
+
 import numpy as np
 
+from ..analysis.comparison import Comparison
 from ..measures.distances import systematic_draw
 from ..measures.point_measure import Atoms
 from ..store.shown import density_of
@@ -17,28 +20,22 @@ ROOM = 0.35  # above the curves, for the legend, as a share of their extent
 COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
-def save_comparison(comparison, path=None):
+def save_comparison(comparison: Comparison, path: str | Path | None = None) -> Path:
     """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default
     A/compare-<name of B>.png."""
-    default = _folder(comparison.a) / f"compare-{_folder(comparison.b).name}.png"
+    default = comparison.a.folder / f"compare-{comparison.b.stem}.png"
     return write_figure(
         lambda figure: draw_comparison(figure, comparison), path or default, (PAGE, 6.4)
     )
 
 
-def _folder(run):
-    """Where a run lies, by its whole path."""
-    path = run.path.resolve()
-    return path if path.is_dir() else path.parent
-
-
 def draw_comparison(figure, c):
     """A title and five panels on an empty figure."""
     names = [
-        f"{letter}: {plain(_folder(run).name, 40)} ({_carriers(run)})"
+        f"{letter}: {plain(run.stem, 40)} ({_carriers(run)})"
         for letter, run in (("A", c.a), ("B", c.b))
     ]
-    figure.suptitle(f"{plain(c.a.header['title'] or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
+    figure.suptitle(f"{plain(c.a.title or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
     draw = {1: _draw_on_circle, 2: _draw_on_sphere}.get(c.a.dim, _draw_predictions)

@@ -70,7 +70,7 @@ def draw_decision(figure, run, save=-1, shared=None):
     normalised = is_normalised((run, save))
     panels = {
         f"this run, {time_of(run, save)}": _prediction(run, save, normalised),
-        "F₂ max-margin": lambda x: machine(with_bias(x) if run.case.objective.bias else x),
+        "F₂ max-margin": lambda x: machine(with_bias(x) if run.bias else x),
     }
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, (title, function) in zip(axes, panels.items(), strict=True):

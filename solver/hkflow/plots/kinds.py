@@ -1,6 +1,6 @@
 """The pictures of a run by name: what each shows, how large it is, which runs it is for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError, unknown_name
-from ..store.run import Run, load
+from ..solving.result import Result, ResultLike
+from ..store.run import load
 from ..studies.study import StudyResult, read_study
 from . import convergence, decision, density, overview, records, spacetime, tracks
 from .figures import COLUMN, PAGE, style, write_figure
@@ -23,7 +24,7 @@ class Kind:
         in common with it
     height : function (run, wide) -> inches of a figure as wide as a column, or as a page
     unfit : function (run) -> why it cannot be drawn, as the end of "…, but this run …", or ""
-    of_save : whether it shows one save, and so can move;  of : Run or StudyResult
+    of_save : whether it shows one save, and so can move;  of : Result or StudyResult
     under : whether it has room for the density of a grid run underneath
     """
 
@@ -32,7 +33,7 @@ class Kind:
     height: Callable
     unfit: Callable = lambda run: ""
     of_save: bool = True
-    of: type = Run
+    of: type = Result
     under: bool = False
 
 
@@ -169,7 +170,7 @@ KINDS = {
 }
 
 
-def fitting(run, moving=False):
+def fitting(run: Result | StudyResult, moving: bool = False) -> list[str]:
     """The names of the pictures that can be drawn of a run or study; moving: of those that show one
     save."""
     return [name for name in KINDS if not _refusal(KINDS[name], run, moving)]
@@ -185,14 +186,14 @@ def _refusal(kind, run, moving):
     return reason and f"but this run {reason}"
 
 
-def kind_of(name, run, moving=False):
+def kind_of(name: str, run: Result | StudyResult, moving: bool = False) -> Kind:
     """The Kind of a name. Raises CaseError for an unknown one or one that does not fit, with those
     that do.
 
     Raises RunFolderError if the run holds no save yet.
     """
-    if isinstance(run, Run) and len(run.time) == 0:
-        raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to draw.")
+    if isinstance(run, Result) and len(run.time) == 0:
+        raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to draw.")
     choices = fitting(run, moving)
     if name not in KINDS:
         raise CaseError(unknown_name("picture", name, choices))
@@ -205,10 +206,10 @@ def kind_of(name, run, moving=False):
     return KINDS[name]
 
 
-def opened(what):
-    """A Run or StudyResult as it is, or that of a run folder, a results.h5 or the folder of a
-    study."""
-    if isinstance(what, Run | StudyResult):
+def opened(what: ResultLike | StudyResult) -> Result | StudyResult:
+    """A Run, Solution or StudyResult as it is, or what lies in a run folder, a results.h5 or the
+    folder of a study."""
+    if isinstance(what, Result | StudyResult):
         return what
     return read_study(what) if (Path(what) / "study.h5").is_file() else load(what)
 
@@ -219,10 +220,18 @@ def size_of(kind, run, wide):
     return (PAGE if wide else COLUMN), kind.height(run, wide)
 
 
-def draw(name, run, figure=None, save=-1, under=None, wide=False, shared=None):
+def draw(
+    name: str,
+    run: ResultLike | StudyResult,
+    figure: Figure | Axes | None = None,
+    save: int = -1,
+    under: ResultLike | None = None,
+    wide: bool = False,
+    shared: Sequence[int] | None = None,
+) -> Figure:
     """Draw a picture of a run by its name, one of KINDS, and return the figure.
 
-    run : Run, run folder or results.h5;  for "convergence" the folder of a study
+    run : Run, Solution, run folder or results.h5;  for "convergence" the folder of a study
     figure : an empty Figure or SubFigure, or Axes whose place the picture takes; by default a new
         Figure, as wide as a column, or `wide` as a page, in the project's style. Elsewhere the
         style is the caller's: `with hkflow.plots.style():`
@@ -236,7 +245,7 @@ def draw(name, run, figure=None, save=-1, under=None, wide=False, shared=None):
     kind = kind_of(name, run)
     if kind.of_save and not -len(run.time) <= save < len(run.time):
         raise CaseError(
-            f"{run.path}: there is no save {save}; its saves are 0 to {len(run.time) - 1}."
+            f"{run.name}: there is no save {save}; its saves are 0 to {len(run.time) - 1}."
         )
     layers = {} if under is None else {"under": _ground(kind, name, run, opened(under))}
     if figure is None:
@@ -259,15 +268,22 @@ def _ground(kind, name, run, under):
         rooms = ", ".join(sorted(room for room, other in KINDS.items() if other.under))
         raise CaseError(f"'{name}' has no room for another run underneath. Choose from: {rooms}.")
     if (
-        not isinstance(under, Run)
+        not isinstance(under, Result)
         or under.method != "grid"
         or (under.dim, list(under.signs)) != (run.dim, list(run.signs))
     ):
-        raise CaseError(f"{under.path}: wanted a grid run on the same sphere, with the same signs.")
+        raise CaseError(f"{under.name}: wanted a grid run on the same sphere, with the same signs.")
     return under
 
 
-def write(name, run, path=None, save=None, under=None, wide=False):
+def write(
+    name: str,
+    run: ResultLike | StudyResult,
+    path: str | Path | None = None,
+    save: int | None = None,
+    under: ResultLike | None = None,
+    wide: bool = False,
+) -> Path:
     """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by
     default RUN/<name>.png.
 
@@ -277,14 +293,7 @@ def write(name, run, path=None, save=None, under=None, wide=False):
     kind = kind_of(name, run)
     number = "" if save is None else f"-{save}"
     save = -1 if save is None else save
-    path = path or folder_of(run) / f"{name}{number}.png"
+    path = path or run.folder / f"{name}{number}.png"
     return write_figure(
         lambda figure: draw(name, run, figure, save, under), path, size_of(kind, run, wide)
     )
-
-
-def folder_of(run):
-    """Where the pictures of a run or study lie."""
-    if isinstance(run, StudyResult):
-        return run.folder
-    return run.path if run.path.is_dir() else run.path.parent

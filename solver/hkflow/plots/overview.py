@@ -1,7 +1,10 @@
 """One picture of a run: what it predicts, where the mass is, and what was recorded."""
 
+from pathlib import Path
+
 import numpy as np
 
+from ..solving.result import ResultLike
 from ..store.shown import density_of
 from . import records
 from .decision import draw_predictions
@@ -9,7 +12,7 @@ from .density import draw_measure
 from .shown import plain, time_of
 
 
-def save_overview(run, path=None):
+def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
     """Write the overview of a run and return its path: .png, .pdf or .svg, by default
     RUN/overview.png."""
     from .kinds import write
@@ -19,7 +22,7 @@ def save_overview(run, path=None):
 
 def draw_overview(figure, run, save=-1, shared=None):
     """Four or five panels and a title on an empty figure."""
-    title = plain(run.header["title"] or "hkflow")
+    title = plain(run.title or "hkflow")
     figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = top.subfigures(1, 2)
@@ -28,7 +31,7 @@ def draw_overview(figure, run, save=-1, shared=None):
     else:
         _draw_exact(left.subplots(), run)
     draw_measure(right, run, title=False)
-    clock, proves = run.case.flow.clock, records.has_margins(run)
+    clock, proves = run.flow.clock, records.has_margins(run)
     energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
     records.draw_energy(energy, run.records, clock)
     records.draw_residuals(residuals, run.records, clock)

@@ -73,7 +73,7 @@ def draw_energy(ax, records, clock="time"):
 def draw_records(figure, run, save=-1, shared=None):
     """Everything that is recorded of a run in time: objective, mass, margin with its certified
     band, residuals of the budgets, and a user's records."""
-    records, clock = run.records, run.case.flow.clock
+    records, clock = run.records, run.flow.clock
     draws = panels(run)
     wide = figure.bbox.width > figure.bbox.height
     shape = (-(-len(draws) // 2), 2) if wide else (len(draws), 1)

@@ -5,7 +5,6 @@ from functools import lru_cache
 import numpy as np
 from matplotlib.collections import LineCollection
 
-from ..case.build import teacher_of
 from ..store.shown import are_beyond, density_of, is_normalised, name_of
 from . import circle, sphere
 from .density import sheets
@@ -35,7 +34,7 @@ class Tracks:
         )
         self.signs = signs[save, :count]
         # no particle lives long
-        if getattr(run.case.method, "noise", "") == "random" and run.case.flow.noise > 0.0:
+        if run.options.get("noise") == "random" and run.flow.noise > 0.0:
             self.positions[:-1], self.weights[:-1] = np.nan, np.nan
         self.many = self.positions.shape[0] * min(count, 2 * LINES) > POINTS
         self.width, self.alpha = (
@@ -170,7 +169,7 @@ def draw_paths(figure, run, save=-1, shared=None):
             color=sign_color(sign, run.signs),
             label=sign_name(sign) if len(run.signs) > 1 else "units",
         )
-    if teacher_of(run.case) is not None:
+    if run.teacher_network is not None:
         axes[0].plot([], [], color="0.3", linestyle=(0, (4, 2)), linewidth=0.8, label="teacher")
     text = f"radius: tanh(m · weight{' in ν/|ν|' if normalised else ''})"
     legend_below(figure, axes[0], text)
@@ -203,10 +202,7 @@ def _draw_disc(ax, names):
 
 def _draw_teacher(ax, run, plane):
     """The directions of a teacher's units as dashed rays, in the colours of their output signs."""
-    found = teacher_of(run.case)
-    if found is None:
-        return
-    for unit, output in zip(*found, strict=True):
+    for unit, output in zip(*(run.teacher_network or ((), ())), strict=True):
         color = sign_color(np.sign(output), run.signs) if np.sign(output) in run.signs else "0.3"
         ax.plot(
             *np.outer(unit[list(plane)], (0.0, 1.0)),

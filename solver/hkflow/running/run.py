@@ -1,33 +1,37 @@
 """The main job: a case in, a run folder out."""
 
 import os
-import platform
 import signal
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 import numba
 import numpy as np
 
+from ..arguments import check_options
 from ..case.build import DYNAMICS, lines_of_data
 from ..case.check import build_case, read_case
-from ..case.load import toml_of
+from ..case.described import described
+from ..case.functions import OwnFunctions, own_feature
+from ..case.load import CaseFile, toml_of
 from ..case.records import case_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
-from ..methods.choice import make_method
+from ..methods.choice import make_method, method_class
 from ..operators.ranks import ALONE
+from ..problem.problem import Problem
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
 from ..solving.registry import check_records, own_names
+from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..store.results import pack
-from ..store.run import load, read_header
+from ..store.run import Run, load, read_header
 from ..store.run_folder import (
     FORMAT,
     RunWriter,
@@ -39,38 +43,43 @@ from ..store.run_folder import (
 )
 from .progress import ProgressBar, preparing
 
-PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
+# of a Problem, besides the options of its method
+ARGUMENTS = ("end", "saves", "record_interval", "until_margin", "title", "seed")
 
 
 def run(
-    case,
-    output=None,
-    force=False,
-    quiet=True,
-    observers=(),
+    case: str | Path | dict | Problem | CaseFile,
+    output: str | Path | None = None,
+    force: bool = False,
+    quiet: bool = True,
+    observers: Sequence[Observer | Callable] = (),
     ranks=ALONE,
-    records=None,
+    records: Mapping[str, Callable] | None = None,
     **overrides,
-):
-    """Run a case file and return its Run.
+) -> Run:
+    """Run a case, or a problem made in Python, and return its Run.
 
-    case : path of a TOML file, or a CaseFile that was read from one;  output : run folder, by
-        default runs/<case name>
+    case : path of a TOML file, its tables {"data": {…}, …}, or a Problem
+    output : run folder, by default runs/<name of the file>, runs/case or runs/problem
     force : move a used folder aside
     quiet : no progress bar;  observers : more of them (see solving.observer.Observer)
     records : further ones, {name: function of a State -> number}
-    overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01})
+    overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01}); of a Problem the
+        arguments of hkflow.solve, run(problem, end=2.0, saves=5, kind="particles"), and seed
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone
         touches the folder and returns the Run, the others None
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
     stands; and RunFolderError if the folder can no longer be written.
     """
     records = check_records(records)
-    file = ranks.all(lambda: read_case(case, overrides))
+    given = case if isinstance(case, Problem) else None
+    file, own = ranks.all(
+        lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)
+    )
     folder = named(output or Path("runs") / file.name)
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
-    resolved, problem = ranks.all(lambda: build_case(file))
+    resolved, problem = ranks.all(lambda: (file.case, given) if given else build_case(file))
     records = ranks.all(lambda: case_records(resolved, file.folder)) | records
     with preparing(quiet):
         method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
@@ -80,22 +89,49 @@ def run(
         held.enter_context(lock(folder))
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
+        functions = own or own_feature(resolved.objective.activation, file.folder)
+        header = _header(file, resolved, ranks) | _own(functions)
+        header |= _contradiction(problem, resolved, file.folder)
         with _writing(folder):
-            write_problem(
-                folder,
-                problem,
-                inputs,
-                _header(file, resolved, ranks) | _contradiction(problem, resolved, file.folder),
-            )
+            write_problem(folder, problem, inputs, header)
 
     with ExitStack() as held:
         ranks.told(begin)
-        return _integrate(
+        made = _integrate(
             folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records
         )
+    if given and made:  # whose functions may not be such as can be imported
+        made.problem = given
+    return made
 
 
-def resume(folder, quiet=True, observers=(), ranks=ALONE, records=None):
+def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=None, title="",
+               seed=0, **method):  # fmt: skip
+    """The CaseFile of a Problem, and the OwnFunctions that it needs."""
+    if end is None:
+        raise CaseError("A Problem is run up to a time: run(problem, end=2.0).")
+    method = {"kind": "grid"} | method
+    check_options(method, method_class(method["kind"]), "option", besides=("kind", *ARGUMENTS))
+    saves = save_times(end, saves).tolist() if np.ndim(saves) else saves
+    time = {"end": float(end), "saves": saves, "records": record_interval}
+    time |= {} if until_margin is None else {"until_margin": until_margin}
+    case, own = described(problem, time, method, title, seed)
+    return CaseFile(case, toml_of(case), Path(), "problem", "the problem"), own
+
+
+def _own(functions):
+    """What run.json says of users' functions; nothing if there are none."""
+    found = functions.model_dump(exclude_none=True)
+    return {"own": found} if found else {}
+
+
+def resume(
+    folder: str | Path,
+    quiet: bool = True,
+    observers: Sequence[Observer | Callable] = (),
+    ranks=ALONE,
+    records: Mapping[str, Callable] | None = None,
+) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
     return its Run.
 
@@ -107,6 +143,7 @@ def resume(folder, quiet=True, observers=(), ranks=ALONE, records=None):
 
     def repair():
         header = read_header(folder)
+        OwnFunctions.model_validate(header.get("own", {})).check(folder)
         held.enter_context(lock(folder))
         with _writing(folder):
             found = prepare_resume(folder)
@@ -157,10 +194,11 @@ def _method(problem, case, source=""):
         for key, value in case.method.model_dump().items()
         if value is not None and key not in STARTING_KEYS
     }
-    drawn = case.method.kind in ("particles", "network")
-    seed = (
-        {"seed": np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)[DYNAMICS]} if drawn else {}
-    )
+    seed = {}
+    if case.method.kind in ("particles", "network"):
+        stated = case.data.source == "arrays"  # as hkflow.solve takes it
+        streams = None if stated else np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)
+        seed = {"seed": case.seed if stated else streams[DYNAMICS]}
     try:
         return make_method(problem, **options, **seed)
     except ValueError as error:
@@ -252,9 +290,7 @@ def _header(file, case, ranks):
         "seed": case.seed,
         "threads": numba.get_num_threads(),
         "ranks": ranks.size,
-        "versions": (
-            {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-        ),
+        "versions": versions(),
         "commit": git_commit(),
     }
 
@@ -266,7 +302,7 @@ def _contradiction(problem, case, folder):
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
 
 
-def git_commit():
+def git_commit() -> str | None:
     """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
     run from one."""
     here = Path(__file__).resolve().parent

@@ -1,66 +1,58 @@
 """A run in memory."""
 
+import time
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..problem.problem import Problem
 from .observer import Observer
+from .result import Result, versions
 
 
-@dataclass(eq=False)
-class Solution:
-    """A run in memory.
+@dataclass(eq=False, repr=False)
+class Solution(Result):
+    """A run in memory, with all that a Result offers.
 
     time : (n_saves,), the end, however it came, included;  states : one dictionary per save, as the
-        method's `state` gives it
-    scaled_predictions : (n_saves, n_data) h in units of e^log_scale;  predictions : h itself
-    records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale;  status :
-        one sentence;  finished : bool
+        method's `state` gives it;  log_scale : (n_saves,), 0 for networks
+    scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    records : {name: (n_records,)}, objectives and masses in units of e^log_scale
+    end : status and finished, steps, evaluations, and seconds of processor time
+    title : what pictures and tables call it
     """
 
-    problem: object
-    method: type
-    time: np.ndarray
+    problem: Problem
+    method: str
+    options: dict
+    time: NDArray[np.float64]
     states: list
-    scaled_predictions: np.ndarray
+    log_scale: NDArray[np.float64]
+    scaled_predictions: NDArray[np.float64]
     records: dict
-    status: str
-    finished: bool
+    end: dict
+    title: str = ""
+    header: dict = field(default_factory=lambda: {"versions": versions()})
 
-    def atoms_at(self, save):
-        """The measure at a save as atoms."""
-        return self.problem.atoms_of(self.method.measure(self.states[save]))
-
-    @property
-    def density(self):
-        """Of a grid: (n_saves, n_signs, n_cells) with ν = e^log_scale · density."""
-        return np.array([state["density"] for state in self.states])
-
-    @property
-    def log_scale(self):
-        """(n_saves,); 0 for networks."""
-        return np.array([state.get("log_scale", 0.0) for state in self.states], dtype=float)
-
-    @property
-    def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
-        beyond numbers."""
-        return in_plain_units(self.scaled_predictions, self.log_scale)
-
-
-def in_plain_units(scaled, log_scale):
-    """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
-    where it is beyond numbers."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(scaled == 0.0, 0.0, np.exp(log_scale)[:, None] * scaled)
+    def state_at(self, save: int) -> dict:
+        """The method's state at one save."""
+        return self.states[save]
 
 
 class Memory(Observer):
-    """Keeps saves, records and the sentence of the end in memory."""
+    """Keeps saves, records and the sentence of the end in memory.
 
-    def __init__(self):
-        self.saves, self.records, self.status = [], [], ""
+    method : the method's options by name, its kind among them;  title : of the Solution
+    """
+
+    def __init__(self, method=None, title=""):
+        self.options, self.title = {"kind": "grid"} | (method or {}), title
+        self.saves, self.records, self.end = [], [], {"status": ""}
+
+    def start(self, method, clock, save_times):
+        self.began = time.process_time()
 
     def record(self, method, clock, record):
         self.records.append(record)
@@ -69,22 +61,28 @@ class Memory(Observer):
         self.saves.append((clock.time, deepcopy(method.state()), method.current.predictions.copy()))
 
     def finish(self, method, clock, status):
-        self.status = status
+        self.end = {
+            "status": status,
+            "steps": clock.step,
+            "evaluations": clock.evaluations,
+            "seconds": time.process_time() - self.began,
+        }
 
-    def solution(self, method, finished):
+    def solution(self, method, finished) -> Solution:
         """The run of a method as far as it went."""
-        time, states, predictions = zip(*self.saves, strict=True) if self.saves else ((), (), ())
+        times, states, predictions = zip(*self.saves, strict=True) if self.saves else ((), (), ())
         names = self.records[0] if self.records else ()
-        records = {name: np.array([r[name] for r in self.records]) for name in names}
-        predictions = np.array(predictions).reshape(len(time), len(method.current.predictions))
-        problem = method.problem
         return Solution(
-            problem,
-            type(method),
-            np.array(time),
-            list(states),
-            predictions,
-            records,
-            self.status,
-            finished,
+            problem=method.problem,
+            method=self.options["kind"],
+            options=self.options,
+            time=np.array(times),
+            states=list(states),
+            log_scale=np.array([state.get("log_scale", 0.0) for state in states], dtype=float),
+            scaled_predictions=np.array(predictions).reshape(
+                len(times), len(method.current.predictions)
+            ),
+            records={name: np.array([r[name] for r in self.records]) for name in names},
+            end=self.end | {"finished": finished},
+            title=self.title,
         )

@@ -1,19 +1,22 @@
 """Problems solved in memory, at once or step by step."""
 
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import check_options, real_array, whole_number
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import make_method, method_class
+from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
-from .observer import State
+from .observer import Observer, State
 from .registry import check_records
-from .solution import Memory
+from .solution import Memory, Solution
 
 
 def save_times(end, saves):
@@ -109,28 +112,30 @@ def _states(steps, state):
 
 
 def solve(
-    problem,
-    end,
-    saves=2,
-    observers=(),
-    record_interval=0.0,
-    until_margin=None,
-    records=None,
+    problem: Problem,
+    end: float,
+    saves: int | ArrayLike = 2,
+    observers: Sequence[Observer | Callable] = (),
+    record_interval: float = 0.0,
+    until_margin: float | None = None,
+    title: str = "",
+    records: Mapping[str, Callable] | None = None,
     **method,
-):
+) -> Solution:
     """Solve a problem in memory from t = 0 to t = end.
 
     saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
         of a State
     records : further ones, {name: function of a State -> number}
-    until_margin : end where the smooth margin γ̃ reaches this;  method : the keys of [method] in a
-        case file
+    until_margin : end where the smooth margin γ̃ reaches this;  title : of the Solution;  method :
+        the keys of [method] in a case file
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
     times = _checked(end, saves, record_interval, until_margin, method)
     check_records(records)
-    memory, made, interrupt = Memory(), make_method(problem, **method), DeferredInterrupt()
+    memory, made = Memory(method, title), make_method(problem, **method)
+    interrupt = DeferredInterrupt()
     observers, finished = (memory, *observers, interrupt), False
     try:
         with interrupt:
@@ -143,7 +148,7 @@ def solve(
                 records=records,
             )
         if interrupt.received:
-            raise KeyboardInterrupt(memory.status)
+            raise KeyboardInterrupt(memory.end["status"])
     except (Exception, KeyboardInterrupt) as error:
         error.solution = memory.solution(made, finished)
         error.add_note("What was computed until then is this exception's attribute `solution`.")

@@ -2,14 +2,17 @@
 
 import json
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import CaseError
 from ..methods.record import SCALED
 from ..solving.registry import record_of
+from ..solving.result import ResultLike
 from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
-from .run import STATE_ARRAYS
+from .run import STATE_ARRAYS, opened
 
 LONG_NAMES = {
     "sign": "output sign of hidden units",
@@ -52,9 +55,9 @@ def check_xarray(_=None):
         )
 
 
-def to_xarray(run):
-    """All of a run as an xarray.Dataset, every variable with long_name and units, header and ending
-    as attributes.
+def to_xarray(run: ResultLike) -> Any:
+    """All of a Run, Solution or run folder as an xarray.Dataset, every variable with long_name and
+    units, header and ending as attributes.
 
     The variables are those of results.h5; data/… and mesh/… without the folder, records/… as
     record_… along record_time, log_mass (time), and the cells' angle on the circle, longitude and
@@ -64,6 +67,7 @@ def to_xarray(run):
     check_xarray()
     import xarray
 
+    run = opened(run)
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
@@ -81,7 +85,7 @@ def to_xarray(run):
     )
 
 
-def write_netcdf(path, run):
+def write_netcdf(path: str | Path, run: ResultLike) -> None:
     """Write to_xarray(run) as netCDF-4."""
     data = to_xarray(run)
     for name, variable in data.variables.items():
@@ -106,7 +110,7 @@ def _angles(run):
 
 
 def _attributes(name, run):
-    time = "time" if run.case.flow.clock == "time" else "smooth margin, which is the clock"
+    time = "time" if run.flow.clock == "time" else "smooth margin, which is the clock"
     names = LONG_NAMES | {f"record_{name}": _long_name(record_of(name)) for name in run.records}
     names |= {"time": time, "record_time": f"{time}, of the records"}
     return {
@@ -122,7 +126,8 @@ def _long_name(record):
 
 def _header(run):
     """Header and ending as netCDF attributes: numbers and texts."""
-    values = {"source": f"hkflow {run.header['versions']['hkflow']}", **run.header, **run.end}
+    values = {"source": f"hkflow {run.header['versions']['hkflow']}", "title": run.title}
+    values |= run.header | run.end
     plain = {
         name: json.dumps(value) if isinstance(value, dict) else value
         for name, value in values.items()

@@ -1,10 +1,13 @@
 """Runs in the formats of other programs."""
 
+from pathlib import Path
+
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..files.userfiles import named
 from ..files.writing import write_whole
+from ..solving.result import ResultLike
 from .dataset import check_xarray, write_netcdf
-from .run import Run, load
+from .run import opened
 from .tables import write_csv
 from .vtkhdf import check_shape, write_vtkhdf
 
@@ -29,14 +32,14 @@ FORMATS = {
 }
 
 
-def export(run, *formats, output=None):
+def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> list[Path]:
     """Write a run in other formats, export("runs/iris", "vtk", "csv"), over what an earlier export
     wrote; returns the paths.
 
-    run : Run, run folder or results.h5
+    run : Run, Solution, run folder or results.h5
     formats : "vtk" (RUN/name.vtkhdf, see vtkhdf), "netcdf" (name.nc, see to_xarray), "csv"
         (name-….csv, see tables)
-    output : folder for them, made if need be; by default that of the run
+    output : folder for them, made if need be; by default run.folder
     Raises CaseError for no or an unknown format or a missing package, RunFolderError if the run
     holds no save or no shape that the format can show, or a file cannot be written.
     """
@@ -45,16 +48,13 @@ def export(run, *formats, output=None):
     for name in formats:
         if name not in FORMATS:
             raise CaseError(unknown_name("format", name, FORMATS))
-    run = run if isinstance(run, Run) else load(run)
+    run = opened(run)
     if len(run.time) == 0:
-        raise RunFolderError(f"{run.path}: holds no save yet, so there is nothing to export.")
+        raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to export.")
     for name in formats:
         FORMATS[name][0](run)
-    home = (run.path if run.path.is_dir() else run.path.parent).resolve()
-    folder = named(output or home)
-    stem = folder / (
-        run.path.stem if run.path.is_file() and run.path.name != "results.h5" else home.name
-    )
+    folder = named(output or run.folder.resolve())
+    stem = folder / run.stem
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [path for name in formats for path in FORMATS[name][1](stem, run)]

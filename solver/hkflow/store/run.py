@@ -3,13 +3,22 @@
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
-from ..arguments import real_array
-from ..case.build import build_objective, flow_of, fresh_data, input_names, resolve, signs_of
-from ..case.load import parse_case
-from ..certificates.contradiction import contradiction
+from ..case.build import (
+    build_objective,
+    flow_of,
+    fresh_data,
+    input_names,
+    resolve,
+    signs_of,
+    teacher_of,
+)
+from ..case.described import rebuilt
+from ..case.functions import OwnFunctions
+from ..case.load import parse_stored_case
 from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,
@@ -29,10 +38,10 @@ from ..measures.initial import atoms_on_mesh
 from ..measures.point_measure import Units
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
-from ..objectives.data import axis_names, with_bias
+from ..objectives.losses import RISKS
 from ..problem.problem import Problem
 from ..solving.registry import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, RECORDS
-from ..solving.solution import in_plain_units
+from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
@@ -53,8 +62,6 @@ HEADER = {
     "commit": str | None,
 }
 ENDING = {"status": str, "finished": bool}  # of status.json
-# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
-LARGEST_LOG = 600.0
 
 # What makes the measure in a state, with the dimensions of each array at one save.
 STATE_ARRAYS = {
@@ -79,119 +86,38 @@ WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
 
-class Run:
-    """A finished or unfinished run.
+class Run(Result):
+    """A finished or unfinished run in files, with all that a Result offers.
 
-    path : the folder or file it was read from;  header : case as given and as resolved, versions,
-        seed, threads, commit
-    case : the resolved, checked case
-    mesh : Mesh, or None;  signs : (n_signs,) of the domain;  inputs (n_data, dim), targets, weights
-        (n_data,) : the data, bias
-    not included;  time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units
-    of e^log_scale
-    records : dict of (n_records,) arrays, objectives and masses in units of e^log_scale
-    status : one sentence;  finished : bool;  missing : a sentence on saves that are lost or
-        damaged, or None
+    path : the folder or file that it was read from
+    header : case as given and as resolved, versions, seed, threads, commit
+    case : the resolved, checked case, or ProblemCase of a problem made in Python;  own : the
+        functions of its user, imported when they are first called
+    missing : a sentence on saves that are lost or damaged, or None
     """
 
     def __init__(self, path, header, static, series, records, end):
         self.path, self.header, self.records, self.end = path, header, records, end
-        self.status, self.finished, self.missing = (
-            end["status"],
-            end["finished"],
-            series.get("missing"),
-        )
+        self.title, self.missing = header["title"], series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
+        self.method, self.options = self.case.method.kind, self.case.method.model_dump()
+        self.bias = self.case.objective.bias
+        self.own = OwnFunctions.model_validate(header.get("own", {}))
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
-        self.time, self.scaled_predictions, self._states = (
-            series[name] for name in ("time", "predictions", "states")
-        )
-        self.log_scale = series["log_scale"]
+        self.time, self.log_scale = series["time"], series["log_scale"]
+        self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
 
-    def state_at(self, save):
-        """The method's state at one save, a dictionary, read when asked for."""
+    def state_at(self, save: int) -> dict:
+        """The method's state at one save, read when asked for."""
         return self._states[save]()
 
-    def atoms_at(self, save, normalised=False):
-        """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised:
-        ν/|ν|, of mass 1.
-
-        Raises ValueError if ν itself is wanted but its mass is beyond e^±600.
-        """
-        if normalised:
-            atoms, _ = self._unscaled_atoms(save)
-            return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
-        _, scale = _unscaled(self.state_at(save))
-        if abs(scale) > LARGEST_LOG:
-            raise ValueError(
-                f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights"
-                f" can hold: take atoms_at({save}, normalised=True) and log_mass[{save}]."
-            )
-        return self.problem.atoms_of(method_class(self.method).measure(self.state_at(save)))
-
-    def _unscaled_atoms(self, save):
-        """Atoms and s, of order one, with ν = e^s · atoms."""
-        state, scale = _unscaled(self.state_at(save))
-        return self.problem.atoms_of(method_class(self.method).measure(state)), scale
-
-    def density_at(self, save):
-        """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density,
-        read when asked for."""
-        if self.method != "grid":
-            raise ValueError(
-                f"A run by method '{self.method}' has no density; take atoms_at({save})."
-            )
-        return self.state_at(save)["density"]
-
     @cached_property
-    def density(self):
-        """Densities of a grid at the saves, (n_saves, n_signs, n_cells)."""
-        return np.array([self.density_at(k) for k in range(len(self.time))])
-
-    @cached_property
-    def predictions(self):
-        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
-        beyond numbers."""
-        return in_plain_units(self.scaled_predictions, self.log_scale)
-
-    def log_mass_at(self, save):
-        """log |ν| at one save; -inf for no mass."""
-        atoms, scale = self._unscaled_atoms(save)
-        return float(scale + np.log(atoms.mass)) if atoms.mass > 0.0 else -np.inf
-
-    @cached_property
-    def log_mass(self):
-        """log |ν| at the saves, (n_saves,)."""
-        return np.array([self.log_mass_at(k) for k in range(len(self.time))])
-
-    @property
-    def mass(self):
-        """Total mass |ν| at the saves, (n_saves,); inf where it is beyond numbers."""
-        with np.errstate(over="ignore"):
-            return np.array(
-                [
-                    atoms.mass * np.exp(scale)
-                    for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))
-                ]
-            )
-
-    @property
-    def method(self):
-        """grid, characteristics, particles or network."""
-        return self.case.method.kind
-
-    @property
-    def dim(self):
-        """Dimension d of the sphere."""
-        return self.problem.dim
-
-    @property
-    def classifies(self):
-        """Whether the targets are classes."""
-        return self.problem.objective.risk.classifies
+    def flow(self):
+        """The flow that was followed."""
+        return flow_of(self.case.flow)
 
     @property
     def signal(self):
@@ -199,44 +125,30 @@ class Run:
         return self.end.get("signal")
 
     @cached_property
-    def contradiction(self):
+    def contradiction(self) -> str:
         """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
-        found = contradiction(self.problem.objective)
-        return self.header.get("contradiction", found.sentence()) if found else ""
+        return (found := super().contradiction) and self.header.get("contradiction", found)
 
     @property
-    def input_names(self):
+    def teacher_network(self):
+        """Directions and output weights of the network that made the targets; None if none did."""
+        return super().teacher_network or teacher_of(self.case)
+
+    @property
+    def start(self) -> dict:
+        """The keys of [initial], or what is known of the start of a problem made in Python."""
+        initial = self.case.initial
+        if initial.kind != "arrays":
+            return initial.model_dump()
+        return initial.model_dump(include={"balanced"}, exclude_none=True)
+
+    @property
+    def input_names(self) -> list[str]:
         """Names of the inputs, for axes."""
         return input_names(self.case, self.inputs.shape[1])
 
-    @property
-    def axis_names(self):
-        """Names of the coordinates of θ: one for each input, and the bias."""
-        count, joint = self.inputs.shape[1], self.problem.objective.feature.joint
-        return axis_names(count, self.dim + 1 - count - joint, joint)
-
-    def predict(self, inputs, save=-1, normalised=False):
-        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without bias column, for the measure of a
-        save. Returns (n,).
-
-        normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
-            atoms_at
-        """
-        objective, atoms = self.problem.objective, self.atoms_at(save, normalised)
-        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
-        if inputs.shape[1] != self.inputs.shape[1]:
-            raise ValueError(f"Inputs need {self.inputs.shape[1]} columns, got {inputs.shape[1]}.")
-        full = with_bias(inputs) if self.case.objective.bias else inputs
-        out = np.zeros(len(full))
-        for start in range(0, len(full), 4096):
-            transform = objective.feature.transform(
-                atoms.positions, full[start : start + 4096], "dense"
-            )
-            transform.forward(atoms.signs * atoms.weights, out[start : start + 4096])
-        return out
-
     @cached_property
-    def problem(self):
+    def problem(self) -> Problem:  # type: ignore[override]  # read when it is first wanted
         """The problem that was solved, rebuilt from the stored data and mesh; it starts from the
         first save.
 
@@ -245,21 +157,22 @@ class Run:
         """
         if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
-        objective, exact = build_objective(
-            self.case, None, (self.inputs, self.targets, self.weights)
-        )
-        flow = flow_of(self.case.flow)
+        objective, exact, draw = self._objective()
         mesh = self.mesh if self.method == "grid" or self.is_discrete else None
+        start = self._start(objective)
         with _reading(self.path):
-            return Problem(
-                mesh,
-                objective,
-                flow,
-                signs_of(self.case),
-                self._start(objective),
-                exact,
-                fresh_data(self.case),
-            )
+            return Problem(mesh, objective, self.flow, signs_of(self.case), start, exact, draw)
+
+    def _objective(self):
+        """Objective, closed-form solution and function that draws fresh data, the latter two or
+        None."""
+        data = self.inputs, self.targets, self.weights
+        if self.case.data.source == "arrays":
+            return rebuilt(self.case, self.own, data, self.flow, self.name)
+        feature = self.own.feature and self.own.feature.built(self.name)
+        feature = feature or FEATURES[self.case.objective.activation]
+        objective, exact = build_objective(self.case, None, data, feature)
+        return objective, exact, fresh_data(self.case, feature)
 
     def _start(self, objective):
         """The measure of the first save, without its scale if that is beyond numbers; on atoms as a
@@ -267,8 +180,8 @@ class Run:
         if not self._starts:
             return None
         state = self._starts[0]()
-        unscaled, scale = _unscaled(state)
-        start = method_class(self.method).measure(unscaled if abs(scale) > LARGEST_LOG else state)
+        small, scale = unscaled(state)
+        start = method_class(self.method).measure(small if abs(scale) > LARGEST_LOG else state)
         if self.is_discrete and self.method != "grid":
             atoms = (
                 start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
@@ -276,60 +189,8 @@ class Run:
             return atoms_on_mesh(self.mesh, self.signs, atoms)
         return start
 
-    @property
-    def is_discrete(self):
-        """Whether the domain is a set of atoms."""
-        return self.mesh is not None and self.mesh.is_discrete
 
-    def exact_errors(self):
-        """Errors against the exact solution, each (n_saves,); None without one.
-
-        Of a grid the relative L¹ error and the maximum error over the maximum; of particles the
-        relative error of the mass and the error of the first moment over its size or 1/10 of the
-        mass, whichever is larger.
-        """
-        exact = self.problem.exact
-        if exact is None:
-            return None
-        errors = []
-        for save, time in enumerate(self.time):
-            if self.method == "grid":
-                wanted, got = (
-                    exact.density(self.mesh.centers, time),
-                    np.exp(self.log_scale[save]) * self.density_at(save)[0],
-                )
-                difference = np.abs(got - wanted)
-                errors.append(
-                    (
-                        (difference @ self.mesh.volumes) / (wanted @ self.mesh.volumes),
-                        difference.max() / wanted.max(),
-                    )
-                )
-            else:
-                atoms, (mass, moment) = self.atoms_at(save), exact.mass_and_moment(time)
-                size = max(abs(moment), 0.1 * mass)
-                errors.append(
-                    (
-                        abs(atoms.mass / mass - 1.0),
-                        np.linalg.norm(atoms.moment() - moment * exact.direction) / size,
-                    )
-                )
-        return tuple(np.array(errors).T)
-
-
-def _unscaled(state):
-    """A state whose measure is of order one, and s with ν = e^s · that measure."""
-    if "log_weights" in state:
-        scale = float(state["log_weights"].max())
-        return state | {"log_weights": state["log_weights"] - scale}, scale
-    return (
-        (state | {"log_scale": 0.0}, float(state["log_scale"]))
-        if "log_scale" in state
-        else (state, 0.0)
-    )
-
-
-def load(path):
+def load(path: str | Path) -> Run:
     """Read a run folder or a results.h5. Raises RunFolderError, naming the file, if it is not
     one."""
     path = named(path)
@@ -342,7 +203,12 @@ def load(path):
     return _load_results(path)
 
 
-def read_header(folder):
+def opened(run: ResultLike) -> Result:
+    """A Run or Solution as it is, or the Run of a run folder or a results.h5."""
+    return run if isinstance(run, Result) else load(run)
+
+
+def read_header(folder: str | Path) -> dict:
     """run.json of a folder. Raises RunFolderError if it is missing, damaged or of a newer
     format."""
     path = named(folder) / "run.json"
@@ -354,6 +220,7 @@ def read_header(folder):
     with _reading(path):
         header = _read_json(path)
         _check_format(header.get("format"), path)
+        OwnFunctions.model_validate(header.get("own", {}))
         return _typed(header, HEADER)
 
 
@@ -380,10 +247,13 @@ def _typed(table, types):
 
 
 def _case_of(header, path):
-    """The resolved case that a header tells of."""
-    return resolve(
-        parse_case(header["resolved_case"], ".", "", source=f"{path}: resolved case").case
-    )
+    """The resolved case that a header tells of; one with functions of its own needs none of them,
+    for it was resolved by them."""
+    with _reading(path):
+        OwnFunctions.model_validate(header.get("own", {}))
+        case = parse_stored_case(header["resolved_case"], f"{path}: resolved case")
+    own = case.data.source == "arrays" or case.objective.activation not in FEATURES
+    return case if own else resolve(case)
 
 
 def _load_folder(folder):
@@ -511,7 +381,8 @@ def _checked_records(records, case):
     for name, array in records.items():
         check_array(array, name, ("record",), sizes)
     wanted = [record.name for record in OF_EVERY_RUN]
-    if case.objective.loss != "square":
+    risk = RISKS.get(case.objective.loss)
+    if risk and risk.classifies:
         wanted += [record.name for record in OF_CLASSIFIERS]
     if "margin_upper" in records:
         wanted += [record.name for record in OF_CERTIFICATES]
@@ -574,14 +445,13 @@ def _read_static(file, case):
     they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
-    sizes |= {
-        "axis": sizes["input"] + case.objective.bias + FEATURES[case.objective.activation].joint,
-        "side": 2,
-    }
+    feature = FEATURES.get(case.objective.activation)
+    joint = feature is not None and feature.joint
+    sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
     sizes |= {"corner": sizes["axis"] - 1, "sign": len(signs_of(case))}
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
     if "mesh" in file:
-        sizes["cell"] = sizes["axis"] if case.domain.kind == "atoms" else case.domain.cells
+        sizes["cell"] = case.domain.cells or sizes["axis"]
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")

@@ -2,27 +2,28 @@
 what numbers can hold."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .run import LARGEST_LOG
+from ..solving.result import LARGEST_LOG, Result
 
 
-def is_normalised(*saves, largest=LARGEST_LOG):
+def is_normalised(*saves: tuple[Result, int], largest: float = LARGEST_LOG) -> bool:
     """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond
     e^±largest."""
     return are_beyond(np.array([run.log_mass_at(save) for run, save in saves]), largest)
 
 
-def are_beyond(logs, largest=LARGEST_LOG):
+def are_beyond(logs: NDArray[np.float64], largest: float = LARGEST_LOG) -> bool:
     """Whether one of several log masses is beyond ±largest; no mass at all is not."""
     return bool((np.abs(logs[np.isfinite(logs)]) > largest).any())
 
 
-def name_of(normalised):
+def name_of(normalised: bool) -> str:
     """How labels call what is shown."""
     return "ν/|ν|" if normalised else "ν"
 
 
-def density_of(run, save, normalised=False):
+def density_of(run: Result, save: int, normalised: bool = False) -> NDArray[np.float64]:
     """ν or ν/|ν| on the cells of a grid, (n_signs, n_cells)."""
     density = run.density_at(save)
     if not normalised:

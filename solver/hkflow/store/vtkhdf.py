@@ -29,7 +29,7 @@ def check_shape(run):
     if run.is_discrete or run.dim > 2:
         place = "atoms" if run.is_discrete else f"S^{run.dim}"
         raise RunFolderError(
-            f"{run.path}: a measure on {place} has no shape in space, so there is no --vtk; take"
+            f"{run.name}: a measure on {place} has no shape in space, so there is no --vtk; take"
             " --netcdf or --csv."
         )
 

@@ -207,7 +207,7 @@ def _member(path, group, level, repeat, case, changes, repeats):
         changes = changes | {"seed": load_case(place, changes).case.seed + repeat}
     try:
         file = load_case(place, changes)
-        resolve(file.case)
+        resolve(file.case, file.folder)
         return Member(group, level, repeat, file, changes)
     except CaseError as error:
         raise CaseError(f"{path}, with {described(changes)}: {error}") from None

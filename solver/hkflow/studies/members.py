@@ -2,7 +2,6 @@
 Dask cluster."""
 
 import hashlib
-import inspect
 import json
 import os
 import shutil
@@ -38,15 +37,18 @@ told = None
 
 
 def key_of(file: CaseFile) -> str:
-    """A name for what a case computes: of the resolved case, the functions of its records, the
-    files that it reads, and the version of hkflow."""
+    """A name for what a case computes: of the resolved case, its own functions, the files that it
+    reads, and the version of hkflow."""
     from ..case.build import resolve
+    from ..case.functions import own_feature, source_hash
     from ..case.records import case_records
 
-    digest = hashlib.sha256(f"{version('hkflow')}\n{toml_of(resolve(file.case))}".encode())
+    resolved = toml_of(resolve(file.case, file.folder))
+    digest = hashlib.sha256(f"{version('hkflow')}\n{resolved}".encode())
+    for function in own_feature(file.case.objective.activation, file.folder).functions():
+        digest.update(str(function.source).encode())
     for function in case_records(file.case, file.folder).values():
-        with suppress(OSError, TypeError):  # it has no source
-            digest.update(inspect.getsource(function).encode())
+        digest.update(str(source_hash(function)).encode())
     for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
         if name is not None:
             with suppress(OSError):  # what is wrong with a file the run itself says

@@ -221,7 +221,10 @@ def _fill(file, result):
         file.create_dataset(
             name.replace("/", "_"), data=values, dtype=h5py.string_dtype() if text else None
         )
-    cases = [toml_of(resolve(outcome.member.file.case)) for outcome in result.outcomes]
+    cases = [
+        toml_of(resolve(outcome.member.file.case, outcome.member.file.folder))
+        for outcome in result.outcomes
+    ]
     file.create_dataset("resolved_case", data=cases, dtype=h5py.string_dtype())
 
 

@@ -1,0 +1,113 @@
+"""A Problem that was made in Python as tables and arrays, for its run folder, and back."""
+
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from ..errors import CaseError
+from ..files.reading import MESH, check_array, check_mesh
+from ..objectives.activations import FEATURES
+from ..objectives.losses import RISKS
+from ..objectives.objective import Objective
+from ..problem.exact import MomentFlow
+from ..problem.problem import Problem
+from ..solving.result import has_bias
+from .functions import OwnFunctions
+from .load import plain_tables, sentences
+from .schema import ProblemCase
+
+
+def described(problem: Problem, time: dict, method: dict, title="", seed=0):
+    """The ProblemCase of a problem and its OwnFunctions.
+
+    time : the keys of [time];  method : those of [method]
+    Raises CaseError for options that are none and for what a run folder cannot say of a problem.
+    """
+    objective: Any = problem.objective
+    exact = problem.exact
+    population = type(objective) is not Objective
+    if population and not hasattr(objective, "teacher"):
+        raise CaseError(
+            "A run folder knows hkflow.Objective and hkflow.PopulationRisk, not"
+            f" {type(objective).__name__}; take hkflow.solve."
+        )
+    if exact is not None and (type(exact) is not MomentFlow or exact.flow != problem.flow):
+        raise CaseError("A run folder knows the exact solution MomentFlow of the same flow alone.")
+    teacher = (
+        {"teacher": objective.teacher, "teacher_weights": objective.teacher_weights}
+        if population
+        else {"transform": objective.transform}
+    )
+    kind = (
+        "atoms" if problem.is_discrete else "sphere" if len(problem.signs) == 1 else "signed-sphere"
+    )
+    flow = {name: value for name, value in vars(problem.flow).items() if value is not None}
+    endless = method.get("max_step") == np.inf
+    tables = {
+        "title": title,
+        "seed": seed,
+        "objective": {
+            "activation": objective.feature.name,
+            "bias": has_bias(objective.inputs),
+            "loss": objective.risk.name,
+            "weight_decay": objective.weight_decay,
+            **teacher,
+        },
+        "domain": {
+            "kind": kind,
+            "signs": list(problem.signs),
+            "cells": None if problem.mesh is None else problem.mesh.n_cells,
+        },
+        "initial": {"balanced": getattr(problem.initial, "is_balanced", None)},
+        "flow": flow,
+        "method": {
+            name: value for name, value in method.items() if not (endless and name == "max_step")
+        },
+        "time": time,
+        "exact": exact and {"direction": exact.direction, "target": exact.target},
+    }
+    _check_arrays(problem)
+    try:
+        case = ProblemCase.model_validate(plain_tables(tables))
+    except ValidationError as error:
+        raise CaseError("\n".join(sentences(error, ProblemCase))) from None
+    # a population risk draws by its teacher
+    return case, OwnFunctions.of(objective, None if population else problem.draw)
+
+
+def _check_arrays(problem):
+    """Raise CaseError unless the mesh is one that can be read back."""
+    if problem.mesh is None:
+        return
+    arrays, sizes = problem.mesh.arrays(), {"side": 2}
+    try:
+        for name, dimensions in MESH.items():
+            check_array(arrays[name], name, dimensions, sizes)
+        check_mesh(problem.mesh.name, arrays)
+    except ValueError as error:
+        raise CaseError(f"A run folder cannot hold the mesh: {error}.") from error
+
+
+def rebuilt(case: ProblemCase, own: OwnFunctions, data, flow, where):
+    """Objective, closed-form solution or None, and function that draws fresh data or None, of a
+    described problem.
+
+    data : inputs (n, dim) without the bias, targets (n,), weights (n,);  where : how sentences on
+        functions that cannot be imported begin
+    """
+    table, (inputs, targets, weights) = case.objective, data
+    feature = own.feature.built(where) if own.feature else FEATURES[table.activation]
+    exact = case.exact and MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
+    if table.teacher is not None:
+        from ..objectives.population import PopulationRisk
+
+        units = np.array(table.teacher), np.array(table.teacher_weights)
+        population = PopulationRisk(feature, *units, table.weight_decay)
+        return population, exact, population.draw
+    risk = own.risk.built(where) if own.risk else RISKS[table.loss]
+    full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
+    objective = Objective(
+        feature, risk, full, targets, weights, table.weight_decay, table.transform
+    )
+    return objective, exact, own.draw and own.draw.deferred(where)

@@ -1,0 +1,311 @@
+"""Users' own functions: found by their names, module:function, and known again by their source."""
+
+import hashlib
+import inspect
+import re
+import sys
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..errors import CaseError
+from ..objectives.activations import FEATURES, Feature, check_feature, ridge
+from ..objectives.losses import RISKS, Risk
+from .schema import Table
+
+REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def imported(reference: str, folder=None):
+    """What a reference module:name, or module:name.attribute, names; a module in `folder` comes
+    first.
+
+    Raises CaseError if there is no such module or nothing of that name in it.
+    """
+    module, _, names = reference.partition(":")
+    if not REFERENCE.fullmatch(reference):
+        raise CaseError(
+            f"'{reference}' cannot be imported: wanted module:function, with a function at the top"
+            " of a module."
+        )
+    try:
+        found = _module(module, folder)
+    except (Exception, SystemExit) as error:  # whatever the user's module says
+        place = f"in {folder} and " if folder else ""
+        raise CaseError(
+            f"'{reference}': the module '{module}' cannot be imported ({type(error).__name__}:"
+            f" {error}). It was looked for {place}where Python looks; PYTHONPATH adds a folder."
+        ) from error
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise CaseError(f"'{reference}': there is no '{name}' in the module '{module}'.")
+        found = getattr(found, name)
+    return found
+
+
+def _module(name, folder):
+    path = _path(name, folder)
+    if path is None:
+        return import_module(name)
+    with _first_on_path(path.parents[name.count(".")]):
+        return _module_in(str(path), path.read_bytes())
+
+
+def _path(name, folder):
+    """The file of a module in a folder, None if it is not there."""
+    path = Path(folder or "", *name.split(".")).with_suffix(".py")
+    return path.resolve() if folder is not None and path.is_file() else None
+
+
+@lru_cache(maxsize=64)
+def _module_in(path, content):
+    """A module from a file as it stands: folders may have modules of one name, and they change."""
+    name = f"hkflow_case_{hashlib.sha256(path.encode() + content).hexdigest()[:16]}"
+    spec = spec_from_file_location(name, path)
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _first_on_path(folder):
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def source_hash(function) -> str | None:
+    """SHA-256 of the source of a function, with the functions of its module and the constants that
+    it names; None if there is no source."""
+    try:
+        parts = "\n".join(_parts(function, set()))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _parts(function, seen):
+    function = getattr(function, "py_func", function)  # of a function compiled by numba
+    if function in seen:
+        return
+    seen.add(function)
+    yield inspect.getsource(function)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = dict(zip(function.__code__.co_freevars, cells, strict=True))
+    named |= {
+        name: function.__globals__[name]
+        for name in _names(function.__code__)
+        if name in function.__globals__
+    }
+    for name, value in sorted(named.items(), key=lambda item: item[0]):
+        if inspect.isfunction(getattr(value, "py_func", value)):
+            if value.__module__ == function.__module__:
+                yield from _parts(value, seen)
+        elif isinstance(value, np.ndarray):
+            yield f"{name} = {hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+        elif _is_constant(value):
+            yield f"{name} = {value!r}"
+
+
+def _is_constant(value):
+    if isinstance(value, tuple | list):
+        return all(map(_is_constant, value))
+    return isinstance(value, int | float | complex | str | np.generic)
+
+
+def _names(code):
+    """The names that code and the functions inside it look up."""
+    inner = (_names(part) for part in code.co_consts if inspect.iscode(part))
+    return set(code.co_names).union(*inner)
+
+
+class StoredFunction(Table):
+    """A user's function as a run folder knows it.
+
+    function : module:name;  source : see source_hash;  folder : of the case, if the module is there
+    """
+
+    function: str
+    source: str | None = None
+    folder: str | None = None
+
+    @staticmethod
+    def of(function, name=None, folder=None):
+        """That of a function, by default under the name that it has itself."""
+        name = name or f"{function.__module__}:{getattr(function, '__qualname__', function)}"
+        return StoredFunction(function=name, source=source_hash(function), folder=folder)
+
+    def load(self, where):
+        """The function. Raises CaseError, which begins with `where`, if it cannot be imported or
+        its source is not what it was."""
+        try:
+            found = imported(self.function, self.folder)
+        except CaseError as error:
+            raise CaseError(f"{where}: {error}") from error
+        if self.source is None or source_hash(found) != self.source:
+            raise CaseError(
+                f"{where}: the source of '{self.function}' is not what it was when the run was"
+                " made, so its numbers may be others; put the former source back, or run again."
+            )
+        return found
+
+    def deferred(self, where):
+        """A function that is imported, and known again, when it is first called."""
+
+        @lru_cache(maxsize=1)
+        def function():
+            return self.load(where)
+
+        return lambda *arguments: function()(*arguments)
+
+
+class StoredFeature(Table):
+    """A user's feature as a run folder knows it; the functions as of hkflow.Feature."""
+
+    name: str
+    degree: int | None = None
+    ridge: StoredFunction | None = None
+    matrix: StoredFunction | None = None
+    pullback: StoredFunction | None = None
+
+    @staticmethod
+    def of(feature, reference=None, folder=None):
+        """That of a feature; reference : by which a case names it."""
+        _refuse_builtin_name("feature", feature.name, FEATURES)
+        if feature.joint or feature.kernel is not None:
+            raise CaseError(
+                f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
+                " alone: leave out kernel and joint."
+            )
+        names = ("ridge",) if feature.ridge is not None else ("matrix", "pullback")
+        functions = {
+            name: StoredFunction.of(
+                getattr(feature, name),
+                reference and (reference if name == "ridge" else f"{reference}.{name}"),
+                folder,
+            )
+            for name in names
+            if getattr(feature, name) is not None
+        }
+        return StoredFeature(name=feature.name, degree=feature.degree, **functions)
+
+    def built(self, where):
+        """The Feature, whose functions are imported when they are first called."""
+        if self.ridge is not None:
+            return ridge(self.ridge.deferred(where), self.name, self.degree)
+        pullback = self.pullback and self.pullback.deferred(where)
+        return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
+
+
+def _refuse_builtin_name(what, name, builtin):
+    """Raise CaseError if a user's own is called as a built-in one is."""
+    if name in builtin:
+        raise CaseError(f"The {what} '{name}' is not hkflow's own; give it another name.")
+
+
+class StoredRisk(Table):
+    """A user's risk as a run folder knows it; the fields as of hkflow.Risk."""
+
+    name: str
+    classifies: bool
+    tail: Literal["exponential", "logistic", "square"] | None = None
+    evaluate: StoredFunction
+    scaled: StoredFunction | None = None
+
+    @staticmethod
+    def of(risk):
+        """That of a risk."""
+        _refuse_builtin_name("risk", risk.name, RISKS)
+        return StoredRisk(
+            name=risk.name,
+            classifies=risk.classifies,
+            tail=risk.tail,
+            evaluate=StoredFunction.of(risk.evaluate),
+            scaled=risk.scaled and StoredFunction.of(risk.scaled),
+        )
+
+    def built(self, where):
+        """The Risk, whose functions are imported when they are first called."""
+        scaled = self.scaled and self.scaled.deferred(where)
+        return Risk(self.name, self.evaluate.deferred(where), self.classifies, self.tail, scaled)
+
+
+class OwnFunctions(Table):
+    """All that is a user's own in a run."""
+
+    feature: StoredFeature | None = None
+    risk: StoredRisk | None = None
+    draw: StoredFunction | None = None
+
+    @staticmethod
+    def of(objective, draw=None):
+        """Those of an objective, and of what draws fresh data."""
+        feature, risk = objective.feature, objective.risk
+        return OwnFunctions(
+            feature=None if feature in FEATURES.values() else StoredFeature.of(feature),
+            risk=None if risk in RISKS.values() else StoredRisk.of(risk),
+            draw=draw and StoredFunction.of(draw),
+        )
+
+    def functions(self):
+        """Every StoredFunction."""
+        tables = (self, self.feature, self.risk)
+        values = [value for table in tables if table is not None for _, value in table]
+        return [value for value in values if isinstance(value, StoredFunction)]
+
+    def check(self, where):
+        """Raise CaseError if a function cannot be imported or is not what it was."""
+        for function in self.functions():
+            function.load(where)
+
+
+def feature_of(activation: str, folder=None) -> Feature:
+    """The feature of objective.activation: a built-in one, or that of module:name.
+
+    What is named is a function s -> (ψ(s), ψ′(s)) of arrays, for φ(θ, x) = ψ(θ·x), or a Feature.
+    Raises CaseError if it cannot be imported or does not fit.
+    """
+    if activation in FEATURES:
+        return FEATURES[activation]
+    found = imported(activation, folder)
+    if isinstance(found, Feature):
+        feature = Feature(activation, found.matrix, found.degree, pullback=found.pullback)
+        if found.ridge is not None:
+            feature = ridge(found.ridge, activation, found.degree)
+        fits = not found.joint and found.kernel is None
+    else:
+        feature, fits = ridge(found, activation), callable(found)
+    if not fits:
+        raise CaseError(
+            f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"
+            " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without kernel."
+        )
+    try:
+        check_feature(feature)
+    except ValueError as error:
+        raise CaseError(f"objective.activation: {error}") from error
+    return feature
+
+
+def own_feature(activation, folder) -> OwnFunctions:
+    """What a run folder stores of objective.activation."""
+    if activation in FEATURES:
+        return OwnFunctions()
+    found, home = imported(activation, folder), _path(activation.partition(":")[0], folder)
+    feature = feature_of(activation, folder)
+    place = None if home is None else str(Path(folder).resolve())
+    # the functions of a Feature are its attributes, and so are ψ's
+    whole = isinstance(found, Feature)
+    name = f"{activation}.ridge" if whole and feature.ridge is not None else activation
+    return OwnFunctions(feature=StoredFeature.of(feature, name, place))

@@ -1,0 +1,328 @@
+"""What a run gave: one interface for runs in memory and runs in files."""
+
+import platform
+import re
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..arguments import real_array
+from ..certificates.contradiction import contradiction
+from ..geometry.mesh import Mesh
+from ..measures.point_measure import Atoms, Units
+from ..methods.choice import method_class
+from ..objectives.data import axis_names, numbered, with_bias
+from ..problem.flow import Flow
+from ..problem.problem import Problem
+
+# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
+LARGEST_LOG = 600.0
+LONGEST_STEM = 60  # letters of the name of a file
+BLOCK = 4096  # inputs that are predicted at a time
+PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
+
+
+class Result:
+    """What a run gave; a Solution holds it in memory, a Run reads it from files.
+
+    problem : what was solved;  method : grid, characteristics, particles or network;  options : of
+        the method, by name
+    time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    records : {name: (n_records,)}, objectives and masses in units of e^log_scale
+    end : status and finished, and the work that the run took: steps, evaluations, seconds
+    title : given by the user;  header : versions, …, as a run folder stores them
+    path : of the folder or file that it was read from, None in memory
+
+    These a subclass gives, and state_at; what follows from the problem it may know by itself.
+    """
+
+    problem: Problem
+    method: str
+    options: dict
+    time: NDArray[np.float64]
+    log_scale: NDArray[np.float64]
+    scaled_predictions: NDArray[np.float64]
+    records: dict[str, NDArray[np.float64]]
+    end: dict
+    title: str
+    header: dict
+    path: Path | None = None
+
+    def state_at(self, save: int) -> dict:
+        """The method's state at one save: arrays and numbers by name."""
+        raise NotImplementedError
+
+    @property
+    def status(self) -> str:
+        """How the run ended, one sentence."""
+        return self.end["status"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it reached its end."""
+        return self.end["finished"]
+
+    @property
+    def name(self) -> str:
+        """How messages call it: its path, or in memory its title."""
+        return self.title or "solution" if self.path is None else str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """Where files that are made of it lie: in the run folder, beside a results.h5, or in the
+        current folder."""
+        if self.path is None:
+            return Path()
+        return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def stem(self) -> str:
+        """How names of such files begin: as that of the run folder, or of a file that is not called
+        results.h5, or in memory as the title."""
+        if self.path is None:
+            return re.sub(r"[^\w.-]+", "-", self.name).strip("-.")[:LONGEST_STEM] or "solution"
+        lone = self.path.is_file() and self.path.name != "results.h5"
+        return self.path.stem if lone else self.folder.resolve().name
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self.name}: {self.status}>"
+
+    # --- the problem
+
+    @cached_property
+    def mesh(self) -> Mesh | None:
+        """The Mesh of the problem, or None."""
+        return self.problem.mesh
+
+    @cached_property
+    def signs(self) -> NDArray[np.float64]:
+        """Output signs of the domain, (n_signs,)."""
+        return np.array(self.problem.signs)
+
+    @cached_property
+    def bias(self) -> bool:
+        """Whether a column of ones follows the inputs."""
+        return has_bias(self.problem.objective.inputs)
+
+    @cached_property
+    def inputs(self) -> NDArray[np.float64]:
+        """Inputs of the data, (n_data, dim), without the column of ones."""
+        inputs = self.problem.objective.inputs
+        return inputs[:, : inputs.shape[1] - self.bias]
+
+    @cached_property
+    def targets(self) -> NDArray[np.float64]:
+        """Targets of the data, (n_data,)."""
+        return self.problem.objective.targets
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """Weights of the data, (n_data,)."""
+        return self.problem.objective.weights
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The flow that was followed."""
+        return self.problem.flow
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the sphere."""
+        return self.problem.dim
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the domain is a set of atoms."""
+        return self.mesh is not None and self.mesh.is_discrete
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the targets are classes."""
+        return self.problem.objective.risk.classifies
+
+    @cached_property
+    def contradiction(self) -> str:
+        """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
+        found = contradiction(self.problem.objective)
+        return found.sentence() if found else ""
+
+    @property
+    def teacher_network(self) -> tuple | None:
+        """Directions (units, d+1) and output weights (units,) of the network that made the
+        targets; None if none is known."""
+        objective: Any = self.problem.objective
+        found = getattr(objective, "teacher", None)
+        return None if found is None else (found, objective.teacher_weights)
+
+    @property
+    def start(self) -> dict:
+        """What is known of the initial measure: the keys of [initial] in a case file, or whether
+        given units are `balanced`."""
+        initial = self.problem.initial
+        return {"balanced": initial.is_balanced} if isinstance(initial, Units) else {}
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs, for axes."""
+        return numbered("x", self.inputs.shape[1])
+
+    @property
+    def axis_names(self) -> list[str]:
+        """Names of the coordinates of θ: one for each input, the bias, and the output weight."""
+        return axis_names(self.inputs.shape[1], self.bias, self.problem.objective.feature.joint)
+
+    # --- the measure
+
+    def density_at(self, save: int) -> NDArray[np.float64]:
+        """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density.
+
+        Raises ValueError for other methods.
+        """
+        if self.method != "grid":
+            raise ValueError(
+                f"A run by method '{self.method}' has no density; take atoms_at({save})."
+            )
+        return self.state_at(save)["density"]
+
+    @cached_property
+    def density(self) -> NDArray[np.float64]:
+        """Densities of a grid at the saves, (n_saves, n_signs, n_cells)."""
+        return np.array([self.density_at(k) for k in range(len(self.time))])
+
+    def atoms_at(self, save: int, normalised: bool = False) -> Atoms:
+        """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised:
+        ν/|ν|, of mass 1.
+
+        Raises ValueError if ν itself is wanted but its mass is beyond e^±600.
+        """
+        if normalised:
+            atoms, _ = self._unscaled_atoms(save)
+            return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
+        state = self.state_at(save)
+        if abs(unscaled(state)[1]) > LARGEST_LOG:
+            raise ValueError(
+                f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights"
+                f" can hold: take atoms_at({save}, normalised=True) and log_mass[{save}]."
+            )
+        return self._atoms_of(state)
+
+    def _atoms_of(self, state):
+        return self.problem.atoms_of(method_class(self.method).measure(state))
+
+    def _unscaled_atoms(self, save):
+        """Atoms and s, of order one, with ν = e^s · atoms."""
+        state, scale = unscaled(self.state_at(save))
+        return self._atoms_of(state), scale
+
+    def log_mass_at(self, save: int) -> float:
+        """log |ν| at one save; -inf for no mass."""
+        atoms, scale = self._unscaled_atoms(save)
+        return float(scale + np.log(atoms.mass)) if atoms.mass > 0.0 else -np.inf
+
+    @cached_property
+    def log_mass(self) -> NDArray[np.float64]:
+        """log |ν| at the saves, (n_saves,)."""
+        return np.array([self.log_mass_at(k) for k in range(len(self.time))])
+
+    @property
+    def mass(self) -> NDArray[np.float64]:
+        """Total mass |ν| at the saves, (n_saves,); inf where it is beyond numbers."""
+        with np.errstate(over="ignore"):
+            return np.array(
+                [
+                    atoms.mass * np.exp(scale)
+                    for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))
+                ]
+            )
+
+    # --- what it predicts
+
+    @cached_property
+    def predictions(self) -> NDArray[np.float64]:
+        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
+        beyond numbers."""
+        return in_plain_units(self.scaled_predictions, self.log_scale)
+
+    def predict(
+        self, inputs: ArrayLike, save: int = -1, normalised: bool = False
+    ) -> NDArray[np.float64]:
+        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without the bias, for the measure of a
+        save. Returns (n,).
+
+        normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
+            atoms_at
+        Raises ValueError for inputs of another dimension.
+        """
+        feature, atoms = self.problem.objective.feature, self.atoms_at(save, normalised)
+        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
+        if inputs.shape[1] != self.inputs.shape[1]:
+            without = ", without the bias" if self.bias else ""
+            raise ValueError(
+                f"Inputs need {self.inputs.shape[1]} columns{without}, got {inputs.shape[1]}."
+            )
+        full = with_bias(inputs) if self.bias else inputs
+        out = np.zeros(len(full))
+        for start in range(0, len(full), BLOCK):
+            block = slice(start, start + BLOCK)
+            transform = feature.transform(atoms.positions, full[block], "dense")
+            transform.forward(atoms.signs * atoms.weights, out[block])
+        return out
+
+    def exact_errors(self) -> tuple | None:
+        """Errors against the exact solution, each (n_saves,); None without one.
+
+        Of a grid the relative L¹ error and the maximum error over the maximum; of particles the
+        relative error of the mass and the error of the first moment over its size or 1/10 of the
+        mass, whichever is larger.
+        """
+        if self.problem.exact is None:
+            return None
+        errors = self._grid_errors if self.method == "grid" else self._moment_errors
+        return tuple(np.array([errors(*pair) for pair in enumerate(self.time)]).T)
+
+    def _grid_errors(self, save, time):
+        wanted = self.problem.exact.density(self.mesh.centers, time)
+        got = np.exp(self.log_scale[save]) * self.density_at(save)[0]
+        difference, volumes = np.abs(got - wanted), self.mesh.volumes
+        return (difference @ volumes) / (wanted @ volumes), difference.max() / wanted.max()
+
+    def _moment_errors(self, save, time):
+        exact, atoms = self.problem.exact, self.atoms_at(save)
+        mass, moment = exact.mass_and_moment(time)
+        off = np.linalg.norm(atoms.moment() - moment * exact.direction)
+        return abs(atoms.mass / mass - 1.0), off / max(abs(moment), 0.1 * mass)
+
+
+# what functions take that want a result: itself, or the path of a run folder or a results.h5
+ResultLike = Result | str | Path
+
+
+def has_bias(inputs):
+    """Whether the last column of inputs (n_data, p) is one of ones, and not the only one."""
+    return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())
+
+
+def unscaled(state):
+    """A state whose measure is of order one, and s with ν = e^s · that measure."""
+    if "log_weights" in state:
+        scale = float(state["log_weights"].max())
+        return state | {"log_weights": state["log_weights"] - scale}, scale
+    if "log_scale" in state:
+        return state | {"log_scale": 0.0}, float(state["log_scale"])
+    return state, 0.0
+
+
+def in_plain_units(scaled, log_scale):
+    """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
+    where it is beyond numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(scaled == 0.0, 0.0, np.exp(log_scale)[:, None] * scaled)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on, by name."""
+    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
