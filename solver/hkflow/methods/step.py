@@ -50,14 +50,16 @@ class Budget:
 
     def set(self, **amounts: float) -> None:
         """Give terms and sizes their values by name; what is not named becomes 0."""
-        self.values[:] = 0.0
+        values = self.values
+        values.fill(0.0)
         for name, amount in amounts.items():
-            self[name] = amount
+            values[_PLACES[name]] = amount
 
     def add(self, **amounts: float) -> None:
         """Add to terms and sizes by name."""
+        values = self.values
         for name, amount in amounts.items():
-            self[name] += amount
+            values[_PLACES[name]] += amount
 
     def integrate(
         self, time: float, rates: "Budget", share: float | NDArray[np.float64] = 1.0
