@@ -122,7 +122,7 @@ MASS_ROUNDING = 1e-13  # of the mass, in one step
 SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 
-def budget_error(before, after, step, tolerance):
+def budget_error(before, after, step: Step, tolerance: float) -> float | None:
     """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
     |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where
