@@ -124,7 +124,7 @@ def test_refusals_write_nothing(case, tmp_path):
     with pytest.raises(hkflow.CaseError, match="'mass' is a record of hkflow"):
         hkflow.run(case, output=tmp_path / "run", records={"mass": double})
     case.write_text(CASE + '[records]\ndouble = "absent_module:double"\n')
-    with pytest.raises(hkflow.CaseError, match="records.double: 'absent_module:double'.*module:fu"):
+    with pytest.raises(hkflow.CaseError, match="records.double: 'absent_module:double'"):
         hkflow.run(case, output=tmp_path / "run")
     case.write_text(CASE + '[records]\ndouble = "double"\n')
     with pytest.raises(hkflow.CaseError, match="small.toml: records.double"):

@@ -50,14 +50,16 @@ class Budget:
 
     def set(self, **amounts: float) -> None:
         """Give terms and sizes their values by name; what is not named becomes 0."""
-        self.values[:] = 0.0
+        values = self.values
+        values.fill(0.0)
         for name, amount in amounts.items():
-            self[name] = amount
+            values[_PLACES[name]] = amount
 
     def add(self, **amounts: float) -> None:
         """Add to terms and sizes by name."""
+        values = self.values
         for name, amount in amounts.items():
-            self[name] += amount
+            values[_PLACES[name]] += amount
 
     def integrate(
         self, time: float, rates: "Budget", share: float | NDArray[np.float64] = 1.0
@@ -120,7 +122,7 @@ MASS_ROUNDING = 1e-13  # of the mass, in one step
 SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 
-def budget_error(before, after, step, tolerance):
+def budget_error(before, after, step: Step, tolerance: float) -> float | None:
     """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
     |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where

@@ -1,22 +1,27 @@
 """What was recorded along a run."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from ..solving.registry import RECORDS, record_of
 from .shown import plain
+
+Records = Mapping[str, NDArray[np.float64]]
 
 LABELLED = 4  # decades of a time axis, at most
 LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 
 
-def scaled(records):
+def scaled(records: Records) -> bool:
     """Whether objectives and masses were ever recorded in units of e^log_scale instead of 1."""
     return bool(np.any(records.get("log_scale", 0.0)))
 
 
-def objective_of(records, per_mass):
+def objective_of(records: Records, per_mass: bool) -> tuple[NDArray[np.float64], str]:
     """The objective F and its label, or F/|ν|, which needs no scale."""
     if not per_mass:
         return records["objective"], RECORDS["objective"].axis
@@ -24,20 +29,20 @@ def objective_of(records, per_mass):
         return records["objective"] / records["mass"], "objective per mass F/|ν|"
 
 
-def mass_of(records, logarithmic):
+def mass_of(records: Records, logarithmic: bool) -> tuple[NDArray[np.float64], str]:
     """The mass |ν| and its label, or log |ν|."""
     name = "log_mass" if logarithmic else "mass"
     return records[name], RECORDS[name].axis
 
 
-def draw_time(ax, records, clock):
+def draw_time(ax: Axes, records: Records, clock: str) -> None:
     """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
     ax.set_xlabel(RECORDS["time" if clock == "time" else "smooth_margin"].axis)
     if clock == "margin":
         scale_time(ax, records["time"])
 
 
-def scale_time(ax, time):
+def scale_time(ax: Axes, time: NDArray[np.float64]) -> None:
     """Make the time axis logarithmic beyond the first positive time, with at most LABELLED decades
     labelled, and 0."""
     positive = time[time > 0.0]
@@ -52,7 +57,7 @@ def scale_time(ax, time):
     ax.minorticks_off()
 
 
-def draw_energy(ax, records, clock="time"):
+def draw_energy(ax: Axes, records: Records, clock: str = "time") -> None:
     """Objective and total mass against time, on two scales; objective per mass and log mass where
     the mass needs a scale."""
     draw_time(ax, records, clock)
@@ -89,7 +94,7 @@ def draw_records(figure, run, save=-1, shared=None):
     figure.align_ylabels()
 
 
-def panels(run):
+def panels(run) -> list[Callable]:
     """The panels of the picture, functions (ax, records, clock): those that records name, then a
     user's."""
     shown = {record_of(name).panel for name in run.records}
@@ -100,7 +105,7 @@ def panels(run):
     ]
 
 
-def has_margins(run):
+def has_margins(run) -> bool:
     """Whether a run proved an interval of the max-margin, and not only that it is above something
     or not positive."""
     return (
@@ -108,7 +113,7 @@ def has_margins(run):
     )
 
 
-def draw_objective(ax, records, clock="time"):
+def draw_objective(ax: Axes, records: Records, clock: str = "time") -> None:
     """The objective against time, or the objective per mass; logarithmic if it is positive and
     falls by much."""
     values, label = objective_of(records, scaled(records))
@@ -118,7 +123,7 @@ def draw_objective(ax, records, clock="time"):
     ax.set_ylabel(label.replace("objective per", "objective\nper"))
 
 
-def draw_mass(ax, records, clock="time"):
+def draw_mass(ax: Axes, records: Records, clock: str = "time") -> None:
     """The total mass against time, or its logarithm."""
     logarithmic = scaled(records)
     values, label = mass_of(records, logarithmic)
@@ -130,7 +135,7 @@ def draw_mass(ax, records, clock="time"):
     ax.set_ylabel(label.replace(" log |", "\nlog |"))
 
 
-def draw_residuals(ax, records, clock="time"):
+def draw_residuals(ax: Axes, records: Records, clock: str = "time") -> None:
     """Residuals of the energy identity and of the mass budget, relative to the largest objective
     and mass so far."""
     time = records["time"]
@@ -156,7 +161,7 @@ def draw_residuals(ax, records, clock="time"):
     )
 
 
-def draw_margins(ax, records, clock="time"):
+def draw_margins(ax: Axes, records: Records, clock: str = "time") -> None:
     """Margin and dual value, and between their running best, shaded, the max-margin."""
     draw_time(ax, records, clock)
     time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
@@ -189,7 +194,7 @@ def draw_margins(ax, records, clock="time"):
     ax.set_ylabel("margin/|ν|")
 
 
-def draw_record(ax, records, clock="time", name=""):
+def draw_record(ax: Axes, records: Records, clock: str, name: str) -> None:
     """One record against time."""
     draw_time(ax, records, clock)
     ax.plot(records["time"], records[name], color="C0")
@@ -197,7 +202,7 @@ def draw_record(ax, records, clock="time", name=""):
     ax.set_ylabel(plain(record_of(name).axis, 24))
 
 
-def scale_values(ax, values, scale):
+def scale_values(ax: Axes, values: NDArray[np.float64], scale: str) -> None:
     """Give an axis the scale of a record: logarithmic only if values are positive and differ by
     much."""
     known = values[np.isfinite(values)]

@@ -3,9 +3,10 @@
 import numpy as np
 
 from ..methods.step import ENERGIES
+from .state import Clock
 
 
-def take_record(method, clock, certificate=None, renew=False):
+def take_record(method, clock: Clock, certificate=None, renew: bool = False) -> dict[str, float]:
     """The numbers recorded after a step, by name; energies and masses are integrals since the
     start, in units of e^log_scale.
 
@@ -40,7 +41,7 @@ def take_record(method, clock, certificate=None, renew=False):
     return {name: float(value) for name, value in record.items()}
 
 
-def true_smooth_margin(method):
+def true_smooth_margin(method) -> float:
     """γ̃ of the accepted state in units of one, inf beyond the largest number."""
     return method.problem.objective.smooth_margin(
         method.current.predictions, method.log_scale

@@ -27,7 +27,7 @@ class Clock:
 
     objective_at_start: float
     mass_at_start: float
-    limits: list
+    limits: list[float]
     implicit: bool = False
     time: float = 0.0
     step: int = 0
@@ -44,7 +44,7 @@ class Clock:
     margin_upper: float = np.inf
     evaluations: int = 0
 
-    def rescale(self, log_scale):
+    def rescale(self, log_scale: float) -> None:
         """Go over to units of e^log_scale."""
         factor, self.log_scale = np.exp(self.log_scale - log_scale), log_scale
         if factor != 1.0:
@@ -63,13 +63,13 @@ class Clock:
         self.limits, self.implicit = control.limits, control.implicit
         self.evaluations, self.lowest_objective = evaluations, lowest
 
-    def as_dict(self):
+    def as_dict(self) -> dict:
         """Numbers by name, for storing: the budget as the lists `budget` and `gross`."""
         terms, exchanged = self.budget.as_lists()
         return vars(self) | {"limits": [*self.limits], "budget": terms, "gross": exchanged}
 
     @classmethod
-    def from_dict(cls, numbers):
+    def from_dict(cls, numbers: dict) -> "Clock":
         """The clock that was stored; run folders of format 4 have the limit of explicit steps
         alone. Raises ValueError if the budget is none."""
         numbers = dict(numbers)
@@ -80,7 +80,7 @@ class Clock:
         return cls(**numbers, budget=budget)
 
 
-def start_of(method):
+def start_of(method) -> Clock:
     """The Clock of a method with its initial state."""
     e, limits = method.current, [method.first_limit(), np.inf]
     return Clock(

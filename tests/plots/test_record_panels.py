@@ -1,0 +1,61 @@
+"""Panels of the picture `records`: which there are, and their scales."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from hkflow import plots
+from hkflow.plots import records
+from hkflow.plots.kinds import KINDS
+from hkflow.solving.registry import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, RECORDS
+
+
+def a_run(groups=(OF_EVERY_RUN,), **own):
+    names = [record.name for group in groups for record in group]
+    found = {name: np.linspace(1.0, 2.0, 5) for name in names} | {"log_scale": np.zeros(5)}
+    flow = SimpleNamespace(clock="time")
+    return SimpleNamespace(
+        records=found | own, case=SimpleNamespace(flow=flow), flow=flow, contradiction=""
+    )
+
+
+def labels(run, wide=True):
+    figure = Figure(figsize=(plots.PAGE, KINDS["records"].height(run, wide)), layout="constrained")
+    records.draw_records(figure, run)
+    return [ax.get_ylabel() for ax in figure.axes]
+
+
+def test_panels_are_those_of_the_records():
+    plain = [RECORDS["objective"].axis, RECORDS["mass"].axis, "relative residual"]
+    assert labels(a_run()) == plain
+    certified = (OF_EVERY_RUN, OF_CLASSIFIERS, OF_CERTIFICATES)
+    assert labels(a_run(certified)) == [*plain[:2], "margin/|ν|", plain[2]]
+    assert labels(a_run((OF_EVERY_RUN, OF_CLASSIFIERS))) == plain  # nothing encloses the margin
+
+
+def test_own_records_have_panels_of_their_own():
+    run = a_run(some_entropy=np.arange(5.0), cost_in_dollars_=np.ones(5), x=np.ones(5))
+    assert labels(run)[3:] == ["some entropy", "cost in dollars", "x"]
+    heights = [KINDS["records"].height(one, True) for one in (a_run(), a_run(x=np.ones(5)), run)]
+    assert heights[0] == heights[1] < heights[2]  # two columns
+
+
+@pytest.mark.parametrize(
+    "values, scale, wanted",
+    [
+        ([1.0, 100.0], "log", "log"),
+        ([1.0, np.nan, 100.0], "log", "log"),
+        ([1.0, 2.0], "log", "linear"),
+        ([0.0, 100.0], "log", "linear"),
+        ([np.nan, np.nan], "log", "linear"),
+        ([1.0, 100.0], "linear", "linear"),
+        ([-1.0, 100.0], "symlog", "symlog"),
+    ],
+)
+def test_axes_are_logarithmic_where_it_helps(values, scale, wanted):
+    ax = Figure().subplots()
+    ax.plot(values)
+    records.scale_values(ax, np.array(values), scale)
+    assert ax.get_yscale() == wanted
