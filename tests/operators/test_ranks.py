@@ -155,7 +155,7 @@ def long_run(folder):
 ALL = """
 import sys, pathlib, hkflow
 from hkflow.operators.ranks import ranks
-from hkflow.operators import shared
+from hkflow.operators import distributed as shared
 folder, output = map(pathlib.Path, sys.argv[1:3])
 class Counted(shared.SharedTransform):
     made = 0

@@ -208,7 +208,7 @@ def margin_report(
     if run is not None and overrides:
         raise CaseError("--set belongs to a case; a run's data are what they were.")
     if run is None:
-        file = read_case(case, overrides)
+        file = read_case(case, overrides)  # type: ignore[arg-type]
         resolved, problem = build_case(file)
         found, start, enclosed = contradiction(problem.objective), None, None
         why = found.sentence(lines_of_data(resolved, file.folder)) if found else ""

@@ -97,8 +97,8 @@ class Method(ABC):
 
     @staticmethod
     @abstractmethod
-    def measure(state: dict[str, Any]) -> dict[str, Any]:
-        """What of a state makes the measure."""
+    def measure(state: dict[str, Any]) -> Any:
+        """The measure of a state, as Problem.initial wants it."""
 
     @abstractmethod
     def record(self, clock: Any) -> dict[str, float]:

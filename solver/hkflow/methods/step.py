@@ -1,6 +1,7 @@
 """What every method reports of a step: what it exchanged, term by term, and how it went."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Budget:
         return [float(self[name]) for name in TERMS], self.exchanged.tolist()
 
     @classmethod
-    def from_lists(cls, terms: list[float], exchanged: list[float]) -> "Budget":
+    def from_lists(cls, terms: Any, exchanged: Any) -> "Budget":
         """The Budget of `as_lists`, maybe of a version with fewer terms. Raises ValueError for
         anything else."""
         for what, numbers, fewest, most in (

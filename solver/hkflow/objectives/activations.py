@@ -102,8 +102,8 @@ def ridge(function: Callable, name: str | None = None, degree: int | None = None
     def pullback(points, inputs, residuals):
         return (residuals[:, None] * function(inputs @ points.T)[1]).T @ inputs
 
-    name = name or getattr(function, "__name__", "ridge")
-    return Feature(name, matrix, degree, pullback=pullback, ridge=function)
+    shown = name or str(getattr(function, "__name__", "ridge"))
+    return Feature(shown, matrix, degree, pullback=pullback, ridge=function)
 
 
 STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
@@ -127,7 +127,7 @@ def check_feature(feature: Feature) -> None:
         scaled = feature.matrix(2.0 * points, inputs)
         if not np.allclose(scaled, 2.0**feature.degree * values, rtol=1e-10, atol=1e-10):
             raise ValueError(f"'{feature.name}' is not homogeneous of degree {feature.degree}.")
-    if feature.pullback is None:
+    if pulled is None:
         return
     direction = rng.standard_normal(3)
     ends = [feature.matrix(points + side * STEP * direction, inputs) for side in (1.0, -1.0)]

@@ -74,7 +74,7 @@ def run(
     records = check_records(records)
     given = case if isinstance(case, Problem) else None
     file, own = ranks.all(
-        lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)
+        lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
     )
     folder = named(output or Path("runs") / file.name)
     ranks.alike("cases or options", (file.case, str(folder), force))

@@ -1,6 +1,7 @@
 """All records by name: label, unit, scale, meaning, and where each is shown."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +101,7 @@ def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> ND
         return np.exp(records["log_scale"]) * records[name]
 
 
-def check_records(records: Mapping[str, Callable] | None) -> dict[str, Callable]:
+def check_records(records: Any) -> dict[str, Callable]:
     """Records of a user, {name: function of a State that returns a number}. Raises CaseError unless
     they are."""
     records = {} if records is None else records

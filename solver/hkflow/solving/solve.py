@@ -150,7 +150,7 @@ def solve(
         if interrupt.received:
             raise KeyboardInterrupt(memory.end["status"])
     except (Exception, KeyboardInterrupt) as error:
-        error.solution = memory.solution(made, finished)
+        error.solution = memory.solution(made, finished)  # type: ignore[union-attr]
         error.add_note("What was computed until then is this exception's attribute `solution`.")
         raise
     return memory.solution(made, finished)

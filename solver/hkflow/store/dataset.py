@@ -72,7 +72,7 @@ def to_xarray(run: ResultLike) -> Any:
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
-    variables = {
+    variables: dict[str, Any] = {
         name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()
     }
     variables["log_mass"] = ("time", run.log_mass)

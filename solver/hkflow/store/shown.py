@@ -28,5 +28,5 @@ def density_of(run: Result, save: int, normalised: bool = False) -> NDArray[np.f
     density = run.density_at(save)
     if not normalised:
         return np.exp(run.log_scale[save]) * density
-    mass = (np.abs(density) @ run.mesh.volumes).sum()
+    mass = (np.abs(density) @ run.mesh.volumes).sum()  # type: ignore[union-attr]
     return density / mass if mass > 0.0 else density

@@ -97,12 +97,12 @@ class FiniteVolume(ImplicitSteps):
     # --- state
 
     @property
-    def log_scale(self) -> float:
+    def log_scale(self) -> float:  # type: ignore[override]
         """L; numbers of evaluations, steps and budgets are in units of e^L."""
         return self.rhs.log_scale
 
     @property
-    def evaluations(self) -> int:
+    def evaluations(self) -> int:  # type: ignore[override]
         """Of the potential, so far."""
         return self.rhs.evaluations
 

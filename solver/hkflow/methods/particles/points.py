@@ -30,6 +30,7 @@ class PointMethod(ImplicitSteps):
     """
 
     substeps = 2  # order of implicit steps
+    between: list[Any]
 
     def points(self, e) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
