@@ -6,20 +6,18 @@ from pathlib import Path
 from ..errors import CaseError
 from ..solving.registry import check_records
 from .functions import imported
-from .schema import Case
+from .schema import Case, ProblemCase
 
 
-def case_records(case: Case, folder: Path | None = None) -> dict[str, Callable]:
+def case_records(case: Case | ProblemCase, folder: Path | None = None) -> dict[str, Callable]:
     """The functions of a case by the names of their records; modules in `folder` come first.
 
     Raises CaseError if one cannot be imported or its name is taken.
     """
-    references = case.records or {}
-    return check_records({name: _imported(name, references[name], folder) for name in references})
-
-
-def _imported(record, reference, folder):
-    try:
-        return imported(reference, folder)
-    except CaseError as error:
-        raise CaseError(f"records.{record}: {error}") from error
+    found = {}
+    for name, reference in (getattr(case, "records", None) or {}).items():
+        try:
+            found[name] = imported(reference, folder)
+        except CaseError as error:
+            raise CaseError(f"records.{name}: {error}") from error
+    return check_records(found)
