@@ -43,5 +43,5 @@ def next_unit(mass: float, log_scale: float, normalised: bool) -> tuple[float, f
     factor = mass if normalised else 2.0 ** np.round(np.log2(mass))
     larger = log_scale + np.log(factor)
     if larger < (-np.log(RESCALE) if normalised else 0.0):
-        return np.exp(-log_scale), 0.0
-    return factor, larger
+        return float(np.exp(-log_scale)), 0.0
+    return float(factor), float(larger)
