@@ -29,6 +29,7 @@ class PointMethod(ImplicitSteps):
     `between`; its evaluations have `copy`.
     """
 
+    between: list[Any]
     substeps = 2  # order of implicit steps
     between: list[Any]
 
