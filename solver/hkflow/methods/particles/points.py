@@ -31,7 +31,6 @@ class PointMethod(ImplicitSteps):
 
     between: list[Any]
     substeps = 2  # order of implicit steps
-    between: list[Any]
 
     def points(self, e) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
