@@ -54,7 +54,7 @@ def grid_problem(obj, flow, cells):
 def particle_problem(obj, flow, n):
     """The same start as n evenly spread particles for each sign."""
     points = hkflow.quasi_uniform(n, obj.inputs.shape[1] - 1)
-    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], n))
+    atoms = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], n))
     return hkflow.Problem(None, obj, flow, (1, -1), atoms)
 
 

@@ -36,10 +36,10 @@ def linear(points, vector, out):
 def tree_times(points, n, repeats):
     """Median seconds of J, h and of a linear function of the points."""
     from hkflow.operators.dense import RELU
-    from hkflow.operators.tree import TreeTransform
+    from hkflow.operators.tree import TreeOperator
 
     rng, inputs = np.random.default_rng(1), data(n, 3)
-    transform, J, h = TreeTransform(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
+    transform, J, h = TreeOperator(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
     g, w = rng.normal(size=n), rng.normal(size=len(points))
     calls = [
         lambda: transform.adjoint(g, J),

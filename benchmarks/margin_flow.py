@@ -29,7 +29,7 @@ class Table(hkflow.Observer):
 
     def step(self, method, clock):
         e, y = method.current, method.problem.objective.targets
-        now = np.append(-y * e.residuals, -e.lowest)
+        now = np.append(-y * e.loss_gradient, -e.lowest)
         self.rises += e.objective > self.objective * np.exp(self.log_scale - method.log_scale)
         self.objective, self.log_scale = e.objective, method.log_scale
         if self.last is not None:

@@ -23,7 +23,7 @@ from scipy.special import eval_legendre, sph_harm_y_all
 
 import hkflow
 from hkflow.objectives.population import arc_cosine
-from hkflow.operators.dense import DenseTransform
+from hkflow.operators.dense import DenseOperator
 
 LEVELS, REPEATS, LARGEST = (3, 4, 5), 9, 2_000_000_000  # bytes of harmonics
 FEATURES = {"relu": 3.0, "squared-relu": 15.0}  # and their radial moments in three dimensions
@@ -62,7 +62,7 @@ def quadrature(risk, points, masses, rows):
     weights *= FEATURES[risk.feature.name]
     targets = risk.feature.matrix(risk.teacher, nodes) @ risk.teacher_weights
     transform, h, J = (
-        DenseTransform(points, nodes, risk.feature.kernel),
+        DenseOperator(points, nodes, risk.feature.kernel),
         np.zeros(len(nodes)),
         np.zeros(len(points)),
     )
@@ -133,7 +133,10 @@ def row(name, level):
     rng, mesh = np.random.default_rng(0), hkflow.geodesic_mesh(level)
     risk = hkflow.PopulationRisk(hkflow.FEATURES[name], rng.normal(size=(3, 3)), [1.0, -1.0, 1.0])
     weights = np.exp(mesh.centers @ rng.normal(size=(3, 2))).T * mesh.volumes / 12.0
-    on, data = risk.on(mesh.centers, (1, -1)), (risk, mesh.centers, weights[0] - weights[1])
+    on, data = (
+        risk.at_fixed_points(mesh.centers, (1, -1)),
+        (risk, mesh.centers, weights[0] - weights[1]),
+    )
     direct = lambda: on.evaluate(weights)
     cost = seconds(direct, REPEATS)
     rows = as_dear_as(cost, lambda size: quadrature(*data, size), 30, 1000)

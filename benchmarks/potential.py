@@ -24,12 +24,12 @@ CIRCLE, MILLISECONDS = (1_000_000, 100_000), 50.0
 
 def against_dense(points, n, goals, repeats):
     """Both sums by hkflow's choice and by dense tiles, taking turns on the same arrays."""
-    from hkflow.operators.choice import make_transform
-    from hkflow.operators.dense import RELU, DenseTransform
+    from hkflow.operators.choice import make_operator
+    from hkflow.operators.dense import RELU, DenseOperator
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
-    transforms = make_transform("auto", points, inputs, RELU), DenseTransform(points, inputs, RELU)
+    transforms = make_operator("auto", points, inputs, RELU), DenseOperator(points, inputs, RELU)
     for name, size, length in (("J", n, len(points)), ("h", len(points), n)):
         given, outs = rng.normal(size=size) / size, np.zeros((2, length))
         sums = [transform.adjoint if name == "J" else transform.forward for transform in transforms]
@@ -73,21 +73,21 @@ def circle(n_points, n, repeats):
     arrays."""
     from hkflow import quasi_uniform
     from hkflow.operators.dense import RELU
-    from hkflow.operators.sorted import SortedTransform
+    from hkflow.operators.sorted import SortedOperator
 
     points, inputs = quasi_uniform(n_points, 1), peers.data(n, 2)
-    residuals, J = np.random.default_rng(1).normal(size=n) / n, np.zeros(n_points)
-    transform = SortedTransform(points, inputs, RELU)
+    loss_gradient, J = np.random.default_rng(1).normal(size=n) / n, np.zeros(n_points)
+    transform = SortedOperator(points, inputs, RELU)
     times = alternate(
         [
-            lambda: transform.adjoint(residuals, J),
-            stream([points, inputs, residuals], [np.empty_like(J)]),
+            lambda: transform.adjoint(loss_gradient, J),
+            stream([points, inputs, loss_gradient], [np.empty_like(J)]),
         ],
         repeats,
     )
     some = slice(None, None, max(1, n_points // 50))
     error = (
-        np.abs(residuals @ np.maximum(inputs @ points[some].T, 0.0) - J[some]).max()
+        np.abs(loss_gradient @ np.maximum(inputs @ points[some].T, 0.0) - J[some]).max()
         / np.abs(J).max()
     )
     name, note = (

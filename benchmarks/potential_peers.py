@@ -26,8 +26,8 @@ def problem(what, n_points, n):
     """Points on S² (n_points, 3), inputs (n, 3), and the numbers to be summed: g of each datum for
     J, w of each point for h.
 
-    They are independent Gaussians, or in "smooth J" the residuals of labels that two ReLU units
-    made.
+    They are independent Gaussians, or in "smooth J" the loss gradients of labels that two ReLU
+    units made.
     """
     from hkflow import quasi_uniform
 
@@ -41,12 +41,12 @@ def problem(what, n_points, n):
 
 def with_hkflow(what, n_points, n):
     """hkflow."""
-    from hkflow.operators.choice import make_transform
+    from hkflow.operators.choice import make_operator
     from hkflow.operators.dense import RELU
 
     points, inputs, given = problem(what, n_points, n)
     transform, out = (
-        make_transform("auto", points, inputs, RELU),
+        make_operator("auto", points, inputs, RELU),
         np.zeros(n_points if what != "h" else n),
     )
     sums = transform.adjoint if what != "h" else transform.forward

@@ -30,7 +30,7 @@ def problem(points, n, p, transform="auto"):
     )
     flow = hkflow.Flow(transport=1.0, reaction=2.0)
     if isinstance(points, int):
-        start = hkflow.Atoms(
+        start = hkflow.PointMeasure(
             hkflow.random_uniform(rng, points, p - 1), rng.choice([-1.0, 1.0], size=points)
         )
         return hkflow.Problem(None, objective, flow, (1, -1), start.scaled_to(1.0))
@@ -90,7 +90,7 @@ def stepper(problem, kind):
         method = hkflow.Particles(problem)
         return method, lambda: method.evaluate(method.current)
     method = hkflow.FiniteVolume(problem, coupling="explicit")
-    dt = 0.5 * min(method.bound(1.0), method.first_limit())
+    dt = 0.5 * min(method.largest_stable_step(1.0), method.initial_step())
     for _ in range(3):  # the first step has no history and takes another half
         method.accept(method.advance(dt))
     return method, lambda: method.advance(dt)
@@ -99,12 +99,12 @@ def stepper(problem, kind):
 def sums_of(method):
     """The sums over pairs of a step alone, and an array that they leave the same on all ranks."""
     objective = method.objective
-    residuals = objective.residuals.copy()
+    loss_gradient = objective.loss_gradient.copy()
     if hasattr(method, "weights"):
         return (
             lambda: (
                 objective.value(method.weights),
-                objective.drive(residuals),
+                objective.drive(loss_gradient),
             ),
             objective.gradient,
         )
@@ -114,14 +114,17 @@ def sums_of(method):
         objective.predictions.copy(),
         objective.signed.copy(),
     )
-    return lambda: (t.forward(weights, h), t.adjoint(residuals, J)), J
+    return lambda: (t.forward(weights, h), t.adjoint(loss_gradient, J)), J
 
 
 def main():
     comm, ranks = MPI.COMM_WORLD, Sending(MPI.COMM_WORLD)
     rows, model = [], []
     for name, one, kind, numbers in cases():
-        (alone, step), (shared, shared_step) = stepper(one, kind), stepper(one.between(ranks), kind)
+        (alone, step), (shared, shared_step) = (
+            stepper(one, kind),
+            stepper(one.distributed(ranks), kind),
+        )
         (sums, result), (shared_sums, shared_result) = sums_of(alone), sums_of(shared)
         step(), shared_step(), sums(), shared_sums()
         assert np.array_equal(result, shared_result)

@@ -30,7 +30,7 @@ def problem(seed, dim, loss, kind):
         mesh = hkflow.circle_mesh(256) if dim == 1 else hkflow.geodesic_mesh(3)
         return hkflow.Problem(mesh, objective, flow, signs=(1, -1))
     points = hkflow.quasi_uniform(200, dim)
-    start = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], len(points)))
+    start = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], len(points)))
     return hkflow.Problem(None, objective, flow, signs=(1, -1), initial=start)
 
 

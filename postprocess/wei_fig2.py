@@ -74,7 +74,7 @@ def trained(inputs, targets, plotted, exponents, units, share, time):
 
     points, half = hkflow.quasi_uniform(units // 2, 1), units // 2
     start = hkflow.Units.of(
-        hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], half)), 1, 1.0
+        hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], half)), 1, 1.0
     )
     rows, mass, n = [], 1.0, len(targets)
     feature, risk = hkflow.FEATURES["relu"], hkflow.RISKS["logistic"]

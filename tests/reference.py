@@ -13,16 +13,16 @@ def dense_forward(points, inputs, weights, kernel):
     return activate(kernel, inputs @ points.T) @ weights
 
 
-def dense_adjoint(points, inputs, residuals, kernel):
-    return residuals @ activate(kernel, inputs @ points.T)
+def dense_adjoint(points, inputs, loss_gradient, kernel):
+    return loss_gradient @ activate(kernel, inputs @ points.T)
 
 
 def slope(kernel, s):
     return [np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0)][kernel]
 
 
-def dense_gradient(points, inputs, residuals, kernel):
-    return (residuals[:, None] * slope(kernel, inputs @ points.T)).T @ inputs
+def dense_gradient(points, inputs, loss_gradient, kernel):
+    return (loss_gradient[:, None] * slope(kernel, inputs @ points.T)).T @ inputs
 
 
 def gradients(st, density):

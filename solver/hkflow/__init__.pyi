@@ -19,7 +19,7 @@ from .geometry import geodesic_level as geodesic_level
 from .geometry import geodesic_mesh as geodesic_mesh
 from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
-from .measures.point_measure import Atoms as Atoms
+from .measures.point_measure import PointMeasure as PointMeasure
 from .measures.point_measure import Units as Units
 from .measures.point_measure import sampled as sampled
 from .methods.characteristics.characteristics import Characteristics as Characteristics

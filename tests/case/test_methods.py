@@ -275,7 +275,7 @@ def test_starts_have_their_mass_on_their_signs(case, points, table):
             assert atoms.mass == pytest.approx(2.0 if table else 1.0, rel=1e-13)
         assert set(atoms.signs) == ({-1.0} if table else {1.0, -1.0})
         if table:
-            assert hkflow.Atoms([[0.0, 1.0]]).positions @ atoms.positions.T == pytest.approx(
+            assert hkflow.PointMeasure([[0.0, 1.0]]).positions @ atoms.positions.T == pytest.approx(
                 1.0, abs=1.0 - np.cos(0.7) + 1e-12
             )
 

@@ -32,7 +32,7 @@ def grid_problem(o, cells, flow=None):
 
 def particle_problem(o, n=40, flow=None):
     points = hkflow.quasi_uniform(n, o.axes - 1)
-    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], n))
+    atoms = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], n))
     return hkflow.Problem(None, o, flow or hkflow.Flow(1.0, 2.0), (1, -1), atoms)
 
 

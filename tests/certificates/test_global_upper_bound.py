@@ -8,7 +8,7 @@ import pytest
 
 import hkflow
 from hkflow.certificates import global_upper_bound as room
-from hkflow.certificates.search import peaks
+from hkflow.certificates.search import local_maxima
 
 FEATURES = ["linear", "relu", "squared-relu", "joint-relu"]
 KINDS = ["random", "concentrated", "equal", "positive", "negative"]
@@ -18,8 +18,8 @@ def gap(feature, x, c, signs):
     """Bound minus the highest value that the search finds, over Σ |c_i| |x_i|^degree."""
     feature = hkflow.FEATURES[feature]
     scale = np.abs(c) @ np.linalg.norm(x, axis=1) ** (1 if feature.joint else feature.degree)
-    highest = peaks(feature, x, c, signs).values[0]
-    return (room.ceiling(feature, x, c, signs) - highest) / max(scale, 1e-300)
+    highest = local_maxima(feature, x, c, signs).values[0]
+    return (room.global_upper_bound(feature, x, c, signs) - highest) / max(scale, 1e-300)
 
 
 def coefficients(kind, n, rng):
@@ -55,7 +55,10 @@ def test_joint_units_on_the_circle_have_two_directions(rng):
             rng.normal(size=n + 1),
             hkflow.FEATURES["joint-relu"],
         )
-        highest, bound = (c @ feature.matrix(points, x)).max(), room.ceiling(feature, x, c)
+        highest, bound = (
+            (c @ feature.matrix(points, x)).max(),
+            room.global_upper_bound(feature, x, c),
+        )
         assert highest <= bound <= highest + 1e-6 * np.abs(c).sum()
 
 

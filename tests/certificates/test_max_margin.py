@@ -110,14 +110,14 @@ def test_the_interval_is_as_short_as_promised(feature, axes, n, tolerance, signs
 def test_an_open_search_is_seen(monkeypatch):
     """A search that never finds the highest point leaves an upper value below what dense points
     prove."""
-    honest, o = module.peaks, objective("relu", 20, 3)
+    honest, o = module.local_maxima, objective("relu", 20, 3)
     check(max_margin(o, SIGNED), o, 1e-6)
 
     def blind(*arguments):
         found = honest(*arguments)
         return type(found)(found.points, found.signs, 0.9 * found.values, True, 0.0)
 
-    monkeypatch.setattr(module, "peaks", blind)
+    monkeypatch.setattr(module, "local_maxima", blind)
     found = max_margin(o, SIGNED)
     with pytest.raises(AssertionError):
         check(found, o, 1e-6)

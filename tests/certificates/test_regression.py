@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 from hkflow.certificates import regression
 from hkflow.certificates.regression import l1_interpolation
 from hkflow.certificates.regularised import minimise
-from hkflow.certificates.search import peaks
+from hkflow.certificates.search import local_maxima
 from hkflow.errors import HkflowError
 from hkflow.objectives.activations import FEATURES
 from hkflow.objectives.losses import RISKS
@@ -73,7 +73,9 @@ def test_the_gap_is_certified(feature, n, d):
     np.testing.assert_allclose(
         h, objective.targets, rtol=0, atol=2e-9 * np.abs(objective.targets).max()
     )
-    assert peaks(objective.feature, objective.inputs, found.dual, BOTH).values[0] <= 1.0 + 1e-12
+    assert (
+        local_maxima(objective.feature, objective.inputs, found.dual, BOTH).values[0] <= 1.0 + 1e-12
+    )
     assert found.dual @ objective.targets == pytest.approx(found.lower, rel=1e-12, abs=0)
 
 

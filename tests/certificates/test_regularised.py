@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 from hkflow.certificates import regularised
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.certificates.regularised import Conjugate, minimise, regularisation_path
-from hkflow.certificates.search import peaks
+from hkflow.certificates.search import local_maxima
 from hkflow.geometry.sphere import normalize
 from hkflow.objectives.activations import FEATURES
 from hkflow.objectives.losses import RISKS
@@ -108,7 +108,7 @@ def test_the_gap_is_certified(feature, d, n, risk, decay):
     # of which rounding leaves 1.2e-6 with some BLAS
     smooth_fit = (feature, risk, decay) == ("squared-relu", "square", 1e-14)
     found = minimise(objective, BOTH, 2e-6 if smooth_fit else 1e-6)
-    highest = peaks(objective.feature, objective.inputs, found.dual, BOTH).values[0]
+    highest = local_maxima(objective.feature, objective.inputs, found.dual, BOTH).values[0]
     assert found.certified and -1e-14 <= found.gap <= (2e-6 if smooth_fit else 1e-6)
     assert highest <= 1.0 + 1e-12
     assert found.upper == pytest.approx(value_of(objective, found.atoms), rel=1e-11, abs=0)
@@ -146,7 +146,9 @@ def test_no_measure_is_below_and_no_dual_above(risk):
     dual = regularised._Dual(objective)
     for _ in range(20):
         u = dual.flip * found.dual * rng.uniform(0.0, 1.0, len(found.dual))
-        u /= max(1.0, peaks(objective.feature, objective.inputs, dual.signed(u), BOTH).values[0])
+        u /= max(
+            1.0, local_maxima(objective.feature, objective.inputs, dual.signed(u), BOTH).values[0]
+        )
         assert objective.weight_decay * dual.value(u) <= found.upper
 
 
@@ -271,7 +273,7 @@ def test_a_column_that_is_missing_is_noticed(monkeypatch):
     open."""
 
     def blunt(*arguments):
-        found = peaks(*arguments)
+        found = local_maxima(*arguments)
         return replace(
             found,
             points=found.points[-1:],
@@ -279,7 +281,7 @@ def test_a_column_that_is_missing_is_noticed(monkeypatch):
             values=np.minimum(found.values[-1:], 1.0),
         )
 
-    monkeypatch.setattr(regularised, "peaks", blunt)
+    monkeypatch.setattr(regularised, "local_maxima", blunt)
     assert not minimise(problem(decay=1e-3), BOTH).certified
 
 

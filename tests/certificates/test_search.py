@@ -12,7 +12,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 import hkflow
 from hkflow.certificates import search
-from hkflow.certificates.search import peaks
+from hkflow.certificates.search import local_maxima
 from hkflow.geometry.sphere import normalize
 
 RELU, SQUARED, LINEAR, JOINT = (
@@ -147,7 +147,7 @@ def is_strict_maximum(feature, x, c, point, rng, strict=True):
 
 def check(feature, x, c, signs=(1,)):
     """peaks against brute force, values against G."""
-    found = peaks(feature, x, c, signs)
+    found = local_maxima(feature, x, c, signs)
     wanted = max(highest(feature, x, sign * c) for sign in signs)
     scale = size(feature, x, c)
     assert found.certified and np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, rel=1e-12)
@@ -245,7 +245,7 @@ def test_a_whole_circle_of_highest_points_is_not_missed(rng):
     for _ in range(100):
         n = 2 * int(rng.integers(3, 9))
         x = ring(n) @ np.linalg.qr(rng.normal(size=(3, 3)))[0].T
-        found = peaks(SQUARED, x, np.ones(n))
+        found = local_maxima(SQUARED, x, np.ones(n))
         assert found.values[0] == pytest.approx(n / 4.0, rel=1e-12) and found.bound >= n / 4.0 * (
             1.0 - 1e-15
         )
@@ -262,7 +262,7 @@ def test_data_without_weight_hide_nothing(feature, rng):
         c[: n // 2] = rng.normal(size=n // 2)
         check(feature, x, c, (1, -1))
         one, two = (
-            peaks(feature, *data, (1, -1), 0.3)
+            local_maxima(feature, *data, (1, -1), 0.3)
             for data in ((x, c), (np.ascontiguousarray(x[c != 0.0]), c[c != 0.0]))
         )
         assert one.values == pytest.approx(two.values, rel=1e-12)
@@ -287,7 +287,7 @@ def test_no_point_is_higher_than_the_bound(seed, n, axes, squared, grid):
         if axes == 3
         else on_circle(np.linspace(0.0, 2.0 * np.pi, 2001))
     )
-    assert peaks(feature, x, c).bound >= value(feature, x, c, points).max() - 1e-14 * size(
+    assert local_maxima(feature, x, c).bound >= value(feature, x, c, points).max() - 1e-14 * size(
         feature, x, c
     )
 
@@ -315,7 +315,7 @@ def nearly_coinciding(rng):
 def check_exactly(x, c):
     """The bound holds, and the value is the maximum, to 1e-14 of Σ |c_i x_i|: 30 times what
     rounding was seen to hide."""
-    found, highest, scale = peaks(RELU, x, c), exact_highest(x, c), size(RELU, x, c)
+    found, highest, scale = local_maxima(RELU, x, c), exact_highest(x, c), size(RELU, x, c)
     assert found.bound >= highest, (x, c)
     assert max(found.values[0], 0.0) == pytest.approx(highest, rel=0, abs=1e-14 * scale), (x, c)
     assert np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, rel=0, abs=1e-15)
@@ -354,12 +354,12 @@ def test_exact_arithmetic_sees_data_that_are_slightly_moved(rng, monkeypatch):
 
 def test_linear_and_zero_sums(rng):
     x, c = rng.normal(size=(7, 5)), rng.normal(size=7)
-    found = peaks(LINEAR, x, c, (1, -1))
+    found = local_maxima(LINEAR, x, c, (1, -1))
     assert found.certified and found.values[0] == pytest.approx(np.linalg.norm(c @ x), rel=1e-14)
     assert found.signs[0] * found.points[0] == pytest.approx(normalize(c @ x), abs=1e-14)
     for feature in (RELU, SQUARED, LINEAR):
         for p in (2, 3):
-            found = peaks(feature, rng.normal(size=(4, p)), np.zeros(4), (1, -1), 0.5)
+            found = local_maxima(feature, rng.normal(size=(4, p)), np.zeros(4), (1, -1), 0.5)
             assert found.certified and (found.values == 0.0).all() and found.bound == 0.0
 
 
@@ -368,7 +368,7 @@ def test_linear_and_zero_sums(rng):
 def test_joint_relu_is_half_of_the_signed_sphere(axes, kind, rng):
     for n in (1, 4, 9):
         x, c = rng.normal(size=(n, axes)), COEFFICIENTS[kind](rng, n)
-        found, dense = peaks(JOINT, x, c), hkflow.quasi_uniform(20_000, axes)
+        found, dense = local_maxima(JOINT, x, c), hkflow.quasi_uniform(20_000, axes)
         wanted = 0.5 * max(highest(RELU, x, c), highest(RELU, x, -c), 0.0)
         assert found.certified and found.values[0] == pytest.approx(wanted, rel=TOLERANCE)
         assert (
@@ -389,7 +389,7 @@ def test_all_strict_local_maxima_of_the_circle_are_returned(feature, rng):
         x, c, share = rng.normal(size=(n, 2)), rng.normal(size=n), 1e-3
         angles, values, top = circle_maxima(feature, x, c)
         wanted = on_circle(angles[values >= share * top * 1.0001])
-        found = peaks(feature, x, c, (1,), share)
+        found = local_maxima(feature, x, c, (1,), share)
         distance = np.linalg.norm(wanted[:, None] - found.points[None], axis=2).min(axis=1)
         assert (distance < 2e-5).all(), n
         counts.append(len(wanted))
@@ -412,7 +412,7 @@ def test_all_strict_local_maxima_of_the_sphere_are_returned(feature, rng):
             for p in climbed
             if value(feature, x, c, p)[0] > 1e-2 * top and is_strict_maximum(feature, x, c, p, rng)
         ]
-        found = peaks(feature, x, c, (1,), 5e-3)
+        found = local_maxima(feature, x, c, (1,), 5e-3)
         distance = np.linalg.norm(np.array(wanted)[:, None] - found.points[None], axis=2).min(
             axis=1
         )
@@ -427,7 +427,7 @@ def test_what_is_returned_are_local_maxima_in_order(feature, axes, rng):
     for n in (3, 8, 30):
         x, c = rng.normal(size=(n, axes)), rng.normal(size=n)
         for signs in ((1,), (1, -1)):
-            found = peaks(feature, x, c, signs, 0.05)
+            found = local_maxima(feature, x, c, signs, 0.05)
             if found.values[0] <= 0.0:
                 assert len(found.values) == 1
                 continue
@@ -436,7 +436,7 @@ def test_what_is_returned_are_local_maxima_in_order(feature, axes, rng):
             ]
             for point, sign in zip(found.points, found.signs, strict=True):
                 assert is_strict_maximum(feature, x, sign * c, point, rng, strict=False)
-            assert peaks(feature, x, c, signs).values[0] == pytest.approx(
+            assert local_maxima(feature, x, c, signs).values[0] == pytest.approx(
                 found.values[0], rel=1e-13
             )
 
@@ -452,19 +452,19 @@ def test_rotation_and_scale(feature, axes, rng):
         x = np.ascontiguousarray(x[:, :axes])
         c, rotation = rng.normal(size=len(x)), np.linalg.qr(rng.normal(size=(axes, axes)))[0]
         one, two = (
-            peaks(feature, x, c, (1, -1), 0.5),
-            peaks(feature, x @ rotation.T, c, (1, -1), 0.5),
+            local_maxima(feature, x, c, (1, -1), 0.5),
+            local_maxima(feature, x @ rotation.T, c, (1, -1), 0.5),
         )
         assert two.values == pytest.approx(one.values, rel=1e-10)
         assert two.points[0] == pytest.approx(rotation @ one.points[0], abs=1e-6)
-        big = peaks(feature, 1e3 * x, 1e-5 * c, (1, -1), 0.5)
+        big = local_maxima(feature, 1e3 * x, 1e-5 * c, (1, -1), 0.5)
         assert big.values == pytest.approx(1e-5 * 1e3**feature.degree * one.values, rel=1e-10)
 
 
 @pytest.mark.parametrize("feature", [RELU, SQUARED, JOINT], ids=lambda f: f.name)
 def test_beyond_the_sphere_nothing_is_certified(feature, rng):
     x, c = rng.normal(size=(15, 4)), rng.normal(size=15)
-    found = peaks(feature, x, c)
+    found = local_maxima(feature, x, c)
     assert not found.certified
     best, hidden = -np.inf, SQUARED if feature is SQUARED else RELU
     for sign in (1.0, -1.0) if feature.joint else (1.0,):
@@ -481,7 +481,7 @@ def test_beyond_the_sphere_nothing_is_certified(feature, rng):
 def test_what_is_not_finite_is_refused():
     for wrong in (np.nan, np.inf):
         with pytest.raises(ValueError, match="must be finite"):
-            peaks(RELU, np.eye(2), [1.0, wrong])
+            local_maxima(RELU, np.eye(2), [1.0, wrong])
 
 
 # --- siblings: faults that brute force sees

@@ -18,8 +18,8 @@ def points(rng, n, dim=2, spread=1.0):
 
 
 def signed(rng, n, dim=2, mass=1.0):
-    """Atoms of both signs with uneven weights."""
-    return hkflow.Atoms(
+    """PointMeasure of both signs with uneven weights."""
+    return hkflow.PointMeasure(
         points(rng, n, dim), rng.choice([1.0, -1.0], size=n), mass * rng.dirichlet(np.full(n, 0.5))
     )
 
@@ -28,7 +28,7 @@ def rotated(atoms, angle):
     """The same atoms turned in the plane of the first two axes."""
     turn = np.eye(atoms.positions.shape[1])
     turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    return hkflow.Atoms(atoms.positions @ turn.T, atoms.signs, atoms.weights)
+    return hkflow.PointMeasure(atoms.positions @ turn.T, atoms.signs, atoms.weights)
 
 
 def transport_cost(cost, p, q):
@@ -80,7 +80,7 @@ def test_wasserstein1_on_the_circle_agrees_with_pot_and_goes_round(rng):
 
 @pytest.mark.parametrize("dim", [1, 2])
 def test_a_shift_is_seen_and_nothing_else(rng, dim):
-    a = hkflow.Atoms(points(rng, 300, dim, 0.2))
+    a = hkflow.PointMeasure(points(rng, 300, dim, 0.2))
     for measure in (metrics.wasserstein2, metrics.gaussian_hellinger_kantorovich) + (
         metrics.wasserstein1,
     ) * (dim == 1):
@@ -97,16 +97,16 @@ def test_a_shift_is_seen_and_nothing_else(rng, dim):
 
 def test_signs_are_kept_apart(rng):
     a = signed(rng, 40)
-    b = hkflow.Atoms(a.positions, -a.signs, a.weights)
+    b = hkflow.PointMeasure(a.positions, -a.signs, a.weights)
     assert (
         metrics.wasserstein2(a, b).value > 0.1
         and metrics.gaussian_hellinger_kantorovich(a, b).value > 0.1
     )
-    plus = hkflow.Atoms(a.positions, None, a.weights)
+    plus = hkflow.PointMeasure(a.positions, None, a.weights)
     assert np.isnan(metrics.wasserstein2(a, plus)).all()
     half = a.scaled_to(0.5)
-    far = hkflow.Atoms([[1.0, 0.0, 0.0]], [-1.0], [0.5])
-    near = hkflow.Atoms([[1.0, 0.0, 0.0]], [1.0], [0.3])
+    far = hkflow.PointMeasure([[1.0, 0.0, 0.0]], [-1.0], [0.5])
+    near = hkflow.PointMeasure([[1.0, 0.0, 0.0]], [1.0], [0.3])
     # no plan joins them
     assert metrics.gaussian_hellinger_kantorovich(near, far).value ** 2 == pytest.approx(
         0.8, rel=1e-12
@@ -118,8 +118,8 @@ def test_signs_are_kept_apart(rng):
 @pytest.mark.parametrize("angle", [0.0, 0.01, 1.0, np.pi])
 def test_ghk_between_two_atoms_has_its_closed_form(mass, angle):
     a, b = (
-        hkflow.Atoms([[1.0, 0.0]], None, [mass]),
-        hkflow.Atoms([[np.cos(angle), np.sin(angle)]], None, [2.0]),
+        hkflow.PointMeasure([[1.0, 0.0]], None, [mass]),
+        hkflow.PointMeasure([[np.cos(angle), np.sin(angle)]], None, [2.0]),
     )
     wanted = mass + 2.0 - 2.0 * np.sqrt(2.0 * mass) * np.exp(-0.5 * angle**2)
     assert metrics.gaussian_hellinger_kantorovich(a, b).value ** 2 == pytest.approx(

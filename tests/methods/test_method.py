@@ -16,7 +16,15 @@ from hkflow.solving.solution import Memory
 
 DECLARED = set(Method.__annotations__) | {name for name in vars(Method) if name[0] != "_"}
 OF_IMPLICIT_STEPS = {name for name in vars(ImplicitSteps) if name[0] != "_"}
-OF_EVALUATIONS = {"objective", "mass", "log_mass", "predictions", "residuals", "rounding", "defect"}
+OF_EVALUATIONS = {
+    "objective",
+    "mass",
+    "log_mass",
+    "predictions",
+    "loss_gradient",
+    "rounding",
+    "defect",
+}
 
 
 class Door:
@@ -55,7 +63,7 @@ def problem(kind, loss):
     if kind == "grid":
         return hkflow.Problem(hkflow.circle_mesh(24), objective, flow, signs)
     points = np.tile(hkflow.quasi_uniform(10, 1), (2, 1))
-    start = hkflow.Atoms(points, np.repeat([1.0, -1.0], 10))
+    start = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 10))
     if kind == "network":
         start = hkflow.Units(points, np.repeat([1.0, -1.0], 10))
     return hkflow.Problem(None, objective, flow, signs, start)

@@ -1,6 +1,8 @@
 """Budgets: named terms, their sums, and their lists in run folders."""
 
+import copy
 import inspect
+import pickle
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -91,3 +93,15 @@ def test_a_further_energy_is_one_row(monkeypatch):
     old.add(energy_diffusion=-1.0)
     assert old.energy.sum() == 0.0 + 1.0 + 2.0 + 3.0 - 1.0 and old.mass.sum() == 15.0
     assert longer.Budget.from_lists(*old.as_lists())["energy_diffusion"] == -1.0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
+def test_copies_are_whole(copied):
+    """Ranks send one another the state of a loop: the parts of a copy are views of its own
+    numbers."""
+    budget = Budget()
+    budget.add(energy_reaction=1.0, mass_reaction=2.0, mass_exchanged=3.0)
+    twin = copied(budget)
+    twin.values *= 2.0
+    assert (twin["mass_reaction"], twin.mass.sum(), twin.exchanged[1]) == (4.0, 4.0, 6.0)
+    assert twin.energy.sum() == 2.0 and budget["energy_reaction"] == 1.0

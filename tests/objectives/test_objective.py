@@ -21,7 +21,7 @@ def an_objective(rng, activation, loss, weight_decay=0.3, n=6, p=3):
 def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
     objective = an_objective(rng, activation, loss)
     points = rng.normal(size=(40, objective.axes))
-    on = objective.on(points / np.linalg.norm(points, axis=1, keepdims=True), signs)
+    on = objective.at_fixed_points(points / np.linalg.norm(points, axis=1, keepdims=True), signs)
     weights, direction = rng.random((len(signs), 40)) / 20, rng.normal(size=(len(signs), 40))
     on.evaluate(weights)
     slope = (on.potential * direction).sum()
@@ -39,7 +39,8 @@ def test_potential_is_the_derivative_of_the_value(activation, loss, signs, rng):
 def test_log_scale_is_a_factor_of_the_measure(loss, factor, rng):
     points = rng.normal(size=(30, 3))
     one, two = (
-        an_objective(np.random.default_rng(1), "relu", loss).on(points, (1, -1)) for _ in range(2)
+        an_objective(np.random.default_rng(1), "relu", loss).at_fixed_points(points, (1, -1))
+        for _ in range(2)
     )
     weights = rng.random((2, 30)) / 300
     scaled = two.evaluate(weights, log_scale=np.log(factor))

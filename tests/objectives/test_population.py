@@ -151,7 +151,7 @@ SHAPES = [(1, 2), (2, 3), (17, 2), (40, 3), (333, 5), (1500, 3), (520, 101)]
 def test_fixed_points_agree_with_numpy(degree, shape, rng):
     risk = a_risk(rng, degree, shape[1])
     for points in (rng.normal(size=shape), normalize(rng.normal(size=shape))):
-        on = risk.on(points, (1, -1))
+        on = risk.at_fixed_points(points, (1, -1))
         for _ in range(2):  # the second time with other weights
             weights = rng.random((2, len(points)))
             value, signed = on.evaluate(weights), weights[0] - weights[1]
@@ -168,7 +168,7 @@ def test_fixed_points_agree_with_numpy(degree, shape, rng):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_moving_points_of_any_length_agree_with_numpy(degree, shape, rng):
     risk = a_risk(rng, degree, shape[1])
-    moving = risk.on_moving(rng.normal(size=shape))
+    moving = risk.at_moving_points(rng.normal(size=shape))
     assert np.array_equal(moving.transform.points.shape, blocked(np.zeros(shape)).shape)
     for scale in (1.0, 1e3):
         points, weights = scale * rng.normal(size=shape), rng.normal(size=shape[0])
@@ -188,7 +188,7 @@ def test_moving_points_of_any_length_agree_with_numpy(degree, shape, rng):
 @pytest.mark.parametrize("degree", DEGREES)
 def test_agreement_with_numpy_can_fail(degree, rng):
     risk, points, weights = a_risk(rng, degree, 3), rng.normal(size=(40, 3)), rng.normal(size=40)
-    moving = risk.on_moving(points)
+    moving = risk.at_moving_points(points)
     found = moving.evaluate(weights), moving.slopes, unblocked(moving.gradient, 40)
     off = twin(risk, points, weights, lambda n, t: [(1.0 + 1e-11) * k for k in kernel(n, t)])
     size = sizes(risk, points, weights)
@@ -198,10 +198,10 @@ def test_agreement_with_numpy_can_fail(degree, rng):
 @pytest.mark.parametrize("degree", DEGREES)
 def test_a_point_without_length_feels_nothing(degree, rng):
     risk, points, weights = a_risk(rng, degree, 3), rng.normal(size=(5, 3)), rng.normal(size=5)
-    without = risk.on_moving(points[1:])
+    without = risk.at_moving_points(points[1:])
     value = without.evaluate(weights[1:])
     points[0] = 0.0
-    moving = risk.on_moving(points)
+    moving = risk.at_moving_points(points)
     assert moving.evaluate(weights) == pytest.approx(value, rel=1e-14, abs=0.0)
     assert moving.slopes[0] == 0.0 and not unblocked(moving.gradient, 5)[0].any()
     assert moving.slopes[1:] == pytest.approx(without.slopes, rel=1e-13, abs=1e-15)
@@ -213,7 +213,7 @@ def test_a_point_without_length_feels_nothing(degree, rng):
 def test_fft_on_the_circle_equals_the_sum_over_all_pairs(degree, cells, turn, rng):
     risk, angle = a_risk(rng, degree, 2), turn * (2.0 * np.pi * np.arange(cells) / cells + 0.3)
     points, weights = np.column_stack([np.cos(angle), np.sin(angle)]), rng.random((1, cells))
-    fast, slow = risk.on(points), risk.on(points)
+    fast, slow = risk.at_fixed_points(points), risk.at_fixed_points(points)
     assert fast.spectrum is not None
     slow.spectrum = None
     F = slow.evaluate(weights)
@@ -227,17 +227,23 @@ def test_fft_on_the_circle_equals_the_sum_over_all_pairs(degree, cells, turn, rn
 
 def test_fft_is_for_equally_spaced_points_only(rng):
     risk, mesh = a_risk(rng, 1, 2), hkflow.circle_mesh(100_000)
-    assert risk.on(mesh.centers).spectrum is not None
+    assert risk.at_fixed_points(mesh.centers).spectrum is not None
     points = hkflow.circle_mesh(50).centers.copy()
-    assert risk.on(points[::-1]).spectrum is not None and risk.on(2.0 * points).spectrum is not None
-    assert risk.on(points[:49]).spectrum is None and risk.on(points[:2]).spectrum is None
     assert (
-        risk.on(points[rng.permutation(50)]).spectrum is None
-        and risk.on(points[::3]).spectrum is None
+        risk.at_fixed_points(points[::-1]).spectrum is not None
+        and risk.at_fixed_points(2.0 * points).spectrum is not None
+    )
+    assert (
+        risk.at_fixed_points(points[:49]).spectrum is None
+        and risk.at_fixed_points(points[:2]).spectrum is None
+    )
+    assert (
+        risk.at_fixed_points(points[rng.permutation(50)]).spectrum is None
+        and risk.at_fixed_points(points[::3]).spectrum is None
     )
     points[7] = normalize(points[7] + 1e-12)
-    assert risk.on(points).spectrum is None
-    assert a_risk(rng, 1, 3).on(hkflow.geodesic_mesh(0).centers).spectrum is None
+    assert risk.at_fixed_points(points).spectrum is None
+    assert a_risk(rng, 1, 3).at_fixed_points(hkflow.geodesic_mesh(0).centers).spectrum is None
 
 
 def test_results_do_not_depend_on_the_number_of_threads(rng):
@@ -250,7 +256,7 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         previous = numba.get_num_threads()
         numba.set_num_threads(threads)
-        moving, on = risk.on_moving(points), risk.on(points)
+        moving, on = risk.at_moving_points(points), risk.at_fixed_points(points)
         values = moving.evaluate(weights), on.evaluate(np.abs(weights)[None])
         results.append((values, moving.slopes, moving.gradient, on.potential))
         numba.set_num_threads(previous)
@@ -260,8 +266,8 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
 def test_evaluation_allocates_no_array(rng):
     risk, n = a_risk(rng, 2, 3), 20_000
     on, moving, weights = (
-        risk.on(rng.normal(size=(n, 3))),
-        risk.on_moving(rng.normal(size=(n, 3))),
+        risk.at_fixed_points(rng.normal(size=(n, 3))),
+        risk.at_moving_points(rng.normal(size=(n, 3))),
         rng.random(n),
     )
     for evaluate in (lambda: on.evaluate(weights[None]), lambda: moving.evaluate(weights)):
@@ -281,7 +287,7 @@ def test_evaluation_allocates_no_array(rng):
 @pytest.mark.parametrize("mesh", ["circle", "sphere"])
 def test_potential_is_the_derivative_of_the_value(degree, signs, mesh, rng):
     mesh = hkflow.circle_mesh(60) if mesh == "circle" else hkflow.geodesic_mesh(1)
-    on = a_risk(rng, degree, mesh.dim + 1).on(mesh.centers, signs)
+    on = a_risk(rng, degree, mesh.dim + 1).at_fixed_points(mesh.centers, signs)
     weights, direction = (rng.random((len(signs), mesh.n_cells)) for _ in range(2))
     on.evaluate(weights)
     slope = (on.potential * direction).sum()
@@ -305,7 +311,7 @@ def test_gradient_is_the_derivative_of_slopes_and_of_the_value(degree, length, r
     # probes without weight leave ν as it is
     for still, found in ((True, "slopes"), (False, "value")):
         weights[5:] *= 0.0 if still else 1.0
-        moving = risk.on_moving(points)
+        moving = risk.at_moving_points(points)
 
         def at(h, moving=moving, still=still):
             moved = points + h * direction * ((np.arange(9) >= 5) | (not still))[:, None]
@@ -329,18 +335,22 @@ def test_log_scale_is_the_logarithm_of_a_factor_of_the_measure(degree, rng):
         normalize(rng.normal(size=(50, 3))),
         rng.random((2, 50)),
     )
-    one, two, factor = risk.on(points, (1, -1)), risk.on(points, (1, -1)), np.exp(5.0)
+    one, two, factor = (
+        risk.at_fixed_points(points, (1, -1)),
+        risk.at_fixed_points(points, (1, -1)),
+        np.exp(5.0),
+    )
     assert one.evaluate(factor * weights) == pytest.approx(
         factor * two.evaluate(weights, 5.0), rel=1e-13, abs=0.0
     )
     assert one.potential == pytest.approx(two.potential, rel=1e-12, abs=1e-12)
-    one, two = risk.on_moving(points), risk.on_moving(points)
+    one, two = risk.at_moving_points(points), risk.at_moving_points(points)
     assert one.evaluate(factor * weights[0]) == pytest.approx(
         factor * two.evaluate(weights[0], 5.0), rel=1e-13, abs=0.0
     )
     assert one.slopes == pytest.approx(two.slopes, rel=1e-12, abs=1e-12)
     assert one.gradient == pytest.approx(two.gradient, rel=1e-12, abs=1e-12)
-    on = risk.on(points, (1, -1))
+    on = risk.at_fixed_points(points, (1, -1))
     assert (
         np.isfinite([on.evaluate(weights, L) for L in (-300.0, 300.0)]).all()
         and np.isfinite(on.potential).all()
@@ -350,7 +360,7 @@ def test_log_scale_is_the_logarithm_of_a_factor_of_the_measure(degree, rng):
 @pytest.mark.parametrize("degree", DEGREES)
 def test_fixed_and_moving_points_agree(degree, rng):
     risk, points, weights = a_risk(rng, degree, 4), rng.normal(size=(70, 4)), rng.random((1, 70))
-    on, moving = risk.on(points), risk.on_moving(points)
+    on, moving = risk.at_fixed_points(points), risk.at_moving_points(points)
     wanted = on.evaluate(weights, 0.7) - 0.3 * weights.sum()
     assert moving.evaluate(weights[0], 0.7) == pytest.approx(wanted, rel=1e-12, abs=0.0)
     assert moving.slopes == pytest.approx(on.potential[0] - 0.3, rel=1e-12, abs=1e-12)
@@ -362,7 +372,7 @@ def test_the_teacher_itself_has_no_risk(degree, rng):
     risk = PopulationRisk(FEATURES[NAMES[degree]], units, weights, 0.3)
     assert np.linalg.norm(risk.teacher, axis=1) == pytest.approx(np.ones(30), rel=1e-15, abs=0.0)
     both = np.maximum([weights, -weights], 0.0)
-    on, moving = risk.on(units, (1, -1)), risk.on_moving(units)
+    on, moving = risk.at_fixed_points(units, (1, -1)), risk.at_moving_points(units)
     value, mass = on.evaluate(both) - 0.3 * both.sum(), np.abs(risk.teacher_weights).sum()
     bound = on.rounding(0.0, mass)
     assert (
@@ -388,7 +398,7 @@ def test_fresh_samples_have_the_risk_as_their_expectation(degree, rng):
     for _ in range(20):
         inputs, targets = risk.draw(rng, 100_000)
         losses.append(0.5 * (risk.feature.matrix(hidden, inputs) @ output - targets) ** 2)
-    losses, F = np.concatenate(losses), risk.on_moving(hidden).evaluate(output)
+    losses, F = np.concatenate(losses), risk.at_moving_points(hidden).evaluate(output)
     error = losses.std() / np.sqrt(len(losses))
     assert inputs.shape == (100_000, 3) and targets.shape == (100_000,)
     assert abs(losses.mean() - F) <= 4.0 * error
@@ -415,9 +425,13 @@ def test_it_looks_like_an_objective_without_data(rng):
         and risk.targets.shape == risk.weights.shape == (0,)
         and not risk.risk.classifies
     )
-    on, moving = risk.on(rng.normal(size=(6, 5))), risk.on_moving(rng.normal(size=(6, 5)))
+    on, moving = (
+        risk.at_fixed_points(rng.normal(size=(6, 5))),
+        risk.at_moving_points(rng.normal(size=(6, 5))),
+    )
     assert all(
-        len(a) == 0 for a in (on.predictions, on.residuals, moving.predictions, moving.residuals)
+        len(a) == 0
+        for a in (on.predictions, on.loss_gradient, moving.predictions, moving.loss_gradient)
     )
     assert np.isnan(
         [
@@ -431,7 +445,7 @@ def test_it_looks_like_an_objective_without_data(rng):
     assert on.value(weights, 0.5) == F and moving.value(weights[0], 0.5) == moving.evaluate(
         weights[0], 0.5
     )
-    on.drive(on.residuals)
+    on.drive(on.loss_gradient)
     assert np.array_equal(on.potential, J)
 
 
@@ -445,7 +459,7 @@ def test_rounding_is_in_units_of_the_scale(rng):
 
 def test_nan_is_never_hidden(rng):
     risk, points, weights = a_risk(rng, 1, 3), rng.normal(size=(20, 3)), rng.random(20)
-    on, moving = risk.on(points), risk.on_moving(points)
+    on, moving = risk.at_fixed_points(points), risk.at_moving_points(points)
     weights[3] = np.nan
     assert (
         np.isnan(on.evaluate(weights[None]))
@@ -482,6 +496,6 @@ def test_bad_arguments_are_refused(change, message):
 
 def test_points_of_another_space_are_refused(rng):
     risk = a_risk(rng, 1, 3)
-    for make in (risk.on, risk.on_moving):
+    for make in (risk.on, risk.at_moving_points):
         with pytest.raises(ValueError, match=r"R\^3, the points in R\^4"):
             make(np.ones((2, 4)))

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.operators.choice import cheapest, make_transform
-from hkflow.operators.dense import LINEAR, RELU, DenseTransform
-from hkflow.operators.sorted import SortedTransform
-from hkflow.operators.tree import TreeTransform
+from hkflow.operators.choice import cheapest, make_operator
+from hkflow.operators.dense import LINEAR, RELU, DenseOperator
+from hkflow.operators.sorted import SortedOperator
+from hkflow.operators.tree import TreeOperator
 
 
 def test_the_cheapest_is_dense_for_few_and_fast_for_many():
@@ -31,19 +31,19 @@ def test_the_cheapest_is_dense_for_few_and_fast_for_many():
 
 @pytest.mark.parametrize(
     ("name", "kind", "p"),
-    [("dense", DenseTransform, 3), ("tree", TreeTransform, 3), ("sorted", SortedTransform, 2)],
+    [("dense", DenseOperator, 3), ("tree", TreeOperator, 3), ("sorted", SortedOperator, 2)],
 )
 def test_a_name_forces_a_transform(name, kind, p):
-    assert isinstance(make_transform(name, np.eye(p), np.eye(p), RELU), kind)
+    assert isinstance(make_operator(name, np.eye(p), np.eye(p), RELU), kind)
 
 
 def test_what_cannot_be_made_is_refused():
     with pytest.raises(ValueError, match="Unknown transform 'fast'"):
-        make_transform("fast", np.eye(3), np.eye(3), RELU)
+        make_operator("fast", np.eye(3), np.eye(3), RELU)
     with pytest.raises(ValueError, match="stay where they are"):
-        make_transform("tree", np.eye(3), np.eye(3), RELU, moving=True)
+        make_operator("tree", np.eye(3), np.eye(3), RELU, moving=True)
     with pytest.raises(ValueError, match="stay where they are"):
-        make_transform("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
+        make_operator("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
     with pytest.raises(ValueError, match="has no transform 'tree'"):
         hkflow.FEATURES["joint-relu"].transform(np.eye(3), np.eye(2), "tree")
 

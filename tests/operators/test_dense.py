@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import reference
 
-from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform, blocked, unblocked
-from hkflow.operators.matrix import FunctionTransform, MatrixTransform
+from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseOperator, blocked, unblocked
+from hkflow.operators.matrix import FunctionOperator, MatrixOperator
 
 SHAPES = [
     (1, 1, 1),
@@ -26,8 +26,8 @@ SHAPES += [(333, 21, 300), (90, 500, 801), (5000, 1, 4)]
 def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
-    weights, residuals = rng.normal(size=n), rng.normal(size=n_data)
-    transform = DenseTransform(
+    weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
+    transform = DenseOperator(
         blocked(points, width) if width else points, rng.normal(size=(n_data, p)), kernel
     )
     transform.set_inputs(inputs)
@@ -39,20 +39,20 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
             np.full_like(transform.points, np.nan),
         )
         transform.forward(weights, h)
-        transform.adjoint(residuals, J)
-        transform.gradient(residuals, K, G)
+        transform.adjoint(loss_gradient, J)
+        transform.gradient(loss_gradient, K, G)
         S, size = inputs @ points.T, np.abs(inputs) @ np.abs(points.T)
         assert np.all(
             np.abs(h - reference.activate(kernel, S) @ weights)
             <= 1e-13 * (reference.activate(kernel, size) @ np.abs(weights))
         )
         assert np.all(
-            np.abs(J - residuals @ reference.activate(kernel, S))
-            <= 1e-13 * (np.abs(residuals) @ reference.activate(kernel, size))
+            np.abs(J - loss_gradient @ reference.activate(kernel, S))
+            <= 1e-13 * (np.abs(loss_gradient) @ reference.activate(kernel, size))
         )
         assert np.array_equal(J, K)
-        size = (np.abs(residuals)[:, None] * reference.slope(kernel, size)).T @ np.abs(inputs)
-        wanted = reference.dense_gradient(points, inputs, residuals, kernel)
+        size = (np.abs(loss_gradient)[:, None] * reference.slope(kernel, size)).T @ np.abs(inputs)
+        wanted = reference.dense_gradient(points, inputs, loss_gradient, kernel)
         assert np.all(np.abs(unblocked(G, n) - wanted) <= 1e-13 * size)
         # it can fail
         assert not wanted.any() or np.any(
@@ -69,30 +69,30 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
 def test_results_do_not_depend_on_the_number_of_threads(shape, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
-    weights, residuals, results = rng.normal(size=n), rng.normal(size=n_data), []
-    transform = DenseTransform(points, inputs, RELU)
+    weights, loss_gradient, results = rng.normal(size=n), rng.normal(size=n_data), []
+    transform = DenseOperator(points, inputs, RELU)
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         previous = numba.get_num_threads()
         numba.set_num_threads(threads)
         h, J, G = np.empty(n_data), np.empty(n), np.empty_like(transform.points)
         transform.forward(weights, h)
-        transform.gradient(residuals, J, G)
+        transform.gradient(loss_gradient, J, G)
         results.append((h, J, G))
         numba.set_num_threads(previous)
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
 def test_potential_and_gradient_do_not_depend_on_the_blocks(rng):
-    points, inputs, residuals, results = (
+    points, inputs, loss_gradient, results = (
         rng.normal(size=(777, 5)),
         rng.normal(size=(99, 5)),
         rng.normal(size=99),
         [],
     )
     for width in (16, 48, 512):
-        transform = DenseTransform(blocked(points, width), inputs, RELU)
+        transform = DenseOperator(blocked(points, width), inputs, RELU)
         J, G = np.empty(777), np.empty_like(transform.points)
-        transform.gradient(residuals, J, G)
+        transform.gradient(loss_gradient, J, G)
         results.append(np.column_stack([J, unblocked(G, 777)]))
     assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
 
@@ -101,7 +101,7 @@ def test_potential_and_gradient_do_not_depend_on_the_blocks(rng):
 def test_nan_is_passed_on(kernel):
     points = np.ones((3, 2))
     points[1, 0] = np.nan
-    transform, h, J = DenseTransform(points, np.ones((4, 2)), kernel), np.empty(4), np.empty(3)
+    transform, h, J = DenseOperator(points, np.ones((4, 2)), kernel), np.empty(4), np.empty(3)
     transform.forward(np.ones(3), h)
     transform.adjoint(np.ones(4), J)
     assert np.all(np.isnan(h)) and np.array_equal(np.isnan(J), [False, True, False])
@@ -109,68 +109,68 @@ def test_nan_is_passed_on(kernel):
 
 def test_wrong_arrays_are_refused(rng):
     with pytest.raises(ValueError, match="multiple of"):
-        DenseTransform(np.zeros((2, 3, 10)), np.zeros((4, 3)), RELU)
+        DenseOperator(np.zeros((2, 3, 10)), np.zeros((4, 3)), RELU)
     with pytest.raises(ValueError, match="shape"):
-        DenseTransform(np.zeros((5, 3)), np.zeros((4, 3)), RELU).set_inputs(np.zeros((5, 3)))
+        DenseOperator(np.zeros((5, 3)), np.zeros((4, 3)), RELU).set_inputs(np.zeros((5, 3)))
 
 
 @pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (17, 9, 5), (5000, 300, 3), (40000, 30, 4)])
 def test_single_precision_is_exact_to_its_own_rounding(kernel, shape, rng):
     n, n_data, p = shape
-    points, inputs, weights, residuals = (
+    points, inputs, weights, loss_gradient = (
         rng.normal(size=s) for s in ((n, p), (n_data, p), n, n_data)
     )
     transform, h, J = (
-        DenseTransform(points, inputs, kernel, single=True),
+        DenseOperator(points, inputs, kernel, single=True),
         np.full(n_data, np.nan),
         np.full(n, np.nan),
     )
-    transform.forward(weights, h), transform.adjoint(residuals, J)
+    transform.forward(weights, h), transform.adjoint(loss_gradient, J)
     size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
     errors = np.abs(h - reference.dense_forward(points, inputs, weights, kernel)) / (
         size @ np.abs(weights)
     )
     errors = np.append(
         errors,
-        np.abs(J - reference.dense_adjoint(points, inputs, residuals, kernel))
-        / (np.abs(residuals) @ size),
+        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel))
+        / (np.abs(loss_gradient) @ size),
     )
     assert errors.max() < 3e-7 and (n < 5 or errors.max() > 1e-10)  # 1e-10: they are not double
 
 
 @pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
 def test_features_by_matrix_and_pullback_give_the_same_sums(kernel, rng):
-    points, inputs, residuals, weights = (
+    points, inputs, loss_gradient, weights = (
         rng.normal(size=(70, 3)),
         rng.normal(size=(33, 3)),
         rng.normal(size=33),
         rng.normal(size=70),
     )
-    by_matrix = MatrixTransform(reference.activate(kernel, inputs @ points.T))
+    by_matrix = MatrixOperator(reference.activate(kernel, inputs @ points.T))
     h, J = np.empty(33), np.empty(70)
     by_matrix.forward(weights, h)
-    by_matrix.adjoint(residuals, J)
+    by_matrix.adjoint(loss_gradient, J)
     assert np.allclose(
         h, reference.dense_forward(points, inputs, weights, kernel), rtol=1e-12, atol=1e-13
     )
     assert np.allclose(
-        J, reference.dense_adjoint(points, inputs, residuals, kernel), rtol=1e-12, atol=1e-13
+        J, reference.dense_adjoint(points, inputs, loss_gradient, kernel), rtol=1e-12, atol=1e-13
     )
-    by_function = FunctionTransform(
+    by_function = FunctionOperator(
         points, rng.normal(size=(33, 3)),
         lambda points, inputs: reference.activate(kernel, inputs @ points.T),
         lambda points, inputs,
-        residuals: reference.dense_gradient(points, inputs, residuals, kernel),
+        loss_gradient: reference.dense_gradient(points, inputs, loss_gradient, kernel),
     )  # fmt: skip
     by_function.set_inputs(inputs)
     k, K, G = np.empty(33), np.empty(70), np.empty_like(by_function.points)
     by_function.forward(weights, k)
-    by_function.gradient(residuals, K, G)
+    by_function.gradient(loss_gradient, K, G)
     assert np.allclose(k, h, rtol=1e-12, atol=1e-13) and np.allclose(K, J, rtol=1e-12, atol=1e-13)
     assert np.allclose(
         unblocked(G, 70),
-        reference.dense_gradient(points, inputs, residuals, kernel),
+        reference.dense_gradient(points, inputs, loss_gradient, kernel),
         rtol=1e-12,
         atol=1e-13,
     )

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.operators.dense import DenseTransform, blocked
-from hkflow.operators.distributed import SharedTransform, shared
+from hkflow.operators.dense import DenseOperator, blocked
+from hkflow.operators.distributed import DistributedOperator, shared
 from hkflow.operators.ranks import Alone
-from hkflow.operators.sorted import SortedTransform
+from hkflow.operators.sorted import SortedOperator
 
 
 class Rank(Alone):
@@ -54,13 +54,13 @@ def same(ranks, make, points, n_data, rng, exact=True, moving=False):
     alone, parts = make(hkflow.operators.ranks.ALONE), [make(rank) for rank in ranks]
     names = ("forward", "gradient") if moving else ("forward", "adjoint")
     for _ in range(2):
-        weights, residuals = rng.normal(size=len(points)), rng.normal(size=n_data)
+        weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=n_data)
         for name in names:
             results = []
             for transform in [alone, *parts, *parts]:  # the second time the parts of all are there
                 outs = [np.zeros(n_data if name == "forward" else len(points))]
                 outs += [np.zeros_like(transform.points)] if name == "gradient" else []
-                getattr(transform, name)(weights if name == "forward" else residuals, *outs)
+                getattr(transform, name)(weights if name == "forward" else loss_gradient, *outs)
                 results.append(outs)
             for outs in results[-len(ranks) :]:
                 for got, wanted in zip(outs, results[0], strict=True):
@@ -88,7 +88,7 @@ def alone_inputs(transform):
 TANH = hkflow.Feature(
     "tanh",
     lambda theta, x: np.tanh(x @ theta.T),
-    pullback=lambda theta, x, residuals: (residuals / np.cosh(theta @ x.T) ** 2) @ x,
+    pullback=lambda theta, x, loss_gradient: (loss_gradient / np.cosh(theta @ x.T) ** 2) @ x,
 )
 MANY = [
     ("dense", 900, 150, 3),
@@ -133,9 +133,9 @@ def test_sums_over_moving_points_have_the_same_bits(size, feature, shape, rng):
     points, inputs = rng.normal(size=(n, p + feature.joint)), rng.normal(size=(n_data, p))
 
     def make(rank):
-        return feature.moving_transform(points, inputs, name, rank)
+        return feature.moving_operator(points, inputs, name, rank)
 
-    assert isinstance(make(together(size)[0]), SharedTransform)
+    assert isinstance(make(together(size)[0]), DistributedOperator)
     assert same(together(size), make, points, n_data, rng, moving=True)
 
 
@@ -154,7 +154,7 @@ def test_features_given_as_functions_are_the_same_to_rounding(size, rng):
     moving = together(size)
     assert same(
         moving,
-        lambda rank: TANH.moving_transform(points, inputs, ranks=rank),
+        lambda rank: TANH.moving_operator(points, inputs, ranks=rank),
         points,
         150,
         rng,
@@ -176,11 +176,11 @@ def test_small_and_sorted_sums_are_made_by_every_rank(rng):
     relu, rank = hkflow.FEATURES["relu"], together(2)[0]
     assert isinstance(
         relu.transform(rng.normal(size=(50, 3)), rng.normal(size=(20, 3)), ranks=rank),
-        DenseTransform,
+        DenseOperator,
     )
     circle = rng.normal(size=(5000, 2)), rng.normal(size=(500, 2))
-    assert isinstance(relu.transform(*circle, "auto", ranks=rank), SortedTransform)
-    assert isinstance(relu.moving_transform(*circle, "auto", ranks=rank), SortedTransform)
+    assert isinstance(relu.transform(*circle, "auto", ranks=rank), SortedOperator)
+    assert isinstance(relu.moving_operator(*circle, "auto", ranks=rank), SortedOperator)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_part_that_is_sent_from_the_wrong_place_is_seen(name, feature, rng):
     for kind, right in ((Rank, True), (Shifted, False)):
         make = lambda rank: feature.transform(points, inputs, name, ranks=rank)
         assert same(together(3, kind), make, points, 100, rng) == right
-        make = lambda rank: feature.moving_transform(points, inputs, "dense", rank)
+        make = lambda rank: feature.moving_operator(points, inputs, "dense", rank)
         assert same(together(3, kind), make, points, 100, rng, moving=True) == right
 
 
@@ -215,10 +215,10 @@ def test_nothing_is_allocated_once_all_have_been_called(rng):
     import tracemalloc
 
     points, inputs = rng.normal(size=(20_000, 3)), rng.normal(size=(500, 3))
-    weights, residuals, h, J = np.ones(20_000), np.ones(500), np.zeros(500), np.zeros(20_000)
+    weights, loss_gradient, h, J = np.ones(20_000), np.ones(500), np.zeros(500), np.zeros(20_000)
     for name in ("dense", "tree"):
         rank = together(2)[0]
-        transform = shared(rank, lambda *given: DenseTransform(*given, 1), points, inputs)
+        transform = shared(rank, lambda *given: DenseOperator(*given, 1), points, inputs)
         transform = (
             transform
             if name == "dense"
@@ -228,9 +228,9 @@ def test_nothing_is_allocated_once_all_have_been_called(rng):
         for turn in range(2):  # noqa: B007
             tracemalloc.start()
             transform.forward(weights, h)
-            transform.adjoint(residuals, J)
+            transform.adjoint(loss_gradient, J)
             if name == "dense":
-                transform.gradient(residuals, J, G)
+                transform.gradient(loss_gradient, J, G)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert turn and peak < 20_000, f"{name}: {peak} bytes"

@@ -6,7 +6,7 @@ import reference
 
 from hkflow import FEATURES
 from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, blocked, unblocked
-from hkflow.operators.joint import JointTransform
+from hkflow.operators.joint import JointOperator
 
 SHAPES = [
     (1, 1, 1),
@@ -20,22 +20,24 @@ SHAPES = [
 ]
 
 
-def twin(points, inputs, weights, residuals, kernel):
+def twin(points, inputs, weights, loss_gradient, kernel):
     """h, J and G of φ = b ψ(a·x) by the product rule."""
     a, b = points[:, :-1], points[:, -1]
     h = reference.dense_forward(a, inputs, weights * b, kernel)
-    J = reference.dense_adjoint(a, inputs, residuals, kernel)
+    J = reference.dense_adjoint(a, inputs, loss_gradient, kernel)
     return (
         h,
         b * J,
-        np.column_stack([b[:, None] * reference.dense_gradient(a, inputs, residuals, kernel), J]),
+        np.column_stack(
+            [b[:, None] * reference.dense_gradient(a, inputs, loss_gradient, kernel), J]
+        ),
     )
 
 
-def sizes(points, inputs, weights, residuals, kernel):
+def sizes(points, inputs, weights, loss_gradient, kernel):
     """What rounding errors are measured by: the same sums of absolute values."""
     a, b, x, w, r = (
-        np.abs(array) for array in (points[:, :-1], points[:, -1], inputs, weights, residuals)
+        np.abs(array) for array in (points[:, :-1], points[:, -1], inputs, weights, loss_gradient)
     )
     psi, slope = reference.activate(kernel, x @ a.T), reference.slope(kernel, x @ a.T)
     return (
@@ -51,15 +53,15 @@ def sizes(points, inputs, weights, residuals, kernel):
 def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p + 1)), rng.normal(size=(n_data, p))
-    weights, residuals = rng.normal(size=n), rng.normal(size=n_data)
-    transform = JointTransform(
+    weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
+    transform = JointOperator(
         blocked(points, width) if width else points, rng.normal(size=(n_data, p)), kernel
     )
     transform.set_inputs(inputs)
     for _ in range(2):  # the second time with moved points, which every sum reads by itself
         wanted, size = (
-            twin(points, inputs, weights, residuals, kernel),
-            sizes(points, inputs, weights, residuals, kernel),
+            twin(points, inputs, weights, loss_gradient, kernel),
+            sizes(points, inputs, weights, loss_gradient, kernel),
         )
         h, J, K, G = (
             np.full(n_data, np.nan),
@@ -67,8 +69,8 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
             np.full(n, np.nan),
             np.full_like(transform.points, np.nan),
         )
-        transform.gradient(residuals, K, G)
-        transform.adjoint(residuals, J)
+        transform.gradient(loss_gradient, K, G)
+        transform.adjoint(loss_gradient, J)
         transform.forward(weights, h)
         for got, right, bound in zip((h, J, unblocked(G, n)), wanted, size, strict=True):
             assert np.all(np.abs(got - right) <= 1e-13 * bound)
@@ -96,12 +98,12 @@ def test_sums_are_those_of_the_matrix(rng):
 
 
 def test_a_swapped_product_rule_is_seen(rng):
-    points, inputs, residuals = (
+    points, inputs, loss_gradient = (
         rng.normal(size=(17, 3)),
         rng.normal(size=(9, 2)),
         rng.normal(size=9),
     )
-    transform, J = JointTransform(points, inputs, RELU), np.empty(17)
+    transform, J = JointOperator(points, inputs, RELU), np.empty(17)
     G = np.empty_like(transform.points)
-    transform.gradient(residuals, J, G)
+    transform.gradient(loss_gradient, J, G)
     assert np.abs(unblocked(G, 17)[:, -1] - J).max() > 0.1 * np.abs(J).max()  # ∂J/∂b is J/b, not J

@@ -157,12 +157,12 @@ import sys, pathlib, hkflow
 from hkflow.operators.ranks import ranks
 from hkflow.operators import distributed as shared
 folder, output = map(pathlib.Path, sys.argv[1:3])
-class Counted(shared.SharedTransform):
+class Counted(shared.DistributedOperator):
     made = 0
     def __init__(self, *arguments):
         super().__init__(*arguments)
         Counted.made += 1
-shared.SharedTransform = Counted
+shared.DistributedOperator = Counted
 for name in sys.argv[3:]:
     Counted.made = 0
     run = hkflow.run(folder / f"{name}.toml", output=output / name, ranks=ranks())

@@ -4,7 +4,7 @@ import reference
 
 import hkflow
 from hkflow.operators.dense import RELU, SQUARED_RELU, blocked, unblocked
-from hkflow.operators.sorted import SortedTransform
+from hkflow.operators.sorted import SortedOperator
 
 SHAPES = [(1, 1), (7, 3), (300, 1), (64, 500), (1000, 200), (70_000, 50)]
 
@@ -15,10 +15,10 @@ SHAPES = [(1, 1), (7, 3), (300, 1), (64, 500), (1000, 200), (70_000, 50)]
 def test_all_sums_are_exact_to_rounding(kernel, shape, moving, rng):
     n, n_data = shape
     points, inputs = rng.normal(size=(n, 2)), rng.normal(size=(n_data, 2))
-    transform = SortedTransform(points, rng.normal(size=(n_data, 2)), kernel, moving)
+    transform = SortedOperator(points, rng.normal(size=(n_data, 2)), kernel, moving)
     transform.set_inputs(inputs)
     for _ in range(2 if moving else 1):  # the second time with moved points
-        weights, residuals = rng.normal(size=n), rng.normal(size=n_data)
+        weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
         h, J, K, G = (
             np.full(n_data, np.nan),
             np.full(n, np.nan),
@@ -26,20 +26,21 @@ def test_all_sums_are_exact_to_rounding(kernel, shape, moving, rng):
             np.full_like(transform.points, np.nan),
         )
         transform.forward(weights, h)
-        transform.adjoint(residuals, J)
-        transform.gradient(residuals, K, G)
+        transform.adjoint(loss_gradient, J)
+        transform.gradient(loss_gradient, K, G)
         size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
         assert np.all(
             np.abs(h - reference.dense_forward(points, inputs, weights, kernel))
             <= 1e-14 * (size @ np.abs(weights)).max()
         )
-        wanted = reference.dense_adjoint(points, inputs, residuals, kernel)
+        wanted = reference.dense_adjoint(points, inputs, loss_gradient, kernel)
         assert np.all(
-            np.abs(J - wanted) <= 1e-14 * (np.abs(residuals) @ size).max()
+            np.abs(J - wanted) <= 1e-14 * (np.abs(loss_gradient) @ size).max()
         ) and np.array_equal(J, K)
-        wanted = reference.dense_gradient(points, inputs, residuals, kernel)
+        wanted = reference.dense_gradient(points, inputs, loss_gradient, kernel)
         slope = (
-            np.abs(residuals)[:, None] * reference.slope(kernel, np.abs(inputs) @ np.abs(points.T))
+            np.abs(loss_gradient)[:, None]
+            * reference.slope(kernel, np.abs(inputs) @ np.abs(points.T))
         ).T @ np.abs(inputs)
         assert np.all(np.abs(unblocked(G, n) - wanted) <= 1e-14 * slope.max())
         # it can fail
@@ -67,30 +68,30 @@ def test_ends_that_meet_points_or_each_other_are_exact_too(kernel, rng):
     points = np.concatenate(
         [mesh.centers, np.eye(2), -np.eye(2), mesh.centers[:9], np.zeros((2, 2))]
     )
-    transform = SortedTransform(points, inputs, kernel)
+    transform = SortedOperator(points, inputs, kernel)
     h, J = np.zeros(len(inputs)), np.zeros(len(points))
-    weights, residuals = rng.normal(size=len(points)), rng.normal(size=len(inputs))
-    transform.forward(weights, h), transform.adjoint(residuals, J)
+    weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(inputs))
+    transform.forward(weights, h), transform.adjoint(loss_gradient, J)
     assert (
         np.abs(h - reference.dense_forward(points, inputs, weights, kernel)).max()
         < 1e-14 * np.abs(weights).sum()
     )
     assert (
-        np.abs(J - reference.dense_adjoint(points, inputs, residuals, kernel)).max()
-        < 1e-14 * np.abs(residuals).sum()
+        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel)).max()
+        < 1e-14 * np.abs(loss_gradient).sum()
     )
 
 
 def test_running_sums_do_not_drift(rng):
     """Sums over 10⁵ data that all but cancel stay exact to 1e-12 of the potential that is left."""
     n = 100_000
-    inputs, residuals = rng.normal(size=(n, 2)), rng.choice([-1.0, 1.0], size=n)
+    inputs, loss_gradient = rng.normal(size=(n, 2)), rng.choice([-1.0, 1.0], size=n)
     points = hkflow.circle_mesh(50).centers
     J = np.zeros(50)
-    SortedTransform(points, inputs, RELU).adjoint(residuals, J)
+    SortedOperator(points, inputs, RELU).adjoint(loss_gradient, J)
     wanted = np.array(
         [
-            np.sum((residuals * np.maximum(inputs @ point, 0.0)).astype(np.longdouble))
+            np.sum((loss_gradient * np.maximum(inputs @ point, 0.0)).astype(np.longdouble))
             for point in points
         ]
     )
@@ -99,6 +100,6 @@ def test_running_sums_do_not_drift(rng):
 
 def test_only_the_circle_and_its_half_circles_are_sorted():
     with pytest.raises(ValueError, match="on the circle"):
-        SortedTransform(np.eye(3), np.eye(3), RELU)
+        SortedOperator(np.eye(3), np.eye(3), RELU)
     with pytest.raises(ValueError, match="New inputs must have the shape"):
-        SortedTransform(np.eye(2), np.eye(2), RELU).set_inputs(np.ones((3, 2)))
+        SortedOperator(np.eye(2), np.eye(2), RELU).set_inputs(np.ones((3, 2)))

@@ -6,8 +6,8 @@ import reference
 import hkflow
 from hkflow.operators import caps
 from hkflow.operators.caps import LEAF, bisected, directions
-from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseTransform
-from hkflow.operators.tree import TreeTransform
+from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseOperator
+from hkflow.operators.tree import TreeOperator
 
 KERNELS = [LINEAR, RELU, SQUARED_RELU]
 SHAPES = [
@@ -28,16 +28,16 @@ def worst(kernel, points, inputs, transform, rng):
     h, J, errors = np.full(len(inputs), np.nan), np.full(len(points), np.nan), []
     size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
     for _ in range(2):
-        weights, residuals = rng.normal(size=len(points)), rng.normal(size=len(inputs))
+        weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(inputs))
         transform.forward(weights, h)
-        transform.adjoint(residuals, J)
+        transform.adjoint(loss_gradient, J)
         errors.append(
             np.abs(h - reference.dense_forward(points, inputs, weights, kernel))
             / (size @ np.abs(weights))
         )
         errors.append(
-            np.abs(J - reference.dense_adjoint(points, inputs, residuals, kernel))
-            / (np.abs(residuals) @ size)
+            np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel))
+            / (np.abs(loss_gradient) @ size)
         )
     return max(e.max() for e in errors)
 
@@ -47,7 +47,7 @@ def worst(kernel, points, inputs, transform, rng):
 def test_both_sums_are_exact_to_rounding(kernel, shape, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
-    assert worst(kernel, points, inputs, TreeTransform(points, inputs, kernel), rng) < 1e-14
+    assert worst(kernel, points, inputs, TreeOperator(points, inputs, kernel), rng) < 1e-14
 
 
 @pytest.mark.parametrize("kernel", [RELU, SQUARED_RELU])
@@ -71,17 +71,17 @@ def test_degenerate_geometry_is_exact_too(kernel, rng):
         [mesh.centers, np.repeat(mesh.centers[:1], 200, axis=0), np.zeros((3, 3))]
     )
     for points in (mesh.centers, same):
-        transform = TreeTransform(points, inputs[:-5], kernel)
+        transform = TreeOperator(points, inputs[:-5], kernel)
         h, J = np.zeros(len(inputs) - 5), np.zeros(len(points))
-        weights, residuals = rng.normal(size=len(points)), rng.normal(size=len(h))
-        transform.forward(weights, h), transform.adjoint(residuals, J)
+        weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(h))
+        transform.forward(weights, h), transform.adjoint(loss_gradient, J)
         assert (
             np.abs(h - reference.dense_forward(points, inputs[:-5], weights, kernel)).max()
             < 1e-13 * np.abs(weights).sum()
         )
         assert (
-            np.abs(J - reference.dense_adjoint(points, inputs[:-5], residuals, kernel)).max()
-            < 1e-13 * np.abs(residuals).sum()
+            np.abs(J - reference.dense_adjoint(points, inputs[:-5], loss_gradient, kernel)).max()
+            < 1e-13 * np.abs(loss_gradient).sum()
         )
 
 
@@ -89,7 +89,7 @@ def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
     """Every pair is counted once: far and positive, near, or on the other side; and near lists hold
     no datum without need."""
     points, inputs = hkflow.geodesic_mesh(4).centers, rng.normal(size=(200, 3))
-    transform = TreeTransform(points, inputs, RELU)
+    transform = TreeOperator(points, inputs, RELU)
     far_start, far, near_start, near = transform.lists
     first, last, _, _ = transform.tree
     s = inputs[transform.few_order] @ points[transform.order].T
@@ -116,16 +116,16 @@ def test_a_cap_that_is_too_small_breaks_the_sums(rng, monkeypatch):
         centers, radii = true(*args)
         return centers, 0.5 * radii
 
-    assert worst(RELU, points, inputs, TreeTransform(points, inputs, RELU), rng) < 1e-14
+    assert worst(RELU, points, inputs, TreeOperator(points, inputs, RELU), rng) < 1e-14
     monkeypatch.setattr(caps, "caps_of", small)
-    assert worst(RELU, points, inputs, TreeTransform(points, inputs, RELU), rng) > 1e-9
+    assert worst(RELU, points, inputs, TreeOperator(points, inputs, RELU), rng) > 1e-9
 
 
 def test_lists_grow_with_the_root_of_the_number_of_cells(rng):
     """Memory: near lists of n data hold n √N numbers, far lists little more."""
     inputs, lengths = rng.normal(size=(2048, 3)), []
     for level in (4, 5, 6):
-        far, near = TreeTransform(hkflow.geodesic_mesh(level).centers, inputs, RELU).lists[1::2]
+        far, near = TreeOperator(hkflow.geodesic_mesh(level).centers, inputs, RELU).lists[1::2]
         lengths.append((len(near), len(far)))
     growth = np.diff(np.log2(lengths), axis=0)
     print(f"lengths of near and far lists at 2562, 10242, 40962 cells: {lengths}")
@@ -136,13 +136,13 @@ def test_lists_grow_with_the_root_of_the_number_of_cells(rng):
 
 def test_results_do_not_depend_on_the_number_of_threads(rng):
     points, inputs = hkflow.geodesic_mesh(5).centers, rng.normal(size=(500, 3))
-    weights, residuals, results = rng.normal(size=len(points)), rng.normal(size=500), []
+    weights, loss_gradient, results = rng.normal(size=len(points)), rng.normal(size=500), []
     previous = numba.get_num_threads()
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         numba.set_num_threads(threads)
-        transform = TreeTransform(points, inputs, RELU)
+        transform = TreeOperator(points, inputs, RELU)
         h, J = np.empty(500), np.empty(len(points))
-        transform.forward(weights, h), transform.adjoint(residuals, J)
+        transform.forward(weights, h), transform.adjoint(loss_gradient, J)
         results.append((h, J))
     numba.set_num_threads(previous)
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
@@ -179,7 +179,7 @@ def test_tree_and_dense_make_the_same_run(rng):
 
 def test_dense_agrees_on_the_mesh(rng):
     points, inputs = hkflow.geodesic_mesh(5).centers, rng.normal(size=(300, 3))
-    residuals, one, two = rng.normal(size=300), np.zeros(10242), np.zeros(10242)
-    DenseTransform(points, inputs, RELU).adjoint(residuals, one)
-    TreeTransform(points, inputs, RELU).adjoint(residuals, two)
+    loss_gradient, one, two = rng.normal(size=300), np.zeros(10242), np.zeros(10242)
+    DenseOperator(points, inputs, RELU).adjoint(loss_gradient, one)
+    TreeOperator(points, inputs, RELU).adjoint(loss_gradient, two)
     assert np.abs(one - two).max() < 1e-12 * np.abs(one).max()

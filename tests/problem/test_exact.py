@@ -172,17 +172,17 @@ def law_residuals(exact, law, time=1.0):
     nu = w * profile(exact, u, time)
     c = nu @ u - exact.target
     mean = c * (nu @ u) if law.drive == "probability" else 0.0
-    residuals = []
+    loss_gradient = []
     for f, slope in ((u**0, 0 * u), (u, u**0), (u**2, 2 * u)):
         change = (
             -law.transport * c * (slope * (1 - u**2)) @ nu
             - law.reaction * (f * (c * u - mean)) @ nu
         )
         change += law.noise * f @ (w - nu)
-        residuals.append(
+        loss_gradient.append(
             time_derivative(lambda t, f=f: (w * f) @ profile(exact, u, t), time) - change
         )
-    return np.abs(residuals).max()
+    return np.abs(loss_gradient).max()
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

@@ -24,7 +24,9 @@ def a_problem(loss="logistic", flow=None, initial=None, decay=0.0):
 
 
 def atoms():
-    return hkflow.Atoms(hkflow.quasi_uniform(8, 1), np.resize([1.0, -1.0], 8), np.full(8, 0.125))
+    return hkflow.PointMeasure(
+        hkflow.quasi_uniform(8, 1), np.resize([1.0, -1.0], 8), np.full(8, 0.125)
+    )
 
 
 def test_registered_records_say_all_of_themselves():

@@ -41,7 +41,7 @@ def decaying(kind, loss="square", decay=1e3, end=1.0, drive=None):
         weight_decay=decay,
     )
     points = hkflow.quasi_uniform(16, 1)
-    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1, -1], 16))
+    atoms = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1, -1], 16))
     start = {"initial": atoms} if kind != "grid" else {}
     mesh = hkflow.circle_mesh(32) if kind == "grid" else None
     problem = hkflow.Problem(

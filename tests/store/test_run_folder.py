@@ -16,7 +16,7 @@ import pytest
 import hkflow
 from hkflow.files.writing import checksum
 from hkflow.solving.observer import Observer
-from hkflow.solving.state import Clock
+from hkflow.solving.state import LoopState
 from hkflow.store import run_folder
 from hkflow.store.results import pack
 
@@ -67,7 +67,7 @@ def content(folder):
             }
             snapshots[meta["clock"]["step"]] = (
                 meta["save"],
-                Clock.from_dict(meta["clock"]).as_dict(),
+                LoopState.from_dict(meta["clock"]).as_dict(),
                 predictions.tobytes(),
                 content,
             )

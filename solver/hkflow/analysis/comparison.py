@@ -138,7 +138,7 @@ def _objective(run, save, atoms):
     if len(recorded):
         return in_units_of_one(run.records, "objective")[recorded[-1]]
     objective = run.problem.objective
-    risk = objective.on_moving(atoms.positions).value(atoms.signs * atoms.weights)
+    risk = objective.at_moving_points(atoms.positions).value(atoms.signs * atoms.weights)
     return risk + objective.weight_decay * atoms.mass
 
 

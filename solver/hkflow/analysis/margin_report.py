@@ -11,11 +11,11 @@ from ..case.check import build_case, read_case
 from ..certificates.column_generation import MaxMargin, max_margin, max_margin_of_atoms
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
-from ..certificates.search import peaks
+from ..certificates.search import local_maxima
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
-from ..measures.point_measure import Atoms, Units
+from ..measures.point_measure import PointMeasure, Units
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
 from ..store.run import opened
@@ -243,17 +243,20 @@ def margin_report(
         raise HkflowError(f"{source}: {error}") from error
 
 
-def run_peaks(run: Result) -> Atoms:
-    """The heaviest atoms of a run's last save and the highest directions of its own p, as Atoms."""
+def run_peaks(run: Result) -> PointMeasure:
+    """The heaviest atoms of a run's last save and the highest directions of its own p, as
+    PointMeasure."""
     atoms, objective = run.atoms_at(-1, normalised=True), run.problem.objective
     heaviest = np.argsort(-atoms.weights)[:HEAVIEST]
-    residuals = np.zeros(len(objective.targets))
-    objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], residuals)
-    if not residuals.any() or run.is_discrete:
-        return Atoms(atoms.positions[heaviest], atoms.signs[heaviest])
-    high = peaks(objective.feature, objective.inputs, -residuals, run.problem.output_signs, 0.9)
+    loss_gradient = np.zeros(len(objective.targets))
+    objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], loss_gradient)
+    if not loss_gradient.any() or run.is_discrete:
+        return PointMeasure(atoms.positions[heaviest], atoms.signs[heaviest])
+    high = local_maxima(
+        objective.feature, objective.inputs, -loss_gradient, run.problem.output_signs, 0.9
+    )
     positions, signs = (atoms.positions[heaviest], high.points), (atoms.signs[heaviest], high.signs)
-    return Atoms(np.concatenate(positions), np.concatenate(signs))
+    return PointMeasure(np.concatenate(positions), np.concatenate(signs))
 
 
 def _f1(problem, tolerance, start):

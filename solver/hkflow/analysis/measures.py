@@ -8,7 +8,7 @@ import numpy as np
 from ..geometry.circle import circle_mesh
 from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import PointMeasure
 from ..solving.registry import in_units_of_one
 from ..solving.result import Result
 
@@ -45,7 +45,7 @@ def _against_exact(run):
         found["L1"], found["max"] = (float(series[-1]) for series in run.exact_errors())
     if run.dim == 1:
         arcs = circle_mesh(ARCS)
-        wanted = Atoms(
+        wanted = PointMeasure(
             arcs.centers, np.ones(ARCS), exact.density(arcs.centers, time) * arcs.volumes
         )
         found["W1"] = wasserstein1(_atoms(run), wanted).value
@@ -64,7 +64,7 @@ def _atoms(run):
         np.tile(arcs.centers, (len(weights), 1)),
         np.repeat(np.array(run.signs, dtype=float), ARCS),
     )
-    return Atoms(positions, signs, weights.ravel())
+    return PointMeasure(positions, signs, weights.ravel())
 
 
 def _against_run(run, reference):

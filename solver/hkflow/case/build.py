@@ -14,7 +14,7 @@ from ..measures.initial import (
     balanced_atoms,
     with_mass,
 )
-from ..measures.point_measure import Atoms, Units, atoms_of_points
+from ..measures.point_measure import PointMeasure, Units, atoms_of_points
 from ..objectives import data as generators
 from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
@@ -466,7 +466,7 @@ def _weight(scale, depth):
 
 
 def initial_points(case, folder, axes, signs, degree):
-    """The first particles, as Atoms, or a network's first Units."""
+    """The first particles, as PointMeasure, or a network's first Units."""
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
     if table.kind == "points":
         return _listed_points(table, folder, axes, signs)
@@ -501,7 +501,7 @@ def initial_points(case, folder, axes, signs, degree):
         )
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if method.points == "random":
-        return Atoms(
+        return PointMeasure(
             measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)
         ).scaled_to(table.mass)
     if n % len(carriers):
@@ -551,7 +551,7 @@ def _listed_points(table, folder, axes, signs):
         raise CaseError(
             "initial.signs: the domain 'sphere' has the sign +1 only; use 'signed-sphere'."
         )
-    return Atoms(positions, point_signs, weights).scaled_to(table.mass)
+    return PointMeasure(positions, point_signs, weights).scaled_to(table.mass)
 
 
 def _check_vectors(key, rows, axes):

@@ -497,7 +497,7 @@ class FromPoints(StartingPoints):
 
 
 class CharacteristicsMethod(StartingPoints):
-    """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no
+    """PointMeasure that move exactly between kinks, in any dimension: ReLU or linear features, no
     noise."""
 
     kind: Literal["characteristics"]

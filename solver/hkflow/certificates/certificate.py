@@ -13,7 +13,7 @@ import numpy as np
 from ..arguments import Floats
 from ..problem.problem import Problem
 from .contradiction import contradiction
-from .global_upper_bound import ceiling
+from .global_upper_bound import global_upper_bound
 from .search import is_searchable
 
 
@@ -49,7 +49,7 @@ class MarginCertifier:
         margin : of e;  known : lower and upper bound so far;  renew : else the certificate is nan
         """
         proof = (
-            margin_certificate(self.problem, e.predictions, e.mass, e.residuals)
+            margin_certificate(self.problem, e.predictions, e.mass, e.loss_gradient)
             if renew
             else NOTHING
         )
@@ -98,4 +98,6 @@ def dual_value(problem: Problem, p: Floats) -> float:
         atoms = problem.mesh.centers  # type: ignore[union-attr]  # a discrete domain has a mesh
         values = coefficients @ objective.feature.matrix(atoms, objective.inputs)
         return float(np.multiply.outer(problem.output_signs, values).max())
-    return ceiling(objective.feature, objective.inputs, coefficients, problem.output_signs)
+    return global_upper_bound(
+        objective.feature, objective.inputs, coefficients, problem.output_signs
+    )

@@ -9,12 +9,12 @@ import numpy as np
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.point_sets import quasi_uniform
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
-from .search import peaks
+from .search import local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
@@ -44,7 +44,7 @@ class MaxMargin:
 
     lower: float
     upper: float
-    atoms: Atoms
+    atoms: PointMeasure
     dual: Floats
     certified: bool
     rounds: int
@@ -66,15 +66,15 @@ def max_margin(
     objective: Objective,
     signs: tuple[int, ...] = (1,),
     tolerance: float = 1e-6,
-    start: Atoms | None = None,
+    start: PointMeasure | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
     sphere, or signed sphere.
 
     objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
         values
-    start : Atoms whose directions the first linear programme knows, besides evenly spread ones; a
-        run's peaks, say
+    start : PointMeasure whose directions the first linear programme knows, besides evenly spread
+        ones; a run's peaks, say
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
     Returns a MaxMargin, certified on the circle and S², where the search is exact.
@@ -93,7 +93,7 @@ def max_margin(
     for round_ in range(1, MAX_ROUNDS + 1):  # noqa: B007
         z = signed_features(objective, points, point_signs)
         margin = l1_margin(z)
-        found = peaks(
+        found = local_maxima(
             objective.feature,
             objective.inputs,
             margin.dual * y,
@@ -109,7 +109,7 @@ def max_margin(
             bounds = np.maximum(bounds, np.max(duals @ z, axis=1))
         risen = best is None or margin.value > best[0] + 0.01 * tolerance * abs(best[0])
         if best is None or margin.value > best[0]:
-            best = margin.value, Atoms(points, point_signs, margin.weights)
+            best = margin.value, PointMeasure(points, point_signs, margin.weights)
         done = (
             min(known, bounds.min()) - best[0]
             <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
@@ -162,7 +162,7 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds):
     against = contradiction(objective)
     if against is not None and upper > 0.0:
         dual, upper, certified = against.dual, 0.0, True
-    atoms = Atoms(
+    atoms = PointMeasure(
         *(values[atoms.weights > 0.0] for values in (atoms.positions, atoms.signs, atoms.weights))
     )
     z = signed_features(objective, atoms.positions, atoms.signs)
@@ -208,7 +208,7 @@ def max_margin_of_atoms(
     margin = l1_margin(z)
     return _enclosed(
         objective,
-        Atoms(points, point_signs, margin.weights),
+        PointMeasure(points, point_signs, margin.weights),
         margin.dual,
         np.max(margin.dual @ z),
         True,

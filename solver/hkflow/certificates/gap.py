@@ -7,7 +7,7 @@ import numpy as np
 
 from ..objectives.losses import RISKS
 from ..problem.problem import Problem
-from .global_upper_bound import ceiling
+from .global_upper_bound import global_upper_bound
 from .search import is_searchable
 
 NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
@@ -29,16 +29,16 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
 
     e : the Evaluation of ν;  lowest_objective : of the run so far
     min J is one of the whole sphere where it is known with certainty. For a population, beyond S²
-    and on atoms it is the minimum over cells, and so is F*. If residuals g other than ∂R/∂h drive
-    the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and by its
-    bound in min J over cells.
+    and on atoms it is the minimum over cells, and so is F*. If loss gradients g other than ∂R/∂h
+    drive the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and
+    by its bound in min J over cells.
     """
-    objective, own = problem.objective, np.zeros_like(e.residuals)
+    objective, own = problem.objective, np.zeros_like(e.loss_gradient)
     if len(own):
         objective.evaluate_risk(e.predictions, log_scale, own)
-    off = own - e.residuals
+    off = own - e.loss_gradient
     if searches(problem):
-        lowest = objective.weight_decay - ceiling(
+        lowest = objective.weight_decay - global_upper_bound(
             objective.feature, objective.inputs, -own, problem.signs
         )
     else:

@@ -35,7 +35,7 @@ CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
 
-def ceiling(
+def global_upper_bound(
     feature: Feature, inputs: Floats, coefficients: Floats, signs: tuple[int, ...] = (1,)
 ) -> float:
     """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in

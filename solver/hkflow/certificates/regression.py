@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arguments import Floats
 from ..errors import HkflowError
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import PointMeasure
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from .regularised import minimise
@@ -35,7 +35,7 @@ class LeastMass:
     certified : whether G_s ≤ 1 was proved on the whole sphere and upper − lower ≤ tolerance · upper
     """
 
-    atoms: Atoms
+    atoms: PointMeasure
     dual: Floats
     lower: float
     upper: float
@@ -103,4 +103,4 @@ def _corrected(objective, atoms, missing):
     rest = np.abs(missing - A @ (weights - atoms.weights)).max()
     if weights.min(initial=0.0) < 0.0 or rest > np.abs(missing).max():
         return atoms, np.abs(missing).max()
-    return Atoms(atoms.positions, atoms.signs, weights), rest
+    return PointMeasure(atoms.positions, atoms.signs, weights), rest

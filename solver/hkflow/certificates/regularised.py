@@ -17,9 +17,9 @@ from scipy.linalg import LinAlgError, solve_triangular
 from scipy.special import xlog1py, xlogy
 
 from ..arguments import Floats
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
-from .search import peaks
+from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 100
 SHARE = 0.5  # of the highest peak: lower ones wait for a later round
@@ -89,7 +89,7 @@ class Minimiser:
         rounds : searches for peaks
     """
 
-    atoms: Atoms
+    atoms: PointMeasure
     predictions: Floats
     dual: Floats
     lower: float
@@ -124,11 +124,11 @@ def minimise(
     """
     dual = _Dual(objective)
     u, columns, w = dual.start(signs, start)
-    best = Atoms(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0))
+    best = PointMeasure(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0))
     upper, lower, proof = dual.primal(np.zeros(len(u)), 0.0), -np.inf, u
     gap = np.inf
     for rounds in range(1, MOST_ROUNDS + 1):
-        found = peaks(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
+        found = local_maxima(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
         top = max(1.0, found.bound)
         value = dual.value(u / top)
         if value > lower:
@@ -212,7 +212,7 @@ class _Dual:
         if minimiser is None:
             objective.evaluate_risk(np.zeros_like(p), 0.0, p)
             # ν = 0 is optimal from this λ on
-            critical = peaks(objective.feature, objective.inputs, -p, signs).values[0]
+            critical = local_maxima(objective.feature, objective.inputs, -p, signs).values[0]
             if critical <= FAR * self.decay:
                 nothing = (np.zeros((0, objective.axes)), np.zeros(0)), np.zeros(0)
                 return -self.flip * p / max(self.decay, critical), *nothing
@@ -317,7 +317,7 @@ def _condensed(objective, points, signs, weights):
     points, signs, weights = points[alive], signs[alive], weights[alive]
     feature = objective.feature
     if feature.kernel is None or feature.degree != 1:
-        return Atoms(points, signs, weights)
+        return PointMeasure(points, signs, weights)
     inside = (
         points @ objective.inputs.T > 0.0
         if feature.name != "linear"
@@ -328,4 +328,4 @@ def _condensed(objective, points, signs, weights):
     np.add.at(moments, which.ravel(), weights[:, None] * points)
     masses = np.linalg.norm(moments, axis=1)
     kept = masses > 0.0
-    return Atoms(moments[kept], np.where(regions[kept, 0], 1.0, -1.0), masses[kept])
+    return PointMeasure(moments[kept], np.where(regions[kept, 0], 1.0, -1.0), masses[kept])

@@ -61,7 +61,7 @@ def is_searchable(feature: Feature, axes: int) -> bool:
     return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
 
 
-def peaks(
+def local_maxima(
     feature: Feature,
     inputs: Floats,
     coefficients: Floats,
@@ -112,7 +112,7 @@ def _joint_peaks(feature, inputs, coefficients, share, starts):
     sphere of a."""
     hidden = next(f for f in FEATURES.values() if f.kernel == feature.kernel and not f.joint)
     starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
-    half = peaks(hidden, inputs, coefficients, (1, -1), share, starts)
+    half = local_maxima(hidden, inputs, coefficients, (1, -1), share, starts)
     points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
     if half.values[0] <= 0.0:
         points[:, :-1], points[:, -1] = 0.0, 1.0

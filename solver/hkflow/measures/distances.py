@@ -17,7 +17,7 @@ from scipy.special import rel_entr
 
 from ..arguments import Floats, Integers
 from ..geometry.sphere import distance, normalize
-from .point_measure import Atoms
+from .point_measure import PointMeasure
 
 W2_ATOMS, GHK_ATOMS = 1000, 500  # more are quantised
 NEGLIGIBLE = 1e-16  # of the mass: atoms that no distance sees
@@ -36,11 +36,12 @@ class Distance(NamedTuple):
     bar: float = 0.0
 
 
-def wasserstein1(a: Atoms, b: Atoms) -> Distance:
+def wasserstein1(a: PointMeasure, b: PointMeasure) -> Distance:
     """Wasserstein-1 on the circle, exact for any number of atoms: Σ_ε c_ε W1(a_ε/|a_ε|, b_ε/|b_ε|),
     c_ε ∝ |a_ε| + |b_ε|.
 
-    a, b : Atoms on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of the two
+    a, b : PointMeasure on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of
+                                  the two
                            alone.
     """
     if _one_sided(a, b):
@@ -53,11 +54,12 @@ def wasserstein1(a: Atoms, b: Atoms) -> Distance:
     return Distance(float(total))
 
 
-def wasserstein2(a: Atoms, b: Atoms, atoms: int = W2_ATOMS) -> Distance:
+def wasserstein2(a: PointMeasure, b: PointMeasure, atoms: int = W2_ATOMS) -> Distance:
     """Wasserstein-2 for the great-circle distance, (Σ_ε c_ε W2(a_ε/|a_ε|, b_ε/|b_ε|)²)^½, c_ε ∝
     |a_ε| + |b_ε|.
 
-    a, b : Atoms on S^d;  atoms : sheets with more are quantised.   Cost: ~ atoms^2.5, 0.2 s for
+    a, b : PointMeasure on S^d;  atoms : sheets with more are quantised.   Cost: ~ atoms^2.5, 0.2 s
+        for
         1000.
     Returns a Distance in radians, nan if a sheet is empty in one of the two alone. Its bar is the
     triangle inequality:
@@ -77,7 +79,9 @@ def wasserstein2(a: Atoms, b: Atoms, atoms: int = W2_ATOMS) -> Distance:
     return Distance(float(value), float(bar_a + bar_b))
 
 
-def gaussian_hellinger_kantorovich(a: Atoms, b: Atoms, atoms: int = GHK_ATOMS) -> Distance:
+def gaussian_hellinger_kantorovich(
+    a: PointMeasure, b: PointMeasure, atoms: int = GHK_ATOMS
+) -> Distance:
     """Gaussian–Hellinger–Kantorovich distance, which sees positions and masses; squares add up over
     the two sheets:
 
@@ -86,7 +90,7 @@ def gaussian_hellinger_kantorovich(a: Atoms, b: Atoms, atoms: int = GHK_ATOMS) -
 
     A metric, also between measures of different masses: |a| + |b| − 2 (|a| |b|)^½ e^{−d²/2} is the
     square between two atoms.
-    a, b : Atoms on S^d;  atoms : sheets with more are quantised.   Cost: ~ 30 (2 atoms)³/3
+    a, b : PointMeasure on S^d;  atoms : sheets with more are quantised.   Cost: ~ 30 (2 atoms)³/3
         operations, 0.7 s for 500.
     Returns a Distance whose bar holds the quantisation, as for W2, and the gap that the optimum is
     certified to.

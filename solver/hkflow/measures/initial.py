@@ -9,7 +9,7 @@ from ..arguments import Floats
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
-from .point_measure import Atoms
+from .point_measure import PointMeasure
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Caps:
         return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
 
 
-def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> Atoms:
+def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> PointMeasure:
     """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions a evenly spread, or drawn by
     rng, half of them b < 0."""
     if n % 2:
@@ -116,10 +116,10 @@ def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> 
         )
     half = quasi_uniform(n // 2, dim - 1) if rng is None else random_uniform(rng, n // 2, dim - 1)
     ones = np.ones((n // 2, 1))
-    return Atoms(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
+    return PointMeasure(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
 
 
-def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: Atoms) -> Floats:
+def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> Floats:
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
     from scipy.spatial import cKDTree
 

@@ -13,7 +13,7 @@ SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
 
 
 @dataclass(frozen=True, eq=False)
-class Atoms:
+class PointMeasure:
     """A finite sum of point masses on the signed sphere.
 
     positions : (n, d+1) θ_j, normalised here;  signs : (n,) ε_j = ±1, all +1 if not given
@@ -67,28 +67,28 @@ class Atoms:
         chosen = self.signs == sign
         return self.positions[chosen], self.weights[chosen]
 
-    def scaled_to(self, mass: float) -> "Atoms":
+    def scaled_to(self, mass: float) -> "PointMeasure":
         """The same measure with another total mass."""
-        return Atoms(self.positions, self.signs, self.weights / self.mass * mass)
+        return PointMeasure(self.positions, self.signs, self.weights / self.mass * mass)
 
 
-def atoms_of_points(points: Floats, signs: tuple[int, ...], weights: Floats) -> Atoms:
+def atoms_of_points(points: Floats, signs: tuple[int, ...], weights: Floats) -> PointMeasure:
     """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight
     turns the sign, zeros go."""
     n, weights = len(points), np.ravel(weights)
     alive = weights != 0.0
     atom_signs = (np.repeat(signs, n) * np.where(weights < 0.0, -1.0, 1.0))[alive]
-    return Atoms(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
+    return PointMeasure(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
 
 
-def atoms_of_density(mesh: Mesh, signs: tuple[int, ...], density: Floats) -> Atoms:
+def atoms_of_density(mesh: Mesh, signs: tuple[int, ...], density: Floats) -> PointMeasure:
     """A density (n_signs, n_cells) as atoms at the cell centres with weight density × volume."""
     return atoms_of_points(mesh.centers, signs, density * mesh.volumes)
 
 
 def sampled(
     rng: np.random.Generator, n: int, mesh: Mesh, signs: tuple[int, ...], density: Floats
-) -> Atoms:
+) -> PointMeasure:
     """n independent draws of equal weight from a density (n_signs, n_cells) that is constant in
     each cell.
 
@@ -106,7 +106,7 @@ def sampled(
     drawn = rng.choice(len(masses), size=n, p=masses / masses.sum())
     mixture = rng.dirichlet(np.ones(corners.shape[1]), size=n)
     points = np.einsum("nk,nka->na", mixture, corners[drawn % len(cell)])
-    return Atoms(
+    return PointMeasure(
         points,
         np.asarray(signs)[drawn // len(cell)],
         np.full(n, (density @ mesh.volumes).sum() / n),
@@ -140,7 +140,7 @@ class Units:
         sizes = np.linalg.norm(self.hidden, axis=1)
         return bool(np.allclose(sizes, np.abs(self.output), rtol=SAME_SIZE, atol=0.0))
 
-    def atoms(self, degree: int) -> Atoms:
+    def atoms(self, degree: int) -> PointMeasure:
         """The measure that predicts the same: Π₂, weight |b_j| |a_j|^degree / m at a_j/|a_j| with
         the sign of b_j.
 
@@ -150,14 +150,14 @@ class Units:
         size = np.linalg.norm(self.hidden, axis=1)
         # a dead unit points anywhere
         directions = np.where(size[:, None] > 0.0, self.hidden, np.eye(1, self.hidden.shape[1]))
-        return Atoms(
+        return PointMeasure(
             directions,
             np.where(self.output < 0.0, -1.0, 1.0),
             np.abs(self.output) * size**degree / len(size),
         )
 
     @staticmethod
-    def of(atoms: Atoms, degree: int, balance: float = 1.0) -> "Units":
+    def of(atoms: PointMeasure, degree: int, balance: float = 1.0) -> "Units":
         """The network of a measure, one unit for each atom; units(…).atoms(degree) gives the atoms
         back.
 

@@ -17,7 +17,7 @@ class Evaluation(Protocol):
     """A state, and what was computed at it. Numbers are in units of e^log_scale of the method.
 
     objective : F;  mass : |ν|;  log_mass : log |ν|, in plain units
-    predictions, residuals : (n_data,) h, and the loss gradient ∂R/∂h that drives the state
+    predictions, loss_gradient : (n_data,) h, and the loss gradient ∂R/∂h that drives the state
     rounding : of F;  defect : by how much implicit predictions may be off
     """
 
@@ -25,7 +25,7 @@ class Evaluation(Protocol):
     mass: float
     log_mass: float
     predictions: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    loss_gradient: NDArray[np.float64]
     rounding: float
     defect: float
 
@@ -61,17 +61,17 @@ class Method(ABC):
     log_scale: float = 0.0
     energy_slack: float = 0.0
     mass_slack: float = 0.05
-    prescribed: bool = False
+    fixed_steps: bool = False
     keeps_budgets: bool = True
     sees_kinks: bool = False
 
     @abstractmethod
-    def bound(self, remaining: float) -> float:
+    def largest_stable_step(self, remaining: float) -> float:
         """The longest step that stability and positivity allow; `remaining` is the time to the next
         save."""
 
     @abstractmethod
-    def first_limit(self) -> float:
+    def initial_step(self) -> float:
         """The longest first step."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Method(ABC):
         """Make `trial` the accepted state; log_scale may change with it."""
 
     @abstractmethod
-    def fault(self) -> str | None:
+    def invalid_reason(self) -> str | None:
         """What is wrong with `trial`, beyond what its numbers show, or None."""
 
     @abstractmethod

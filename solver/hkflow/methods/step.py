@@ -39,8 +39,15 @@ class Budget:
     __slots__ = ("values", "terms", "energy", "mass", "exchanged")
 
     def __init__(self) -> None:
-        self.values: NDArray[np.float64] = np.zeros(len(_PLACES))
-        self.terms, self.exchanged = self.values[: len(TERMS)], self.values[len(TERMS) :]
+        self.__setstate__(np.zeros(len(_PLACES)))
+
+    def __getstate__(self) -> NDArray[np.float64]:
+        return self.values
+
+    def __setstate__(self, values: NDArray[np.float64]) -> None:
+        """Take the array in which all others are views, also of a copy that came from elsewhere."""
+        self.values = values
+        self.terms, self.exchanged = values[: len(TERMS)], values[len(TERMS) :]
         self.energy, self.mass = self.terms[: len(ENERGIES)], self.terms[len(ENERGIES) :]
 
     def __getitem__(self, name: str) -> float:

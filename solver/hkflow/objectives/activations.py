@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from ..operators.choice import make_transform
+from ..operators.choice import make_operator
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
-from ..operators.joint import JointTransform, joint_matrix
-from ..operators.matrix import FunctionTransform, MatrixTransform
+from ..operators.joint import JointOperator, joint_matrix
+from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.ranks import ALONE
 
 
@@ -25,8 +25,9 @@ class Feature:
         not homogeneous
     kernel : code of a compiled transform, or None: then the matrix is stored, at 8 n_data n_points
         bytes
-    pullback : function (points, inputs, residuals (n_data,)) -> (n_points, p), Σ_i residuals_i
-        ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is no kernel
+    pullback : function (points, inputs, loss_gradient (n_data,)) -> (n_points, p), Σ_i
+        loss_gradient_i ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is
+        no kernel
     ridge : ψ if the feature is made of it, see `ridge`
     joint : whether the last coordinate of θ is an output weight b: θ = (a, b) has one coordinate
         more than the inputs, and φ = b ψ(a, x) where `kernel` belongs to ψ
@@ -47,16 +48,16 @@ class Feature:
         ranks : between which they are shared out, see operators.distributed
         """
         if self.kernel is not None and not self.joint:
-            return make_transform(name, points, inputs, self.kernel, moving, ranks)
+            return make_operator(name, points, inputs, self.kernel, moving, ranks)
         if name not in ("auto", "dense"):
             raise ValueError(
                 f"The feature '{self.name}' has no transform '{name}'. Leave 'transform' out."
             )
         if self.joint:
-            return shared(ranks, partial(JointTransform, kernel=self.kernel), points, inputs)
+            return shared(ranks, partial(JointOperator, kernel=self.kernel), points, inputs)
         return shared(
             ranks,
-            lambda points, inputs: MatrixTransform(self.matrix(points, inputs)),
+            lambda points, inputs: MatrixOperator(self.matrix(points, inputs)),
             points,
             inputs,
         )
@@ -76,7 +77,7 @@ class Feature:
         slope = derivative[self.kernel](s)
         return slope * points[:, -1] if self.joint else slope
 
-    def moving_transform(self, points, inputs, name="auto", ranks=ALONE):
+    def moving_operator(self, points, inputs, name="auto", ranks=ALONE):
         """The sums over this feature and its gradient for points that move. Raises ValueError if no
         gradient is known."""
         if self.kernel is not None:
@@ -86,7 +87,7 @@ class Feature:
                 f"Particles need the gradient of the feature '{self.name}': give Feature(…,"
                 " pullback=…)."
             )
-        make = partial(FunctionTransform, matrix=self.matrix, pullback=self.pullback)
+        make = partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback)
         return shared(ranks, make, points, inputs)
 
 
@@ -99,8 +100,8 @@ def ridge(function: Callable, name: str | None = None, degree: int | None = None
     def matrix(points, inputs):
         return np.asarray(function(inputs @ points.T)[0], dtype=float)
 
-    def pullback(points, inputs, residuals):
-        return (residuals[:, None] * function(inputs @ points.T)[1]).T @ inputs
+    def pullback(points, inputs, loss_gradient):
+        return (loss_gradient[:, None] * function(inputs @ points.T)[1]).T @ inputs
 
     shown = name or str(getattr(function, "__name__", "ridge"))
     return Feature(shown, matrix, degree, pullback=pullback, ridge=function)
@@ -113,10 +114,10 @@ def check_feature(feature: Feature) -> None:
     """Raise ValueError unless a user's feature has values of the right shape, its degree, and the
     gradient that differences of its values have."""
     rng = np.random.default_rng(0)
-    points, inputs, residuals = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), 4))
+    points, inputs, loss_gradient = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), 4))
     try:
         values = _real(feature.matrix(points, inputs), (4, 5))
-        pulled = feature.pullback and _real(feature.pullback(points, inputs, residuals), (5, 3))
+        pulled = feature.pullback and _real(feature.pullback(points, inputs, loss_gradient), (5, 3))
     except Exception as error:  # whatever the user's function says
         why = str(error).rstrip(".")
         hint = " Wanted a function s -> (ψ(s), ψ′(s)) of arrays." if feature.ridge else ""
@@ -131,7 +132,7 @@ def check_feature(feature: Feature) -> None:
         return
     direction = rng.standard_normal(3)
     ends = [feature.matrix(points + side * STEP * direction, inputs) for side in (1.0, -1.0)]
-    wanted, found = residuals @ (ends[0] - ends[1]) / (2.0 * STEP), pulled @ direction
+    wanted, found = loss_gradient @ (ends[0] - ends[1]) / (2.0 * STEP), pulled @ direction
     if not np.allclose(found, wanted, rtol=ROUGH, atol=ROUGH * np.abs(values).max()):
         k = int(np.abs(found - wanted).argmax())
         raise ValueError(

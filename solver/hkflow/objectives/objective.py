@@ -115,13 +115,15 @@ class Objective:
         scale = np.exp(log_scale)
         return risk.evaluate(scale * predictions, self.targets, self.weights, out) / scale
 
-    def on(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "ObjectiveOnPoints":
+    def at_fixed_points(
+        self, points: Floats, signs: tuple[int, ...] = (1,)
+    ) -> "ObjectiveAtFixedPoints":
         """The objective of measures carried by fixed points, one weight per sign and point."""
-        return ObjectiveOnPoints(self, points, signs)
+        return ObjectiveAtFixedPoints(self, points, signs)
 
-    def on_moving(self, points: Floats) -> "ObjectiveOnMovingPoints":
+    def at_moving_points(self, points: Floats) -> "ObjectiveAtMovingPoints":
         """The objective as a function of points that move and of their signed weights."""
-        return ObjectiveOnMovingPoints(self, points)
+        return ObjectiveAtMovingPoints(self, points)
 
     @cached_property
     def largest_feature(self) -> float:
@@ -129,7 +131,7 @@ class Objective:
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
 
     def rounding(
-        self, value: float, residuals: Floats, mass: float, log_scale: float = 0.0
+        self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
     ) -> float:
         """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of
         the sums.
@@ -145,17 +147,17 @@ class Objective:
             else 16.0 * np.finfo(float).eps
         )
         size = mass * self.largest_feature
-        slope = np.abs(residuals).sum() * size + self.weight_decay * mass
+        slope = np.abs(loss_gradient).sum() * size + self.weight_decay * mass
         curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))
         return eps * (abs(value) + slope) + curved * (eps * size) ** 2
 
 
-class ObjectiveOnPoints:
+class ObjectiveAtFixedPoints:
     """The objective as a function of the weights of fixed points; every array is allocated here,
     once.
 
     points : (n_points, p);  signs : the output signs ε, (1,) or (1, −1)
-    predictions, residuals : (n_data,) h_i in units of e^log_scale and ∂R/∂h_i, after `evaluate`
+    predictions, loss_gradient : (n_data,) h_i in units of e^log_scale and ∂R/∂h_i, after `evaluate`
     potential : (n_signs, n_points) J, after `evaluate`
     """
 
@@ -167,53 +169,53 @@ class ObjectiveOnPoints:
             points, objective.inputs, objective.transform, ranks=objective.ranks
         )
         self.signed = np.zeros(n_points)
-        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.potential = np.zeros((len(signs), n_points))
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F(ν) for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; fills predictions,
-        residuals and potential.
+        loss gradients and potential.
 
         J_ν(θ, ε) = Σ_i ∂_i R(h) ε φ(θ, x_i) + λ.   weights : (n_signs, n_points)
         """
         value = self.value(weights, log_scale)
-        self.drive(self.residuals)
+        self.drive(self.loss_gradient)
         return value
 
     def value(self, weights: Floats, log_scale: float = 0.0) -> float:
-        """e^−L F(ν) alone; fills predictions, h in units of e^L, and residuals, ∂R/∂h."""
+        """e^−L F(ν) alone; fills predictions, h in units of e^L, and loss gradients, ∂R/∂h."""
         # not BLAS: its threads would fight with the kernels’
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
         self.transform.forward(self.signed, self.predictions)
-        risk = self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
+        risk = self.objective.evaluate_risk(self.predictions, log_scale, self.loss_gradient)
         return risk + self.objective.weight_decay * weights.sum()
 
-    def drive(self, residuals: Floats) -> None:
-        """Fill the potential J = ε Σ_i residuals_i φ(θ, x_i) + λ that given residuals (n_data,)
-        make."""
-        self.transform.adjoint(residuals, self.signed)
+    def drive(self, loss_gradient: Floats) -> None:
+        """Fill the potential J = ε Σ_i loss_gradient_i φ(θ, x_i) + λ that given loss_gradient
+        (n_data,) make."""
+        self.transform.adjoint(loss_gradient, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
         self.potential += self.objective.weight_decay
 
     def rounding(self, value: float, mass: float) -> float:
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
-        return self.objective.rounding(value, self.residuals, mass)
+        return self.objective.rounding(value, self.loss_gradient, mass)
 
 
-class ObjectiveOnMovingPoints:
+class ObjectiveAtMovingPoints:
     """The risk as a function of points that move, of any length, and of their signed weights.
 
     transform.points : (n_blocks, p, width), to be written before `evaluate`
-    predictions, residuals : (n_data,);  slopes : (n_points,) Σ_i ∂_i R φ(θ_c, x_i)
+    predictions, loss_gradient : (n_data,);  slopes : (n_points,) Σ_i ∂_i R φ(θ_c, x_i)
     gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
     """
 
     def __init__(self, objective: Objective, points: Floats) -> None:
         self.objective = objective
-        self.transform = objective.feature.moving_transform(
+        self.transform = objective.feature.moving_operator(
             points, objective.inputs, objective.transform, objective.ranks
         )
-        self.predictions, self.residuals = (np.zeros(len(objective.inputs)) for _ in range(2))
+        self.predictions, self.loss_gradient = (np.zeros(len(objective.inputs)) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
@@ -223,14 +225,14 @@ class ObjectiveOnMovingPoints:
         Weight decay is the caller's.
         """
         risk = self.value(weights, log_scale)
-        self.drive(self.residuals)
+        self.drive(self.loss_gradient)
         return risk
 
     def value(self, weights: Floats, log_scale: float = 0.0) -> float:
-        """e^−L R(h) alone; fills predictions, h in units of e^L, and residuals."""
+        """e^−L R(h) alone; fills predictions, h in units of e^L, and loss gradients."""
         self.transform.forward(weights, self.predictions)
-        return self.objective.evaluate_risk(self.predictions, log_scale, self.residuals)
+        return self.objective.evaluate_risk(self.predictions, log_scale, self.loss_gradient)
 
-    def drive(self, residuals: Floats) -> None:
-        """Fill slopes and gradient for given residuals (n_data,)."""
-        self.transform.gradient(residuals, self.slopes, self.gradient)
+    def drive(self, loss_gradient: Floats) -> None:
+        """Fill slopes and gradient for given loss_gradient (n_data,)."""
+        self.transform.gradient(loss_gradient, self.slopes, self.gradient)

@@ -355,13 +355,15 @@ class PopulationRisk:
         inputs = rng.standard_normal((n, self.teacher.shape[1]))
         return inputs, self.feature.matrix(self.teacher, inputs) @ self.teacher_weights
 
-    def on(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "PopulationOnPoints":
+    def at_fixed_points(
+        self, points: Floats, signs: tuple[int, ...] = (1,)
+    ) -> "PopulationAtFixedPoints":
         """The objective of measures carried by fixed points, one weight per sign and point."""
-        return PopulationOnPoints(self, points, signs)
+        return PopulationAtFixedPoints(self, points, signs)
 
-    def on_moving(self, points: Floats) -> "PopulationOnMovingPoints":
+    def at_moving_points(self, points: Floats) -> "PopulationAtMovingPoints":
         """The objective as a function of points that move and of their signed weights."""
-        return PopulationOnMovingPoints(self, points)
+        return PopulationAtMovingPoints(self, points)
 
     @cached_property
     def minus_teacher(self) -> Charges:
@@ -384,7 +386,7 @@ class PopulationRisk:
         return float(np.sqrt(arc_cosine(self.degree, 1.0)))
 
     def rounding(
-        self, value: float, residuals: Floats, mass: float, log_scale: float = 0.0
+        self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
     ) -> float:
         """What rounding may do to the value: ε (|F| + k(1) (|ν| + |ν*|)² + λ|ν|), times 16; all in
         units of e^log_scale."""
@@ -402,11 +404,12 @@ class PopulationRisk:
         return Charges(points, self.degree, with_gradient)
 
 
-class PopulationOnPoints:
-    """The population risk as a function of the weights of fixed points, like ObjectiveOnPoints.
+class PopulationAtFixedPoints:
+    """The population risk as a function of the weights of fixed points, like
+    ObjectiveAtFixedPoints.
 
     points : (n_points, p);  signs : the output signs ε, (1,) or (1, −1)
-    potential : (n_signs, n_points) J, after `evaluate`;  predictions, residuals : empty
+    potential : (n_signs, n_points) J, after `evaluate`;  predictions, loss_gradient : empty
     spectrum : of the circulant kernel if the points are equally spaced on the circle, else None.
         Without it `evaluate` sums over all pairs and allocates nothing; with it the cost is that of
         two FFTs. Both are exact to rounding
@@ -418,7 +421,7 @@ class PopulationOnPoints:
         self.objective, self.signs = objective, np.array(signs, dtype=float)
         self.charges = objective.charges(points)
         self.spectrum = circulant_spectrum(self.charges)
-        self.predictions, self.residuals = np.zeros(0), np.zeros(0)
+        self.predictions, self.loss_gradient = np.zeros(0), np.zeros(0)
         self.potential, self.signed = np.zeros((len(signs), len(points))), np.zeros(len(points))
         self.charges.forget()
         self.charges.feel(objective.minus_teacher)
@@ -462,24 +465,24 @@ class PopulationOnPoints:
         """The same as `evaluate`."""
         return self.evaluate(weights, log_scale)
 
-    def drive(self, residuals: Floats) -> None:
-        """Nothing: without data there are no residuals, and the potential is that of the measure
-        last evaluated."""
+    def drive(self, loss_gradient: Floats) -> None:
+        """Nothing: without data there are no loss gradients, and the potential is that of the
+        measure last evaluated."""
 
     def rounding(self, value: float, mass: float, log_scale: float = 0.0) -> float:
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass, in
         units of e^log_scale."""
-        return self.objective.rounding(value, self.residuals, mass, log_scale)
+        return self.objective.rounding(value, self.loss_gradient, mass, log_scale)
 
 
-class PopulationOnMovingPoints:
+class PopulationAtMovingPoints:
     """The population risk as a function of points that move, of any length, and of signed weights,
-    like ObjectiveOnMovingPoints.
+    like ObjectiveAtMovingPoints.
 
     k(a, a') = |a|^degree |a'|^degree k(cos ω) for points of any length.
 
     transform.points : (n_blocks, p, width), to be written before `evaluate`;  predictions,
-        residuals : empty
+        loss_gradient : empty
     slopes : (n_points,) ∫k(θ_c, θ') d(ν−ν*)(θ');  gradient : (n_blocks, p, width) its gradient in
         R^p;  filled by `evaluate`
     """
@@ -487,7 +490,7 @@ class PopulationOnMovingPoints:
     def __init__(self, objective: PopulationRisk, points: Floats) -> None:
         self.objective = objective
         self.transform = self.charges = objective.charges(points, with_gradient=True)
-        self.predictions, self.residuals = np.zeros(0), np.zeros(0)
+        self.predictions, self.loss_gradient = np.zeros(0), np.zeros(0)
         self.slopes, self.gradient = np.zeros(len(points)), self.charges.gradient
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
@@ -511,6 +514,6 @@ class PopulationOnMovingPoints:
         """The same as `evaluate`."""
         return self.evaluate(weights, log_scale)
 
-    def drive(self, residuals: Floats) -> None:
-        """Nothing: without data there are no residuals, and slopes and gradient are those of the
-        measure last evaluated."""
+    def drive(self, loss_gradient: Floats) -> None:
+        """Nothing: without data there are no loss gradients, and slopes and gradient are those of
+        the measure last evaluated."""

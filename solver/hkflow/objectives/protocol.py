@@ -12,30 +12,30 @@ Array = NDArray[np.float64]
 
 
 @runtime_checkable
-class OnPoints(Protocol):
+class AtFixedPoints(Protocol):
     """F as a function of the weights of fixed points.
 
-    predictions, residuals : (n_data,) h in units of e^L and ∂R/∂h, after `value`
+    predictions, loss_gradient : (n_data,) h in units of e^L and ∂R/∂h, after `value`
     potential : (n_signs, n_points) J, after `drive`
     """
 
     predictions: Array
-    residuals: Array
+    loss_gradient: Array
     potential: Array
 
     def value(self, weights: Array, log_scale: float = 0.0) -> float:
         """e^−L F for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; weights (n_signs,
         n_points)."""
 
-    def drive(self, residuals: Array) -> None:
-        """Fill the potential that given residuals make."""
+    def drive(self, loss_gradient: Array) -> None:
+        """Fill the potential that given loss gradients make."""
 
     def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
-        """`value`, then `drive` with its residuals."""
+        """`value`, then `drive` with its loss gradients."""
 
 
 @runtime_checkable
-class OnMovingPoints(Protocol):
+class AtMovingPoints(Protocol):
     """The risk as a function of points that move and of their signed weights; weight decay is the
     caller's.
 
@@ -45,18 +45,18 @@ class OnMovingPoints(Protocol):
 
     transform: MovingOperator
     predictions: Array
-    residuals: Array
+    loss_gradient: Array
     slopes: Array
     gradient: Array
 
     def value(self, weights: Array, log_scale: float = 0.0) -> float:
         """e^−L R for weights (n_points,), signs included."""
 
-    def drive(self, residuals: Array) -> None:
-        """Fill slopes and gradient for given residuals."""
+    def drive(self, loss_gradient: Array) -> None:
+        """Fill slopes and gradient for given loss gradients."""
 
     def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
-        """`value`, then `drive` with its residuals."""
+        """`value`, then `drive` with its loss gradients."""
 
 
 @runtime_checkable
@@ -82,10 +82,10 @@ class ObjectiveProtocol(Protocol):
     def largest_feature(self) -> float:
         """A bound of |φ| on the sphere and the data."""
 
-    def on(self, points: Array, signs: tuple = (1,)) -> OnPoints:
+    def at_fixed_points(self, points: Array, signs: tuple = (1,)) -> AtFixedPoints:
         """F on points (n_points, p) that stay."""
 
-    def on_moving(self, points: Array) -> OnMovingPoints:
+    def at_moving_points(self, points: Array) -> AtMovingPoints:
         """The risk on points (n_points, p) that move."""
 
     def error(self, predictions: Array) -> float:
@@ -98,6 +98,6 @@ class ObjectiveProtocol(Protocol):
         """The smooth margin, in units of e^log_scale."""
 
     def rounding(
-        self, value: float, residuals: Array, mass: float, log_scale: float = 0.0
+        self, value: float, loss_gradient: Array, mass: float, log_scale: float = 0.0
     ) -> float:
         """What rounding may do to a value of F."""

@@ -19,16 +19,16 @@ from typing import Any
 from ..arguments import Floats
 from ..errors import unknown_name
 from .caps import LEAF
-from .dense import LINEAR, DenseTransform
+from .dense import LINEAR, DenseOperator
 from .distributed import shared, shared_tree
 from .ranks import ALONE, Alone
-from .sorted import SortedTransform
+from .sorted import SortedOperator
 
 SINGLE = "dense-single"
-TRANSFORMS = ("auto", "dense", "sorted", "tree", SINGLE)
+OPERATORS = ("auto", "dense", "sorted", "tree", SINGLE)
 
 
-def make_transform(
+def make_operator(
     name: str,
     points: Floats,
     inputs: Floats,
@@ -44,8 +44,8 @@ def make_transform(
         cost no more than what every rank does anyway
     Raises ValueError for an unknown name, or a transform that cannot make these sums.
     """
-    if name not in TRANSFORMS:
-        raise ValueError(unknown_name("transform", name, TRANSFORMS))
+    if name not in OPERATORS:
+        raise ValueError(unknown_name("transform", name, OPERATORS))
     if name == "auto":
         name = cheapest(len(points), len(inputs), inputs.shape[1], kernel, moving)
     if name in ("tree", SINGLE) and moving:
@@ -54,11 +54,11 @@ def make_transform(
             " 'dense' or 'sorted'."
         )
     if name == "sorted":
-        return SortedTransform(points, inputs, kernel, moving)
+        return SortedOperator(points, inputs, kernel, moving)
     if name == "tree":
         return shared_tree(ranks, points, inputs, kernel)
     return shared(
-        ranks, partial(DenseTransform, kernel=kernel, single=name == SINGLE), points, inputs
+        ranks, partial(DenseOperator, kernel=kernel, single=name == SINGLE), points, inputs
     )
 
 

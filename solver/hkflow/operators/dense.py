@@ -1,7 +1,7 @@
 """Sums over all pairs of points and data, at cost n_points × n_data.
 
-forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i residuals_i φ(θ_c, x_i)
-gradient  J_c and G_c = Σ_i residuals_i ∇φ(θ_c, x_i), the gradient in θ_c
+forward   h_i = Σ_c weights_c φ(θ_c, x_i)        adjoint   J_c = Σ_i loss_gradient_i φ(θ_c, x_i)
+gradient  J_c and G_c = Σ_i loss_gradient_i ∇φ(θ_c, x_i), the gradient in θ_c
 """
 
 from itertools import product
@@ -57,7 +57,7 @@ def unblocked(blocks: Floats, n: int) -> Floats:
     return np.ascontiguousarray(blocks.swapaxes(1, 2).reshape(-1, blocks.shape[1])[:n])
 
 
-class DenseTransform:
+class DenseOperator:
     """All sums for φ = a(θ·x) with a built-in activation a; φ is computed on the fly, never stored.
 
     points : (n_points, p), or blocked with a width that TILE divides: then kept as `points`, which
@@ -82,7 +82,7 @@ class DenseTransform:
         self.shape = inputs.shape
         self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA), kind)
         self.set_inputs(inputs)
-        self.residuals = np.zeros((len(self.columns), DATA), kind)
+        self.loss_gradient = np.zeros((len(self.columns), DATA), kind)
         self.weights, self.potential, self.nothing = (
             np.zeros(shape, kind) for shape in ((B, width), (B, width), (B, 0, width))
         )
@@ -108,19 +108,19 @@ class DenseTransform:
             self.kernel, self.points, self.columns, self.weights, len(weights), self.partial, out
         )
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        self.gradient(residuals, out, self.nothing)
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
+        self.gradient(loss_gradient, out, self.nothing)
 
-    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
-        """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked
-        like `points`."""
-        self.residuals.reshape(-1)[: len(residuals)] = residuals
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c, and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i; potential (n_points,), gradient
+        blocked like `points`."""
+        self.loss_gradient.reshape(-1)[: len(loss_gradient)] = loss_gradient
         dense_gradient(
             self.kernel,
             self.points,
             self.columns,
-            self.residuals,
+            self.loss_gradient,
             len(potential),
             len(self.partial),
             self.potential,
@@ -241,17 +241,17 @@ def forward_tiles(typing, kernel, points, columns, weights, out):
 
 
 @intrinsic
-def gradient_tile(typing, kernel, points, columns, residuals, potential, gradient):
+def gradient_tile(typing, kernel, points, columns, loss_gradient, potential, gradient):
     """J += Σ_i r_i a(θ·x_i) and G += Σ_i r_i a'(θ·x_i) x_i for the first TILE points; the arrays of
     dense_gradient."""
 
     def write(context, builder, signature, args):
-        points, columns, residuals, potential, gradient = (
+        points, columns, loss_gradient, potential, gradient = (
             Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
         )
         with cgutils.for_range(builder, columns.shape[0]) as data:
             s = products(builder, kernel, points, 0, columns, data.index)
-            r = [residuals.broadcast(data.index, k) for k in range(DATA)]
+            r = [loss_gradient.broadcast(data.index, k) for k in range(DATA)]
             J = [potential.load(0, v=v) for v in range(2)]
             slope = {}
             for k, v in CELLS:
@@ -276,7 +276,7 @@ def gradient_tile(typing, kernel, points, columns, residuals, potential, gradien
                     gradient.store(G[v], axis.index, 0, v=v)
         return context.get_dummy_value()
 
-    return types.void(kernel, points, columns, residuals, potential, gradient), write
+    return types.void(kernel, points, columns, loss_gradient, potential, gradient), write
 
 
 @njit(cache=True)
@@ -315,7 +315,7 @@ def dense_forward(kernel, points, columns, weights, n, partial, out):
 
 
 @njit(cache=True)
-def gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient):
+def gradient_group(g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient):
     """J and G for the points of group g; the arrays of dense_gradient."""
     B, p, width = points.shape
     chunk, tile = max(1, CHUNK // (p * DATA)), TILE * 8 // points.itemsize
@@ -324,25 +324,29 @@ def gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential
         potential[b] = 0.0
         gradient[b] = 0.0
         for o in range(0, len(columns), chunk):
-            x, r = columns[o : o + chunk], residuals[o : o + chunk]
+            x, r = columns[o : o + chunk], loss_gradient[o : o + chunk]
             for c in range(0, count, tile):
                 gradient_tile(kernel, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:])
         gradient[b, :, count:] = 0.0
 
 
 @njit(parallel=True, cache=True)
-def dense_gradient(kernel, points, columns, residuals, n, n_groups, potential, gradient):
-    """J_c = Σ_i residuals_i a(θ_c·x_i) and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i, summed over i in
-    order.
+def dense_gradient(kernel, points, columns, loss_gradient, n, n_groups, potential, gradient):
+    """J_c = Σ_i loss_gradient_i a(θ_c·x_i) and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i, summed
+    over i in order.
 
     kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA,
-    p, DATA) residuals (n_data / DATA, DATA), zero on padding; n: number of points
+    p, DATA) loss_gradient (n_data / DATA, DATA), zero on padding; n: number of points
     potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it
     out
     """
     if n * columns.size < SMALL:
         for g in range(n_groups):
-            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)
+            gradient_group(
+                g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient
+            )
     else:
         for g in prange(n_groups):
-            gradient_group(g, kernel, points, columns, residuals, n, n_groups, potential, gradient)
+            gradient_group(
+                g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient
+            )

@@ -23,7 +23,7 @@ from ..arguments import Floats, Integers
 from .caps import LEAF
 from .dense import SMALL
 from .ranks import Alone
-from .tree import TreeTransform
+from .tree import TreeOperator
 
 
 def shared(
@@ -41,29 +41,29 @@ def shared(
     blocks = getattr(to_data, "points", None)
     if blocks is None:
         part = Part(ranks, len(points))
-        return SharedTransform(data, part, to_data, make(points[part.own], inputs))
+        return DistributedOperator(data, part, to_data, make(points[part.own], inputs))
     part = Part(ranks, len(points), blocks.shape[2])
-    return SharedTransform(data, part, to_data, make(blocks[part.units], inputs), blocks)
+    return DistributedOperator(data, part, to_data, make(blocks[part.units], inputs), blocks)
 
 
 def shared_tree(ranks: Alone, points: Floats, inputs: Floats, kernel: int) -> Any:
-    """The same for a TreeTransform: of whichever are more a rank owns leaves of the tree, of the
+    """The same for a TreeOperator: of whichever are more a rank owns leaves of the tree, of the
     others a share."""
     if ranks.size == 1 or len(points) * inputs.size < SMALL:
-        return TreeTransform(points, inputs, kernel)
+        return TreeOperator(points, inputs, kernel)
     flipped = len(inputs) > len(points)
     few, many = (
         Part(ranks, n, unit)
         for n, unit in zip(sorted((len(points), len(inputs))), (1, LEAF), strict=True)
     )
-    to_many = TreeTransform(points, inputs, kernel, flipped, many.units)
+    to_many = TreeOperator(points, inputs, kernel, flipped, many.units)
     many.order = to_many.order.astype(np.intp)
     if flipped:
-        return SharedTransform(
-            many, few, to_many, TreeTransform(points[few.own], inputs, kernel, flipped)
+        return DistributedOperator(
+            many, few, to_many, TreeOperator(points[few.own], inputs, kernel, flipped)
         )
-    return SharedTransform(
-        few, many, TreeTransform(points, inputs[few.own], kernel, flipped), to_many
+    return DistributedOperator(
+        few, many, TreeOperator(points, inputs[few.own], kernel, flipped), to_many
     )
 
 
@@ -106,7 +106,7 @@ class Part:
             out[self.order] = self.results
 
 
-class SharedTransform:
+class DistributedOperator:
     """The sums of a transform, of which each rank makes its part.
 
     data, part : Part of the data and of the points;  to_data, to_points : transforms that make h,
@@ -137,16 +137,16 @@ class SharedTransform:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self.data.make(self.to_data.forward, weights, out)
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        self.part.make(self.to_points.adjoint, residuals, out)
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
+        self.part.make(self.to_points.adjoint, loss_gradient, out)
 
-    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
-        """J_c, and G_c = Σ_i residuals_i ∇φ(θ_c, x_i); potential (n_points,), gradient blocked like
-        `points`."""
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c, and G_c = Σ_i loss_gradient_i ∇φ(θ_c, x_i); potential (n_points,), gradient blocked
+        like `points`."""
         part, (own, both, complete) = self.part, self.message
         if len(own):
-            self.to_points.gradient(residuals, part.results[part.own], own)
+            self.to_points.gradient(loss_gradient, part.results[part.own], own)
         J = part.padded.reshape(len(both), -1)
         both[part.units, :-1], both[part.units, -1] = own, J[part.units]
         complete()

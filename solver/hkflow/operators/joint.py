@@ -6,15 +6,15 @@ from collections.abc import Callable
 import numpy as np
 
 from ..arguments import Floats
-from .dense import DenseTransform, blocked
+from .dense import DenseOperator, blocked
 
 
-class JointTransform:
+class JointOperator:
     """All sums for φ((a, b), x) = b ψ(a·x), from a transform of ψ.
 
     points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which
         may be overwritten in place
-    inputs : (n_data, p);  kernel : of ψ, see DenseTransform
+    inputs : (n_data, p);  kernel : of ψ, see DenseOperator
 
         points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b
                                 ∂J/∂a_p | J
@@ -23,7 +23,7 @@ class JointTransform:
 
     def __init__(self, points: Floats, inputs: Floats, kernel: int) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
-        self.hidden = DenseTransform(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
+        self.hidden = DenseOperator(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
         self.output, self.weights = (np.zeros_like(self.points[:, -1]) for _ in range(2))
         self.inner = np.zeros_like(self.hidden.points)
 
@@ -43,17 +43,17 @@ class JointTransform:
         np.multiply(weights, self._read(n), out=weighted)
         self.hidden.forward(weighted, out)
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = b_c Σ_i residuals_i ψ(a_c·x_i); residuals (n_data,), out (n_points,)."""
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = b_c Σ_i loss_gradient_i ψ(a_c·x_i); loss_gradient (n_data,), out (n_points,)."""
         output = self._read(len(out))
-        self.hidden.adjoint(residuals, out)
+        self.hidden.adjoint(loss_gradient, out)
         out *= output
 
-    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
-        """J_c, and G_c = (b_c Σ_i residuals_i ψ'(a_c·x_i) x_i, Σ_i residuals_i ψ(a_c·x_i)), blocked
-        like `points`."""
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c, and G_c = (b_c Σ_i loss_gradient_i ψ'(a_c·x_i) x_i, Σ_i loss_gradient_i ψ(a_c·x_i)),
+        blocked like `points`."""
         output = self._read(len(potential))
-        self.hidden.gradient(residuals, potential, self.inner)
+        self.hidden.gradient(loss_gradient, potential, self.inner)
         np.multiply(self.inner, self.points[:, -1:], out=gradient[:, :-1])
         gradient[:, -1] = self.hidden.potential
         potential *= output

@@ -10,7 +10,7 @@ from .dense import blocked, unblocked
 from .parallel_loops import BLOCK
 
 
-class MatrixTransform:
+class MatrixOperator:
     """Both sums for any feature, from its stored matrix φ(θ_c, x_i), (n_data, n_points)."""
 
     def __init__(self, matrix: Floats) -> None:
@@ -20,16 +20,16 @@ class MatrixTransform:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         matrix_forward(self.matrix, weights, out)
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        matrix_adjoint(self.matrix, residuals, out)
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
+        matrix_adjoint(self.matrix, loss_gradient, out)
 
 
-class FunctionTransform:
+class FunctionOperator:
     """The sums for any feature and points that move, from functions that know its values and its
     gradient.
 
-    points : (n_points, p), or blocked as in DenseTransform: then kept as `points`;  matrix,
+    points : (n_points, p), or blocked as in DenseOperator: then kept as `points`;  matrix,
         pullback : see Feature
     """
 
@@ -51,12 +51,12 @@ class FunctionTransform:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
 
-    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i residuals_i ∇φ(θ_c, x_i),
-        blocked like the points."""
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i loss_gradient_i ∇φ(θ_c,
+        x_i), blocked like the points."""
         points = unblocked(self.points, len(potential))
-        potential[:] = residuals @ self.matrix(points, self.inputs)
-        gradient[:] = blocked(self.pullback(points, self.inputs, residuals), gradient.shape[2])
+        potential[:] = loss_gradient @ self.matrix(points, self.inputs)
+        gradient[:] = blocked(self.pullback(points, self.inputs, loss_gradient), gradient.shape[2])
 
 
 # Not BLAS: its own pool of threads and ours slow each other down by a factor of ten.
@@ -74,17 +74,18 @@ def matrix_forward(matrix, weights, out):
 
 
 @njit(parallel=True, cache=True)
-def matrix_adjoint(matrix, residuals, out):
-    """J = residuals @ matrix; matrix (n_data, n_points), residuals (n_data,), out (n_points,)."""
+def matrix_adjoint(matrix, loss_gradient, out):
+    """J = loss_gradient @ matrix; matrix (n_data, n_points), loss_gradient (n_data,), out
+    (n_points,)."""
     n = len(out)
     for b in prange((n + BLOCK - 1) // BLOCK):
         J = out[b * BLOCK : min(n, (b + 1) * BLOCK)]
         for c in range(len(J)):
             J[c] = 0.0
-        for i in range(len(residuals)):
+        for i in range(len(loss_gradient)):
             row = matrix[i, b * BLOCK : min(n, (b + 1) * BLOCK)]
             for c in range(len(J)):
-                J[c] += residuals[i] * row[c]
+                J[c] += loss_gradient[i] * row[c]
 
 
 @njit(parallel=True, cache=True, fastmath={"reassoc"})

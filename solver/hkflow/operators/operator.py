@@ -20,8 +20,8 @@ class Operator(Protocol):
     def forward(self, weights: Array, out: Array) -> None:
         """h;  weights (n_points,), out (n_data,)."""
 
-    def adjoint(self, residuals: Array, out: Array) -> None:
-        """J;  residuals (n_data,), out (n_points,)."""
+    def adjoint(self, loss_gradient: Array, out: Array) -> None:
+        """J;  loss_gradient (n_data,), out (n_points,)."""
 
 
 @runtime_checkable
@@ -36,8 +36,9 @@ class MovingOperator(Protocol):
     def forward(self, weights: Array, out: Array) -> None:
         """h;  weights (n_points,), out (n_data,)."""
 
-    def gradient(self, residuals: Array, potential: Array, gradient: Array) -> None:
-        """J and G;  residuals (n_data,), potential (n_points,), gradient blocked like `points`."""
+    def gradient(self, loss_gradient: Array, potential: Array, gradient: Array) -> None:
+        """J and G;  loss_gradient (n_data,), potential (n_points,), gradient blocked like
+        `points`."""
 
     def set_inputs(self, inputs: Array) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""

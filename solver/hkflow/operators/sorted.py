@@ -17,10 +17,10 @@ from .parallel_loops import kernel
 from .tree import moments
 
 
-class SortedTransform:
+class SortedOperator:
     """All sums for φ = a(θ·x), θ and x in the plane, with a ReLU or squared ReLU a.
 
-    points : (n_points, 2), or blocked as in DenseTransform;  inputs : (n_data, 2);  kernel : RELU
+    points : (n_points, 2), or blocked as in DenseOperator;  inputs : (n_data, 2);  kernel : RELU
         or SQUARED_RELU
     moving : whether `points`, kept blocked, may be overwritten in place: then their arcs are found
         anew in every sum
@@ -67,16 +67,16 @@ class SortedTransform:
         sum_arcs(self.squared, self.points, self.arcs, weights, self.sums)
         read_half_circles(self.begin, self.end, self.moments, self.sums, out)
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
         self._follow()
-        sum_half_circles(self.events, self.begin, self.end, self.moments, residuals, self.sums)
+        sum_half_circles(self.events, self.begin, self.end, self.moments, loss_gradient, self.sums)
         read_arcs(self.squared, self.points, self.arcs, self.sums, out)
 
-    def gradient(self, residuals: Floats, potential: Floats, gradient: Floats) -> None:
-        """J_c, and G_c = Σ_i residuals_i a'(θ_c·x_i) x_i; potential (n_points,), gradient blocked
-        like `points`."""
-        self.adjoint(residuals, potential)
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c, and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i; potential (n_points,), gradient
+        blocked like `points`."""
+        self.adjoint(loss_gradient, potential)
         read_slopes(self.squared, self.points, self.arcs, self.sums, len(potential), gradient)
 
     def _follow(self):
@@ -133,19 +133,19 @@ def find_arcs(points, ends, table, arcs):
 
 
 @njit(cache=True)
-def sum_half_circles(events, begin, end, moments, residuals, sums):
-    """V_k = Σ residuals_i μ(x_i) over the data whose half-circle holds arc k; sums (2n + 2, M), the
-    first 2n + 1 rows."""
+def sum_half_circles(events, begin, end, moments, loss_gradient, sums):
+    """V_k = Σ loss_gradient_i μ(x_i) over the data whose half-circle holds arc k; sums (2n + 2, M),
+    the first 2n + 1 rows."""
     n, M = moments.shape
     for a in range(M):
         total, lost = 0.0, 0.0
         for i in range(n):
             if begin[i] > end[i]:
-                total, lost = compensated(total, lost, residuals[i] * moments[i, a])
+                total, lost = compensated(total, lost, loss_gradient[i] * moments[i, a])
         sums[0, a] = total + lost
         for k in range(2 * n):
             i, sign = (events[k], 1.0) if events[k] < n else (events[k] - n, -1.0)
-            total, lost = compensated(total, lost, sign * residuals[i] * moments[i, a])
+            total, lost = compensated(total, lost, sign * loss_gradient[i] * moments[i, a])
             sums[k + 1, a] = total + lost
 
 

@@ -22,7 +22,7 @@ from .caps import LEAF, above, bisected, directions, lists_of, tree_of
 from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
 
 
-class TreeTransform:
+class TreeOperator:
     """All sums for φ = a(θ·x) with a built-in activation a and points that stay where they are.
 
     points : (n_points, p);  inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
@@ -73,7 +73,7 @@ class TreeTransform:
             np.zeros((roots, p, longest)),
             np.zeros((roots, longest // DATA, p, DATA)),
         )
-        self.residuals, self.answers = (
+        self.loss_gradient, self.answers = (
             np.zeros((roots, longest // DATA, DATA)),
             np.zeros((roots, max(LEAF, longest))),
         )
@@ -83,9 +83,9 @@ class TreeTransform:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         (self._down if self.flipped else self._up)(weights, out)
 
-    def adjoint(self, residuals: Floats, out: Floats) -> None:
-        """J_c = Σ_i residuals_i φ(θ_c, x_i); residuals (n_data,), out (n_points,)."""
-        (self._up if self.flipped else self._down)(residuals, out)
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
+        (self._up if self.flipped else self._down)(loss_gradient, out)
 
     def _down(self, values, out):
         """From the few to the many: their moments go from the roots to the leaves."""
@@ -93,7 +93,7 @@ class TreeTransform:
         np.multiply(self.moments, self.values[:-1, None], out=self.rows)
         down(
             self.kernel, *self.tree, *self.lists, self.leaves, self.few, self.values, self.rows,
-            self.sums, self.data, self.residuals, self.answers, self.place, out,
+            self.sums, self.data, self.loss_gradient, self.answers, self.place, out,
         )  # fmt: skip
 
     def _up(self, values, out):

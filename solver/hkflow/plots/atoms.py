@@ -1,4 +1,4 @@
-"""Atoms on spheres of any dimension."""
+"""PointMeasure on spheres of any dimension."""
 
 import numpy as np
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..analysis.comparison import Comparison
 from ..measures.distances import systematic_draw
-from ..measures.point_measure import Atoms
+from ..measures.point_measure import PointMeasure
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, write_figure
@@ -139,7 +139,9 @@ def _fewer(atoms):
     if len(atoms) <= DOTS:
         return atoms
     drawn = systematic_draw(np.random.default_rng(0), atoms.weights, DOTS)
-    return Atoms(atoms.positions[drawn], atoms.signs[drawn], np.full(DOTS, atoms.mass / DOTS))
+    return PointMeasure(
+        atoms.positions[drawn], atoms.signs[drawn], np.full(DOTS, atoms.mass / DOTS)
+    )
 
 
 def _draw_predictions(figure, c):

@@ -9,7 +9,7 @@ import numpy as np
 from ..arguments import Floats, real_array
 from ..geometry.mesh import Mesh
 from ..geometry.sphere import surface_area
-from ..measures.point_measure import Atoms, Units, atoms_of_density
+from ..measures.point_measure import PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
 from .exact import MomentFlow
@@ -27,8 +27,8 @@ class Problem:
     flow : α, β, σ, mobility, normalisation
     signs : (1,) for the sphere, (1, −1) for the signed sphere
     initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
-        given; without one, Atoms or the Units of a network. Of a flow of depth 1 the density may be
-        negative
+        given; without one, PointMeasure or the Units of a network. Of a flow of depth 1 the density
+        may be negative
     exact : closed-form solution, if there is one
     draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
         fresh data; if not given they draw from the objective's data
@@ -40,7 +40,7 @@ class Problem:
     objective: Objective
     flow: Flow
     signs: tuple = (1,)
-    initial: Floats | Atoms | Units = None  # type: ignore[assignment]  # there once made
+    initial: Floats | PointMeasure | Units = None  # type: ignore[assignment]  # there once made
     exact: MomentFlow | None = None
     draw: Callable | None = None
 
@@ -78,9 +78,9 @@ class Problem:
             )
 
     def _check_atoms(self):
-        if not isinstance(self.initial, Atoms | Units):
+        if not isinstance(self.initial, PointMeasure | Units):
             raise ValueError(
-                "A problem without a mesh needs Atoms or Units as its initial measure."
+                "A problem without a mesh needs a PointMeasure or Units as its initial measure."
             )
         atoms = self.atoms()
         self._check_columns(atoms.positions.shape[1])
@@ -88,7 +88,7 @@ class Problem:
             raise ValueError(
                 "The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1)."
             )
-        if isinstance(self.initial, Atoms) and not atoms.mass > 0.0:
+        if isinstance(self.initial, PointMeasure) and not atoms.mass > 0.0:
             raise ValueError("The initial atoms have no mass.")
 
     def _check_density(self):
@@ -121,7 +121,7 @@ class Problem:
                 f" R^{axes}."
             )
 
-    def between(self, ranks: Alone) -> "Problem":
+    def distributed(self, ranks: Alone) -> "Problem":
         """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
         of which must solve it."""
         problem, objective = copy(self), copy(self.objective)
@@ -156,14 +156,14 @@ class Problem:
         is meant."""
         return 1.0 if self.is_discrete else self.uniform
 
-    def atoms(self) -> Atoms:
+    def atoms(self) -> PointMeasure:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""
         return self.atoms_of(self.initial)
 
-    def atoms_of(self, measure: Floats | Atoms | Units) -> Atoms:
-        """A measure as atoms: Atoms as they are, the Units of a network, or a density (n_signs,
-        n_cells) on the mesh."""
-        if isinstance(measure, Atoms):
+    def atoms_of(self, measure: Floats | PointMeasure | Units) -> PointMeasure:
+        """A measure as atoms: PointMeasure as they are, the Units of a network, or a density
+        (n_signs, n_cells) on the mesh."""
+        if isinstance(measure, PointMeasure):
             return measure
         if isinstance(measure, Units):
             return measure.atoms(self.objective.feature.degree or 0)

@@ -82,7 +82,9 @@ def run(
     resolved, problem = ranks.all(lambda: (file.case, given) if given else build_case(file))
     records = ranks.all(lambda: case_records(resolved, file.folder)) | records
     with preparing(quiet):
-        method = ranks.all(lambda: _method(problem.between(ranks), resolved, f"{file.source}: "))
+        method = ranks.all(
+            lambda: _method(problem.distributed(ranks), resolved, f"{file.source}: ")
+        )
 
     def begin():
         claim_folder(folder, force)
@@ -155,7 +157,7 @@ def resume(
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
         with preparing(quiet):
-            method = ranks.all(lambda: _method(stored.problem.between(ranks), stored.case))
+            method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         records = _stored_records(stored.case) | records
         writer = RunWriter(folder, checkpoint, seconds)

@@ -24,7 +24,7 @@ MARGIN_SLACK = 100.0
 
 def sound(method, step, clock):
     """Nothing is nan or infinite, and no density negative."""
-    after, fault = method.trial, method.fault()
+    after, fault = method.trial, method.invalid_reason()
     if fault or (np.isfinite(after.objective) and np.isfinite(after.mass)):
         return fault
     return f"objective {after.objective} and mass {after.mass} are not both finite"
@@ -37,7 +37,7 @@ def mass_budget(method, step, clock):
     A method's mass_slack is the share of the exchange by which its steps may miss the budget;
     descent by prescribed steps keeps no budget, nor does it promise to decrease the objective.
     """
-    if method.prescribed:
+    if method.fixed_steps:
         return None
     before, after = method.current.mass, method.trial.mass
     largest, exchanged = max(before, after), sum(step.budget.mass.tolist())
@@ -62,12 +62,12 @@ def energy_decrease(method, step, clock):
     energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the
     grid.
     """
-    if method.prescribed or method.flow.noise > 0.0:
+    if method.fixed_steps or method.flow.noise > 0.0:
         return None
     before, after = method.current, method.trial
     sizes = clock.budget["energy_exchanged"] + step.budget["energy_exchanged"]
     slack = method.energy_slack * sizes + before.rounding
-    slack += np.abs(before.residuals).sum() * before.defect if before.defect else 0.0
+    slack += np.abs(before.loss_gradient).sum() * before.defect if before.defect else 0.0
     if after.objective <= clock.lowest_objective + slack:
         return None
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
@@ -96,7 +96,7 @@ def margin_increase(method, step, clock):
     """
     objective, before, after = method.problem.objective, method.current, method.trial
     unnormalised = method.flow.noise > 0.0 or method.flow.keeps_mass or objective.weight_decay > 0.0
-    if method.prescribed or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
+    if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
     sizes = [method.homogeneous_norm(e) for e in (before, after)]
     if method.slides or None in sizes:
@@ -147,7 +147,7 @@ def margin_clock(method, step, clock):
     Large starts hide it: weights of size w know margins to 10⁻¹⁵ w at best.
     """
     time = clock.time + step.dt
-    if method.flow.clock != "margin" or method.prescribed:
+    if method.flow.clock != "margin" or method.fixed_steps:
         return None
     grown = (clock.objective_at_start - method.trial.objective) * np.exp(method.log_scale)
     if abs(grown - time) <= CLOCK_DRIFT * time:

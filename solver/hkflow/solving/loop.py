@@ -188,7 +188,7 @@ def accepted_step(method, clock, control, target, smallest, guards):
         reason = step.rejection or next(
             filter(None, (guard(method, step, clock) for guard in guards)), None
         )
-        if reason and method.prescribed:  # its steps are prescribed: there is no other one to try
+        if reason and method.fixed_steps:  # its steps are prescribed: there is no other one to try
             return reason
         if reason:
             control.size.limit = 0.5 * dt
@@ -276,7 +276,7 @@ def _start_fault(method):
     if np.isfinite(e.objective) and np.isfinite(e.mass):
         return (
             None
-            if method.first_limit() > 0.0
+            if method.initial_step() > 0.0
             else "the potential is so large that no step is short enough"
         )
     return f"the initial objective is {e.objective} and the mass {e.mass}"

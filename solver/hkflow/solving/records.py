@@ -3,10 +3,12 @@
 import numpy as np
 
 from ..methods.step import ENERGIES
-from .state import Clock
+from .state import LoopState
 
 
-def take_record(method, clock: Clock, certificate=None, renew: bool = False) -> dict[str, float]:
+def take_record(
+    method, clock: LoopState, certificate=None, renew: bool = False
+) -> dict[str, float]:
     """The numbers recorded after a step, by name; energies and masses are integrals since the
     start, in units of e^log_scale.
 

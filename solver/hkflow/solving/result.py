@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arguments import real_array
 from ..certificates.contradiction import contradiction
 from ..geometry.mesh import Mesh
-from ..measures.point_measure import Atoms, Units
+from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
 from ..problem.flow import Flow
@@ -193,7 +193,7 @@ class Result:
         """Densities of a grid at the saves, (n_saves, n_signs, n_cells)."""
         return np.array([self.density_at(k) for k in range(len(self.time))])
 
-    def atoms_at(self, save: int, normalised: bool = False) -> Atoms:
+    def atoms_at(self, save: int, normalised: bool = False) -> PointMeasure:
         """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised:
         ν/|ν|, of mass 1.
 
@@ -214,7 +214,7 @@ class Result:
         return self.problem.atoms_of(method_class(self.method).measure(state))
 
     def _unscaled_atoms(self, save):
-        """Atoms and s, of order one, with ν = e^s · atoms."""
+        """PointMeasure and s, of order one, with ν = e^s · atoms."""
         state, scale = unscaled(self.state_at(save))
         return self._atoms_of(state), scale
 

@@ -8,7 +8,7 @@ from ..methods.step import Budget
 
 
 @dataclass
-class Clock:
+class LoopState:
     """Where a run is, and what it has exchanged so far: with the method's state, all that a resumed
     run needs.
 
@@ -69,7 +69,7 @@ class Clock:
         return vars(self) | {"limits": [*self.limits], "budget": terms, "gross": exchanged}
 
     @classmethod
-    def from_dict(cls, numbers: dict) -> "Clock":
+    def from_dict(cls, numbers: dict) -> "LoopState":
         """The clock that was stored; run folders of format 4 have the limit of explicit steps
         alone. Raises ValueError if the budget is none."""
         numbers = dict(numbers)
@@ -80,9 +80,9 @@ class Clock:
         return cls(**numbers, budget=budget)
 
 
-def start_of(method) -> Clock:
-    """The Clock of a method with its initial state."""
-    e, limits = method.current, [method.first_limit(), np.inf]
-    return Clock(
+def start_of(method) -> LoopState:
+    """The LoopState of a method with its initial state."""
+    e, limits = method.current, [method.initial_step(), np.inf]
+    return LoopState(
         e.objective, e.mass, limits, lowest_objective=e.objective, log_scale=method.log_scale
     )

@@ -90,7 +90,7 @@ class StepControl:
 
         look : whether explicit steps are to be compared with λ, which costs as much as some of them
         """
-        bound = self.method.bound(remaining)
+        bound = self.method.largest_stable_step(remaining)
         self.implicit = self._wants_implicit(bound, look)
         return self.size.propose(bound, remaining)
 
@@ -106,7 +106,7 @@ class StepControl:
             return False
         if method.coupling == "implicit":
             return True
-        if method.prescribed:
+        if method.fixed_steps:
             return method.exceeds_stiffness(method.max_step, 1.0)
         bound = min(bound, method.max_step)
         if self.implicit:

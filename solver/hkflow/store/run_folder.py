@@ -34,7 +34,7 @@ from ..files.reading import DAMAGE, read_arrays
 from ..files.userfiles import parse_json, size_of
 from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
 from ..solving.observer import Observer
-from ..solving.state import Clock
+from ..solving.state import LoopState
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
@@ -416,7 +416,7 @@ def missing_saves(folder, metas, damaged):
 def _checked_meta(meta):
     """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of
     another type."""
-    clock, default = Clock.from_dict(meta["clock"]), Clock(0.0, 0.0, [0.0, 0.0])
+    clock, default = LoopState.from_dict(meta["clock"]), LoopState(0.0, 0.0, [0.0, 0.0])
     for name, value in vars(default).items():
         found, numbers = getattr(clock, name), value if isinstance(value, list) else []
         fits = isinstance(found, int | float if isinstance(value, float) else type(value))
@@ -480,7 +480,7 @@ def prepare_resume(folder):
             path.unlink()
     return (
         state,
-        Clock.from_dict(meta["clock"]),
+        LoopState.from_dict(meta["clock"]),
         last if meta["save"] < 0 else None,
         meta.get("seconds", 0.0),
     )

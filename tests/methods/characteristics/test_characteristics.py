@@ -34,7 +34,7 @@ def problem(flow, n=6, dim=2, m=60, loss="square", feature="relu", seed=0, input
     )
     points = hkflow.quasi_uniform(m, x.shape[1] - 1)
     weights = np.tile((1.0 + points[:, 0] ** 2) / m, 2)
-    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], m), weights)
+    atoms = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], m), weights)
     return hkflow.Problem(None, objective, flow, (1, -1), atoms)
 
 
@@ -66,7 +66,7 @@ def test_third_order_in_time_against_the_exact_solution(dim, rates):
     points = np.concatenate(
         [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
     )
-    atoms = hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
+    atoms = hkflow.PointMeasure(points, None, np.tile(0.5 * w / w.sum(), 2))
     start = hkflow.Problem(None, exact.objective(), exact.flow, (1,), atoms, exact)
     mass, moment = exact.mass_and_moment(2.0)
     found = []

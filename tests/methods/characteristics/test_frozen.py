@@ -1,4 +1,4 @@
-"""Atoms in a frozen potential: closed forms, an independent event-driven integration,
+"""PointMeasure in a frozen potential: closed forms, an independent event-driven integration,
 identities."""
 
 import numpy as np
@@ -17,7 +17,9 @@ from hkflow.operators.dense import blocked, unblocked
 RELU, LINEAR = hkflow.FEATURES["relu"], hkflow.FEATURES["linear"]
 
 
-def moved(points, signs, inputs, residuals, flow, decay, time, feature=RELU, held=None, logs=None):
+def moved(
+    points, signs, inputs, loss_gradient, flow, decay, time, feature=RELU, held=None, logs=None
+):
     """Positions, growth of log masses, numbers of kinks that hold, and the sums by name."""
     n, blocks = len(points), blocked(np.asarray(points, dtype=float))
     logs = np.zeros(n) if logs is None else logs
@@ -25,15 +27,22 @@ def moved(points, signs, inputs, residuals, flow, decay, time, feature=RELU, hel
     out = np.zeros_like(blocks), np.zeros(n), np.zeros(n, dtype=np.int64)
     movement = Movement(Kinks.of(feature, inputs), len(blocks))
     sums = movement(
-        (blocks, logs, held), np.asarray(signs, dtype=float), residuals, flow, decay, time, 0.0, out
+        (blocks, logs, held),
+        np.asarray(signs, dtype=float),
+        loss_gradient,
+        flow,
+        decay,
+        time,
+        0.0,
+        out,
     )
     return unblocked(out[0], n), out[1] - logs, out[2], dict(zip(SUMS, sums.tolist(), strict=True))
 
 
-def dissipated(points, growth, moved_to, signs, inputs, residuals, decay):
+def dissipated(points, growth, moved_to, signs, inputs, loss_gradient, decay):
     """What ∫J dν has lost, J frozen, from masses of one."""
-    before = signs * (residuals @ np.maximum(inputs @ np.asarray(points).T, 0.0)) + decay
-    after = signs * (residuals @ np.maximum(inputs @ moved_to.T, 0.0)) + decay
+    before = signs * (loss_gradient @ np.maximum(inputs @ np.asarray(points).T, 0.0)) + decay
+    after = signs * (loss_gradient @ np.maximum(inputs @ moved_to.T, 0.0)) + decay
     return np.sum(before) - np.sum(np.exp(growth) * after)
 
 
@@ -236,13 +245,13 @@ GRID = st.integers(-2, 2)
         lambda rows: [row for row in rows if any(row)]
     ),
 )
-def test_degenerate_data_never_loop_and_dissipate_exactly(inputs, residuals, points):
+def test_degenerate_data_never_loop_and_dissipate_exactly(inputs, loss_gradient, points):
     """Grids, duplicates, opposite and zero inputs, starts on kinks: J falls by what the sums
     say."""
     if not points:
         return
-    x, r = np.array(inputs, dtype=float), 0.3 * np.array(residuals[: len(inputs)], dtype=float)
-    points = hkflow.Atoms(np.array(points, dtype=float)).positions
+    x, r = np.array(inputs, dtype=float), 0.3 * np.array(loss_gradient[: len(inputs)], dtype=float)
+    points = hkflow.PointMeasure(np.array(points, dtype=float)).positions
     for sign in (1.0, -1.0):
         signs = np.full(len(points), sign)
         for flow in (hkflow.Flow(1.0, 0.0), hkflow.Flow(1.0, 2.0)):

@@ -61,7 +61,7 @@ def time_to(theta, force, normal, alpha):
     return np.log((z + c + np.sqrt((z + c) ** 2 + 1.0 - z**2)) / (1.0 + z)) / (alpha * size)
 
 
-def frozen(theta, sign, inputs, residuals, alpha, beta, decay, time, linear=False, ode=False):
+def frozen(theta, sign, inputs, loss_gradient, alpha, beta, decay, time, linear=False, ode=False):
     """One atom for a time: θ, and the growth of log m."""
     theta, growth = np.array(theta), 0.0
     sizes = np.linalg.norm(inputs, axis=1)
@@ -70,10 +70,10 @@ def frozen(theta, sign, inputs, residuals, alpha, beta, decay, time, linear=Fals
     on = set() if linear else {i for i in live if abs(inputs[i] @ theta) <= ON * sizes[i]}
     for _ in range(1000):
         base = sign * sum(
-            (residuals[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0),
+            (loss_gradient[i] * inputs[i] for i in live if i not in on and sides[i] > 0.0),
             np.zeros(len(theta)),
         )
-        force = choose(base, [(inputs[i], sign * residuals[i]) for i in sorted(on)])
+        force = choose(base, [(inputs[i], sign * loss_gradient[i]) for i in sorted(on)])
         off = [] if linear else [i for i in live if i not in on]
         if ode:
             when, theta_end, gain, hit = _by_ode(

@@ -11,7 +11,7 @@ from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
 from hkflow.solving.guards import GUARDS, energy_decrease, mass_budget, sound
 from hkflow.solving.solve import integrate
-from hkflow.solving.state import Clock
+from hkflow.solving.state import LoopState
 
 MESHES = {"circle": hkflow.circle_mesh(40), "sphere": hkflow.geodesic_mesh(2)}
 
@@ -72,7 +72,7 @@ def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_ord
         2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5, drive=drive)
     )
 
-    def residuals():
+    def loss_gradient():
         runs = [
             hkflow.solve(problem, 1.0, stepper="hancock", max_step=1 / n, tolerance=1e9).records
             for n in (64, 128, 256)
@@ -80,9 +80,9 @@ def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_ord
         assert max(np.abs(r["mass_residual"]).max() for r in runs) < 1e-13
         return [abs(r["energy_residual"][-1]) for r in runs]
 
-    assert np.all(np.abs(order(residuals()) - 3.0) < 0.3)
+    assert np.all(np.abs(order(loss_gradient()) - 3.0) < 0.3)
     monkeypatch.setattr(MusclHancock, "_correct_energy", lambda *_: None)
-    assert np.all(order(residuals()) < 2.5)
+    assert np.all(order(loss_gradient()) < 2.5)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_a_standing_potential_makes_exact_mass_budgets_and_energies_of_third_ord
 )
 def test_budgets_close_to_the_order_of_the_integrator(stepper, wanted):
     problem = random_problem(2, MESHES["circle"], "linear", "square", hkflow.Flow(1.0, 2.0, 0.5))
-    residuals = []
+    loss_gradient = []
     for dt in (1 / 64, 1 / 128, 1 / 256):
         r = hkflow.solve(
             problem, 1.0, stepper=stepper, max_step=dt, tolerance=1e9, limiter="first-order"
         ).records
-        residuals.append((abs(r["mass_residual"][-1]), abs(r["energy_residual"][-1])))
-    for kind in np.transpose(residuals):
+        loss_gradient.append((abs(r["mass_residual"][-1]), abs(r["energy_residual"][-1])))
+    for kind in np.transpose(loss_gradient):
         assert wanted - 0.3 < order(kind)[-1] < wanted + 0.7, (kind, order(kind))
 
 
@@ -153,7 +153,7 @@ def test_courant_bound_rejects_and_retakes():
     """A step sized for a slow start is rejected when faster transport is found, not taken."""
     problem = moment_problem(MESHES["circle"], 1.0, 4.0, target=50.0)
     method = FiniteVolume(problem, cfl=0.5)
-    too_long = 3.0 * method.bound(1.0)
+    too_long = 3.0 * method.largest_stable_step(1.0)
     step = method.advance(too_long)
     assert step.rejection and "Courant number" in step.rejection
     _, status, finished = integrate(method, [0.2])
@@ -212,7 +212,7 @@ class Doctored:
             )
         )
         e = self.method.current
-        self.clock = Clock(e.objective, e.mass, 1.0, lowest_objective=e.objective)
+        self.clock = LoopState(e.objective, e.mass, 1.0, lowest_objective=e.objective)
         self.step = self.method.advance(1e-3)
         self.trial = self.method.trial
         for name, value in changes.items():

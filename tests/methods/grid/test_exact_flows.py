@@ -128,7 +128,7 @@ def test_particles_of_normalised_flows_follow_the_closed_form(dim, rates, drive)
     points = np.concatenate(
         [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
     )
-    atoms = hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
+    atoms = hkflow.PointMeasure(points, None, np.tile(0.5 * w / w.sum(), 2))
     problem = hkflow.Problem(None, exact.objective(), exact.flow, (1,), atoms, exact)
     s = hkflow.solve(problem, TIME, kind="particles", stepper="dop853", tolerance=1e-10)
     last, (mass, moment) = s.atoms_at(-1), exact.mass_and_moment(TIME)
@@ -264,7 +264,7 @@ def test_the_grid_s_normalised_form_is_the_same_flow(rates, noise):
 @pytest.mark.parametrize("rates", [(1.0, 2.0), (0.0, 2.0)])
 def test_the_particles_normalised_form_is_the_same_flow(rates):
     rng = np.random.default_rng(4)
-    atoms = hkflow.Atoms(hkflow.random_uniform(rng, 60, 2), rng.choice([-1.0, 1.0], size=60))
+    atoms = hkflow.PointMeasure(hkflow.random_uniform(rng, 60, 2), rng.choice([-1.0, 1.0], size=60))
 
     def last(drive, tolerance):
         inputs = np.random.default_rng(8).normal(size=(8, 3))

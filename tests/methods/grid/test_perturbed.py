@@ -132,7 +132,7 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
     )
     problem = {"first": much, "lowest": stuck}[name]
     lowest, _ = global_minimum(problem.objective, CIRCLE.centers, problem.signs)
-    integrate, search = RightHandSide.integrate, gap.ceiling
+    integrate, search = RightHandSide.integrate, gap.global_upper_bound
 
     def holds():
         r = hkflow.solve(problem, 1.0).records
@@ -149,13 +149,13 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
     if name == "first":
         monkeypatch.setattr(RightHandSide, "integrate", flipped_mean)
     else:
-        monkeypatch.setattr(gap, "ceiling", flipped_minimum)
+        monkeypatch.setattr(gap, "global_upper_bound", flipped_minimum)
     assert not holds().all()
 
 
 def test_the_bound_holds_where_steps_are_implicit_and_where_the_mass_is_apart():
-    """Implicit steps are driven by residuals that are not those of the density; log_scale is the
-    unit of the record."""
+    """Implicit steps are driven by loss gradients that are not those of the density; log_scale is
+    the unit of the record."""
     plain = random_problem(scale=3.0)
     lowest, _ = global_minimum(plain.objective, CIRCLE.centers, (1, -1))
     for drive, coupling in (
@@ -186,7 +186,7 @@ def test_there_is_a_bound_only_where_it_is_known():
         )
     ]
     assert not any("gap_bound" in r for r in records)
-    atoms = replace(random_problem(), mesh=None, initial=hkflow.Atoms([[1.0, 0.0]]))
+    atoms = replace(random_problem(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.0]]))
     assert "gap_bound" not in hkflow.solve(atoms, 0.01, kind="particles").records
     teacher = hkflow.PopulationRisk(hkflow.FEATURES["relu"], [[1.0, 0.5]], [1.0], 0.1)
     r = hkflow.solve(hkflow.Problem(CIRCLE, teacher, hkflow.Flow(1.0, 2.0), (1, -1)), 40.0).records
@@ -204,10 +204,10 @@ def euler_step(problem, limiter, eta, sabotage=1.0):
     flow, mesh, nu = problem.flow, problem.mesh, problem.initial
     phi = problem.objective.feature.matrix(mesh.centers, problem.objective.inputs)
     signs = np.array(problem.signs, dtype=float)
-    residuals = problem.objective.weights * (
+    loss_gradient = problem.objective.weights * (
         phi @ (signs @ nu * mesh.volumes) - problem.objective.targets
     )
-    J = signs[:, None] * (residuals @ phi) + problem.objective.weight_decay
+    J = signs[:, None] * (loss_gradient @ phi) + problem.objective.weight_decay
     divergence, _ = reference.transport(
         FiniteVolume(problem).rhs.stencil, nu, J, flow.transport, limiter
     )

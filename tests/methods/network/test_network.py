@@ -289,7 +289,9 @@ def test_what_is_no_network_is_refused():
         hkflow.Particles(hkflow.Problem(None, other, problem.flow, (1, -1), problem.initial))
     with pytest.raises(ValueError, match="signs=\\(1, -1\\)"):
         hkflow.Network(
-            hkflow.Problem(None, o, problem.flow, (1,), hkflow.Atoms(hkflow.quasi_uniform(5, 1)))
+            hkflow.Problem(
+                None, o, problem.flow, (1,), hkflow.PointMeasure(hkflow.quasi_uniform(5, 1))
+            )
         )
 
 

@@ -28,7 +28,7 @@ def data(n=20, seed=0):
 def radii_problem(risk="smooth-margin", signs=(1, -1), decay=0.0, n=30, reaction=4.0):
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[risk], *data(), None, decay)
     points = hkflow.quasi_uniform(n, 2)
-    atoms = hkflow.Atoms(
+    atoms = hkflow.PointMeasure(
         np.tile(points, (len(signs), 1)), np.repeat(np.array(signs, dtype=float), n)
     )
     return hkflow.Problem(None, objective, hkflow.Flow(0.0, reaction), signs, atoms)
@@ -352,7 +352,7 @@ def test_a_proposition_asks_for_its_loss_and_start():
     with pytest.raises(ValueError, match="proved for the loss 'smooth-margin'"):
         hkflow.Network(radii_problem("logistic"), layers="radii", **descent)
     p = radii_problem()
-    uneven = hkflow.Atoms(
+    uneven = hkflow.PointMeasure(
         p.initial.positions, p.initial.signs, np.linspace(1.0, 2.0, len(p.initial))
     )
     with pytest.raises(ValueError, match="equal radii at the start"):

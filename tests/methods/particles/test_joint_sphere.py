@@ -38,8 +38,8 @@ def signed_and_joint(dim, reaction=4.0, weight_decay=0.1, n=40, time=0.2):
     directions = hkflow.random_uniform(rng, 20_000, dim)
     distance = np.abs(directions @ normalize(joint.inputs).T).min(axis=1)
     directions = directions[distance > 0.25][:n]
-    atoms = hkflow.Atoms(directions, rng.choice([-1.0, 1.0], size=n), rng.random(n) / n)
-    doubled = hkflow.Atoms(
+    atoms = hkflow.PointMeasure(directions, rng.choice([-1.0, 1.0], size=n), rng.random(n) / n)
+    doubled = hkflow.PointMeasure(
         np.column_stack([atoms.positions, atoms.signs]), None, 2.0 * atoms.weights
     )
     one = hkflow.Problem(None, signed, hkflow.Flow(1.0, 2.0), (1, -1), atoms)
@@ -75,7 +75,7 @@ def joint_errors(flow, cells, particles, data_sets, time=1.0, **options):
     squares = np.zeros(len(cells))
     for seed in range(data_sets):
         obj = joint_objective(1, 6, seed)
-        start = hkflow.Atoms(hkflow.quasi_uniform(particles, 2))
+        start = hkflow.PointMeasure(hkflow.quasi_uniform(particles, 2))
         many = hkflow.solve(
             hkflow.Problem(None, obj, flow, (1,), start),
             time,

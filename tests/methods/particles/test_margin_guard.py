@@ -25,7 +25,7 @@ def margin_problem(
     if grid:
         return hkflow.Problem(hkflow.circle_mesh(64), objective, flow, (1, -1))
     points = hkflow.quasi_uniform(40, 1)
-    atoms = hkflow.Atoms(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], 40))
+    atoms = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], 40))
     return hkflow.Problem(None, objective, flow, (1, -1), atoms)
 
 

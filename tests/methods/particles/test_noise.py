@@ -80,7 +80,7 @@ def test_noise_alone_gives_the_mass_law():
     """No transport, no reaction: |ν| − 1 decays like e^{−σt}, for both kinds, at saves that no
     interval divides."""
     obj = objective(2, "relu", 5, 1)
-    start = hkflow.Atoms(hkflow.quasi_uniform(40, 2)).scaled_to(3.0)
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(40, 2)).scaled_to(3.0)
     problem = hkflow.Problem(None, obj, hkflow.Flow(0.0, 0.0, 0.7), (1,), start)
 
     def excess(**options):
@@ -118,7 +118,7 @@ def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)
     )
-    start = hkflow.Atoms(hkflow.quasi_uniform(8, 1), weights=np.full(8, 1e-30))
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(8, 1), weights=np.full(8, 1e-30))
     problem = hkflow.Problem(None, objective, hkflow.Flow(0.0, 0.0, 0.5), (1,), start)
     solution = hkflow.solve(problem, 2.0, kind="particles", noise_interval=0.01)
     assert solution.finished, solution.status

@@ -40,7 +40,7 @@ def axisymmetric(exact, n):
     points = np.concatenate(
         [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
     )
-    return hkflow.Atoms(points, None, np.tile(0.5 * w / w.sum(), 2))
+    return hkflow.PointMeasure(points, None, np.tile(0.5 * w / w.sum(), 2))
 
 
 @pytest.mark.parametrize("rates", FLOWS)
@@ -64,7 +64,12 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
     exact = moment_flow(1, rates)
     assert (
         np.abs(
-            end(exact, hkflow.Atoms(hkflow.quasi_uniform(40, 1)), stepper="dop853", tolerance=1e-10)
+            end(
+                exact,
+                hkflow.PointMeasure(hkflow.quasi_uniform(40, 1)),
+                stepper="dop853",
+                tolerance=1e-10,
+            )
             - wanted(exact)
         ).max()
         < 1e-9
@@ -72,12 +77,13 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
     exact, errors = moment_flow(2, rates), []
     for level in (2, 3, 4):
         mesh = hkflow.geodesic_mesh(level)
-        atoms = hkflow.Atoms(mesh.centers, None, mesh.volumes / mesh.volumes.sum())
+        atoms = hkflow.PointMeasure(mesh.centers, None, mesh.volumes / mesh.volumes.sum())
         errors.append(np.abs(end(exact, atoms, tolerance=1e-9) - wanted(exact)).max())
     assert np.all(np.log2(np.divide(errors[:-1], errors[1:])) > 1.8) or max(errors) < 1e-9, errors
     spiral = [
         np.abs(
-            end(exact, hkflow.Atoms(hkflow.quasi_uniform(n, 2)), tolerance=1e-9) - wanted(exact)
+            end(exact, hkflow.PointMeasure(hkflow.quasi_uniform(n, 2)), tolerance=1e-9)
+            - wanted(exact)
         ).max()
         for n in (500, 2000, 8000)
     ]
@@ -93,7 +99,8 @@ def test_random_points_converge_at_the_monte_carlo_rate(dim):
     errors = []
     for n in counts:
         found = [
-            end(exact, hkflow.Atoms(hkflow.random_uniform(rng, n, dim)), tolerance=1e-5) - truth
+            end(exact, hkflow.PointMeasure(hkflow.random_uniform(rng, n, dim)), tolerance=1e-5)
+            - truth
             for _ in range(48)
         ]
         errors.append(np.sqrt(np.mean(np.square(found))))
@@ -120,13 +127,13 @@ def test_fixed_steps_of_euler_have_their_order():
 def test_euler_takes_its_own_steps_and_weightless_particles_are_left_out():
     exact = moment_flow(3, (1.0, 4.0))
     atoms = axisymmetric(exact, 20)
-    more = hkflow.Atoms(
+    more = hkflow.PointMeasure(
         np.tile(atoms.positions, (2, 1)), None, np.concatenate([atoms.weights, 0.0 * atoms.weights])
     )
     problem = hkflow.Problem(None, exact.objective(), exact.flow, (1,), more)
     s = hkflow.solve(problem, 1.0, kind="particles", stepper="euler", max_step=0.25)
     assert s.records["step"][-1] == 4 and len(s.atoms_at(-1)) == 40
-    dark = hkflow.Atoms(
+    dark = hkflow.PointMeasure(
         np.concatenate([atoms.positions, atoms.positions]),
         None,
         np.concatenate([atoms.weights, atoms.weights]),

@@ -84,7 +84,7 @@ def grid(loss, mass, cells=64, flow=hkflow.Flow(1.0, 4.0), feature="squared-relu
 
 def particles(loss, mass, n=200, flow=hkflow.Flow(1.0, 4.0)):
     points = np.tile(hkflow.quasi_uniform(n // 2, 1), (2, 1))
-    atoms = hkflow.Atoms(points, np.repeat([1.0, -1.0], n // 2), np.full(n, mass / n))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], n // 2), np.full(n, mass / n))
     return hkflow.Problem(None, an_objective(loss), flow, (1, -1), atoms)
 
 
@@ -151,7 +151,7 @@ def test_a_margin_flow_runs_on_at_the_steps_of_transport():
 
         def step(self, method, clock):
             e, y = method.current, method.problem.objective.targets
-            duals.append((-y * e.residuals, -e.lowest))
+            duals.append((-y * e.loss_gradient, -e.lowest))
             transported.append(clock.dt * e.outflow / method.cfl)
 
     solution = hkflow.solve(problem, end, observers=(Watch(),), tolerance=1e-3)
@@ -245,8 +245,8 @@ def test_the_smooth_logistic_margin_needs_a_stored_coupling_below_margins_of_35(
 
 
 def test_the_composition_is_the_second_order_sdirk_method():
-    """∫p dt over a step needs Σ bᵢ = 1 and Σ bᵢcᵢ = ½, with residuals at the ends of what they are
-    implicit in."""
+    """∫p dt over a step needs Σ bᵢ = 1 and Σ bᵢcᵢ = ½, with loss gradients at the ends of what they
+    are implicit in."""
     (first, taken), (second, last) = implicit.SUBSTEPS[2]
     assert taken + last == pytest.approx(1.0) and first == second == last
     assert taken * first + last * 1.0 == pytest.approx(0.5, abs=1e-15)
@@ -254,8 +254,8 @@ def test_the_composition_is_the_second_order_sdirk_method():
 
 @pytest.mark.parametrize("make", [grid, particles])
 def test_an_implicit_run_resumes_to_the_same_bits(make):
-    """Residuals and their defect belong to the state: at large mass they do not follow from the
-    measure."""
+    """Loss gradients and their defect belong to the state: at large mass they do not follow from
+    the measure."""
     from hkflow.methods.choice import make_method
     from hkflow.solving.solve import integrate
 

@@ -22,10 +22,11 @@ COUNTED = ("crossings", "captures", "releases")
 
 
 class Cloud:
-    """Atoms, and what follows from where they are; extensive numbers are in units of e^log_scale.
+    """PointMeasure, and what follows from where they are; extensive numbers are in units of
+    e^log_scale.
 
     positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
-    predictions, residuals : (n_data,) h and r
+    predictions, loss_gradient : (n_data,) h and r
     objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) :
     numbers
     speed : of the clock of the smooth margin, 1 if the clock is time
@@ -37,13 +38,15 @@ class Cloud:
             np.zeros(n),
             np.zeros(n, dtype=np.int64),
         )
-        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
-        self.objective = self.mass = self.log_mass = self.rounding = self.mobile = self.defect = 0.0
+        self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
+        self.objective = self.mass = self.log_mass = self.rounding = self.mobility_mass = (
+            self.defect
+        ) = 0.0
         self.speed = 1.0
 
     def copy(self, other: "Cloud") -> None:
-        """Take the state of another one, and its residuals."""
-        for name in ("positions", "log_weights", "held", "predictions", "residuals"):
+        """Take the state of another one, and its loss gradients."""
+        for name in ("positions", "log_weights", "held", "predictions", "loss_gradient"):
             getattr(self, name)[...] = getattr(other, name)
         self.mass = other.mass
 
@@ -131,7 +134,7 @@ class Characteristics(PointMethod):
         )
         return {"particles": self.n, **dict(zip(COUNTED, self.events, strict=True)), "held": share}
 
-    def fault(self):
+    def invalid_reason(self):
         """What is wrong with the values of the trial state, or None."""
         e = self.trial
         bad = np.count_nonzero(~np.isfinite(e.positions)) + np.count_nonzero(
@@ -142,21 +145,21 @@ class Characteristics(PointMethod):
         )
 
     def _complete(self, e):
-        e.mass = e.mobile = float(np.abs(self.weights).sum())
+        e.mass = e.mobility_mass = float(np.abs(self.weights).sum())
         e.log_mass = float(self.log_scale + np.log(e.mass)) if e.mass > 0.0 else -np.inf
 
     # --- steps
 
-    def bound(self, remaining):
+    def largest_stable_step(self, remaining):
         """Nothing but accuracy bounds the step."""
         return float("inf")
 
-    def first_limit(self):
+    def initial_step(self):
         """A first guess of the step that accuracy allows: a twentieth of the time in which J
         acts."""
         e, o = self.current, self.objective
-        self.evaluate(e, e.residuals.copy(), e.defect)
-        o.drive(e.residuals)
+        self.evaluate(e, e.loss_gradient.copy(), e.defect)
+        o.drive(e.loss_gradient)
         along = unblocked(o.gradient, self.n)
         J = self.signs * o.slopes + self.problem.objective.weight_decay
         steep = np.maximum(np.sum(along**2, axis=1) - o.slopes**2, 0.0)
@@ -180,35 +183,39 @@ class Characteristics(PointMethod):
     def _explicit(self, time):
         """Predictor and corrector over a time."""
         e, known = self.current, usable(self.ages, time)
-        values, ages = [e.residuals, *self.past[:known]], self.ages[:known]
+        values, ages = [e.loss_gradient, *self.past[:known]], self.ages[:known]
         mean = _extrapolated(values, ages, GAUSS * time).mean(axis=0, keepdims=True)
         step = self._drive(mean, time)
         if step.rejection:
             return step
-        guess, residuals = self.trial.predictions.copy(), self.trial.residuals.copy()
-        at_gauss = _extrapolated([residuals, *values], [time, *(time + ages)], (GAUSS - 1.0) * time)
+        guess, loss_gradient = self.trial.predictions.copy(), self.trial.loss_gradient.copy()
+        at_gauss = _extrapolated(
+            [loss_gradient, *values], [time, *(time + ages)], (GAUSS - 1.0) * time
+        )
         step = self._drive(_combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), time)
         if not step.rejection:
             step.error = self._difference(guess)
         return step
 
-    def _drive(self, residuals, time):
+    def _drive(self, loss_gradient, time):
         """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
         the Step."""
         step = Step(time, counts=np.zeros(len(COUNTED)))
-        clouds = [self.current, *self.between[: len(residuals) - 1], self.trial]
-        for r, begin, after in zip(residuals, clouds[:-1], clouds[1:], strict=True):
+        clouds = [self.current, *self.between[: len(loss_gradient) - 1], self.trial]
+        for r, begin, after in zip(loss_gradient, clouds[:-1], clouds[1:], strict=True):
             if not step.rejection:
-                self._flow(begin, after, r, time / len(residuals), step)
+                self._flow(begin, after, r, time / len(loss_gradient), step)
         if not step.rejection:
             self.evaluate(self.trial)
         return step
 
-    def _flow(self, begin, after, residuals, tau, step):
+    def _flow(self, begin, after, loss_gradient, tau, step):
         """S_r(τ): from one cloud into another, adding to the step's budget."""
         decay, flow, scale = self.problem.objective.weight_decay, self.flow, self.log_scale
         self.evaluations += 1
-        found = self.move(begin.atoms, self.signs, residuals, flow, decay, tau, scale, after.atoms)
+        found = self.move(
+            begin.atoms, self.signs, loss_gradient, flow, decay, tau, scale, after.atoms
+        )
         sums = dict(zip(SUMS, found.tolist(), strict=True))
         if sums["failures"]:
             step.rejection = (
@@ -243,7 +250,7 @@ class Characteristics(PointMethod):
 
     def accept(self, step):
         """Make the trial state the accepted one."""
-        self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.residuals
+        self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.loss_gradient
         self.ages[1:], self.ages[0] = (
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
             self.passed,
@@ -253,11 +260,11 @@ class Characteristics(PointMethod):
         self.state_changed()
         self.change_unit()
 
-    def frozen(self, begin, after, residuals, tau, step):
+    def frozen(self, begin, after, loss_gradient, tau, step):
         step.counts = np.zeros(len(COUNTED))
-        self._flow(begin, after, residuals, tau, step)
+        self._flow(begin, after, loss_gradient, tau, step)
         if not step.rejection:
-            self.evaluate(after, residuals)
+            self.evaluate(after, loss_gradient)
         return after.predictions
 
 

@@ -1,5 +1,5 @@
-"""Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from kink to
-kink.
+"""PointMeasure in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from
+kink to kink.
 
 Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e =
 −G/|G|, z = e·θ, τ = α|G|t:

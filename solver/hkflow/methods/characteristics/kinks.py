@@ -52,10 +52,12 @@ class Kinks:
         )
         return Kinks(np.ascontiguousarray(normals), inputs, kink, length, linear)
 
-    def gradient(self, residuals):
+    def gradient(self, loss_gradient):
         """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
-        everywhere = residuals if self.linear else np.where(self.length < 0.0, residuals, 0.0)
-        jumps = np.bincount(self.kink, residuals * np.abs(self.length), len(self.normals))[
+        everywhere = (
+            loss_gradient if self.linear else np.where(self.length < 0.0, loss_gradient, 0.0)
+        )
+        jumps = np.bincount(self.kink, loss_gradient * np.abs(self.length), len(self.normals))[
             : len(self.normals)
         ]
         return jumps, np.einsum(

@@ -31,9 +31,9 @@ class Movement:
         )  # fmt: skip
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
-    def __call__(self, atoms, signs, residuals, flow, decay, time, log_scale, out):
+    def __call__(self, atoms, signs, loss_gradient, flow, decay, time, log_scale, out):
         """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums."""
-        jumps, constant = self.kinks.gradient(residuals)
+        jumps, constant = self.kinks.gradient(loss_gradient)
         work = len(signs) * self.normals.size
         compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
         compiled(

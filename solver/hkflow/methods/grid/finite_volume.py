@@ -72,10 +72,10 @@ class FiniteVolume(ImplicitSteps):
         self.rhs = RightHandSide(problem, limiter_code(limiter))
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability
-        self.prescribed = self.stepper.fixed_steps
-        if self.prescribed and not np.isfinite(max_step):
+        self.fixed_steps = self.stepper.fixed_steps
+        if self.fixed_steps and not np.isfinite(max_step):
             raise ValueError(f"The stepper '{stepper}' takes steps of max_step: give it.")
-        if self.prescribed and self.flow.depth != 2.0:
+        if self.fixed_steps and self.flow.depth != 2.0:
             raise ValueError(f"The stepper '{stepper}' is for the mobility ν, depth 2.")
         self.cfl, largest = self.stepper.cfl if cfl is None else cfl, self.stepper.largest_cfl
         if not 0.0 < self.cfl <= largest:
@@ -84,7 +84,7 @@ class FiniteVolume(ImplicitSteps):
                 f" got {cfl}."
             )
         self.stepper.cfl = self.cfl
-        self.coupling = "explicit" if self.prescribed else coupling
+        self.coupling = "explicit" if self.fixed_steps else coupling
         self.imex = Imex(self.stepper, tolerance, self.accepted_coupling)
         self.implicit_order = self.imex.order
         self.cells = CellCoupling(problem, self.rhs.objective)
@@ -110,18 +110,18 @@ class FiniteVolume(ImplicitSteps):
         """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale ·
         density.
 
-        residuals : that drove the last step;  history, ages : what MusclHancock remembers
+        loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
         """
         now = self.current
         return {
             "density": now.density,
             "log_scale": self.log_scale,
-            "residuals": now.residuals,
+            "residuals": now.loss_gradient,
             "defect": now.defect,
         } | self.stepper.state()
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from a state made by `state`; without residuals they are those of the
+        """Continue from a state made by `state`; without loss gradients they are those of the
         density."""
         self.rhs.log_scale = float(state["log_scale"])
         self.stepper.load(state)
@@ -145,7 +145,7 @@ class FiniteVolume(ImplicitSteps):
             )
         return record
 
-    def fault(self) -> str | None:
+    def invalid_reason(self) -> str | None:
         """What is wrong with the values of the trial state, or None."""
         density, smallest = self.trial.density, self.trial.smallest
         if np.isfinite(smallest) and (smallest >= 0.0 or self.flow.signed):
@@ -160,13 +160,13 @@ class FiniteVolume(ImplicitSteps):
 
     # --- steps
 
-    def bound(self, remaining: float) -> float:
+    def largest_stable_step(self, remaining: float) -> float:
         """The step that transport allows from the accepted state."""
-        return self.stepper.bound(self.current)
+        return self.stepper.largest_stable_step(self.current)
 
-    def first_limit(self) -> float:
+    def initial_step(self) -> float:
         """A first guess of the step that accuracy allows."""
-        return self.stepper.first_limit(self.current)
+        return self.stepper.initial_step(self.current)
 
     def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed

@@ -78,10 +78,10 @@ class FrozenFlow:
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
         self.sums = np.zeros((n_blocks(rhs.problem.mesh.n_cells), 5))
 
-    def drive(self, begin: Evaluation, after: Evaluation, residuals, tau: float, step: Step):
-        """The flow over a time tau in the potential of given residuals, from `begin` into `after`;
-        returns the predictions there."""
-        after.residuals[:] = residuals
+    def drive(self, begin: Evaluation, after: Evaluation, loss_gradient, tau: float, step: Step):
+        """The flow over a time tau in the potential of given loss gradients, from `begin` into
+        `after`; returns the predictions there."""
+        after.loss_gradient[:] = loss_gradient
         self.rhs.drive(after)
         self.advance(begin, after, tau, step)
         return after.predictions

@@ -30,7 +30,7 @@ class RightHandSide:
         mesh, signs = problem.mesh, problem.signs
         self.shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
-        self.objective = problem.objective.on(mesh.centers, signs)
+        self.objective = problem.objective.at_fixed_points(mesh.centers, signs)
         self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
         self.log_scale, self.evaluations = 0.0, 0
         self.masses = np.zeros(self.shape)
@@ -57,17 +57,19 @@ class RightHandSide:
             + (self.source() * self.problem.uniform - self.flow.noise * e.density)
         )
 
-    def evaluate(self, e: Evaluation, residuals=None, defect: float = 0.0) -> None:
-        """The terms at the density of e, whose potential its own or given residuals make."""
-        self.potential(e, residuals, defect)
+    def evaluate(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
+        """The terms at the density of e, whose potential its own or given loss gradients make."""
+        self.potential(e, loss_gradient, defect)
         self.transport(e)
         self.integrate(e)
 
-    def potential(self, e: Evaluation, residuals=None, defect: float = 0.0) -> None:
-        """J at the density of e, from its own or given residuals (n_data,)."""
+    def potential(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
+        """J at the density of e, from its own or given loss_gradient (n_data,)."""
         e.defect = defect
         self.predict(e)
-        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        e.loss_gradient[:] = (
+            self.objective.loss_gradient if loss_gradient is None else loss_gradient
+        )
         self.drive(e)
 
     def predict(self, e: Evaluation) -> None:
@@ -77,9 +79,9 @@ class RightHandSide:
         e.predictions[:] = self.objective.predictions
 
     def drive(self, e: Evaluation) -> None:
-        """The potential that the residuals of e make."""
+        """The potential that the loss gradients of e make."""
         self.evaluations += 1
-        self.objective.drive(e.residuals)
+        self.objective.drive(e.loss_gradient)
         e.potential[:] = self.objective.potential
 
     def transport(self, e: Evaluation) -> None:
@@ -117,10 +119,12 @@ class RightHandSide:
         e.smallest, e.lowest = (float(low) for low in self.sums[:, 5:].min(axis=0))
         e.mass, e.first = mass, first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
-        e.rounding = self.problem.objective.rounding(e.objective, e.residuals, mass, self.log_scale)
-        e.roughness = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
+        e.rounding = self.problem.objective.rounding(
+            e.objective, e.loss_gradient, mass, self.log_scale
+        )
+        e.rms_potential = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
         e.shift = first / mass if flow.keeps_mass else 0.0
-        e.mobile = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
+        e.mobility_mass = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
         self._budget(e, first, second, plain * self.problem.uniform, work)
 
     def _budget(self, e, first, second, average, work):

@@ -11,9 +11,9 @@ class Evaluation:
     """A density and all that the scheme derives from it; extensive numbers in units of e^log_scale.
 
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
-    predictions, residuals : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest (density),
-        lowest (potential), outflow (largest, per time), rounding (of F), roughness (root mean
-        square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
+    predictions, loss_gradient : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest
+        (density), lowest (potential), outflow (largest, per time), rounding (of F), rms_potential
+        (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
     """
 
@@ -22,10 +22,10 @@ class Evaluation:
             np.zeros((n_signs, n_cells)) for _ in range(3)
         )
         self.mobility = self.density if hellinger else np.zeros((n_signs, n_cells))
-        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
-        self.rounding = self.roughness = self.lowest = self.shift = self.mobile = 0.0
+        self.rounding = self.rms_potential = self.lowest = self.shift = self.mobility_mass = 0.0
         self.defect = self.first = 0.0
 
 

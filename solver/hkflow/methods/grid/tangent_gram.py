@@ -15,7 +15,7 @@ NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the ma
 class CellCoupling:
     """Makes K of a state on a mesh; what does not depend on the state is kept.
 
-    problem : mesh, objective and flow;  objective : the ObjectiveOnPoints of the cell centres,
+    problem : mesh, objective and flow;  objective : the ObjectiveAtFixedPoints of the cell centres,
         whose transform is used
     """
 
@@ -41,15 +41,15 @@ class CellCoupling:
         Cost: n_data² (n_cells + n_faces) for the cells that carry mass, or n_data n_cells for each
         product.
         """
-        mobile, flowing = self._carriers(e)
+        mobility_mass, flowing = self._carriers(e)
         if len(e.predictions) > DENSE:
             return Coupling(
                 self.problem.objective,
                 log_scale,
-                product=lambda v: self._product(mobile, flowing, v),
+                product=lambda v: self._product(mobility_mass, flowing, v),
             )
         phi, jumps = self._features
-        matrix = _gram(phi, mobile)
+        matrix = _gram(phi, mobility_mass)
         if self.problem.flow.transport > 0.0:
             matrix += _gram(jumps, flowing)
         return Coupling(self.problem.objective, log_scale, matrix)
@@ -62,16 +62,16 @@ class CellCoupling:
         upwind = np.where(
             e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right]
         )
-        mobile = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
-        return mobile, flow.transport * upwind.sum(axis=0) * self._conductances
+        mobility_mass = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
+        return mobility_mass, flow.transport * upwind.sum(axis=0) * self._conductances
 
-    def _product(self, mobile, flowing, v):
-        """K v, (n_data,), from the potential that residuals v make, without K."""
-        potential, out, n = np.zeros(len(mobile)), np.zeros(len(v)), len(mobile)
+    def _product(self, mobility_mass, flowing, v):
+        """K v, (n_data,), from the potential that loss gradients v make, without K."""
+        potential, out, n = np.zeros(len(mobility_mass)), np.zeros(len(v)), len(mobility_mass)
         self.objective.transform.adjoint(v, potential)
         left, right = self.problem.mesh.faces.T
         flux = flowing * (potential[right] - potential[left])
-        rate = mobile * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
+        rate = mobility_mass * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
         self.objective.transform.forward(rate, out)
         return out
 

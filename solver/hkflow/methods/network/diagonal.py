@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...measures.point_measure import Atoms
+from ...measures.point_measure import PointMeasure
 
 
 class Diagonal:
@@ -36,7 +36,7 @@ class Diagonal:
 
     def on(self, objective):
         """An objective, of all data or of a batch, as a function of the weights u^D."""
-        return objective.on(self.problem.mesh.centers, self.problem.signs)
+        return objective.at_fixed_points(self.problem.mesh.centers, self.problem.signs)
 
     def arrays(self, y):
         """What `place` takes, u, and what makes the measure: atoms with weights u^D, here
@@ -69,7 +69,7 @@ class Diagonal:
         e.mass = nu.sum()
         sizes = np.maximum(self.sizes(e.y), np.finfo(float).tiny)
         relative = np.abs(e.rate) / np.where(sizes > np.finfo(float).tiny, sizes, 1.0)
-        e.roughness = relative.max() / D**2
+        e.rms_potential = relative.max() / D**2
         e.rates.set(
             energy_reaction=-second,
             mass_reaction=-first,
@@ -81,7 +81,7 @@ class Diagonal:
     def measure(arrays):
         """The atoms with weights u^D; where these are negative the signs turn."""
         weights = arrays["inner"]
-        return Atoms(
+        return PointMeasure(
             arrays["positions"],
             np.where(weights < 0.0, -1.0, 1.0) * arrays["signs"],
             np.abs(weights),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...measures.point_measure import Atoms
+from ...measures.point_measure import PointMeasure
 
 
 class Radii:
@@ -32,12 +32,15 @@ class Radii:
         """Take these arrays as the state; returns y and its length."""
         self.positions, self.signs = arrays["positions"], arrays["signs"]
         self.m = len(self.signs)
-        self.objective, self.weights = self.on(self.problem.objective), np.zeros((1, self.m))
+        self.objective, self.weights = (
+            self.on(self.problem.objective),
+            np.zeros((1, self.m)),
+        )
         return arrays["inner"], self.m
 
     def on(self, objective):
         """An objective, of all data or of a batch, as a function of the signed weights ε r²/m."""
-        return replace(objective, weight_decay=0.0).on(self.positions)
+        return replace(objective, weight_decay=0.0).at_fixed_points(self.positions)
 
     def arrays(self, y):
         """The arrays that `place` takes."""
@@ -57,7 +60,7 @@ class Radii:
         e.rate[:] = -2.0 * e.y * J
         e.mass, first, second = nu.sum(), np.sum(nu * J), np.sum(nu * J * J)
         e.objective = float(risk + decay * e.mass)
-        e.roughness = np.sqrt(second / e.mass) if e.mass > 0.0 else 0.0
+        e.rms_potential = np.sqrt(second / e.mass) if e.mass > 0.0 else 0.0
         e.rates.set(
             energy_reaction=-4.0 * second,
             mass_reaction=-4.0 * first,
@@ -68,6 +71,6 @@ class Radii:
     @staticmethod
     def measure(arrays):
         """The atoms (1/m) Σ r_j² δ_(θ_j, ε_j)."""
-        return Atoms(
+        return PointMeasure(
             arrays["positions"], arrays["signs"], arrays["inner"] ** 2 / len(arrays["inner"])
         )

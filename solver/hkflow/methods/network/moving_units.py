@@ -3,7 +3,7 @@ directions."""
 
 import numpy as np
 
-from ...measures.point_measure import Atoms, Units
+from ...measures.point_measure import PointMeasure, Units
 from ...operators.dense import blocked, unblocked
 from ..particles import kernels
 
@@ -77,7 +77,7 @@ class MovingUnits:
 
     def on(self, objective):
         """An objective, of all data or of a batch, as a function of these units."""
-        return objective.on_moving(self.hidden)
+        return objective.at_moving_points(self.hidden)
 
     def parts(self, y):
         """Views of hidden (blocked), output and, for normalized units, inner weights in a state
@@ -137,7 +137,7 @@ class MovingUnits:
     def _integrals(self, e, risk, share):
         e.mass, growth, penalty, aside, along = self.sums.sum(axis=0) * share
         e.objective = float(risk + penalty)
-        e.roughness = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
+        e.rms_potential = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
         e.rates.set(
             energy_transport=-aside,
             energy_reaction=-along,
@@ -152,4 +152,4 @@ class MovingUnits:
         if "inner" not in arrays:
             return Units(arrays["hidden"], arrays["output"])
         weights = arrays["inner"] * arrays["output"]
-        return Atoms(arrays["hidden"], np.where(weights < 0.0, -1.0, 1.0), np.abs(weights))
+        return PointMeasure(arrays["hidden"], np.where(weights < 0.0, -1.0, 1.0), np.abs(weights))

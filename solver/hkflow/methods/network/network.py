@@ -128,7 +128,7 @@ class Network(OdeMethod):
         check_network_flow(layers, problem.objective.feature.degree, problem.flow)
         self.layers, self.training, self.relative = layers, training, 1.0
         self.step, self.schedule, self.batch, self.steps = step, SCHEDULES[schedule], batch, 0
-        self.prescribed = self.prescribed or self.descends
+        self.fixed_steps = self.fixed_steps or self.descends
         self.random = np.random.default_rng(seed)
         start = self.parameters.start(balance)
         self.proposition, self.progress = (
@@ -183,7 +183,7 @@ class Network(OdeMethod):
 
     @staticmethod
     def measure(state):
-        """The network of a state, as Units or as Atoms, whatever its layers."""
+        """The network of a state, as Units or as PointMeasure, whatever its layers."""
         moving = "hidden" in state
         return (MovingUnits if moving else Diagonal if "output" in state else Radii).measure(state)
 
@@ -199,9 +199,11 @@ class Network(OdeMethod):
         objective = self.parameters.objective
         self.evaluations += 1
         self.parameters.fill(e, objective)
-        e.predictions[:], e.residuals[:] = objective.predictions, objective.residuals
+        e.predictions[:], e.loss_gradient[:] = objective.predictions, objective.loss_gradient
         e.log_mass = float(np.log(e.mass)) if e.mass > 0.0 else -np.inf
-        e.rounding = self.problem.objective.rounding(e.objective, objective.residuals, abs(e.mass))
+        e.rounding = self.problem.objective.rounding(
+            e.objective, objective.loss_gradient, abs(e.mass)
+        )
         self.set_clock(e)
 
     @property
@@ -243,16 +245,16 @@ class Network(OdeMethod):
 
     # --- descent
 
-    def bound(self, remaining):
+    def largest_stable_step(self, remaining):
         """Descent takes a bunch of its steps at a time; a flow is bound by accuracy alone."""
         self.remaining = remaining
         if not self.descends:
             return float("inf")
         return float(BUNCH) if self.proposition else BUNCH * self.step * self.schedule(self.steps)
 
-    def first_limit(self):
+    def initial_step(self):
         """A first guess of the step that accuracy allows; descent has its own steps."""
-        return float("inf") if self.descends else super().first_limit()
+        return float("inf") if self.descends else super().initial_step()
 
     def advance(self, dt, implicit=False):
         """Try steps of descent that add up to dt or a little less, or one step of the flow; the

@@ -119,7 +119,7 @@ def particle_rates(
                 tangent = gradient[b, a, c] - radial[c] * positions[b, a, c]
                 velocities[b, a, c] = -alpha * epsilon[c] * tangent
                 square[c] += tangent * tangent
-        mass, first, second, steep, mobile = 0.0, 0.0, 0.0, 0.0, 0.0
+        mass, first, second, steep, mobility_mass = 0.0, 0.0, 0.0, 0.0, 0.0
         for c in range(count):
             J, nu = epsilon[c] * slope[c] + decay, abs(w[c])
             relative = 1.0 if depth == 2.0 else nu ** (1.0 - 2.0 / depth)
@@ -129,13 +129,13 @@ def particle_rates(
             first += m * J
             second += m * J * J
             steep += nu * square[c]
-            mobile += m
+            mobility_mass += m
         sums[b, 0], sums[b, 1], sums[b, 2], sums[b, 3], sums[b, 4] = (
             mass,
             first,
             second,
             steep,
-            mobile,
+            mobility_mass,
         )
 
 

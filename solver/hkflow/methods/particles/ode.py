@@ -17,9 +17,9 @@ from . import kernels
 class Evaluation:
     """A state vector and all that follows from it.
 
-    y, rate : (n,) the state and its derivative;  predictions, residuals : (n_data,) h and ∂R/∂h
-    objective, mass, log_mass, rounding (of F), roughness (root mean square of J under ν), mobile
-    (∫m(ν)), speed (of the clock
+    y, rate : (n,) the state and its derivative;  predictions, loss_gradient : (n_data,) h and ∂R/∂h
+    objective, mass, log_mass, rounding (of F), rms_potential (root mean square of J under ν),
+    mobile (∫m(ν)), speed (of the clock
     of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers
     Extensive numbers are in units of e^log_scale.
     rates : Budget of dF/dt and d|ν|/dt
@@ -27,16 +27,16 @@ class Evaluation:
 
     def __init__(self, n, n_data):
         self.y, self.rate = np.zeros(n), np.zeros(n)
-        self.predictions, self.residuals = np.zeros(n_data), np.zeros(n_data)
+        self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.rates = Budget()
-        self.objective = self.mass = self.log_mass = self.rounding = self.roughness = (
-            self.mobile
+        self.objective = self.mass = self.log_mass = self.rounding = self.rms_potential = (
+            self.mobility_mass
         ) = 0.0
         self.speed, self.defect = 1.0, 0.0
 
     def copy(self, other: "Evaluation") -> None:
-        """Take the state of another one, and its residuals."""
-        self.y[:], self.residuals[:] = other.y, other.residuals
+        """Take the state of another one, and its loss gradients."""
+        self.y[:], self.loss_gradient[:] = other.y, other.loss_gradient
 
 
 def default_tolerance(objective):
@@ -73,7 +73,7 @@ class OdeMethod(Method):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
         self.stability = stability_limit(self.pair.A, self.pair.b)
-        self.energy_slack, self.prescribed = 100.0 * tolerance, not self.pair.estimates
+        self.energy_slack, self.fixed_steps = 100.0 * tolerance, not self.pair.estimates
 
     def allocate(self, n, n_data, numbers):
         """Room for state vectors of length n, of which so many numbers are not padding."""
@@ -92,7 +92,7 @@ class OdeMethod(Method):
         """What is recorded of this method alone."""
         return {}
 
-    def fault(self):
+    def invalid_reason(self):
         """What is wrong with the values of the trial state, or None."""
         bad = np.flatnonzero(~np.isfinite(self.trial.y))
         return (
@@ -101,11 +101,11 @@ class OdeMethod(Method):
             else None
         )
 
-    def bound(self, remaining):
+    def largest_stable_step(self, remaining):
         """Nothing but accuracy bounds the step."""
         return float("inf")
 
-    def first_limit(self):
+    def initial_step(self):
         """A first guess of the step that accuracy allows: a twentieth of the time in which J acts;
         none for fixed steps."""
         if not self.pair.estimates:
@@ -115,7 +115,8 @@ class OdeMethod(Method):
     def own_time(self):
         """The time in which J acts, by the clock."""
         rate = (
-            max(self.flow.reaction, self.flow.transport) * self.current.roughness + self.flow.noise
+            max(self.flow.reaction, self.flow.transport) * self.current.rms_potential
+            + self.flow.noise
         )
         return self.current.speed / rate if rate > 0.0 else float("inf")
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...arguments import check_positive, whole_number
 from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
-from ...measures.point_measure import Atoms
+from ...measures.point_measure import PointMeasure
 from ...operators.dense import unblocked
 from ..step import SMALLEST, budget_error
 from ..stepping.implicit import check_coupling
@@ -116,27 +116,29 @@ class Particles(PointMethod, OdeMethod):
         self.set_clock(e)
 
     def _drive(self, e, sigma):
-        """Velocities, growth rates, integrals and budgets that the residuals of e make, at points
-        and weights just set."""
+        """Velocities, growth rates, integrals and budgets that the loss gradients of e make, at
+        points and weights just set."""
         flow, growth = self.flow, self._log_weights(e.rate)
         self.evaluations += 1
-        self.objective.drive(e.residuals)
+        self.objective.drive(e.loss_gradient)
         kernels.particle_rates(
             self._positions(e.y), self.weights, self.signs, self.objective.slopes,
             self.objective.gradient, flow.transport, flow.reaction, sigma,
             self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth,
             self.scratch, self.sums,
         )  # fmt: skip
-        e.mass, first, second, steep, e.mobile = (float(total) for total in self.sums.sum(axis=0))
+        e.mass, first, second, steep, e.mobility_mass = (
+            float(total) for total in self.sums.sum(axis=0)
+        )
         readable = e.mass >= SMALLEST
         e.log_mass = float(
             self.log_scale + np.log(e.mass)
             if readable
             else np.logaddexp.reduce(self._log_weights(e.y))
         )
-        e.roughness = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
+        e.rms_potential = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
-            e.roughness = (
+            e.rms_potential = (
                 np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
             )
         alpha, beta = flow.transport, flow.reaction
@@ -178,10 +180,10 @@ class Particles(PointMethod, OdeMethod):
             step.error = None if error is None else share * error
         return step
 
-    def frozen(self, begin, after, residuals, tau, step):
+    def frozen(self, begin, after, loss_gradient, tau, step):
         """Exact if the particles stay in place, by the midpoint rule if not."""
         sigma = self.flow.noise if self.noise == "deterministic" else 0.0
-        begin.residuals[:] = after.residuals[:] = residuals
+        begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
         self._set(begin)
         self._drive(begin, sigma)
         if self.flow.transport == 0.0:
@@ -212,7 +214,7 @@ class Particles(PointMethod, OdeMethod):
 
     # --- noise
 
-    def bound(self, remaining):
+    def largest_stable_step(self, remaining):
         """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
         an interval."""
         if self.flow.noise == 0.0:
@@ -284,7 +286,7 @@ class Particles(PointMethod, OdeMethod):
                 f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
             )
         points = quasi_uniform(count // len(signs), self.problem.dim)
-        return Atoms(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
+        return PointMeasure(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
 
     def _renew(self, y):
         """Start from the particles of y, of which some die and are born again uniform with weight

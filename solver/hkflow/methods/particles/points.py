@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...measures.point_measure import Atoms
+from ...measures.point_measure import PointMeasure
 from ...operators.dense import blocked, unblocked
 from ..step import Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
@@ -23,7 +23,7 @@ class PointMethod(ImplicitSteps):
     """What particles and characteristics share.
 
     n : points;  signs, weights : (n,) ε, and signed masses in units of e^log_scale
-    objective : the ObjectiveOnPoints of the moving points
+    objective : the ObjectiveAtFixedPoints of the moving points
     between : evaluations where parts of a step begin and end
     A subclass has `points`, `frozen`, `_complete` and `_place`, which makes `current`, `trial` and
     `between`; its evaluations have `copy`.
@@ -36,25 +36,28 @@ class PointMethod(ImplicitSteps):
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
         raise NotImplementedError
 
-    def frozen(self, begin, after, residuals, tau: float, step: Step) -> NDArray[np.float64]:
-        """Points driven for a time tau by given residuals, from `begin` into `after`; adds to the
-        step's budget and returns the predictions (n_data,) there."""
+    def frozen(self, begin, after, loss_gradient, tau: float, step: Step) -> NDArray[np.float64]:
+        """Points driven for a time tau by given loss gradients, from `begin` into `after`; adds to
+        the step's budget and returns the predictions (n_data,) there."""
         raise NotImplementedError
 
     def _complete(self, e):
-        """Give e its mass and what follows from its residuals, at points and weights just set."""
+        """Give e its mass and what follows from its loss gradients, at points and weights just
+        set."""
         raise NotImplementedError
 
-    def evaluate(self, e, residuals=None, defect: float = 0.0) -> None:
-        """All that follows from the points of e, driven by their own or by given residuals."""
+    def evaluate(self, e, loss_gradient=None, defect: float = 0.0) -> None:
+        """All that follows from the points of e, driven by their own or by given loss gradients."""
         objective = self.problem.objective
         self._set(e)
         risk = self.objective.value(self.weights, self.log_scale)
         e.predictions[:] = self.objective.predictions
-        e.residuals[:] = self.objective.residuals if residuals is None else residuals
+        e.loss_gradient[:] = (
+            self.objective.loss_gradient if loss_gradient is None else loss_gradient
+        )
         self._complete(e)
         e.objective = risk + objective.weight_decay * e.mass
-        e.rounding = objective.rounding(e.objective, e.residuals, e.mass, self.log_scale)
+        e.rounding = objective.rounding(e.objective, e.loss_gradient, e.mass, self.log_scale)
         e.defect = float(defect)
 
     # --- state
@@ -77,7 +80,7 @@ class PointMethod(ImplicitSteps):
         """For a number of points; returns their positions, blocked."""
         self.n, self.signs = len(positions), np.array(signs, dtype=float)
         self.weights = np.zeros(self.n)
-        self.objective = self.problem.objective.on_moving(positions)
+        self.objective = self.problem.objective.at_moving_points(positions)
         return blocked(positions, self.objective.transform.points.shape[2])
 
     def _set(self, e):
@@ -94,7 +97,7 @@ class PointMethod(ImplicitSteps):
             "signs": self.signs,
             "log_weights": log_weights,
             "log_scale": self.log_scale,
-            "residuals": self.current.residuals,
+            "residuals": self.current.loss_gradient,
             "defect": self.current.defect,
         }
 
@@ -106,9 +109,9 @@ class PointMethod(ImplicitSteps):
         self.state_changed()
 
     @staticmethod
-    def measure(state: dict[str, Any]) -> Atoms:
+    def measure(state: dict[str, Any]) -> PointMeasure:
         """The measure of a state, as Problem.initial wants it."""
-        return Atoms(state["positions"], state["signs"], np.exp(state["log_weights"]))
+        return PointMeasure(state["positions"], state["signs"], np.exp(state["log_weights"]))
 
     def change_unit(self) -> None:
         """Take the mass as the unit of extensive numbers where it has left the present one far
@@ -124,7 +127,7 @@ class PointMethod(ImplicitSteps):
         if log_scale != self.log_scale:
             defect = e.defect * np.exp(self.log_scale - log_scale)
             self.log_scale = log_scale
-            self.evaluate(e, e.residuals.copy(), defect)
+            self.evaluate(e, e.loss_gradient.copy(), defect)
 
     # --- steps
 
@@ -149,15 +152,15 @@ class PointMethod(ImplicitSteps):
         return step, time
 
     def implicit(self, time: float) -> Step:
-        """A step with residuals implicit in their effect (see methods/stepping/implicit.py), into
-        `trial`."""
+        """A step with loss gradients implicit in their effect (see methods/stepping/implicit.py),
+        into `trial`."""
         substeps = SUBSTEPS[self.substeps]
         states = [*self.between[: len(substeps)], self.trial]
         states[0].copy(self.current)
         coupling = self.accepted_coupling()
         step = implicit_step(coupling, time, substeps, states, self.frozen, self.tolerance)
         if not step.rejection:
-            self.evaluate(self.trial, self.trial.residuals.copy(), step.defect)
+            self.evaluate(self.trial, self.trial.loss_gradient.copy(), step.defect)
         return step
 
     def knows_implicit(self) -> bool:

@@ -1,7 +1,8 @@
 """Steps that are implicit in the coupling through the data and explicit in everything else.
 
-A step is made of flows with frozen residuals, each linear in the measure and without stiffness:
-S_r(τ) ν. Residuals are implicit in the predictions at the end of a time that they drive:
+A step is made of flows with frozen loss gradients, each linear in the measure and without
+stiffness: S_r(τ) ν. Loss gradients are implicit in the predictions at the end of a time that they
+drive:
 
     order 1   ν ← S_r(dt) ν,   r = ∇R(h(S_r(dt) ν))
     order 2   ν′ = S_r((1−γ) dt) ν, r = ∇R(h(S_r(γ dt) ν));   ν ← S_s(γ dt) ν′, s = ∇R(h(S_s(γ dt)
@@ -27,7 +28,7 @@ GAMMA = 1.0 - np.sqrt(0.5)
 # (time that r is implicit in, time it is used for)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}
 MOST_CORRECTIONS = 12
-CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit residuals are solved for
+CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradients are solved for
 
 
 def check_coupling(coupling, objective):
@@ -100,9 +101,9 @@ class ImplicitSteps(Method):
         degree = objective.feature.degree
         # φ² and |∇φ|² are at most this
         sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree
-        answer = curvatures(objective, e.predictions, e.residuals, self.log_scale) @ sizes
+        answer = curvatures(objective, e.predictions, e.loss_gradient, self.log_scale) @ sizes
         if (
-            not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobile)
+            not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobility_mass)
             > limit * self.speed()
         ):
             return False
@@ -112,7 +113,7 @@ class ImplicitSteps(Method):
         """λ(K ∂²R) of the accepted state, asked for once."""
         if self._stiffness is None:
             self._stiffness = self.accepted_coupling().stiffness(
-                self.current.predictions, self.current.residuals
+                self.current.predictions, self.current.loss_gradient
             )
         return self._stiffness
 
@@ -122,68 +123,70 @@ class ImplicitSteps(Method):
 
 
 def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
-    """One step, composed of flows with frozen residuals; returns the Step, with a rejection if
-    residuals are not found.
+    """One step, composed of flows with frozen loss gradients; returns the Step, with a rejection if
+    loss gradients are not found.
 
     coupling : K at the first state;  substeps : of SUBSTEPS;  states : evaluations, the first with
-        the accepted state and its residuals; the others are filled, each with the residuals that
-        led to it
-    frozen : function (begin, after, residuals, tau, step) -> predictions (n_data,): S_r(tau) from
-        one evaluation into another, adding to the step's budget
-    tolerance : of the method; residuals are solved for to a share of it
+        the accepted state and its loss gradients; the others are filled, each with the loss
+        gradients that led to it
+    frozen : function (begin, after, loss_gradient, tau, step) -> predictions (n_data,): S_r(tau)
+        from one evaluation into another, adding to the step's budget
+    tolerance : of the method; loss gradients are solved for to a share of it
     """
     step = Step(dt)
     for (implicit, taken), begin, after in zip(substeps, states[:-1], states[1:], strict=True):
         flow_with = partial(frozen, begin, after)
-        residuals, spent = coupled_residuals(
-            coupling, flow_with, dt * implicit, begin.residuals, tolerance
+        loss_gradient, spent = coupled_residuals(
+            coupling, flow_with, dt * implicit, begin.loss_gradient, tolerance
         )
         if taken != implicit and not spent.rejection:
             spent = Step(dt * taken, defect=spent.defect)
-            flow_with(residuals, dt * taken, spent)
+            flow_with(loss_gradient, dt * taken, spent)
         step.budget.values += spent.budget.values
         step.counts = spent.counts
         step.defect, step.rejection = max(step.defect, spent.defect), spent.rejection
         if step.rejection:
             break
-        after.residuals[:] = residuals
+        after.loss_gradient[:] = loss_gradient
     return step
 
 
 def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
-    """Drive the flow over tau by residuals r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,) and
-    the Step, maybe rejected.
+    """Drive the flow over tau by loss gradients r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,)
+    and the Step, maybe rejected.
 
-    flow_with : function (residuals, tau, step) -> predictions after tau; leaves the state there and
-        adds to the step's budget
+    flow_with : function (loss_gradient, tau, step) -> predictions after tau; leaves the state there
+        and adds to the step's budget
     guess : (n_data,)
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
     to a share of the tolerance.
     """
-    residuals, last, before = guess.copy(), np.inf, None
+    loss_gradient, last, before = guess.copy(), np.inf, None
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
-        predictions = flow_with(residuals, tau, step)
+        predictions = flow_with(loss_gradient, tau, step)
         if step.rejection or not np.isfinite(predictions).all():
             step.rejection = step.rejection or "predictions are not finite"
-            return residuals, step
+            return loss_gradient, step
         if before is not None:
-            coupling = coupling.corrected(residuals - before[0], (before[1] - predictions) / tau)
-        moved = tau * coupling.product(residuals)
+            coupling = coupling.corrected(
+                loss_gradient - before[0], (before[1] - predictions) / tau
+            )
+        moved = tau * coupling.product(loss_gradient)
         try:
-            wanted = coupling.solve(tau, predictions + moved, residuals)
+            wanted = coupling.solve(tau, predictions + moved, loss_gradient)
         except np.linalg.LinAlgError:  # singular to rounding
             wanted = None
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
-            return residuals, step
-        step.defect = float(np.abs(tau * coupling.product(wanted - residuals)).max())
+            return loss_gradient, step
+        step.defect = float(np.abs(tau * coupling.product(wanted - loss_gradient)).max())
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
         if step.defect <= CONSISTENT * allowed:
-            return residuals, step
-        before = residuals, predictions.copy()
-        # upwind directions that flip to and fro with the residuals settle in between
-        residuals = wanted if step.defect < 0.5 * last else 0.5 * (residuals + wanted)
+            return loss_gradient, step
+        before = loss_gradient, predictions.copy()
+        # upwind directions that flip to and fro with the loss gradients settle in between
+        loss_gradient = wanted if step.defect < 0.5 * last else 0.5 * (loss_gradient + wanted)
         last = step.defect
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"

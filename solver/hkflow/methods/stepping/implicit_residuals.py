@@ -1,8 +1,8 @@
-"""The coupling of a flow through its data, and the residuals that are implicit in it.
+"""The coupling of a flow through its data, and the loss gradients that are implicit in it.
 
-Over a time τ with residuals r the predictions change by −τ K r, K_ij = ∫ (β m(ν) φ_i φ_j + α ν
+Over a time τ with loss gradients r the predictions change by −τ K r, K_ij = ∫ (β m(ν) φ_i φ_j + α ν
 ∇φ_i·∇φ_j). Where a mass is large they answer at once, and an explicit step must obey τ λ(K ∂²R) ≲
-1. Implicit residuals are those at the step's end:
+1. Implicit loss gradients are those at the step's end:
 
     r = ∇R(h − τ K r),   or   minimise ½ τ rᵀK r − h·r + R*(r),   a convex problem in n unknowns.
 
@@ -57,10 +57,10 @@ class Coupling:
         matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
         return Coupling(self.objective, self.log_scale, matrix)
 
-    def stiffness(self, predictions, residuals):
-        """Largest eigenvalue of K ∂²R, the rate at which residuals answer, to within some per cent
-        from below."""
-        curvature = np.sqrt(curvatures(self.objective, predictions, residuals, self.log_scale))
+    def stiffness(self, predictions, loss_gradient):
+        """Largest eigenvalue of K ∂²R, the rate at which loss gradients answer, to within some per
+        cent from below."""
+        curvature = np.sqrt(curvatures(self.objective, predictions, loss_gradient, self.log_scale))
         largest = curvature.max(initial=0.0)
         if not 0.0 < largest < np.inf:
             return 0.0 if largest == 0.0 else np.inf
@@ -74,7 +74,7 @@ class Coupling:
         return value
 
     def solve(self, tau, predictions, guess):
-        """The residuals r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
+        """The loss gradients r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
         predictions h, guess (n_data,)."""
         objective, log_scale, n = self.objective, self.log_scale, len(predictions)
         if objective.risk.tail == "square":
@@ -255,22 +255,22 @@ def large_margins(objective, predictions, log_scale):
     )
 
 
-def logistic_margin_hessian(objective, predictions, residuals, log_scale):
+def logistic_margin_hessian(objective, predictions, loss_gradient, log_scale):
     """∂²R/∂h² (n_data, n_data) in units of e^−L of the smooth logistic margin: e^L y_i y_j (δ_ij
     p_i (1 − σ(−u_i)) − p_i p_j)."""
     y, scale = objective.targets, np.exp(min(log_scale, LARGEST_LOG))
-    p = -y * residuals
+    p = -y * loss_gradient
     return scale * (
         np.diag(p / (1.0 + np.exp(np.minimum(-scale * y * predictions, 700.0))))
-        - np.outer(residuals, residuals)
+        - np.outer(loss_gradient, loss_gradient)
     )
 
 
-def curvatures(objective, predictions, residuals, log_scale):
+def curvatures(objective, predictions, loss_gradient, log_scale):
     """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200); for
     predictions in units of e^L."""
     scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
-    size = np.abs(residuals)
+    size = np.abs(loss_gradient)
     if objective.risk.tail == "square":
         return scale * q
     if objective.risk.tail == "logistic" and objective.risk.scaled is None:

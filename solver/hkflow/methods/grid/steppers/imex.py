@@ -8,7 +8,7 @@ from .stepper import Stepper
 
 
 class Imex(Stepper):
-    """Flows with frozen residuals, which are implicit in their effect (see
+    """Flows with frozen loss gradients, which are implicit in their effect (see
     methods/stepping/implicit.py).
 
     explicit : the stepper that explicit steps of the same run take: it completes every evaluation
@@ -26,7 +26,7 @@ class Imex(Stepper):
     def advance(self, now, spares, dt):
         trial, substeps = spares[0], SUBSTEPS[self.order]
         states = [*self.explicit.between[: len(substeps)], trial]
-        states[0].density[:], states[0].residuals[:] = now.density, now.residuals
+        states[0].density[:], states[0].loss_gradient[:] = now.density, now.loss_gradient
         step = implicit_step(
             self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance
         )

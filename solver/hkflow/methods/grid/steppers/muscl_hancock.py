@@ -49,9 +49,9 @@ class MusclHancock(Stepper):
     # --- the mean potential
 
     def _extrapolate_potential(self, now, dt, e):
-        """Give e the mean potential of the step that follows `now`, and its residuals."""
+        """Give e the mean potential of the step that follows `now`, and its loss gradients."""
         known = usable(self.ages, dt)
-        e.residuals[:], e.potential[:] = 0.0, 0.0
+        e.loss_gradient[:], e.potential[:] = 0.0, 0.0
         if known == 0:
             readings = [self._after_half_a_step(now, dt)]
         else:
@@ -59,7 +59,7 @@ class MusclHancock(Stepper):
         for count, reading in enumerate(readings, 1):
             if len(self.own):
                 self._residuals(reading, self.own)
-                e.residuals += (self.own - e.residuals) / count
+                e.loss_gradient += (self.own - e.loss_gradient) / count
             else:
                 e.potential += (reading - e.potential) / count
         if len(self.own):
@@ -88,8 +88,8 @@ class MusclHancock(Stepper):
     # --- the energy
 
     def _correct_energy(self, now, trial, step):
-        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed residuals r̄ miss, shared
-        among its work."""
+        """∫ r·ḣ dt = r̄·Δh + (dt³/12) ṙ·ḧ: the second term, which fixed loss gradients r̄ miss,
+        shared among its work."""
         work = np.abs(step.budget.energy)
         turns = self._turns_of_data if len(self.own) else self._turns_of_potential
         later, earlier = turns(now, trial)
@@ -101,7 +101,7 @@ class MusclHancock(Stepper):
     def _turns_of_data(self, now, trial):
         """Δr·Δh of the step, and with the Δh of the step before it."""
         self._residuals(now.predictions, self.own)
-        turn = self.rhs.objective.residuals - self.own
+        turn = self.rhs.objective.loss_gradient - self.own
         # not BLAS: its threads would spin on
         return (
             np.einsum("i,i->", turn, trial.predictions - now.predictions),
@@ -109,8 +109,8 @@ class MusclHancock(Stepper):
         )
 
     def _turns_of_potential(self, now, trial):
-        """The same with potentials for predictions and densities for residuals: J is linear and
-        symmetric in ν."""
+        """The same with potentials for predictions and densities for loss gradients: J is linear
+        and symmetric in ν."""
         rhs, turn, J = self.rhs, self.rhs.masses, self.rhs.objective.potential
         np.subtract(trial.density, now.density, out=turn)
         turn *= rhs.stencil.volumes

@@ -87,10 +87,10 @@ class Euler(RungeKutta):
 
     fixed_steps = True
 
-    def bound(self, e: Evaluation) -> float:
+    def largest_stable_step(self, e: Evaluation) -> float:
         return float("inf")
 
-    def first_limit(self, e: Evaluation) -> float:
+    def initial_step(self, e: Evaluation) -> float:
         return float("inf")
 
     def error(self, before, after, step, tolerance):

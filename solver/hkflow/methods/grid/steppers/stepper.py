@@ -43,10 +43,10 @@ class Stepper:
         """Where parts of a step begin and end."""
         return [self.rhs.new_evaluation() for _ in range(2)]
 
-    def evaluate(self, e: Evaluation, residuals=None, defect: float = 0.0) -> None:
+    def evaluate(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
         """All that a step needs to begin at the density of e, driven by its own or given
-        residuals."""
-        self.rhs.potential(e, residuals, defect)
+        loss gradients."""
+        self.rhs.potential(e, loss_gradient, defect)
         self.rates(e)
 
     def rates(self, e: Evaluation) -> None:
@@ -60,14 +60,14 @@ class Stepper:
         rejected."""
         raise NotImplementedError
 
-    def bound(self, e: Evaluation) -> float:
+    def largest_stable_step(self, e: Evaluation) -> float:
         """The longest step that transport allows from e."""
         return self.cfl / e.outflow if e.outflow > 0.0 else float("inf")
 
-    def first_limit(self, e: Evaluation) -> float:
+    def initial_step(self, e: Evaluation) -> float:
         """A first guess of the step that accuracy allows: a twentieth of the time in which the
         reaction acts."""
-        rate = self.rhs.flow.reaction * e.roughness + self.rhs.flow.noise
+        rate = self.rhs.flow.reaction * e.rms_potential + self.rhs.flow.noise
         return 0.05 / rate if rate > 0.0 else float("inf")
 
     def error(
