@@ -158,7 +158,7 @@ def test_saves_in_equal_ratios(case):
         (
             "[time]",
             '[method]\nstepper = "euler"\n[time]',
-            "'euler' takes plain steps of 'max_step': give it",
+            "'euler' takes fixed steps: give their length, 'max_step'",
         ),
         ("end = 0.5", "end = 0.5\nuntil_margin = -1.0", "until_margin: must be greater than 0"),
         (

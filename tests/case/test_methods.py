@@ -39,7 +39,10 @@ def case(tmp_path):
                 " deterministic, random"
             ),
         ),
-        (PARTICLES + 'stepper = "euler"', "method: 'euler' has no error estimate: give 'max_step'"),
+        (
+            PARTICLES + 'stepper = "euler"',
+            "method: 'euler' takes fixed steps: give their length, 'max_step'",
+        ),
         (
             PARTICLES + 'points = "gaussian"\n[initial]\nmass = 2.0',
             "method.points: 'gaussian' draws the whole start",

@@ -18,7 +18,7 @@ def points(rng, n, dim=2, spread=1.0):
 
 
 def signed(rng, n, dim=2, mass=1.0):
-    """PointMeasure of both signs with uneven weights."""
+    """Atoms of both signs with uneven weights."""
     return hkflow.PointMeasure(
         points(rng, n, dim), rng.choice([1.0, -1.0], size=n), mass * rng.dirichlet(np.full(n, 0.5))
     )

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticKnownError
 
+from ..methods.rules import needs_max_step
+
 LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0.0)]
@@ -447,8 +449,7 @@ class GridMethod(Table):
                 f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs"
                 " at most 0.5"
             )
-        if self.stepper == "euler" and self.max_step is None:
-            raise ValueError("'euler' takes plain steps of 'max_step': give it")
+        needs_max_step(self.stepper, self.max_step)
         return self
 
 
@@ -491,13 +492,12 @@ class FromPoints(StartingPoints):
 
     @model_validator(mode="after")
     def _fixed_step(self):
-        if self.stepper == "euler" and self.max_step is None:
-            raise ValueError("'euler' has no error estimate: give 'max_step', its fixed step")
+        needs_max_step(self.stepper, self.max_step)
         return self
 
 
 class CharacteristicsMethod(StartingPoints):
-    """PointMeasure that move exactly between kinks, in any dimension: ReLU or linear features, no
+    """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no
     noise."""
 
     kind: Literal["characteristics"]

@@ -73,7 +73,7 @@ def max_margin(
 
     objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
         values
-    start : PointMeasure whose directions the first linear programme knows, besides evenly spread
+    start : a PointMeasure whose directions the first linear programme knows, besides evenly spread
         ones; a run's peaks, say
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.

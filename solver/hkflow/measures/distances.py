@@ -40,7 +40,7 @@ def wasserstein1(a: PointMeasure, b: PointMeasure) -> Distance:
     """Wasserstein-1 on the circle, exact for any number of atoms: Σ_ε c_ε W1(a_ε/|a_ε|, b_ε/|b_ε|),
     c_ε ∝ |a_ε| + |b_ε|.
 
-    a, b : PointMeasure on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of
+    a, b : PointMeasures on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of
                                   the two
                            alone.
     """
@@ -58,7 +58,7 @@ def wasserstein2(a: PointMeasure, b: PointMeasure, atoms: int = W2_ATOMS) -> Dis
     """Wasserstein-2 for the great-circle distance, (Σ_ε c_ε W2(a_ε/|a_ε|, b_ε/|b_ε|)²)^½, c_ε ∝
     |a_ε| + |b_ε|.
 
-    a, b : PointMeasure on S^d;  atoms : sheets with more are quantised.   Cost: ~ atoms^2.5, 0.2 s
+    a, b : PointMeasures on S^d;  atoms : sheets with more are quantised.   Cost: ~ atoms^2.5, 0.2 s
         for
         1000.
     Returns a Distance in radians, nan if a sheet is empty in one of the two alone. Its bar is the
@@ -90,7 +90,7 @@ def gaussian_hellinger_kantorovich(
 
     A metric, also between measures of different masses: |a| + |b| − 2 (|a| |b|)^½ e^{−d²/2} is the
     square between two atoms.
-    a, b : PointMeasure on S^d;  atoms : sheets with more are quantised.   Cost: ~ 30 (2 atoms)³/3
+    a, b : PointMeasures on S^d;  atoms : sheets with more are quantised.   Cost: ~ 30 (2 atoms)³/3
         operations, 0.7 s for 500.
     Returns a Distance whose bar holds the quantisation, as for W2, and the gap that the optimum is
     certified to.

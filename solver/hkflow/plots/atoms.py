@@ -1,4 +1,4 @@
-"""PointMeasure on spheres of any dimension."""
+"""Atoms on spheres of any dimension."""
 
 import numpy as np
 

@@ -27,8 +27,8 @@ class Problem:
     flow : α, β, σ, mobility, normalisation
     signs : (1,) for the sphere, (1, −1) for the signed sphere
     initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
-        given; without one, PointMeasure or the Units of a network. Of a flow of depth 1 the density
-        may be negative
+        given; without one, a PointMeasure or the Units of a network. Of a flow of depth 1 the
+        density may be negative
     exact : closed-form solution, if there is one
     draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
         fresh data; if not given they draw from the objective's data
@@ -161,7 +161,7 @@ class Problem:
         return self.atoms_of(self.initial)
 
     def atoms_of(self, measure: Floats | PointMeasure | Units) -> PointMeasure:
-        """A measure as atoms: PointMeasure as they are, the Units of a network, or a density
+        """A measure as atoms: a PointMeasure as it is, the Units of a network, or a density
         (n_signs, n_cells) on the mesh."""
         if isinstance(measure, PointMeasure):
             return measure

@@ -214,7 +214,7 @@ class Result:
         return self.problem.atoms_of(method_class(self.method).measure(state))
 
     def _unscaled_atoms(self, save):
-        """PointMeasure and s, of order one, with ν = e^s · atoms."""
+        """Atoms and s, of order one, with ν = e^s · atoms."""
         state, scale = unscaled(self.state_at(save))
         return self._atoms_of(state), scale
 

@@ -1,4 +1,4 @@
-"""PointMeasure in a frozen potential: closed forms, an independent event-driven integration,
+"""Atoms in a frozen potential: closed forms, an independent event-driven integration,
 identities."""
 
 import numpy as np

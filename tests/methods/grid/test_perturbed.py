@@ -264,7 +264,7 @@ def test_a_step_that_is_too_long_is_refused_with_a_sentence():
     fixed = random_problem(flow=hkflow.Flow(0.0, 2.0, 0.1))
     negative = hkflow.solve(fixed, 100.0, stepper="euler", max_step=5.0)
     assert not negative.finished and "< 0 in" in negative.status and "first cell" in negative.status
-    with pytest.raises(ValueError, match="takes steps of max_step: give it"):
+    with pytest.raises(ValueError, match="takes fixed steps: give their length"):
         hkflow.solve(fixed, 1.0, stepper="euler")
 
 

@@ -271,7 +271,7 @@ def test_what_is_no_network_is_refused():
         ({"training": "adam"}, "Unknown training 'adam'"),
         ({"schedule": "cosine"}, "Unknown schedule 'cosine'"),
         ({"stepper": "rk4"}, "Unknown stepper 'rk4'"),
-        ({"stepper": "euler"}, "has no error estimate"),
+        ({"stepper": "euler"}, "takes fixed steps"),
     ):
         with pytest.raises(ValueError, match=message):
             hkflow.Network(problem, **options)

@@ -1,4 +1,4 @@
-"""PointMeasure in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from
+"""Atoms in a frozen potential J = λ + θ·g(θ), g constant between kinks: exact motion from
 kink to kink.
 
 Between kinks, and while it slides along some, an atom is driven by a constant vector G. With e =

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
+from ..rules import needs_max_step
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_coupling
 from .limiters import limiter_code
@@ -73,8 +74,7 @@ class FiniteVolume(ImplicitSteps):
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability
         self.fixed_steps = self.stepper.fixed_steps
-        if self.fixed_steps and not np.isfinite(max_step):
-            raise ValueError(f"The stepper '{stepper}' takes steps of max_step: give it.")
+        needs_max_step(stepper, max_step)
         if self.fixed_steps and self.flow.depth != 2.0:
             raise ValueError(f"The stepper '{stepper}' is for the mobility ν, depth 2.")
         self.cfl, largest = self.stepper.cfl if cfl is None else cfl, self.stepper.largest_cfl

@@ -8,6 +8,7 @@ from ...errors import unknown_name
 from ...operators.dense import RELU
 from ...operators.parallel_loops import n_blocks
 from ..method import Method
+from ..rules import needs_max_step
 from ..step import Budget, Step
 from ..stepping.embedded import PAIRS
 from ..stepping.tableaus import stability_limit
@@ -66,10 +67,7 @@ class OdeMethod(Method):
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
         self.pair = PAIRS[stepper]
-        if not self.pair.estimates and not np.isfinite(max_step):
-            raise ValueError(
-                f"The stepper '{stepper}' has no error estimate: give max_step, its fixed step."
-            )
+        needs_max_step(stepper, max_step)
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
         self.stability = stability_limit(self.pair.A, self.pair.b)
