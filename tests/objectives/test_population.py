@@ -496,6 +496,6 @@ def test_bad_arguments_are_refused(change, message):
 
 def test_points_of_another_space_are_refused(rng):
     risk = a_risk(rng, 1, 3)
-    for make in (risk.on, risk.at_moving_points):
+    for make in (risk.at_fixed_points, risk.at_moving_points):
         with pytest.raises(ValueError, match=r"R\^3, the points in R\^4"):
             make(np.ones((2, 4)))

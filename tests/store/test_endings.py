@@ -102,7 +102,9 @@ def test_a_solution_keeps_the_state_in_which_an_observer_stopped_it():
 
 def test_a_solution_keeps_the_state_in_which_a_guard_stopped_it(monkeypatch):
     monkeypatch.setattr(
-        FiniteVolume, "fault", lambda self: "too late" if self.current.mass > 1.01 else None
+        FiniteVolume,
+        "invalid_reason",
+        lambda self: "too late" if self.current.mass > 1.01 else None,
     )
     s = hkflow.solve(a_problem(), 5.0)
     assert s.status.startswith("Stopped at t = ") and "too late" in s.status
@@ -201,10 +203,10 @@ def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(
 ):
     with pytest.MonkeyPatch.context() as patch:
         for method in (FiniteVolume, OdeMethod):
-            honest = method.fault
+            honest = method.invalid_reason
             patch.setattr(
                 method,
-                "fault",
+                "invalid_reason",
                 lambda self, honest=honest: "tired" if self.taken > case[1] else honest(self),
             )
             patch.setattr(method, "taken", 0, raising=False)

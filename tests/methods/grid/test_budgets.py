@@ -203,7 +203,7 @@ def test_records_follow_a_clock():
 class Doctored:
     """A method whose trial state was tampered with."""
 
-    fault = FiniteVolume.fault
+    invalid_reason = FiniteVolume.invalid_reason
 
     def __init__(self, **changes):
         self.method = FiniteVolume(
