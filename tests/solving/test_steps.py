@@ -58,6 +58,21 @@ def test_who_wants_no_more_steps_ends_the_run():
     assert ending.status == f"Left at t = {state.time:.6g} after {state.step} steps."
 
 
+def test_who_takes_the_last_step_sees_the_run_completed():
+    class Ending(hkflow.Observer):
+        def finish(self, method, clock, status):
+            self.status = status
+
+    for observers, wanted in (([], "Completed at t = 1"), ([lambda s: s.time > 0.3], "Stopped by")):
+        ending = Ending()
+        steps = hkflow.steps(problem(), 1.0, observers=[ending, *observers])
+        for state in steps:
+            if state.time == 1.0 or observers and state.time > 0.3:
+                break
+        steps.close()
+        assert ending.status.startswith(wanted)
+
+
 def test_functions_are_called_when_they_are_due():
     every, at, when, always = [], [], [], []
     observers = [

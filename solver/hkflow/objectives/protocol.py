@@ -3,12 +3,8 @@ data."""
 
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..arguments import Floats
 from ..operators.operator import MovingOperator
-
-Array = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -19,18 +15,18 @@ class AtFixedPoints(Protocol):
     potential : (n_signs, n_points) J, after `drive`
     """
 
-    predictions: Array
-    loss_gradient: Array
-    potential: Array
+    predictions: Floats
+    loss_gradient: Floats
+    potential: Floats
 
-    def value(self, weights: Array, log_scale: float = 0.0) -> float:
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L F for ν = e^L Σ weights_sc δ_(θ_c, ε_s), L = log_scale; weights (n_signs,
         n_points)."""
 
-    def drive(self, loss_gradient: Array) -> None:
+    def drive(self, loss_gradient: Floats) -> None:
         """Fill the potential that given loss gradients make."""
 
-    def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """`value`, then `drive` with its loss gradients."""
 
 
@@ -44,18 +40,18 @@ class AtMovingPoints(Protocol):
     """
 
     transform: MovingOperator
-    predictions: Array
-    loss_gradient: Array
-    slopes: Array
-    gradient: Array
+    predictions: Floats
+    loss_gradient: Floats
+    slopes: Floats
+    gradient: Floats
 
-    def value(self, weights: Array, log_scale: float = 0.0) -> float:
+    def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L R for weights (n_points,), signs included."""
 
-    def drive(self, loss_gradient: Array) -> None:
+    def drive(self, loss_gradient: Floats) -> None:
         """Fill slopes and gradient for given loss gradients."""
 
-    def evaluate(self, weights: Array, log_scale: float = 0.0) -> float:
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """`value`, then `drive` with its loss gradients."""
 
 
@@ -69,9 +65,9 @@ class ObjectiveProtocol(Protocol):
 
     feature: Any
     risk: Any
-    inputs: Array
-    targets: Array
-    weights: Array
+    inputs: Floats
+    targets: Floats
+    weights: Floats
     weight_decay: float
 
     @property
@@ -82,22 +78,22 @@ class ObjectiveProtocol(Protocol):
     def largest_feature(self) -> float:
         """A bound of |φ| on the sphere and the data."""
 
-    def at_fixed_points(self, points: Array, signs: tuple = (1,)) -> AtFixedPoints:
+    def at_fixed_points(self, points: Floats, signs: tuple = (1,)) -> AtFixedPoints:
         """F on points (n_points, p) that stay."""
 
-    def at_moving_points(self, points: Array) -> AtMovingPoints:
+    def at_moving_points(self, points: Floats) -> AtMovingPoints:
         """The risk on points (n_points, p) that move."""
 
-    def error(self, predictions: Array) -> float:
+    def error(self, predictions: Floats) -> float:
         """The training error."""
 
-    def margin(self, predictions: Array) -> float:
+    def margin(self, predictions: Floats) -> float:
         """min y_i h_i."""
 
-    def smooth_margin(self, predictions: Array, log_scale: float = 0.0) -> float:
+    def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """The smooth margin, in units of e^log_scale."""
 
     def rounding(
-        self, value: float, loss_gradient: Array, mass: float, log_scale: float = 0.0
+        self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
     ) -> float:
         """What rounding may do to a value of F."""

@@ -7,20 +7,17 @@ Sums are exact to rounding, the same for any number of threads and ranks, and al
 
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from ..arguments import Floats
 
 
 @runtime_checkable
 class Operator(Protocol):
     """Sums for points that stay where they are."""
 
-    def forward(self, weights: Array, out: Array) -> None:
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h;  weights (n_points,), out (n_data,)."""
 
-    def adjoint(self, loss_gradient: Array, out: Array) -> None:
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
         """J;  loss_gradient (n_data,), out (n_points,)."""
 
 
@@ -31,14 +28,14 @@ class MovingOperator(Protocol):
     points : (n_blocks, p, width), to be overwritten in place, see dense.blocked
     """
 
-    points: Array
+    points: Floats
 
-    def forward(self, weights: Array, out: Array) -> None:
+    def forward(self, weights: Floats, out: Floats) -> None:
         """h;  weights (n_points,), out (n_data,)."""
 
-    def gradient(self, loss_gradient: Array, potential: Array, gradient: Array) -> None:
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
         """J and G;  loss_gradient (n_data,), potential (n_points,), gradient blocked like
         `points`."""
 
-    def set_inputs(self, inputs: Array) -> None:
+    def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""

@@ -82,7 +82,8 @@ class Loop:
                     yield
             self._end()
         except GeneratorExit:  # whoever took the steps wants no more of them
-            self.status = f"Left {self._here()}."
+            if self._goes_on():
+                self.status = f"Left {self._here()}."
             self._end()
         except Exception as error:
             self.told.fault(error)

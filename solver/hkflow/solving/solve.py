@@ -14,7 +14,7 @@ from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
-from .observer import Observer, State
+from .observer import Observer
 from .registry import check_records
 from .solution import Memory, Solution
 
@@ -99,7 +99,7 @@ def steps(
         until_margin,
         records,
     )
-    return _states(loop.steps(), State(made, loop.clock))
+    return _states(loop.steps(), loop.state)
 
 
 def _states(steps, state):

@@ -27,8 +27,8 @@ class Cloud:
 
     positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
     predictions, loss_gradient : (n_data,) h and r
-    objective, mass, log_mass, rounding (of F), mobile (∫m(ν)), defect (of implicit predictions) :
-    numbers
+    objective, mass, log_mass, rounding (of F), mobility_mass (∫m(ν)), defect (of implicit
+    predictions) : numbers
     speed : of the clock of the smooth margin, 1 if the clock is time
     """
 

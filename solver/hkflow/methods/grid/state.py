@@ -13,7 +13,7 @@ class Evaluation:
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, loss_gradient : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest
         (density), lowest (potential), outflow (largest, per time), rounding (of F), rms_potential
-        (root mean square of J under ν), mobile (∫m(ν)), first (∫J m(ν)), shift : numbers
+        (root mean square of J under ν), mobility_mass (∫m(ν)), first (∫J m(ν)), shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
     """
 
