@@ -20,8 +20,8 @@ class Evaluation:
 
     y, rate : (n,) the state and its derivative;  predictions, loss_gradient : (n_data,) h and ∂R/∂h
     objective, mass, log_mass, rounding (of F), rms_potential (root mean square of J under ν),
-    mobility_mass (∫m(ν)), speed (of the clock
-    of the smooth margin, 1 if the clock is time), defect (of implicit predictions) : numbers
+    mobility_mass (∫m(ν)), speed (of the clock of the smooth margin, 1 if the clock is time), defect
+    (of implicit predictions) : numbers
     Extensive numbers are in units of e^log_scale.
     rates : Budget of dF/dt and d|ν|/dt
     """

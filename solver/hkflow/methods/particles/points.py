@@ -23,7 +23,7 @@ class PointMethod(ImplicitSteps):
     """What particles and characteristics share.
 
     n : points;  signs, weights : (n,) ε, and signed masses in units of e^log_scale
-    objective : the ObjectiveAtFixedPoints of the moving points
+    objective : the ObjectiveAtMovingPoints of them
     between : evaluations where parts of a step begin and end
     A subclass has `points`, `frozen`, `_complete` and `_place`, which makes `current`, `trial` and
     `between`; its evaluations have `copy`.
