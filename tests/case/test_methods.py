@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from commands import hk
 from test_cases_and_errors import MINIMAL
 
 import hkflow
@@ -113,7 +114,9 @@ def test_faults_are_named(case, extra, message):
 def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
     no_cells = MINIMAL.replace("cells = 24\n", "")
     with pytest.raises(hkflow.CaseError, match="domain.cells is missing"):
-        hkflow.check(case(text=no_cells))
+        hkflow.check(case('[method]\nkind = "grid"\n', text=no_cells))
+    with pytest.raises(hkflow.CaseError, match="domain.cells is missing"):
+        hkflow.check(case('[method]\nlimiter = "minmod"\n', text=no_cells))
     hkflow.check(case(PARTICLES, text=no_cells))
     steps = MINIMAL.replace("end = 0.5", "steps = 10")
     with pytest.raises(
@@ -122,6 +125,64 @@ def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
         hkflow.check(case(text=steps))
     with pytest.raises(hkflow.CaseError, match=r"\[flow\] is missing"):
         hkflow.check(case(text=MINIMAL.replace('[flow]\nkind = "hellinger-kantorovich"\n', "")))
+
+
+NOISE = ('kind = "hellinger-kantorovich"', 'kind = "hellinger-kantorovich"\nnoise = 0.1')
+SMOOTH = ('"relu"', '"squared-relu"')
+WITHOUT_CELLS = ("cells = 24\n", "")
+
+
+@pytest.mark.parametrize(
+    "changes, kind, why",
+    [
+        ([], "characteristics", "without noise, 'relu' units move in closed form"),
+        ([WITHOUT_CELLS], "characteristics", "in closed form"),
+        ([NOISE], "grid", "noise makes the measure a density"),
+        ([NOISE, WITHOUT_CELLS], "particles", "there is noise, and no mesh"),
+        ([SMOOTH], "particles", "there is no noise, and 'squared-relu' has no closed form"),
+    ],
+)
+def test_auto_takes_the_best_method_and_check_says_why(case, changes, kind, why):
+    text = MINIMAL
+    for old, new in changes:
+        text = text.replace(old, new)
+    path = case('[method]\nkind = "auto"\ntolerance = 1e-3\n', text)
+    resolved, problem = hkflow.check(path)
+    assert (resolved.method.kind, resolved.method.tolerance) == (kind, 1e-3)
+    meshed = WITHOUT_CELLS not in changes
+    assert len(problem.atoms()) == (48 if meshed else 1000)
+    assert meshed == (problem.mesh is not None)
+    said, _ = hk("check", path)
+    assert f"# method.kind = 'auto' takes {kind}: " in said and why in said
+
+
+def test_a_mesh_is_a_grid_by_default_and_no_mesh_the_best_method(case):
+    assert hkflow.check(case())[0].method.kind == "grid"
+    text = MINIMAL.replace("cells = 24\n", "")
+    assert hkflow.check(case(text=text))[0].method.kind == "characteristics"
+    few = hkflow.check(case("[method]\nparticles = 10\n", text))[1]
+    assert len(few.atoms()) == 10
+    with pytest.raises(hkflow.CaseError, match="listed, so leave it out"):
+        listed = '[initial]\nkind = "points"\npositions = [[1.0, 0.0]]\n'
+        hkflow.check(case(listed + "[method]\nparticles = 10\n", text))
+
+
+def test_problems_in_python_have_the_same_default(tmp_path):
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)
+    )
+    atoms = hkflow.PointMeasure(np.eye(2), np.array([1, -1]), np.ones(2))
+    points = hkflow.Problem(None, objective, hkflow.Flow(), (1, -1), atoms)
+    assert hkflow.solve(points, 0.1).method == "characteristics"
+    assert hkflow.run(points, tmp_path / "run", end=0.1).method == "characteristics"
+    noisy = hkflow.Problem(None, objective, hkflow.Flow(noise=0.1), (1, -1), atoms)
+    assert hkflow.solve(noisy, 0.1, kind="auto").method == "particles"
+    meshed = hkflow.Problem(hkflow.circle_mesh(24), objective, hkflow.Flow(), (1, -1))
+    assert hkflow.solve(meshed, 0.1).method == "grid"
+    assert hkflow.solve(meshed, 0.1, kind="auto").method == "characteristics"
+    units = hkflow.Units(np.eye(2), np.array([1.0, -1.0]))
+    network = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), units)
+    assert hkflow.solve(network, 0.1).method == "network"
 
 
 def test_steps_become_times_that_the_descent_hits_exactly(case, tmp_path):

@@ -151,7 +151,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     """Check a case file and its data; print the case with every default written out, and the memory
     it needs."""
     file = _read(case, overrides)
-    from ..case.build import estimated_memory
+    from ..case.build import best_method_of, estimated_memory
     from ..case.check import check as checked
     from ..case.load import toml_of
 
@@ -166,6 +166,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
         f"# {case} is valid: {data} data, {carriers} on S^{axes - 1}, {len(problem.signs)} sign(s)."
     )
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
+    best, why = best_method_of(resolved)
+    typer.echo(f"# method.kind = 'auto' takes {best}: {why}.")
 
 
 @app.command()

@@ -15,6 +15,7 @@ from ..measures.initial import (
     with_mass,
 )
 from ..measures.point_measure import PointMeasure, Units, atoms_of_points
+from ..methods.rules import best_method
 from ..objectives import data as generators
 from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
@@ -24,7 +25,13 @@ from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .functions import feature_of
 from .mesh_cache import cached_geodesic_mesh
-from .schema import FlowTable, UniformInitial
+from .schema import (
+    CharacteristicsMethod,
+    FlowTable,
+    GridMethod,
+    ParticlesMethod,
+    UniformInitial,
+)
 
 GENERATORS = {
     "cluster-grid": generators.cluster_grid,
@@ -49,7 +56,36 @@ def resolve(case, folder=None):
     Raises CaseError if the flow is not the one that a network follows.
     """
     flow = _resolved_flow(case, folder)
-    return case.model_copy(update={"flow": flow, "time": _resolved_time(case)})
+    case = case.model_copy(update={"flow": flow})
+    if case.method.kind == "auto":
+        case = case.model_copy(update={"method": _best_method(case)})
+    return case.model_copy(update={"time": _resolved_time(case)})
+
+
+def best_method_of(case):
+    """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
+    return best_method(
+        case.objective.activation,
+        case.flow.noise,
+        case.data.source != "population",
+        case.domain.cells is not None,
+        case.domain.kind == "atoms",
+    )
+
+
+def _best_method(case):
+    """The table of that method: its points are given, or the centres of the cells."""
+    kind, _ = best_method_of(case)
+    meshed = case.domain.cells is not None and case.method.particles is None
+    keys = case.method.model_dump(exclude={"kind"}, exclude_none=True)
+    if kind == "grid":
+        keys.pop("particles", None)
+    elif meshed and case.initial.kind != "points":
+        keys["points"] = "mesh"
+    tables = {
+        "grid": GridMethod, "characteristics": CharacteristicsMethod, "particles": ParticlesMethod
+    }  # fmt: skip
+    return tables[kind](kind=kind, **keys)
 
 
 def _resolved_flow(case, folder):

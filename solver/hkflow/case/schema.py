@@ -453,6 +453,28 @@ class GridMethod(Table):
         return self
 
 
+class AutomaticMethod(Table):
+    """The method with most accuracy per second: characteristics for ReLU and linear units without
+    noise, a grid for noise and population risks where domain.cells are given, else particles."""
+
+    kind: Literal["auto"]
+    particles: Count | None = Field(
+        None, description="how many, if no grid is taken; those at domain.cells if absent"
+    )
+    tolerance: Positive | None = Field(None, description="of the method that is taken")
+    max_step: Positive | None = Field(None, description="no step is longer than this")
+
+    @property
+    def count(self):
+        """How many points are asked for."""
+        return self.particles
+
+    @property
+    def points(self):
+        """Where points start, if they are not listed."""
+        return "quasi-uniform"
+
+
 class StartingPoints(Table):
     """Where the methods without a mesh start."""
 
@@ -632,7 +654,7 @@ class NetworkMethod(FromPoints):
 
 
 MethodTable = Annotated[
-    GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod,
+    GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod | AutomaticMethod,
     Field(discriminator="kind"),
 ]
 
@@ -684,7 +706,7 @@ class TimeTable(Table):
         return self
 
 
-# of tables that are there without saying of which kind
+# of tables that are there without saying of which kind; without a mesh the method is "auto"
 DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
 
@@ -700,7 +722,9 @@ class Case(Table):
     flow: FlowTable | None = Field(
         None, description="of all methods but the network; a network's flow follows from its layers"
     )
-    method: MethodTable = GridMethod()
+    method: MethodTable = Field(
+        GridMethod(), description="a grid of domain.cells, or 'auto' where there are none"
+    )
     time: TimeTable
     records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
         None,
@@ -713,8 +737,20 @@ class Case(Table):
     @model_validator(mode="before")
     @classmethod
     def _default_kinds(cls, tables):
-        for name, kind in DEFAULT_KINDS.items():
-            if isinstance(tables, dict) and isinstance(tables.get(name), dict):
+        if not isinstance(tables, dict):
+            return tables
+        domain, kinds = tables.get("domain"), DEFAULT_KINDS
+        method = tables.get("method", {})
+        if (
+            isinstance(domain, dict)
+            and domain.get("kind") != "atoms"
+            and domain.get("cells") is None
+            and isinstance(method, dict)
+            and set(method) <= set(AutomaticMethod.model_fields)
+        ):
+            kinds, tables = kinds | {"method": "auto"}, tables | {"method": method}
+        for name, kind in kinds.items():
+            if isinstance(tables.get(name), dict):
                 tables = tables | {name: {"kind": kind} | tables[name]}
         return tables
 

@@ -4,6 +4,9 @@ from importlib import import_module
 
 from ..arguments import check_options
 from ..errors import unknown_name
+from ..measures.point_measure import Units
+from ..problem.problem import Problem
+from .rules import best_method
 
 METHODS = {
     "grid": "grid.finite_volume.FiniteVolume",
@@ -13,18 +16,37 @@ METHODS = {
 }
 
 
+AUTO = "auto"
+
+
 def method_class(kind):
     """The method of a name, loaded when it is first wanted; raises ValueError with the choices for
     an unknown one."""
     if kind not in METHODS:
-        raise ValueError(unknown_name("method", kind, METHODS))
+        raise ValueError(unknown_name("method", kind, (*METHODS, AUTO)))
     module, name = METHODS[kind].rsplit(".", 1)
     return getattr(import_module(f".{module}", __package__), name)
 
 
-def make_method(problem, kind="grid", **options):
-    """The method of a name for a problem; raises ValueError with the choices for an unknown one, or
-    an unknown option."""
+def kind_of(problem: Problem, kind: str | None = None) -> str:
+    """The name of a problem's method: as given; "grid" if none is given and there is a mesh; else
+    the best one."""
+    if kind not in (None, AUTO):
+        return str(kind)
+    if kind is None and problem.mesh is not None:
+        return "grid"
+    if isinstance(problem.initial, Units):
+        return "network"
+    objective, meshed = problem.objective, problem.mesh is not None
+    data = bool(len(objective.inputs))
+    name, noise = objective.feature.name, problem.flow.noise
+    return best_method(name, noise, data, meshed, problem.is_discrete)[0]
+
+
+def make_method(problem, kind=None, **options):
+    """The method of a problem, see `kind_of`; raises ValueError with the choices for an unknown
+    one, or an unknown option."""
+    kind = kind_of(problem, kind)
     made = method_class(kind)
     check_options(options, made, f"{kind} option")
     return made(problem, **options)

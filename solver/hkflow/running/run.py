@@ -22,7 +22,7 @@ from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
-from ..methods.choice import make_method, method_class
+from ..methods.choice import kind_of, make_method, method_class
 from ..operators.ranks import ALONE
 from ..problem.problem import Problem
 from ..solving.interrupts import Interrupts
@@ -112,7 +112,7 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
     """The CaseFile of a Problem, and the OwnFunctions that it needs."""
     if end is None:
         raise CaseError("A Problem is run up to a time: run(problem, end=2.0).")
-    method = {"kind": "grid"} | method
+    method["kind"] = kind_of(problem, method.get("kind"))
     check_options(method, method_class(method["kind"]), "option", besides=("kind", *ARGUMENTS))
     saves = save_times(end, saves).tolist() if np.ndim(saves) else saves
     time = {"end": float(end), "saves": saves, "records": record_interval}

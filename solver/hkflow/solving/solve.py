@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ..arguments import check_options, real_array, whole_number
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
-from ..methods.choice import make_method, method_class
+from ..methods.choice import kind_of, make_method, method_class
 from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
@@ -85,6 +85,7 @@ def steps(
 
     Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
     """
+    method["kind"] = kind_of(problem, method.get("kind"))
     times = _checked(end, saves, record_interval, until_margin, method)
     check_records(records)
     made, certificate = make_method(problem, **method), margin_certifier(problem)
@@ -127,11 +128,12 @@ def solve(
     saves : number of equally spaced saves, or a list of times;  observers : Observers, or functions
         of a State
     records : further ones, {name: function of a State -> number}
-    until_margin : end where the smooth margin γ̃ reaches this;  title : of the Solution;  method :
-        the keys of [method] in a case file
+    until_margin : end where the smooth margin γ̃ reaches this;  title : of the Solution
+    method : the keys of [method] in a case file; kind is "grid" where there is a mesh, else "auto"
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
+    method["kind"] = kind_of(problem, method.get("kind"))
     times = _checked(end, saves, record_interval, until_margin, method)
     check_records(records)
     memory, made = Memory(method, title), make_method(problem, **method)
@@ -159,7 +161,7 @@ def solve(
 def _checked(end, saves, record_interval, until_margin, method):
     """The save times. Raises CaseError for wrong arguments, TypeError for options that the method
     has not."""
-    kind, own = method.get("kind", "grid"), list(signature(solve).parameters)[1:-1]
+    kind, own = method["kind"], list(signature(solve).parameters)[1:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
     times = save_times(end, saves)
     if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):
