@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from hkflow import plots
 from hkflow.plots import records
 from hkflow.plots.kinds import KINDS
-from hkflow.solving.registry import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, RECORDS
+from hkflow.solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
+from hkflow.solving.registry import RECORDS
 
 
 def a_run(groups=(OF_EVERY_RUN,), **own):

@@ -11,6 +11,7 @@ import hkflow
 from hkflow.analysis.summary import in_columns, summary
 from hkflow.app.report import write_report
 from hkflow.plots import draw
+from hkflow.solving import records
 from hkflow.studies.report import markdown
 from hkflow.studies.study import study
 
@@ -118,6 +119,19 @@ def test_a_damaged_record_is_still_seen(case, tmp_path):
     log.write_text("\n".join([lines[0], lines[1].replace('"mass":', '"maas":')]) + "\n")
     with pytest.raises(hkflow.RunFolderError, match="records.jsonl: damaged"):
         hkflow.load(run.path)
+
+
+def test_a_run_of_a_version_with_fewer_records_opens_and_goes_on(case, tmp_path, monkeypatch):
+    whole = hkflow.run(case, output=tmp_path / "whole")
+    rows = records.OF_EVERY_RUN
+    with monkeypatch.context() as older:
+        older.setattr(records, "OF_EVERY_RUN", [r for r in rows if r.name != "training_error"])
+        run = hkflow.run(case, output=tmp_path / "run", observers=[Stop(4)])
+    assert np.isnan(run.records["training_error"]).all() and len(run.records["time"]) > 2
+    run = hkflow.resume(tmp_path / "run")
+    assert run.finished and np.array_equal(run.records["mass"], whole.records["mass"])
+    errors = run.records["training_error"]
+    assert np.isnan(errors[0]) and np.isfinite(errors[-1])
 
 
 def test_refusals_write_nothing(case, tmp_path):

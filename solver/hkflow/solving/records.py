@@ -1,9 +1,114 @@
-"""The numbers that are recorded while a run goes on."""
+"""The numbers that are recorded while a run goes on: a row each, with its label and its value."""
+
+from collections.abc import Callable
 
 import numpy as np
 
-from ..methods.step import ENERGIES
+from ..methods.record import SCALED, Record
+from ..methods.step import ENERGIES, TERMS
 from .state import LoopState
+
+
+def _of_budget(value: Callable) -> Callable:
+    """A value that is nan for methods that keep no budgets."""
+    return lambda method, clock: value(method, clock) if method.keeps_budgets else np.nan
+
+
+def _energy(name: str) -> Record:
+    value = _of_budget(lambda method, clock: clock.budget[name])
+    label = name.replace("_", " ")
+    return Record(name, label, f"{TERMS[name]}.", unit=SCALED, value=value)
+
+
+OF_EVERY_RUN = (
+    Record(
+        "time", "time", "Time of the flow, or the smooth margin where that is the clock.", "t",
+        value=lambda method, clock: clock.time,
+    ),
+    Record(
+        "step", "steps", "Steps taken so far.", compared=True,
+        value=lambda method, clock: clock.step,
+    ),
+    Record("dt", "step size", "Length of the last step.", value=lambda method, clock: clock.dt),
+    Record(
+        "objective", "objective", "The objective.", "F", SCALED, "log", "objective", compared=True,
+        value=lambda method, clock: method.current.objective,
+    ),
+    Record(
+        "mass", "total mass", "The total mass of the measure.", "|ν|", SCALED, panel="mass",
+        value=lambda method, clock: method.current.mass,
+    ),
+    Record(
+        "log_mass", "log mass", "Logarithm of the total mass.", "log |ν|", panel="mass",
+        compared=True, value=lambda method, clock: method.current.log_mass,
+    ),
+    Record(
+        "log_scale", "log scale", "Logarithm of the unit e^log_scale.", "L",
+        value=lambda method, clock: clock.log_scale,
+    ),
+    *map(_energy, ENERGIES),
+    Record(
+        "energy_residual", "energy residual", "Change of the objective less what was exchanged.",
+        "", SCALED, "log", "residuals",
+        value=_of_budget(
+            lambda method, clock: method.current.objective
+            - clock.objective_at_start
+            - sum(clock.budget.energy.tolist())
+        ),
+    ),
+    Record(
+        "mass_residual", "mass residual", "Change of the mass less what was exchanged.",
+        "", SCALED, "log", "residuals",
+        value=_of_budget(
+            lambda method, clock: method.current.mass
+            - clock.mass_at_start
+            - sum(clock.budget.mass.tolist())
+        ),
+    ),
+    Record(
+        "training_error", "training error",
+        "Share of the data on the wrong side of zero, or root mean square error of a regression.",
+        compared=True,
+        value=lambda method, clock: method.problem.objective.error(method.current.predictions),
+    ),
+)  # fmt: skip
+
+
+def _margin(method, clock):
+    e = method.current
+    return method.problem.objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
+
+
+def _smooth_margin(method, clock):
+    return method.problem.objective.smooth_margin(method.current.predictions, clock.log_scale)
+
+
+OF_CLASSIFIERS = (
+    Record(
+        "margin", "margin", "Smallest margin of the data over the mass.", "min y h/|ν|",
+        panel="margins", compared=True, value=_margin,
+    ),
+    Record(
+        "smooth_margin", "smooth margin", "Minus the log of the loss.", "γ̃", SCALED,
+        value=_smooth_margin,
+    ),
+)  # fmt: skip
+OF_CERTIFICATES = (
+    Record(
+        "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
+        panel="margins",
+    ),
+    Record("slackness_measure", "slackness of the measure", "Residual of slackness under ν."),
+    Record("slackness_data", "slackness of the data", "Residual of slackness over the data."),
+    Record(
+        "margin_lower", "γ from below", "Largest lower bound of the max-margin so far.",
+        panel="margins",
+    ),
+    Record(
+        "margin_upper", "γ from above", "Smallest upper bound of the max-margin so far.",
+        panel="margins",
+    ),
+)  # fmt: skip
 
 
 def take_record(
@@ -16,35 +121,16 @@ def take_record(
         now, which costs more than all the rest; else its values are nan
     Neither the method nor the clock is changed.
     """
-    e, objective, budget = method.current, method.problem.objective, clock.budget
-    record = {
-        "time": clock.time,
-        "step": clock.step,
-        "dt": clock.dt,
-        "objective": e.objective,
-        "mass": e.mass,
-    }
-    record |= {"log_mass": e.log_mass, "log_scale": clock.log_scale, **method.record(clock)}
-    if method.keeps_budgets:
-        energies, masses = budget.energy.tolist(), budget.mass.tolist()
-        record |= zip(ENERGIES, energies, strict=True)
-        record["energy_residual"] = e.objective - clock.objective_at_start - sum(energies)
-        record["mass_residual"] = e.mass - clock.mass_at_start - sum(masses)
-    else:
-        record |= dict.fromkeys((*ENERGIES, "energy_residual", "mass_residual"), np.nan)
-    record["training_error"] = objective.error(e.predictions)
-    if objective.risk.classifies:
-        record["margin"] = objective.margin(e.predictions) / e.mass if e.mass > 0.0 else 0.0
-        record["smooth_margin"] = objective.smooth_margin(e.predictions, clock.log_scale)
+    classifies = method.problem.objective.risk.classifies
+    rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
+    record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if certificate:
-        record |= certificate.record(
-            e, record["margin"], (clock.margin_lower, clock.margin_upper), renew
-        )
+        bounds = clock.margin_lower, clock.margin_upper
+        record |= certificate.record(method.current, record["margin"], bounds, renew)
     return {name: float(value) for name, value in record.items()}
 
 
 def true_smooth_margin(method) -> float:
     """γ̃ of the accepted state in units of one, inf beyond the largest number."""
-    return method.problem.objective.smooth_margin(
-        method.current.predictions, method.log_scale
-    ) * np.exp(method.log_scale)
+    objective, scale = method.problem.objective, method.log_scale
+    return objective.smooth_margin(method.current.predictions, scale) * np.exp(scale)

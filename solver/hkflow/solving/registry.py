@@ -12,59 +12,7 @@ from ..methods.grid.records import RECORDS as OF_GRIDS
 from ..methods.network.records import RECORDS as OF_NETWORKS
 from ..methods.particles.records import RECORDS as OF_PARTICLES
 from ..methods.record import SCALED, Record
-from ..methods.step import ENERGIES, TERMS
-
-OF_EVERY_RUN = (
-    Record("time", "time", "Time of the flow, or the smooth margin where that is the clock.", "t"),
-    Record("step", "steps", "Steps taken so far.", compared=True),
-    Record("dt", "step size", "Length of the last step."),
-    Record(
-        "objective", "objective", "The objective.", "F", SCALED, "log", "objective", compared=True
-    ),
-    Record("mass", "total mass", "The total mass of the measure.", "|ν|", SCALED, panel="mass"),
-    Record(
-        "log_mass", "log mass", "Logarithm of the total mass.", "log |ν|", panel="mass",
-        compared=True,
-    ),
-    Record("log_scale", "log scale", "Logarithm of the unit e^log_scale.", "L"),
-    *(Record(name, name.replace("_", " "), f"{TERMS[name]}.", unit=SCALED) for name in ENERGIES),
-    Record(
-        "energy_residual", "energy residual", "Change of the objective less what was exchanged.",
-        "", SCALED, "log", "residuals",
-    ),
-    Record(
-        "mass_residual", "mass residual", "Change of the mass less what was exchanged.",
-        "", SCALED, "log", "residuals",
-    ),
-    Record(
-        "training_error", "training error",
-        "Share of the data on the wrong side of zero, or root mean square error of a regression.",
-        compared=True,
-    ),
-)  # fmt: skip
-OF_CLASSIFIERS = (
-    Record(
-        "margin", "margin", "Smallest margin of the data over the mass.", "min y h/|ν|",
-        panel="margins", compared=True,
-    ),
-    Record("smooth_margin", "smooth margin", "Minus the log of the loss.", "γ̃", SCALED),
-)  # fmt: skip
-OF_CERTIFICATES = (
-    Record(
-        "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
-        panel="margins",
-    ),
-    Record("slackness_measure", "slackness of the measure", "Residual of slackness under ν."),
-    Record("slackness_data", "slackness of the data", "Residual of slackness over the data."),
-    Record(
-        "margin_lower", "γ from below", "Largest lower bound of the max-margin so far.",
-        panel="margins",
-    ),
-    Record(
-        "margin_upper", "γ from above", "Smallest upper bound of the max-margin so far.",
-        panel="margins",
-    ),
-)  # fmt: skip
+from .records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 
 RECORDS = {
     record.name: record

@@ -40,7 +40,7 @@ from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..problem.problem import Problem
-from ..solving.registry import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, RECORDS
+from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
 from .run_folder import (
     CHECKPOINT,
@@ -82,6 +82,7 @@ MEASURES = {  # arrays that make it, of each method; a network has some of sever
     "characteristics": [{"positions", "signs", "log_weights"}],
     "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
 }
+NEEDED = [record.name for record in OF_EVERY_RUN[:7]]  # which no version has left out
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
@@ -365,9 +366,9 @@ def read_records(path, case):
         return {}
     with _reading(path):
         rows = [parse_json(line) for line in read_text(path).split("\n")[:-1]]
-        # a user's record is not in rows of a session that had no function for it
+        # a record is not in rows of a session that had no function for it
         records = {
-            name: [row[name] if name in RECORDS else row.get(name, np.nan) for row in rows]
+            name: [row[name] if name in NEEDED else row.get(name, np.nan) for row in rows]
             for name in dict.fromkeys(chain.from_iterable(rows))
         }
         return _checked_records(
@@ -376,7 +377,7 @@ def read_records(path, case):
 
 
 def _checked_records(records, case):
-    """Records that have the names that all runs have."""
+    """Records that have the names that all runs have; those of later versions are nan."""
     sizes = {}
     for name, array in records.items():
         check_array(array, name, ("record",), sizes)
@@ -386,9 +387,12 @@ def _checked_records(records, case):
         wanted += [record.name for record in OF_CLASSIFIERS]
     if "margin_upper" in records:
         wanted += [record.name for record in OF_CERTIFICATES]
-    if records and (missing := [name for name in wanted if name not in records]):
+    if not records:
+        return records
+    if missing := [name for name in NEEDED if name not in records]:
         raise ValueError(f"the record '{missing[0]}' is missing")
-    return records
+    nothing = np.full(len(records["time"]), np.nan)
+    return records | {name: nothing for name in wanted if name not in records}
 
 
 def _checked_end(end):
