@@ -11,9 +11,11 @@ from ..particles.points import PointMethod
 from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import check_coupling
+from ..stepping.implicit_residuals import DENSE, Coupling
 from .frozen import SUMS
 from .kinks import Kinks
 from .movement import Movement
+from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # weights of r at the Gauss points for the first half of a step
@@ -259,6 +261,19 @@ class Characteristics(PointMethod):
         self.current, self.trial = self.trial, self.current
         self.state_changed()
         self.change_unit()
+
+    def coupling_at(self, e) -> Coupling:
+        """K at an evaluation; what kinks hold answers along them alone."""
+        objective, weights = self.problem.objective, np.exp(e.log_weights - self.log_scale)
+        atoms = unblocked(e.positions, self.n), weights, e.held > 0
+        matrix = held_coupling(objective, self.kinks.normals, *atoms, self.flow)
+        return Coupling(objective, self.log_scale, matrix)
+
+    def coupling_at_current(self):
+        """The Coupling of the accepted state."""
+        if len(self.past[0]) > DENSE:
+            return super().coupling_at_current()
+        return self.coupling_at(self.current)
 
     def frozen(self, begin, after, loss_gradient, tau, step):
         step.counts = np.zeros(len(COUNTED))

@@ -1,6 +1,7 @@
 """Methods whose measure is made of points that carry mass: their state, and their implicit
 steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,8 @@ class PointMethod(ImplicitSteps):
         states = [*self.between[: len(substeps)], self.trial]
         states[0].copy(self.current)
         coupling = self.accepted_coupling()
-        step = implicit_step(coupling, time, substeps, states, self.frozen, self.tolerance)
+        renewed = self.coupling_at if len(self.current.predictions) <= DENSE else None
+        step = implicit_step(coupling, time, substeps, states, self.frozen, self.tolerance, renewed)
         if not step.rejection:
             self.evaluate(self.trial, self.trial.loss_gradient.copy(), step.defect)
         return step
@@ -171,6 +173,9 @@ class PointMethod(ImplicitSteps):
         return super().knows_implicit() and (
             self.coupling == "implicit" or len(self.current.predictions) <= DENSE
         )
+
+    # K where it jumps with the loss gradients; None where it does not
+    coupling_at: Callable[[Any], Coupling] | None = None
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state, stored for up to DENSE data, applied for more."""

@@ -8,12 +8,14 @@ from ...operators.matrix import gram
 CHUNK = 4096  # particles whose features are held at a time
 
 
-def _chunks(*arrays):
-    for start in range(0, len(arrays[0]), CHUNK):
-        yield (array[start : start + CHUNK] for array in arrays)
+def chunks(*arrays, size=CHUNK):
+    """Tuples of so many rows of each array."""
+    for start in range(0, len(arrays[0]), size):
+        yield tuple(array[start : start + size] for array in arrays)
 
 
-def _add_gram(rows, weights, out):
+def add_gram(rows, weights, out):
+    """out += rows diag(weights) rowsᵀ; rows (n, columns), weights (columns,)."""
     part = np.zeros_like(out)
     gram(np.ascontiguousarray(rows), weights, part)
     out += part
@@ -28,13 +30,13 @@ def coupling_matrix(objective, positions, weights, mobility, flow):
     """
     feature, x, n = objective.feature, objective.inputs, len(objective.inputs)
     values, moved, outputs = (np.zeros((n, n)) for _ in range(3))
-    for points, w, m in _chunks(positions, weights, mobility):
+    for points, w, m in chunks(positions, weights, mobility):
         phi = feature.matrix(points, x)
-        _add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)
+        add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)
         if flow.transport > 0.0:
-            _add_gram(feature.slopes(points, x), flow.transport * w, moved)
+            add_gram(feature.slopes(points, x), flow.transport * w, moved)
             if feature.joint:
-                _add_gram(np.maximum(x @ points[:, :-1].T, 0.0), flow.transport * w, outputs)
+                add_gram(np.maximum(x @ points[:, :-1].T, 0.0), flow.transport * w, outputs)
     return values + (x @ x.T) * moved + outputs
 
 
@@ -42,7 +44,7 @@ def coupling_product(objective, positions, weights, mobility, flow, v):
     """K v, (n_data,), for a built-in feature, without storing K."""
     feature, x, out = objective.feature, objective.inputs, np.zeros(len(v))
     columns = x.shape[1]
-    for points, w, m in _chunks(positions, weights, mobility):
+    for points, w, m in chunks(positions, weights, mobility):
         phi = feature.matrix(points, x)
         out += phi @ (flow.reaction * m * (v @ phi))
         if flow.transport > 0.0:

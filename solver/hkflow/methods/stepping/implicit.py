@@ -27,7 +27,8 @@ ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
 GAMMA = 1.0 - np.sqrt(0.5)
 # (time that r is implicit in, time it is used for)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}
-MOST_CORRECTIONS = 12
+MOST_CORRECTIONS = 30
+TOO_FAR = 0.5  # slopes that have turned by less are let be
 CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradients are solved for
 
 
@@ -122,7 +123,7 @@ class ImplicitSteps(Method):
         return self.stability * self.speed() / self.stiffness()
 
 
-def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
+def implicit_step(coupling, dt, substeps, states, frozen, tolerance, coupling_at=None):
     """One step, composed of flows with frozen loss gradients; returns the Step, with a rejection if
     loss gradients are not found.
 
@@ -132,12 +133,15 @@ def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
     frozen : function (begin, after, loss_gradient, tau, step) -> predictions (n_data,): S_r(tau)
         from one evaluation into another, adding to the step's budget
     tolerance : of the method; loss gradients are solved for to a share of it
+    coupling_at : function of an evaluation -> Coupling where K jumps with the loss gradients, as
+        that of atoms does which kinks hold or let go; None where corrections of K are enough
     """
     step = Step(dt)
     for (implicit, taken), begin, after in zip(substeps, states[:-1], states[1:], strict=True):
         flow_with = partial(frozen, begin, after)
+        renewed = partial(coupling_at, after) if coupling_at else None
         loss_gradient, spent = coupled_residuals(
-            coupling, flow_with, dt * implicit, begin.loss_gradient, tolerance
+            coupling, flow_with, dt * implicit, begin.loss_gradient, tolerance, renewed
         )
         if taken != implicit and not spent.rejection:
             spent = Step(dt * taken, defect=spent.defect)
@@ -151,17 +155,19 @@ def implicit_step(coupling, dt, substeps, states, frozen, tolerance):
     return step
 
 
-def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
+def coupled_residuals(coupling, flow_with, tau, guess, tolerance, renewed=None):
     """Drive the flow over tau by loss gradients r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,)
     and the Step, maybe rejected.
 
     flow_with : function (loss_gradient, tau, step) -> predictions after tau; leaves the state there
         and adds to the step's budget
-    guess : (n_data,)
+    guess : (n_data,);  renewed : function () -> Coupling at the state that flow_with left, or None
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
-    to a share of the tolerance.
+    to a share of the tolerance. They are the gradient of a convex function: where its slope along a
+    correction d has changed sign, d·τ K (r′ − r) < 0 with r′ the next model's answer, the
+    correction is shortened to where a line between both slopes has its zero.
     """
-    loss_gradient, last, before = guess.copy(), np.inf, None
+    loss_gradient, before, line = guess.copy(), None, None
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
         predictions = flow_with(loss_gradient, tau, step)
@@ -169,7 +175,7 @@ def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
             step.rejection = step.rejection or "predictions are not finite"
             return loss_gradient, step
         if before is not None:
-            coupling = coupling.corrected(
+            coupling = (renewed() if renewed else coupling).corrected(
                 loss_gradient - before[0], (before[1] - predictions) / tau
             )
         moved = tau * coupling.product(loss_gradient)
@@ -180,14 +186,40 @@ def coupled_residuals(coupling, flow_with, tau, guess, tolerance):
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
             return loss_gradient, step
-        step.defect = float(np.abs(tau * coupling.product(wanted - loss_gradient)).max())
+        gap = tau * coupling.product(wanted - loss_gradient)
+        step.defect = float(np.abs(gap).max())
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
         if step.defect <= CONSISTENT * allowed:
             return loss_gradient, step
         before = loss_gradient, predictions.copy()
-        # upwind directions that flip to and fro with the loss gradients settle in between
-        loss_gradient = wanted if step.defect < 0.5 * last else 0.5 * (loss_gradient + wanted)
-        last = step.defect
+        if line is None or not line.shorten(gap):
+            line = _Line(loss_gradient, wanted - loss_gradient, gap)
+        loss_gradient = line.end()
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"
     return before[0], step
+
+
+class _Line:
+    """A correction of loss gradients: where it begins, its direction, and the share of it that is
+    taken.
+
+    slope : at its beginning, of the convex function that is minimised, its sign changed
+    """
+
+    def __init__(self, begin, direction, gap):
+        self.begin, self.direction, self.share = begin, direction, 1.0
+        self.slope = float(direction @ gap)
+
+    def end(self):
+        """The loss gradients at its end."""
+        return self.begin + self.share * self.direction
+
+    def shorten(self, gap):
+        """Take a smaller share if the slope at the end says that it went too far; returns whether
+        it does."""
+        slope = float(self.direction @ gap)
+        if slope >= -TOO_FAR * self.slope:
+            return False
+        self.share *= min(max(self.slope / (self.slope - slope), 0.1), 0.9)
+        return True

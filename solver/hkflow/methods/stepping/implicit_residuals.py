@@ -19,6 +19,8 @@ DENSE = 512  # data up to which K is stored and factorised; beyond it is applied
 # temperature below which float64 cannot tell the margins apart, relative to their size
 COLDEST = 1e-11
 COOLING = 0.2
+EPS = np.finfo(float).eps
+STILL = 8  # Newton steps that are rounding; a weight that is to grow doubles its log in one
 MOST_NEWTON_STEPS = 80
 # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
 STIFF_LOG = 200.0
@@ -169,13 +171,14 @@ class Coupling:
             self.objective.targets,
             self.objective.risk.scaled is not None,
         )
-        last = np.inf
+        last, still = np.inf, 0
         for _ in range(most):
             if smooth:
                 theta = theta - theta.max()
                 theta = theta - np.log(q @ np.exp(theta))
             a = q * np.exp(theta)
-            gradient = u + tau * y * self.product(y * a) + temperature * theta
+            pulled = tau * y * self.product(y * a)
+            gradient = u + pulled + temperature * theta
             entropy = np.full_like(a, temperature)
             if self._logistic:
                 room = -np.expm1(theta)  # 1 − a/q
@@ -192,8 +195,13 @@ class Coupling:
                 change = np.minimum(change, -0.5 * theta)  # a < q
             theta = theta + change
             size = np.abs(a * change).max() / a.max()
-            # or rounding has taken over
-            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and size > 0.3 * last):
+            # or rounding has taken over: at once, or so often that nothing grows behind it
+            stands = size > 0.3 * last
+            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and stands):
+                return theta
+            noise = 4.0 * EPS * (np.abs(u).max() + np.abs(pulled).max()) / temperature
+            still = still + 1 if stands and size <= max(noise, 1e-6) else 0
+            if still == STILL:
                 return theta
             last = size
         return None
