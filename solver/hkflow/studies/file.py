@@ -216,15 +216,16 @@ def _member(path, group, level, repeat, case, changes, repeats):
 def described(changes: dict[str, Any]) -> str:
     """Overrides in words: noise = 0.1, kind = wasserstein."""
     return (
-        ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
+        ", ".join(f"{key} = {readable(value)}" for key, value in changes.items())
+        or "nothing changed"
     )
 
 
-def shown(value: Any) -> str:
+def readable(value: Any) -> str:
     """A value of a case as a reader wants to see it."""
     if isinstance(value, dict):
         return value.get("kind") or ", ".join(
-            f"{key} {shown(inner)}" for key, inner in value.items()
+            f"{key} {readable(inner)}" for key, inner in value.items()
         )
     return (
         f"{value:g}"
