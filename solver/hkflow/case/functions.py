@@ -56,6 +56,12 @@ def _module(name, folder):
         return _module_in(str(path), path.read_bytes())
 
 
+def home_of(reference: str, folder) -> str | None:
+    """The folder, as a whole path, if the module of a reference lies in it; else None."""
+    path = _path(reference.partition(":")[0], folder)
+    return None if path is None else str(Path(folder).resolve())
+
+
 def _path(name, folder):
     """The file of a module in a folder, None if it is not there."""
     path = Path(folder or "", *name.split(".")).with_suffix(".py")
@@ -146,14 +152,17 @@ class StoredFunction(Table):
         name = name or f"{function.__module__}:{getattr(function, '__qualname__', function)}"
         return StoredFunction(function=name, source=source_hash(function), folder=folder)
 
-    def load(self, where):
+    def load(self, where, sourceless=False):
         """The function. Raises CaseError, which begins with `where`, if it cannot be imported or
-        its source is not what it was."""
+        its source is not what it was.
+
+        sourceless : whether one whose source nobody knew is taken as it is
+        """
         try:
             found = imported(self.function, self.folder)
         except CaseError as error:
             raise CaseError(f"{where}: {error}") from error
-        if self.source is None or source_hash(found) != self.source:
+        if source_hash(found) != self.source or self.source is None and not sourceless:
             raise CaseError(
                 f"{where}: the source of '{self.function}' is not what it was when the run was"
                 " made, so its numbers may be others; put the former source back, or run again."
@@ -242,11 +251,15 @@ class StoredRisk(Table):
 
 
 class OwnFunctions(Table):
-    """All that is a user's own in a run."""
+    """All that is a user's own in a run.
+
+    records : those that the case names, by their names
+    """
 
     feature: StoredFeature | None = None
     risk: StoredRisk | None = None
     draw: StoredFunction | None = None
+    records: dict[str, StoredFunction] = {}
 
     @staticmethod
     def of(objective, draw=None):
@@ -259,7 +272,7 @@ class OwnFunctions(Table):
         )
 
     def functions(self):
-        """Every StoredFunction."""
+        """Every StoredFunction that results depend on."""
         tables = (self, self.feature, self.risk)
         values = [value for table in tables if table is not None for _, value in table]
         return [value for value in values if isinstance(value, StoredFunction)]
@@ -302,9 +315,8 @@ def own_feature(activation, folder) -> OwnFunctions:
     """What a run folder stores of objective.activation."""
     if activation in FEATURES:
         return OwnFunctions()
-    found, home = imported(activation, folder), _path(activation.partition(":")[0], folder)
+    found, place = imported(activation, folder), home_of(activation, folder)
     feature = feature_of(activation, folder)
-    place = None if home is None else str(Path(folder).resolve())
     # the functions of a Feature are its attributes, and so are ψ's
     whole = isinstance(found, Feature)
     name = f"{activation}.ridge" if whole and feature.ridge is not None else activation

@@ -16,7 +16,7 @@ from ..case.check import build_case, read_case
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
-from ..case.records import case_records
+from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
@@ -80,7 +80,8 @@ def run(
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
     resolved, problem = ranks.all(lambda: (file.case, given) if given else build_case(file))
-    records = ranks.all(lambda: case_records(resolved, file.folder)) | records
+    of_case = ranks.all(lambda: case_records(resolved, file.folder))
+    records = of_case | records
     with preparing(quiet):
         method = ranks.all(
             lambda: _method(problem.distributed(ranks), resolved, f"{file.source}: ")
@@ -92,6 +93,8 @@ def run(
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         functions = own or own_feature(resolved.objective.activation, file.folder)
+        kept = {"records": stored_records(resolved, of_case, file.folder)}
+        functions = functions.model_copy(update=kept)
         header = _header(file, resolved, ranks) | _own(functions)
         header |= _contradiction(problem, resolved, file.folder)
         with _writing(folder):
@@ -123,7 +126,7 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
 
 def _own(functions):
     """What run.json says of users' functions; nothing if there are none."""
-    found = functions.model_dump(exclude_none=True)
+    found = functions.model_dump(exclude_none=True, exclude_defaults=True)
     return {"own": found} if found else {}
 
 
@@ -138,14 +141,19 @@ def resume(
     return its Run.
 
     observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
-    records : as for `run`. A record of the run that is not among them is nan from here on, and the
-        status says so; a new one is nan up to here
+    records : as for `run`. Those that the case names go on by themselves, by functions that are
+        found where the run found them. Another record of the run that is not given is nan from here
+        on, and the status says so; a new one is nan up to here
+    Raises CaseError, with nothing changed, if a function of the case is not there any more or not
+    what it was.
     """
     folder, records = Path(folder), check_records(records)
 
     def repair():
         header = read_header(folder)
-        OwnFunctions.model_validate(header.get("own", {})).check(folder)
+        own = OwnFunctions.model_validate(header.get("own", {}))
+        own.check(folder)
+        resumed_records(None, own, records, folder)  # before anything is changed
         held.enter_context(lock(folder))
         with _writing(folder):
             found = prepare_resume(folder)
@@ -159,20 +167,13 @@ def resume(
         with preparing(quiet):
             method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
-        records = _stored_records(stored.case) | records
+        of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, records, folder))
+        records = of_case | records
         writer = RunWriter(folder, checkpoint, seconds)
         return _integrate(
             folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
             _on_missing(stored.records, records, clock),
         )  # fmt: skip
-
-
-def _stored_records(case):
-    """The functions that a case names, none if one of them is not there any more."""
-    try:
-        return case_records(case)
-    except CaseError:
-        return {}
 
 
 def _on_missing(stored, records, clock):
