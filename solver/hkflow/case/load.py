@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
+from .aliases import current
 from .schema import DEFAULT_KINDS, Case, ProblemCase
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
@@ -91,15 +92,20 @@ def parse_case(text, folder, name, overrides=None, source="case"):
 def parse_stored_case(text, source):
     """The case that a run folder tells of: a Case, or the ProblemCase of one made in Python."""
     tables = parse_toml(text, source)
-    if tables.get("data") != {"source": "arrays"}:
-        return parse_case(text, ".", "", source=source).case
     refuse_unfit(tables, source)
+    tables = current(tables, source, warn=False)
+    if tables.get("data") != {"source": "arrays"}:
+        return _checked(tables, text, ".", "", None, source).case
     return ProblemCase.model_validate(tables)
 
 
 def _checked(tables, text, folder, name, overrides, source):
+    """The CaseFile of tables, which are changed in place, and overrides."""
     overrides = plain_tables(overrides or {})
     refuse_unfit(overrides, source)
+    refuse_unfit(tables, source)
+    tables = current(tables, source, text)
+    overrides = current(overrides, f"{source}, what is set")
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)

@@ -12,6 +12,7 @@ import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
 from ..arguments import Floats
+from ..case.aliases import current
 from ..case.build import resolve
 from ..case.load import (
     MAX_CASE_BYTES,
@@ -162,6 +163,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         text = read_text(path, MAX_CASE_BYTES)
         tables = parse_toml(text, path)
         refuse_unfit(tables, path)
+        tables = current(tables, str(path), text)
         if quick:
             tables = _changed(tables, tables.pop("quick", {}))
             text = tomlkit.dumps(tables)
