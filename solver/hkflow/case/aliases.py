@@ -34,7 +34,7 @@ def current(tables: dict[str, Any], source: str, text: str = "", warn: bool = Tr
     return made
 
 
-def _current(value, path, found, source):
+def _current(value: Any, path: tuple[str, ...], found: list, source: str) -> Any:
     """A value at a path of keys with today's names; adds (path, former name, name now) to
     `found`."""
     if isinstance(value, list):
@@ -61,7 +61,7 @@ def _current(value, path, found, source):
     return made
 
 
-def _line_of(text, home, word):
+def _line_of(text: str, home: str, word: str) -> int | None:
     """The line of a TOML text on which a word is in a table, from 1; None if none is found."""
     table: set[str] = set()
     key: set[str] = set()

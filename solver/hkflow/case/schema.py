@@ -509,7 +509,7 @@ class CharacteristicsMethod(StartingPoints):
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.particles
 
@@ -536,7 +536,7 @@ class ParticlesMethod(FromPoints):
     )
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.particles
 
@@ -584,7 +584,7 @@ class NetworkMethod(FromPoints):
     )
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.units
 

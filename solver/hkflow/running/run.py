@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -23,13 +24,15 @@ from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
 from ..methods.choice import make_method, method_class
-from ..operators.ranks import ALONE
+from ..methods.method import Method
+from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
+from ..solving.state import LoopState
 from ..store.results import pack
 from ..store.run import Run, load, read_header
 from ..store.run_folder import (
@@ -53,9 +56,9 @@ def run(
     force: bool = False,
     quiet: bool = True,
     observers: Sequence[Observer | Callable] = (),
-    ranks=ALONE,
+    ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
-    **overrides,
+    **overrides: Any,
 ) -> Run:
     """Run a case, or a problem made in Python, and return its Run.
 
@@ -134,7 +137,7 @@ def resume(
     folder: str | Path,
     quiet: bool = True,
     observers: Sequence[Observer | Callable] = (),
-    ranks=ALONE,
+    ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
 ) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
@@ -147,13 +150,13 @@ def resume(
     Raises CaseError, with nothing changed, if a function of the case is not there any more or not
     what it was.
     """
-    folder, records = Path(folder), check_records(records)
+    folder, given = Path(folder), check_records(records)
 
     def repair():
         header = read_header(folder)
         own = OwnFunctions.model_validate(header.get("own", {}))
         own.check(folder)
-        resumed_records(None, own, records, folder)  # before anything is changed
+        resumed_records(None, own, given, folder)  # before anything is changed
         held.enter_context(lock(folder))
         with _writing(folder):
             found = prepare_resume(folder)
@@ -167,8 +170,8 @@ def resume(
         with preparing(quiet):
             method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
-        of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, records, folder))
-        records = of_case | records
+        of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
+        records = of_case | given
         writer = RunWriter(folder, checkpoint, seconds)
         return _integrate(
             folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
@@ -328,17 +331,19 @@ class Signals(Interrupts, Observer):
     """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal
     ends it at once."""
 
-    def __init__(self, ranks=ALONE):
+    def __init__(self, ranks: Alone = ALONE) -> None:
         super().__init__()
-        self.ranks, self.seen, self.received, self.witnesses = ranks, 0, None, ()
+        self.ranks, self.seen = ranks, 0
+        self.received: int | None = None
+        self.witnesses: tuple[float, ...] = ()
 
     def _receive(self, number, _frame):
         self.seen = int(number)
         self.__exit__()
 
-    def step(self, method, clock):
+    def step(self, method: Method, clock: LoopState) -> None:
         self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
 
-    def stop(self):
+    def stop(self) -> str | None:
         self.received = self.ranks.largest(self.seen, self.witnesses) or None
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
