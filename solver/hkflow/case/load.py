@@ -109,7 +109,7 @@ def parse_stored_case(text: str, source: str) -> Case | ProblemCase:
 
 
 def _checked(tables, text, folder, name, overrides, source):
-    """The CaseFile of tables, which are changed in place, and overrides."""
+    """The CaseFile of tables and overrides."""
     overrides = plain_tables(overrides or {})
     refuse_unfit(overrides, source)
     refuse_unfit(tables, source)
