@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from hkflow import load
-from hkflow.plots import animate, fitting
+from hkflow.plots import animate, available
 
 run, folder = load(sys.argv[1]), Path(sys.argv[2])
 folder.mkdir(parents=True, exist_ok=True)
-for name in fitting(run, moving=True):
+for name in available(run, moving=True):
     print(animate(name, run, folder / f"{name}.gif", fps=10, wide=True))

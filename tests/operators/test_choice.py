@@ -38,7 +38,7 @@ def test_a_name_forces_a_transform(name, kind, p):
 
 
 def test_what_cannot_be_made_is_refused():
-    with pytest.raises(ValueError, match="Unknown transform 'fast'"):
+    with pytest.raises(ValueError, match="Unknown operator 'fast'"):
         make_operator("fast", np.eye(3), np.eye(3), RELU)
     with pytest.raises(ValueError, match="stay where they are"):
         make_operator("tree", np.eye(3), np.eye(3), RELU, moving=True)
@@ -49,7 +49,7 @@ def test_what_cannot_be_made_is_refused():
 
 
 def test_a_case_forces_a_transform(tmp_path):
-    with pytest.raises(hkflow.CaseError, match="sorted transform is for"):
+    with pytest.raises(hkflow.CaseError, match="sorted operator is for"):
         hkflow.run(
             "cases/quickstart/iris.toml",
             output=tmp_path / "a",

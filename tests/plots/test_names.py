@@ -80,7 +80,7 @@ def colours(figure):
 )
 def test_a_sign_has_one_colour_in_all_panels(tmp_path, dim, cells, bias, method, names):
     run = a_run(tmp_path, dim, cells, bias, **{"method.kind": method})
-    assert set(names) <= set(plots.fitting(run))
+    assert set(names) <= set(plots.available(run))
     all_of_them = {"+1": set(), "−1": set()}
     for name in names:
         for sign, seen in colours(figure_of(name, run)).items():

@@ -17,7 +17,7 @@ import hkflow
 from hkflow import plots
 from hkflow.case.build import teacher_of
 from hkflow.geometry import geodesic_mesh
-from hkflow.plots import circle, fitting, sphere
+from hkflow.plots import available, circle, sphere
 from hkflow.plots.overview import draw_overview, save_overview
 from hkflow.plots.records import relative_to_largest
 from hkflow.plots.tracks import Tracks, _on_map
@@ -347,7 +347,7 @@ SMALL = {
 )
 def test_every_picture_of_every_run_is_legible_at_both_widths(runs, name):
     run = runs(name)
-    for kind in fitting(run):
+    for kind in available(run):
         for wide, save in ((False, -1), (True, 0)):
             figure = plots.draw(kind, run, save=save, wide=wide)
             texts = legible(figure)
@@ -545,7 +545,7 @@ def test_films_have_a_frame_for_each_save_with_the_same_axes(runs, tmp_path):
     assert len({(norm.vmin, norm.vmax) for norm in norms}) == 1
     for name in ("circle, 40 saves", "one input", "atoms", "particles on the circle"):
         other = runs(name)
-        for kind in fitting(other, moving=True):
+        for kind in available(other, moving=True):
             frames = [
                 plots.draw(kind, other, save=k, shared=range(len(other.time)))
                 for k in (0, len(other.time) - 1)
@@ -608,5 +608,5 @@ def test_scripts_draw(runs, tmp_path, monkeypatch, script, words):
     runpy.run_path(str(ROOT / "postprocess" / f"{script}.py"), run_name="__main__")
     made = list(tmp_path.rglob("*.*"))
     assert [path.name for path in made] == ["picture.pdf"] or {path.stem for path in made} == set(
-        fitting(runs(words[0]), moving=True)
+        available(runs(words[0]), moving=True)
     )

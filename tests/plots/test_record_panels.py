@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from hkflow import plots
 from hkflow.plots import records
-from hkflow.plots.kinds import KINDS
+from hkflow.plots.kinds import PLOTS
 from hkflow.solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from hkflow.solving.registry import RECORDS
 
@@ -23,7 +23,7 @@ def a_run(groups=(OF_EVERY_RUN,), **own):
 
 
 def labels(run, wide=True):
-    figure = Figure(figsize=(plots.PAGE, KINDS["records"].height(run, wide)), layout="constrained")
+    figure = Figure(figsize=(plots.PAGE, PLOTS["records"].height(run, wide)), layout="constrained")
     records.draw_records(figure, run)
     return [ax.get_ylabel() for ax in figure.axes]
 
@@ -39,7 +39,7 @@ def test_panels_are_those_of_the_records():
 def test_own_records_have_panels_of_their_own():
     run = a_run(some_entropy=np.arange(5.0), cost_in_dollars_=np.ones(5), x=np.ones(5))
     assert labels(run)[3:] == ["some entropy", "cost in dollars", "x"]
-    heights = [KINDS["records"].height(one, True) for one in (a_run(), a_run(x=np.ones(5)), run)]
+    heights = [PLOTS["records"].height(one, True) for one in (a_run(), a_run(x=np.ones(5)), run)]
     assert heights[0] == heights[1] < heights[2]  # two columns
 
 

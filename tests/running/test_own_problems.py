@@ -141,7 +141,7 @@ def test_a_problem_is_run_as_it_is_solved(tmp_path, kind, options):
     assert again.problem.objective.feature is hkflow.FEATURES["relu"]
     assert again.predict([[0.3]]) == pytest.approx(solution.predict([[0.3]]), rel=1e-13)
     assert np.array_equal(again.inputs, solution.inputs)
-    assert plots.fitting(again) == plots.fitting(solution)
+    assert plots.available(again) == plots.available(solution)
     assert not hkflow.compare(solution, again).notes
     assert "own" not in again.header
 
@@ -211,7 +211,7 @@ def test_a_run_of_own_functions_is_drawn_reported_and_resumed(mine, tmp_path):
     assert own["risk"]["name"] == "huber" and not own["risk"]["classifies"]
     found = hkflow.load(tmp_path / "whole" / "results.h5")
     assert found.predict([[0.3]]) == pytest.approx(whole.predict([[0.3]]), rel=1e-14)
-    for name in plots.fitting(found):
+    for name in plots.available(found):
         FigureCanvasAgg(plots.draw(name, found)).draw()
     assert write_report([found], tmp_path / "page.html").exists()
     hkflow.export(tmp_path / "whole", "csv", "vtk")

@@ -105,8 +105,8 @@ def test_both_say_the_same(pairs, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_picture_of_a_run_is_one_of_a_solution(pairs, kind):
     solution, run = pairs[kind]
-    assert plots.fitting(solution) == plots.fitting(run)
-    for name in plots.fitting(run):
+    assert plots.available(solution) == plots.available(run)
+    for name in plots.available(run):
         figures = [plots.draw(name, one) for one in (solution, run)]
         for figure in figures:
             FigureCanvasAgg(figure).draw()

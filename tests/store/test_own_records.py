@@ -1,6 +1,8 @@
 """A user's records in run folders: stored, read back, resumed, shown, and columns of studies."""
 
 import json
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -51,7 +53,8 @@ def named_case(tmp_path):
     (place / "observables.py").write_text(MODULE)
     path = place / "small.toml"
     path.write_text(CASE + NAMED)
-    return path
+    yield path
+    sys.modules.pop("observables", None)  # of a run that found it where Python looks
 
 
 def test_they_are_stored_and_read_back(case, tmp_path):
@@ -146,12 +149,62 @@ def test_refusals_write_nothing(case, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_case_names_its_functions(named_case, tmp_path, monkeypatch):
-    run = hkflow.run(named_case, output=tmp_path / "run", observers=[Stop(4)])
-    assert np.array_equal(run.records["double"], 2.0 * run.records["mass"])
-    monkeypatch.syspath_prepend(named_case.parent)  # a resumed run looks where Python looks
-    run = hkflow.resume(tmp_path / "run")
+@pytest.mark.parametrize("move", [False, True])
+def test_a_resumed_run_finds_what_its_case_names(named_case, tmp_path, monkeypatch, move):
+    """From another current folder, and when the run folder has moved."""
+    whole = hkflow.run(named_case, output=tmp_path / "whole")
+    monkeypatch.chdir(named_case.parent)
+    hkflow.run("small.toml", output=tmp_path / "run", observers=[Stop(4)])
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
+    if move:
+        folder = folder.rename(tmp_path / "moved")
+    run = hkflow.resume(folder)
     assert run.finished and np.array_equal(run.records["double"], 2.0 * run.records["mass"])
+    assert content(run.path) == content(whole.path) and run.status == whole.status
+
+
+def test_a_run_whose_functions_are_gone_is_not_resumed_without_a_word(
+    named_case, tmp_path, monkeypatch
+):
+    hkflow.run(named_case, output=tmp_path / "run", observers=[Stop(4)])
+    before = content(tmp_path / "run"), (tmp_path / "run" / "status.json").read_text()
+    module = named_case.parent / "observables.py"
+    module.write_text(MODULE.replace("2.0", "3.0"))
+    with pytest.raises(
+        hkflow.CaseError, match="records.double: the source of 'observables:double'"
+    ):
+        hkflow.resume(tmp_path / "run")
+    module.unlink()
+    with pytest.raises(hkflow.CaseError, match="PYTHONPATH adds a folder. Or give a function"):
+        hkflow.resume(tmp_path / "run")
+    assert before == (content(tmp_path / "run"), (tmp_path / "run" / "status.json").read_text())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "observables.py").write_text(MODULE)
+    with monkeypatch.context() as path:
+        path.syspath_prepend(elsewhere)
+        assert resumed(tmp_path, "by-path").finished
+    run = resumed(tmp_path, "by-hand", records=OWN)
+    assert np.array_equal(run.records["double"], 2.0 * run.records["mass"])
+
+
+def resumed(tmp_path, name, **options):
+    """A copy of a broken run, resumed."""
+    return hkflow.resume(shutil.copytree(tmp_path / "run", tmp_path / name), **options)
+
+
+def test_a_folder_that_does_not_say_where_its_functions_were_goes_on(named_case, tmp_path):
+    """As folders of earlier versions."""
+    hkflow.run(named_case, output=tmp_path / "run", observers=[Stop(4)])
+    header = tmp_path / "run" / "run.json"
+    table = json.loads(header.read_text())
+    assert table.pop("own")["records"]["double"]["function"] == "observables:double"
+    header.write_text(json.dumps(table))
+    run = hkflow.resume(tmp_path / "run")
+    assert run.finished and run.status.endswith(
+        "for want of a function (`records` of hkflow.resume): 'double'."
+    )
 
 
 def test_they_are_columns_of_studies(named_case, tmp_path):

@@ -12,7 +12,7 @@ from ..errors import CaseError
 from ..measures import distances as metrics
 from ..solving.registry import in_units_of_one
 from ..solving.result import Result, ResultLike
-from ..store.run import opened
+from ..store.run import loaded
 
 SAME_TIME = 1e-9  # of the longer run
 SAME_MASS = 1e-6  # of the larger one
@@ -75,7 +75,7 @@ def compare(a: ResultLike, b: ResultLike) -> Comparison:
     Raises CaseError, saying what differs, if the problems are not the same or no save time is
     common, and if the mass of a run is beyond numbers at one of the common times.
     """
-    a, b = opened(a), opened(b)
+    a, b = loaded(a), loaded(b)
     check_same_problem(a, b)
     saves, test = common_saves(a, b), make_test_inputs(a.inputs)
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, PLAN_TIMES)).astype(int))

@@ -18,7 +18,7 @@ from ..files.writing import write_json
 from ..measures.point_measure import PointMeasure, Units
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
-from ..store.run import opened
+from ..store.run import loaded
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
 SHOWN = 20  # atoms that a report lists
@@ -215,7 +215,7 @@ def margin_report(
         name, source = file.name, file.source
         names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
     else:
-        one = opened(run)
+        one = loaded(run)
         name, source, names = one.stem, one.name, one.input_names
         problem, why = one.problem, one.contradiction
         start = run_peaks(one)

@@ -220,14 +220,14 @@ def plot(
     under: Under = None,
 ) -> None:
     """Draw a picture of a run by name; without one its overview: predictions, density, records."""
-    from ..plots.kinds import KINDS, fitting, opened, write
+    from ..plots.kinds import PLOTS, available, loaded, write
 
-    one = opened(path)
+    one = loaded(path)
     if name == "help":
-        typer.echo("\n".join(f"{name:12}  {KINDS[name].shows}" for name in fitting(one)))
+        typer.echo("\n".join(f"{name:12}  {PLOTS[name].shows}" for name in available(one)))
         return
     typer.echo(
-        f"picture:          {write(name or fitting(one)[0], one, output, save, under, wide)}"
+        f"picture:          {write(name or available(one)[0], one, output, save, under, wide)}"
     )
 
 
@@ -248,11 +248,11 @@ def animate(
 ) -> None:
     """Make a film of a picture over all saves of a run."""
     from ..plots.animation import animate as animate_run
-    from ..plots.kinds import opened
+    from ..plots.kinds import loaded
     from ..running.progress import counted
 
     with counted() as watch:
-        film = animate_run(name, opened(path), output, fps, wide, under, watch)
+        film = animate_run(name, loaded(path), output, fps, wide, under, watch)
     typer.echo(f"film:             {film}")
 
 

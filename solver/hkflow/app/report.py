@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from ..analysis.summary import provenance, summary
 from ..errors import RunFolderError
 from ..files.writing import write_whole
-from ..plots.kinds import fitting, write
+from ..plots.kinds import available, write
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import ResultLike
-from ..store.run import opened
+from ..store.run import loaded
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 
@@ -24,7 +24,7 @@ def write_report(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "rep
     """
     from jinja2 import Environment, PackageLoader
 
-    runs = [opened(run) for run in runs]
+    runs = [loaded(run) for run in runs]
     for run in runs:
         if not len(run.time):
             raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to report.")
@@ -61,7 +61,7 @@ def _figures(run):
     """The pictures of a run, by name, as bytes of PNG: all that fit and say more than the
     overview."""
     with TemporaryDirectory() as folder:
-        for name in fitting(run):
+        for name in available(run):
             if name not in REPEATED:
                 yield name, write(name, run, Path(folder) / f"{name}.png", wide=True).read_bytes()
 

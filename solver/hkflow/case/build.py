@@ -1,10 +1,15 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import psutil
 
+from ..arguments import Floats, Integers
 from ..errors import CaseError
-from ..geometry import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..geometry import Mesh, atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..measures.initial import (
     Caps,
@@ -17,6 +22,7 @@ from ..measures.initial import (
 from ..measures.point_measure import PointMeasure, Units, atoms_of_points
 from ..methods.rules import best_method
 from ..objectives import data as generators
+from ..objectives.activations import Feature
 from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
@@ -26,12 +32,16 @@ from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targe
 from .functions import feature_of
 from .mesh_cache import cached_geodesic_mesh
 from .schema import (
+    Case,
     CharacteristicsMethod,
     FlowTable,
     GridMethod,
     ParticlesMethod,
+    ProblemCase,
     UniformInitial,
 )
+
+Data = tuple[Floats, Floats, Floats | None]  # inputs (n, dim), targets (n,), weights (n,)
 
 GENERATORS = {
     "cluster-grid": generators.cluster_grid,
@@ -43,12 +53,12 @@ DATA, START, DYNAMICS = range(3)
 DEFAULT_POINTS = 1000
 
 
-def random_numbers(seed, use):
+def random_numbers(seed: int, use: int) -> np.random.Generator:
     """The generator for one use."""
     return np.random.default_rng(np.random.SeedSequence(seed).spawn(use + 1)[use])
 
 
-def resolve(case, folder=None):
+def resolve(case: Case, folder: Path | None = None) -> Case:
     """The case with the rates of its flow and the times of its saves written out: a case that says
     what was computed.
 
@@ -62,7 +72,7 @@ def resolve(case, folder=None):
     return case.model_copy(update={"time": _resolved_time(case)})
 
 
-def best_method_of(case):
+def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
     return best_method(
         case.objective.activation,
@@ -122,7 +132,7 @@ def _resolved_flow(case, folder):
     return flow
 
 
-def flow_of(table):
+def flow_of(table: FlowTable) -> Flow:
     """The Flow of a resolved [flow] table. Raises CaseError if its keys make no flow."""
     try:
         return Flow(
@@ -158,7 +168,7 @@ def _resolved_time(case):
     )
 
 
-def build_problem(case, folder, data=None):
+def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem:
     """The problem that a resolved case states. data: (inputs, targets, weights) read earlier, or
     None to read them now.
 
@@ -198,14 +208,16 @@ def build_problem(case, folder, data=None):
         raise CaseError(f"the problem: {error}") from error
 
 
-def signs_of(case):
+def signs_of(case: Case | ProblemCase) -> tuple[int, ...]:
     """The output signs of the domain."""
     if case.data.source == "arrays":
         return tuple(case.domain.signs)
     return (1,) if case.domain.kind == "sphere" else (1, -1)
 
 
-def build_objective(case, folder, data=None, feature=None):
+def build_objective(
+    case: Case, folder: Path | None, data: Data | None = None, feature: Feature | None = None
+) -> tuple[Any, MomentFlow | None]:
     """The objective, and the closed-form solution if the case is the moment problem in its solvable
     form.
 
@@ -277,7 +289,7 @@ def _population_risk(case, feature):
         raise CaseError(f"objective.activation: {error}") from error
 
 
-def teacher_of(case):
+def teacher_of(case: Case | ProblemCase) -> tuple[Floats, Floats] | None:
     """Directions (units, columns) and output weights ±1 (units,) of the network that labels a
     case's data; None without one.
 
@@ -295,7 +307,7 @@ def teacher_of(case):
     )
 
 
-def lines_of_data(case, folder):
+def lines_of_data(case: Case | ProblemCase, folder: Path) -> Integers | None:
     """The lines (n,) of the file that the data come from; None if they come from none."""
     data = case.data
     if data.source != "csv":
@@ -303,7 +315,7 @@ def lines_of_data(case, folder):
     return lines_of(folder / data.file, data.delimiter, data.label, data.positive, data.negative)
 
 
-def input_names(case, count):
+def input_names(case: Case | ProblemCase, count: int) -> list[str]:
     """Names of the inputs, for axes: those of the columns read, unless they were projected; else
     x₁, x₂, …"""
     names = getattr(case.data, "features", None)
@@ -312,21 +324,23 @@ def input_names(case, count):
     )
 
 
-def read_named(case, folder):
+def read_named(case: Case, folder: Path) -> tuple[Case, Data | None]:
     """The case with the columns written out that it reads, and its data (inputs, targets, weights),
     None if it has none."""
     if case.data.source in ("moment", "population"):
         return case, None
     feature = feature_of(case.objective.activation, folder)
-    *data, names = read_data(case, folder, feature)
+    inputs, targets, weights, names = read_data(case, folder, feature)
     if getattr(case.data, "features", names) is None:
         case = case.model_copy(
             update={"data": case.data.model_copy(update={"features": list(names)})}
         )
-    return case, data
+    return case, (inputs, targets, weights)
 
 
-def read_data(case, folder, feature):
+def read_data(
+    case: Case, folder: Path, feature: Feature
+) -> tuple[Floats, Floats, Floats | None, list[str]]:
     """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the
     [data] table asks; feature : of a teacher."""
     data, weights = case.data, None
@@ -378,7 +392,7 @@ def _distribution(case, rng, feature):
     return GENERATORS[case.data.source](rng, **keys)
 
 
-def fresh_data(case, feature):
+def fresh_data(case: Case, feature: Feature) -> Callable | None:
     """The function draw(rng, n) -> inputs (bias included), targets of the case's distribution; None
     if it has only data. feature : of a teacher."""
     if case.data.source == "population":
@@ -451,7 +465,7 @@ def _check_classes(targets, loss, both):
         )
 
 
-def build_mesh(case, columns):
+def build_mesh(case: Case, columns: int) -> Mesh:
     """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or
     number of cells."""
     cells = case.domain.cells
@@ -475,7 +489,7 @@ def build_mesh(case, columns):
     return cached_geodesic_mesh(level)
 
 
-def initial_density(case, folder, mesh, signs):
+def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
     """The initial density on a mesh, (n_signs, n_cells)."""
     table = case.initial
     if table.kind == "points":
@@ -501,7 +515,9 @@ def _weight(scale, depth):
     return scale**depth
 
 
-def initial_points(case, folder, axes, signs, degree):
+def initial_points(
+    case: Case, folder: Path, axes: int, signs: tuple[int, ...], degree: int | None
+) -> PointMeasure | Units:
     """The first particles, as PointMeasure, or a network's first Units."""
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
     if table.kind == "points":
@@ -599,7 +615,7 @@ def _check_vectors(key, rows, axes):
             )
 
 
-def estimated_memory(case, n_data, axes):
+def estimated_memory(case: Case, n_data: int, axes: int) -> int:
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
     one."""
     method, signs, libraries = case.method, len(signs_of(case)), 2e8
@@ -621,7 +637,7 @@ def estimated_memory(case, n_data, axes):
     return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh + kinks)
 
 
-def check_memory(case, n_data, axes):
+def check_memory(case: Case, n_data: int, axes: int) -> None:
     """Raise CaseError if the run needs more memory than the machine has."""
     needed, there = estimated_memory(case, n_data, axes), psutil.virtual_memory().total
     if needed > there:

@@ -1,6 +1,7 @@
 """A case file, checked and built."""
 
 from pathlib import Path
+from typing import Any
 
 from ..errors import CaseError
 from ..problem.problem import Problem
@@ -9,7 +10,7 @@ from .load import CaseFile, case_of_tables, load_case
 from .schema import Case
 
 
-def check(case: str | Path | dict | CaseFile, **overrides) -> tuple[Case, Problem]:
+def check(case: str | Path | dict | CaseFile, **overrides: Any) -> tuple[Case, Problem]:
     """Read and check a case file, or the tables of one, its data included, without computing or
     writing. Returns (resolved case, problem)."""
     return build_case(read_case(case, overrides))

@@ -2,14 +2,22 @@
 
 import csv
 import importlib.util
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..arguments import Floats, Integers
 from ..errors import CaseError, unknown_name
 from ..files.userfiles import open_text
 
+Texts = NDArray[np.str_]
+Labels = list[str | int] | None  # of one class
 
-def read_csv(path, delimiter, features, label):
+
+def read_csv(
+    path: Path, delimiter: str, features: list[str] | None, label: str
+) -> tuple[Floats, Texts, list[str]]:
     """The columns `features` (all but the label if None) and the column `label` of a CSV file with
     a header.
 
@@ -30,7 +38,9 @@ def read_csv(path, delimiter, features, label):
     )
 
 
-def lines_of(path, delimiter, label, positive, negative):
+def lines_of(
+    path: Path, delimiter: str, label: str, positive: Labels, negative: Labels
+) -> Integers:
     """The lines of a CSV file, from 1, that the data stand in which `read_csv` and
     `targets_from_labels` make of it; (n,)."""
     header, rows = _read_table(path, delimiter, "data.file")
@@ -43,7 +53,9 @@ def lines_of(path, delimiter, label, positive, negative):
     )
 
 
-def read_points(path, axes):
+def read_points(
+    path: Path, axes: int
+) -> tuple[list[list[float]], list[float] | None, list[float] | None]:
     """Point masses from a CSV file with a header: columns 'sign' and 'weight' where there are any,
     all others coordinates.
 
@@ -118,7 +130,7 @@ def _numbers(rows, places, where):
     return values
 
 
-def read_scikit_learn(name, features):
+def read_scikit_learn(name: str, features: list[str] | None) -> tuple[Floats, Texts, list[str]]:
     """A data set shipped inside scikit-learn. Returns inputs, labels as text (class names or
     numbers), feature names."""
     if importlib.util.find_spec("sklearn") is None:
@@ -145,7 +157,9 @@ def read_scikit_learn(name, features):
     return inputs, np.array(labels), features or names
 
 
-def targets_from_labels(inputs, labels, positive, negative):
+def targets_from_labels(
+    inputs: Floats, labels: Texts, positive: Labels, negative: Labels
+) -> tuple[Floats, Floats]:
     """Rows with one of the listed labels and their targets ±1, or all rows with the label as a
     number.
 
@@ -161,7 +175,7 @@ def targets_from_labels(inputs, labels, positive, negative):
         )
     groups = {
         "positive": [str(name) for name in positive],
-        "negative": [str(name) for name in negative],
+        "negative": [str(name) for name in negative or ()],
     }
     for key, names in groups.items():
         for name in names:

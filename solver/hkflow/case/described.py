@@ -1,16 +1,19 @@
 """A Problem that was made in Python as tables and arrays, for its run folder, and back."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
+from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.result import has_bias
 from .functions import OwnFunctions
@@ -18,7 +21,9 @@ from .load import plain_tables, sentences
 from .schema import ProblemCase
 
 
-def described(problem: Problem, time: dict, method: dict, title="", seed=0):
+def described(
+    problem: Problem, time: dict, method: dict, title: str = "", seed: int = 0
+) -> tuple[ProblemCase, OwnFunctions]:
     """The ProblemCase of a problem and its OwnFunctions.
 
     time : the keys of [time];  method : those of [method]
@@ -89,7 +94,13 @@ def _check_arrays(problem):
         raise CaseError(f"A run folder cannot hold the mesh: {error}.") from error
 
 
-def rebuilt(case: ProblemCase, own: OwnFunctions, data, flow, where):
+def rebuilt(
+    case: ProblemCase,
+    own: OwnFunctions,
+    data: tuple[Floats, Floats, Floats],
+    flow: Flow,
+    where: str,
+) -> tuple[Any, MomentFlow | None, Callable | None]:
     """Objective, closed-form solution or None, and function that draws fresh data or None, of a
     described problem.
 
@@ -98,7 +109,9 @@ def rebuilt(case: ProblemCase, own: OwnFunctions, data, flow, where):
     """
     table, (inputs, targets, weights) = case.objective, data
     feature = own.feature.built(where) if own.feature else FEATURES[table.activation]
-    exact = case.exact and MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
+    exact = None
+    if case.exact is not None:
+        exact = MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
     if table.teacher is not None:
         from ..objectives.population import PopulationRisk
 
@@ -110,4 +123,4 @@ def rebuilt(case: ProblemCase, own: OwnFunctions, data, flow, where):
     objective = Objective(
         feature, risk, full, targets, weights, table.weight_decay, table.transform
     )
-    return objective, exact, own.draw and own.draw.deferred(where)
+    return objective, exact, None if own.draw is None else own.draw.deferred(where)

@@ -4,14 +4,16 @@ import hashlib
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import model_validator
 
 from ..errors import CaseError
 from ..objectives.activations import FEATURES, Feature, check_feature, ridge
@@ -21,7 +23,7 @@ from .schema import Table
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def imported(reference: str, folder=None):
+def imported(reference: str, folder: str | Path | None = None) -> Any:
     """What a reference module:name, or module:name.attribute, names; a module in `folder` comes
     first.
 
@@ -56,6 +58,12 @@ def _module(name, folder):
         return _module_in(str(path), path.read_bytes())
 
 
+def home_of(reference: str, folder: str | Path) -> str | None:
+    """The folder, as a whole path, if the module of a reference lies in it; else None."""
+    path = _path(reference.partition(":")[0], folder)
+    return None if path is None else str(Path(folder).resolve())
+
+
 def _path(name, folder):
     """The file of a module in a folder, None if it is not there."""
     path = Path(folder or "", *name.split(".")).with_suffix(".py")
@@ -85,7 +93,7 @@ def _first_on_path(folder):
         sys.path.remove(str(folder))
 
 
-def source_hash(function) -> str | None:
+def source_hash(function: Any) -> str | None:
     """SHA-256 of the source of a function, with the functions of its module and the constants that
     it names; None if there is no source."""
     try:
@@ -141,26 +149,31 @@ class StoredFunction(Table):
     folder: str | None = None
 
     @staticmethod
-    def of(function, name=None, folder=None):
+    def of(
+        function: Callable, name: str | None = None, folder: str | None = None
+    ) -> "StoredFunction":
         """That of a function, by default under the name that it has itself."""
         name = name or f"{function.__module__}:{getattr(function, '__qualname__', function)}"
         return StoredFunction(function=name, source=source_hash(function), folder=folder)
 
-    def load(self, where):
+    def load(self, where: str | Path, sourceless: bool = False) -> Callable:
         """The function. Raises CaseError, which begins with `where`, if it cannot be imported or
-        its source is not what it was."""
+        its source is not what it was.
+
+        sourceless : whether one whose source nobody knew is taken as it is
+        """
         try:
             found = imported(self.function, self.folder)
         except CaseError as error:
             raise CaseError(f"{where}: {error}") from error
-        if self.source is None or source_hash(found) != self.source:
+        if source_hash(found) != self.source or self.source is None and not sourceless:
             raise CaseError(
                 f"{where}: the source of '{self.function}' is not what it was when the run was"
                 " made, so its numbers may be others; put the former source back, or run again."
             )
         return found
 
-    def deferred(self, where):
+    def deferred(self, where: str) -> Callable:
         """A function that is imported, and known again, when it is first called."""
 
         @lru_cache(maxsize=1)
@@ -179,8 +192,16 @@ class StoredFeature(Table):
     matrix: StoredFunction | None = None
     pullback: StoredFunction | None = None
 
+    @model_validator(mode="after")
+    def _is_made_of_functions(self):
+        if (self.ridge is None) == (self.matrix is None):
+            raise ValueError("a feature has either 'ridge' or 'matrix'")
+        return self
+
     @staticmethod
-    def of(feature, reference=None, folder=None):
+    def of(
+        feature: Feature, reference: str | None = None, folder: str | None = None
+    ) -> "StoredFeature":
         """That of a feature; reference : by which a case names it."""
         _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.kernel is not None:
@@ -200,11 +221,12 @@ class StoredFeature(Table):
         }
         return StoredFeature(name=feature.name, degree=feature.degree, **functions)
 
-    def built(self, where):
+    def built(self, where: str) -> Feature:
         """The Feature, whose functions are imported when they are first called."""
         if self.ridge is not None:
             return ridge(self.ridge.deferred(where), self.name, self.degree)
-        pullback = self.pullback and self.pullback.deferred(where)
+        pullback = None if self.pullback is None else self.pullback.deferred(where)
+        assert self.matrix is not None
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
 
 
@@ -224,32 +246,36 @@ class StoredRisk(Table):
     scaled: StoredFunction | None = None
 
     @staticmethod
-    def of(risk):
+    def of(risk: Risk) -> "StoredRisk":
         """That of a risk."""
         _refuse_builtin_name("risk", risk.name, RISKS)
         return StoredRisk(
             name=risk.name,
             classifies=risk.classifies,
-            tail=risk.tail,
+            tail=risk.tail,  # type: ignore[arg-type]  # a Risk has no other
             evaluate=StoredFunction.of(risk.evaluate),
             scaled=risk.scaled and StoredFunction.of(risk.scaled),
         )
 
-    def built(self, where):
+    def built(self, where: str) -> Risk:
         """The Risk, whose functions are imported when they are first called."""
-        scaled = self.scaled and self.scaled.deferred(where)
+        scaled = None if self.scaled is None else self.scaled.deferred(where)
         return Risk(self.name, self.evaluate.deferred(where), self.classifies, self.tail, scaled)
 
 
 class OwnFunctions(Table):
-    """All that is a user's own in a run."""
+    """All that is a user's own in a run.
+
+    records : those that the case names, by their names
+    """
 
     feature: StoredFeature | None = None
     risk: StoredRisk | None = None
     draw: StoredFunction | None = None
+    records: dict[str, StoredFunction] = {}
 
     @staticmethod
-    def of(objective, draw=None):
+    def of(objective: Any, draw: Callable | None = None) -> "OwnFunctions":
         """Those of an objective, and of what draws fresh data."""
         feature, risk = objective.feature, objective.risk
         return OwnFunctions(
@@ -258,19 +284,19 @@ class OwnFunctions(Table):
             draw=draw and StoredFunction.of(draw),
         )
 
-    def functions(self):
-        """Every StoredFunction."""
+    def functions(self) -> list[StoredFunction]:
+        """Every StoredFunction that results depend on."""
         tables = (self, self.feature, self.risk)
         values = [value for table in tables if table is not None for _, value in table]
         return [value for value in values if isinstance(value, StoredFunction)]
 
-    def check(self, where):
+    def check(self, where: str | Path) -> None:
         """Raise CaseError if a function cannot be imported or is not what it was."""
         for function in self.functions():
             function.load(where)
 
 
-def feature_of(activation: str, folder=None) -> Feature:
+def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
     """The feature of objective.activation: a built-in one, or that of module:name.
 
     What is named is a function s -> (ψ(s), ψ′(s)) of arrays, for φ(θ, x) = ψ(θ·x), or a Feature.
@@ -298,13 +324,12 @@ def feature_of(activation: str, folder=None) -> Feature:
     return feature
 
 
-def own_feature(activation, folder) -> OwnFunctions:
+def own_feature(activation: str, folder: str | Path) -> OwnFunctions:
     """What a run folder stores of objective.activation."""
     if activation in FEATURES:
         return OwnFunctions()
-    found, home = imported(activation, folder), _path(activation.partition(":")[0], folder)
+    found, place = imported(activation, folder), home_of(activation, folder)
     feature = feature_of(activation, folder)
-    place = None if home is None else str(Path(folder).resolve())
     # the functions of a Feature are its attributes, and so are ψ's
     whole = isinstance(found, Feature)
     name = f"{activation}.ridge" if whole and feature.ridge is not None else activation

@@ -4,12 +4,16 @@ import json
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
-from .schema import DEFAULT_KINDS, Case, ProblemCase
+from .aliases import current
+from .schema import DEFAULT_KINDS, Case, ProblemCase, Table
+
+Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
@@ -28,7 +32,7 @@ class CaseFile:
     source: str
 
 
-def toml_of(case):
+def toml_of(case: Table) -> str:
     """A case with every default written out, as TOML that can be run again."""
     content = case.model_dump(mode="json", exclude_none=True)
     tables = {
@@ -49,7 +53,7 @@ def _toml_value(value):
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def load_case(path, overrides=None):
+def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
     """Read and check a case file. overrides: {"flow.noise": 0.01, "time": {"end": 3.0}, …}, checked
     like the file.
 
@@ -65,7 +69,7 @@ def load_case(path, overrides=None):
     return parse_case(text, path.parent, path.stem, overrides, source=str(path))
 
 
-def plain_tables(value):
+def plain_tables(value: Any) -> Any:
     """Tables with lists and numbers in the place of arrays, tuples, paths and numpy's numbers."""
     if isinstance(value, dict):
         return {str(key): plain_tables(inner) for key, inner in value.items()}
@@ -76,30 +80,41 @@ def plain_tables(value):
     return str(value) if isinstance(value, Path) else value
 
 
-def case_of_tables(tables, overrides=None):
+def case_of_tables(tables: dict, overrides: Overrides = None) -> CaseFile:
     """The CaseFile of the tables of a case, {"data": {…}, …}; its files are relative to the current
     folder."""
     file = _checked(plain_tables(tables), "", Path(), "case", overrides, "the case")
     return replace(file, text=toml_of(file.case))
 
 
-def parse_case(text, folder, name, overrides=None, source="case"):
+def parse_case(
+    text: str,
+    folder: str | Path,
+    name: str,
+    overrides: Overrides = None,
+    source: str = "case",
+) -> CaseFile:
     """Check the text of a case file; `source` is how messages call it."""
     return _checked(parse_toml(text, source), text, folder, name, overrides, source)
 
 
-def parse_stored_case(text, source):
+def parse_stored_case(text: str, source: str) -> Case | ProblemCase:
     """The case that a run folder tells of: a Case, or the ProblemCase of one made in Python."""
     tables = parse_toml(text, source)
-    if tables.get("data") != {"source": "arrays"}:
-        return parse_case(text, ".", "", source=source).case
     refuse_unfit(tables, source)
+    tables = current(tables, source, warn=False)
+    if tables.get("data") != {"source": "arrays"}:
+        return _checked(tables, text, ".", "", None, source).case
     return ProblemCase.model_validate(tables)
 
 
 def _checked(tables, text, folder, name, overrides, source):
+    """The CaseFile of tables and overrides."""
     overrides = plain_tables(overrides or {})
     refuse_unfit(overrides, source)
+    refuse_unfit(tables, source)
+    tables = current(tables, source, text)
+    overrides = current(overrides, f"{source}, what is set")
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
@@ -111,7 +126,7 @@ def _checked(tables, text, folder, name, overrides, source):
         ) from None
 
 
-def parse_override(text):
+def parse_override(text: str) -> tuple[str, Any]:
     """Split "flow.noise=0.01" into ("flow.noise", 0.01): the value is read as TOML, or as text if
     it is not TOML."""
     key, equals, value = text.partition("=")
@@ -125,7 +140,7 @@ def parse_override(text):
         raise CaseError(f"--set {key.strip()}: {error}.") from error
 
 
-def parse_toml(text, source):
+def parse_toml(text: str, source: str | Path) -> dict[str, Any]:
     """The tables of a TOML text. Raises CaseError, which begins with `source`, if it is none."""
     try:
         return _loads(text)
@@ -146,7 +161,7 @@ def _loads(text):
         raise ValueError(str(error).partition(";")[0]) from error
 
 
-def refuse_unfit(tables, source):
+def refuse_unfit(tables: dict, source: str | Path) -> None:
     """Raise CaseError for what TOML can write and nothing can keep: NUL in a text, endless
     integers, endless nesting."""
     if found := _unfit(tables, 0):
@@ -205,7 +220,7 @@ def _override(tables, keys, value):
             tables.pop(_RIVALS[path], None)
 
 
-def sentences(error, model):
+def sentences(error: ValidationError, model: type[Table]) -> list[str]:
     """The faults that pydantic found in the tables of a model, a sentence each."""
     return [_sentence(fault, model) for fault in error.errors()]
 

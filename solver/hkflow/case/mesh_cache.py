@@ -19,12 +19,12 @@ from ..geometry.mesh import Mesh
 FORMAT = 2  # of the cached files; to be raised when the construction of the mesh changes
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """The folder of cached meshes: HKFLOW_CACHE if set, else the user's cache folder."""
     return Path(os.environ.get("HKFLOW_CACHE") or user_cache_path("hkflow"))
 
 
-def cached_geodesic_mesh(level):
+def cached_geodesic_mesh(level: int) -> Mesh:
     """The geodesic mesh of a level, from the cache if it is there and right; built and stored
     otherwise.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticKnownError
 
-from ..methods.rules import needs_max_step
+from ..methods.rules import check_courant_number, check_descent, needs_max_step
 
 LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -352,9 +352,14 @@ InitialTable = Annotated[
 ]
 
 
+def _given(table, keys):
+    """Those keys of a table that are not at their defaults."""
+    return [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
+
+
 def _refuse_unread(table, unread, reader, *keys):
     """Raise ValueError if keys were given that nothing would read."""
-    given = [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
+    given = _given(table, keys)
     if unread and given:
         raise ValueError(f"{reader} {', '.join(repr(key) for key in given)}; leave it out")
 
@@ -440,15 +445,7 @@ class GridMethod(Table):
 
     @model_validator(mode="after")
     def _positive(self):
-        if (
-            self.limiter != "first-order"
-            and self.stepper not in ("hancock", None)
-            and (self.cfl or 0.0) > 0.5
-        ):
-            raise ValueError(
-                f"'cfl' is {self.cfl}; positivity with '{self.stepper}' and '{self.limiter}' needs"
-                " at most 0.5"
-            )
+        check_courant_number(self.cfl, self.stepper, self.limiter)
         needs_max_step(self.stepper, self.max_step)
         return self
 
@@ -534,7 +531,7 @@ class CharacteristicsMethod(StartingPoints):
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.particles
 
@@ -561,7 +558,7 @@ class ParticlesMethod(FromPoints):
     )
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.particles
 
@@ -609,26 +606,14 @@ class NetworkMethod(FromPoints):
     )
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.units
 
     @model_validator(mode="after")
     def _nothing_unread(self):
-        flows = self.training == "gradient-flow"
-        _refuse_unread(self, flows, "descent alone reads", "step", "schedule")
-        _refuse_unread(self, self.training != "sgd", "training = 'sgd' alone reads", "batch")
-        _refuse_unread(
-            self,
-            not flows,
-            "training = 'gradient-flow' alone reads",
-            "stepper",
-            "tolerance",
-            "max_step",
-        )
-        _refuse_unread(
-            self, self.schedule == "proposition", "the other schedules alone read", "step"
-        )
+        given = _given(self, type(self).model_fields.keys() - {"kind"})
+        check_descent(self.training, self.schedule, self.layers, given)
         _refuse_unread(
             self,
             self.layers == "diagonal",
@@ -639,17 +624,6 @@ class NetworkMethod(FromPoints):
         )
         free = self.points == "gaussian" or self.layers not in ("both", "normalized")
         _refuse_unread(self, free, "units made from a measure alone read", "balance")
-        return self
-
-    @model_validator(mode="after")
-    def _proved(self):
-        if self.schedule == "proposition" and (
-            self.training != "gradient-descent" or self.layers not in ("radii", "output")
-        ):
-            raise ValueError(
-                "schedule 'proposition' is for training = 'gradient-descent' of layers 'radii' or"
-                " 'output'"
-            )
         return self
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..objectives.objective import Objective
 from ..operators.dense import SQUARED_RELU
 
@@ -26,7 +26,7 @@ class Contradiction:
     dual: Floats
     parallel: bool
 
-    def sentence(self, lines: Sequence[int] | None = None) -> str:
+    def sentence(self, lines: Sequence[int] | Integers | None = None) -> str:
         """What is wrong with which data; lines : (n_data,) of the file that they stand in, else
         they are counted from 1."""
         numbers = " and ".join(str(lines[k] if lines is not None else k + 1) for k in self.data)

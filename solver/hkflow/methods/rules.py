@@ -1,6 +1,7 @@
 """What options of a method need one another: asked by case files and by Python alike, without
 loading a method."""
 
+from collections.abc import Collection
 from math import isinf
 
 
@@ -35,3 +36,47 @@ def best_method(
         return "grid", "a population risk is a smooth function of a density"
     known = f"'{activation}' has no closed form" if data else "a population has no closed form"
     return "particles", f"there is no noise, and {known}"
+
+
+def largest_courant_number(stepper: str, limiter: str) -> float:
+    """Up to which densities of a grid stay positive: 1 without reconstruction or with the limited
+    states of hancock, else ½."""
+    return 1.0 if limiter == "first-order" or stepper == "hancock" else 0.5
+
+
+def check_courant_number(cfl: float | None, stepper: str | None, limiter: str) -> None:
+    """Raise ValueError if a Courant number is beyond what positivity allows; None stands for what
+    is not chosen yet."""
+    if cfl is None or stepper is None:
+        return
+    largest = largest_courant_number(stepper, limiter)
+    if not 0.0 < cfl <= largest:
+        raise ValueError(
+            f"'cfl' is {cfl}; positivity with '{stepper}' and '{limiter}' needs at most"
+            f" {largest:g}, and more than 0"
+        )
+
+
+def check_descent(training: str, schedule: str, layers: str, given: Collection[str]) -> None:
+    """Raise ValueError unless the options by which a network is trained go together.
+
+    given : names of the options that are not at their defaults
+    """
+    descends, proved = training != "gradient-flow", schedule == "proposition"
+    if descends and proved and (training, layers) not in PROVED:
+        raise ValueError(
+            "schedule 'proposition' is for training 'gradient-descent' of layers 'radii' or"
+            f" 'output', got '{training}' of layers '{layers}'"
+        )
+    for unread, reader, names in (
+        (not descends, "descent alone reads", ("step", "schedule")),
+        (training != "sgd", "training = 'sgd' alone reads", ("batch",)),
+        (descends, "training = 'gradient-flow' alone reads", ("stepper", "tolerance", "max_step")),
+        (proved, "the other schedules alone read", ("step",)),
+    ):
+        if unread and (found := [name for name in names if name in given]):
+            raise ValueError(f"{reader} {', '.join(map(repr, found))}; leave it out")
+
+
+# training and layers of Chizat & Bach 2020, Prop. 6 and 7
+PROVED = (("gradient-descent", "radii"), ("gradient-descent", "output"))

@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..operators.choice import make_operator
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
-from ..operators.ranks import ALONE
+from ..operators.ranks import ALONE, Alone
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,14 @@ class Feature:
     joint: bool = False
     ridge: Callable | None = None
 
-    def transform(self, points, inputs, name="auto", moving=False, ranks=ALONE):
+    def transform(
+        self,
+        points: Floats,
+        inputs: Floats,
+        name: str = "auto",
+        moving: bool = False,
+        ranks: Alone = ALONE,
+    ) -> Any:
         """The sums over this feature for fixed points and inputs; name : see operators.choice, for
         features of one factor.
 
@@ -54,7 +63,8 @@ class Feature:
                 f"The feature '{self.name}' has no transform '{name}'. Leave 'transform' out."
             )
         if self.joint:
-            return shared(ranks, partial(JointOperator, kernel=self.kernel), points, inputs)
+            make = partial(JointOperator, kernel=self.kernel)  # type: ignore[arg-type]  # has one
+            return shared(ranks, make, points, inputs)
         return shared(
             ranks,
             lambda points, inputs: MatrixOperator(self.matrix(points, inputs)),
@@ -62,14 +72,14 @@ class Feature:
             inputs,
         )
 
-    def slopes(self, points, inputs):
+    def slopes(self, points: Floats, inputs: Floats) -> Floats:
         """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ
         along b if it is joint.
 
         points : (n_points, p);  inputs : (n_data, p).   Returns (n_data, n_points)
         """
         s = inputs @ points[:, : inputs.shape[1]].T
-        derivative = {
+        derivative: dict[int | None, Callable] = {
             LINEAR: np.ones_like,
             RELU: lambda s: (s > 0.0) * 1.0,
             SQUARED_RELU: lambda s: 2.0 * np.maximum(s, 0.0),
@@ -77,7 +87,9 @@ class Feature:
         slope = derivative[self.kernel](s)
         return slope * points[:, -1] if self.joint else slope
 
-    def moving_operator(self, points, inputs, name="auto", ranks=ALONE):
+    def moving_operator(
+        self, points: Floats, inputs: Floats, name: str = "auto", ranks: Alone = ALONE
+    ) -> Any:
         """The sums over this feature and its gradient for points that move. Raises ValueError if no
         gradient is known."""
         if self.kernel is not None:

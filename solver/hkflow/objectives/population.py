@@ -194,12 +194,12 @@ def homogeneous(unit, lengths, n, degree, sums, gradient, slopes):
 
 
 class Charges:
-    """Points of any length with signed weights, which make a potential and feel one; every array is
-    allocated here, once.
+    """Points of any length with signed weights, and the potential that such points make at these;
+    every array is allocated here, once.
 
-    points : (n_blocks, p, width), see operators.dense.blocked; `move` after writing to it
-    masses, sums : (n_blocks, width) weights × |θ_c|^degree, and what `feel` adds up at the unit
-        vectors
+    points : (n_blocks, p, width), see operators.dense.blocked; `refresh` after writing to it
+    masses, sums : (n_blocks, width) weights × |θ_c|^degree, and what `add_interaction` adds up at
+        the unit vectors
     gradient : (n_blocks, p, width) the same for the gradient, or (n_blocks, 0, width)
     """
 
@@ -213,28 +213,28 @@ class Charges:
         self.lengths, self.sizes, self.masses, self.sums, self.scratch = (
             np.zeros((B, width)) for _ in range(5)
         )
-        self.move()
+        self.refresh()
 
-    def first(self, blocks: Floats) -> Floats:
+    def of_points(self, blocks: Floats) -> Floats:
         """The entries (n,) of an array (n_blocks, width) that belong to points, as a view."""
         return blocks.reshape(-1)[: self.n]
 
-    def move(self) -> None:
-        """Take the points as they are now."""
+    def refresh(self) -> None:
+        """Take unit vectors and lengths of the points as they are now."""
         directions(self.points, self.n, self.degree, self.unit, self.lengths, self.sizes)
 
-    def carry(self, weights: Floats | float, scale: float = 1.0) -> None:
+    def set_masses(self, weights: Floats | float, scale: float = 1.0) -> None:
         """Take weights (n,) times a scale."""
-        np.multiply(weights, scale, out=self.first(self.masses))
+        np.multiply(weights, scale, out=self.of_points(self.masses))
         self.masses *= self.sizes
 
-    def forget(self) -> None:
-        """Feel nothing."""
+    def reset(self) -> None:
+        """Set sums and gradient to zero."""
         self.sums.fill(0.0)
         self.gradient.fill(0.0)
 
-    def feel(self, other: "Charges") -> None:
-        """Add what other charges make here: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j)
+    def add_interaction(self, other: "Charges") -> None:
+        """Add the potential of other charges: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j)
         θ_j."""
         kind = (0,) * self.degree
         pair_sums(
@@ -261,15 +261,15 @@ def circulant_spectrum(charges: Charges) -> Floats | None:
     (_, p, _), n = charges.unit.shape, charges.n
     if p != 2 or n < 3:
         return None
-    z = charges.first(charges.unit[:, 0] + 1j * charges.unit[:, 1])
+    z = charges.of_points(charges.unit[:, 0] + 1j * charges.unit[:, 1])
     step = np.copysign(2.0 * np.pi / n, (z[1] * z[0].conj()).imag)
     if not np.abs(z - z[0] * np.exp(1j * step * np.arange(n))).max() <= EQUAL_ANGLES:
         return None
     one = Charges(charges.unit[0, :, :1].T, charges.degree)
-    one.carry(1.0)
-    charges.forget()
-    charges.feel(one)
-    return scipy.fft.rfft(charges.first(charges.sums)).real
+    one.set_masses(1.0)
+    charges.reset()
+    charges.add_interaction(one)
+    return scipy.fft.rfft(charges.of_points(charges.sums)).real
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,15 +369,15 @@ class PopulationRisk:
     def minus_teacher(self) -> Charges:
         """−ν* as charges."""
         charges = Charges(self.teacher, self.degree)
-        charges.carry(self.teacher_weights, -1.0)
+        charges.set_masses(self.teacher_weights, -1.0)
         return charges
 
     @cached_property
     def constant(self) -> float:
         """F(0) = ½ ∬ k dν* dν*."""
         charges = self.minus_teacher
-        charges.forget()
-        charges.feel(charges)
+        charges.reset()
+        charges.add_interaction(charges)
         return 0.5 * charges.energy()
 
     @cached_property
@@ -423,8 +423,8 @@ class PopulationAtFixedPoints:
         self.spectrum = circulant_spectrum(self.charges)
         self.predictions, self.loss_gradient = np.zeros(0), np.zeros(0)
         self.potential, self.signed = np.zeros((len(signs), len(points))), np.zeros(len(points))
-        self.charges.forget()
-        self.charges.feel(objective.minus_teacher)
+        self.charges.reset()
+        self.charges.add_interaction(objective.minus_teacher)
         self.push = self.charges.sums.copy()
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
@@ -436,7 +436,7 @@ class PopulationAtFixedPoints:
         """
         c, obj, scale = self.charges, self.objective, np.exp(log_scale)
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
-        c.carry(self.signed)
+        c.set_masses(self.signed)
         self.convolve()
         value = (
             0.5 * scale * c.energy()
@@ -446,7 +446,7 @@ class PopulationAtFixedPoints:
         c.sums *= scale
         c.sums += self.push
         c.sums *= c.sizes
-        np.multiply(self.signs[:, None], c.first(c.sums), out=self.potential)
+        np.multiply(self.signs[:, None], c.of_points(c.sums), out=self.potential)
         self.potential += obj.weight_decay
         return value + obj.weight_decay * weights.sum()
 
@@ -454,11 +454,11 @@ class PopulationAtFixedPoints:
         """Fill the sums with Σ_j masses_j k(θ_c·θ_j)."""
         c = self.charges
         if self.spectrum is None:
-            c.forget()
-            c.feel(c)
+            c.reset()
+            c.add_interaction(c)
         else:
-            c.first(c.sums)[:] = scipy.fft.irfft(
-                scipy.fft.rfft(c.first(c.masses)) * self.spectrum, c.n
+            c.of_points(c.sums)[:] = scipy.fft.irfft(
+                scipy.fft.rfft(c.of_points(c.masses)) * self.spectrum, c.n
             )
 
     def value(self, weights: Floats, log_scale: float = 0.0) -> float:
@@ -500,12 +500,12 @@ class PopulationAtMovingPoints:
         Weight decay is the caller's. A point 0 has slope and gradient 0.
         """
         c, obj, scale = self.charges, self.objective, np.exp(log_scale)
-        c.move()
-        c.carry(weights, scale)
-        c.forget()
-        c.feel(obj.minus_teacher)
+        c.refresh()
+        c.set_masses(weights, scale)
+        c.reset()
+        c.add_interaction(obj.minus_teacher)
         value = obj.constant + 0.5 * c.energy()
-        c.feel(c)
+        c.add_interaction(c)
         value += 0.5 * c.energy()
         homogeneous(c.unit, c.lengths, c.n, c.degree, c.sums, c.gradient, self.slopes)
         return value / scale

@@ -1,6 +1,6 @@
-"""Which transform makes the sums over pairs: the one that a model of their costs finds cheapest.
+"""Which operator makes the sums over pairs: the one that a model of their costs finds cheapest.
 
-Costs of one sum in units of a pair of the dense transform, about 0.12 ns, for n data and N points
+Costs of one sum in units of a pair of the dense operator, about 0.12 ns, for n data and N points
 of R^p, measured on one core:
 
     dense     n N
@@ -36,16 +36,16 @@ def make_operator(
     moving: bool = False,
     ranks: Alone = ALONE,
 ) -> Any:
-    """The transform of a name for points (n_points, p) and inputs (n_data, p), or the cheapest one
+    """The operator of a name for points (n_points, p) and inputs (n_data, p), or the cheapest one
     for "auto".
 
     moving : whether the points will be overwritten in place, which the tree cannot follow
     ranks : between which sums are shared out (see operators.distributed), but for sorted ones: they
         cost no more than what every rank does anyway
-    Raises ValueError for an unknown name, or a transform that cannot make these sums.
+    Raises ValueError for an unknown name, or an operator that cannot make these sums.
     """
     if name not in OPERATORS:
-        raise ValueError(unknown_name("transform", name, OPERATORS))
+        raise ValueError(unknown_name("operator", name, OPERATORS))
     if name == "auto":
         name = cheapest(len(points), len(inputs), inputs.shape[1], kernel, moving)
     if name in ("tree", SINGLE) and moving:
@@ -63,7 +63,7 @@ def make_operator(
 
 
 def cheapest(n_points: int, n_data: int, axes: int, kernel: int, moving: bool) -> str:
-    """The name of the transform that costs least."""
+    """The name of the operator that costs least."""
     dense = n_points * n_data
     if axes == 2 and kernel != LINEAR:
         return (

@@ -93,7 +93,7 @@ class DenseOperator:
         if inputs.shape != self.shape:
             raise ValueError(
                 f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
-                " a new transform."
+                " a new operator."
             )
         (n_data, p), rest = inputs.shape, len(inputs) % DATA
         whole = n_data // DATA
@@ -143,7 +143,7 @@ class Array:
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         if kind.dtype not in (types.float64, types.float32):
             raise TypeError(
-                f"The dense transform wants arrays of float64, got {kind.dtype}. Convert them with"
+                f"The dense operator wants arrays of float64, got {kind.dtype}. Convert them with"
                 " .astype(float)."
             )
         self.lanes = LANES * 64 // kind.dtype.bitwidth

@@ -31,29 +31,29 @@ def shared(
 ) -> Any:
     """make(points, inputs), or what shares its sums between several ranks if they are many.
 
-    make : function (points (n_points, p) or blocked, inputs (n_data, p)) -> transform;  ranks : see
+    make : function (points (n_points, p) or blocked, inputs (n_data, p)) -> operator;  ranks : see
         hkflow.operators.ranks
     """
     if ranks.size == 1 or len(points) * inputs.size < SMALL:
         return make(points, inputs)
-    data = Part(ranks, len(inputs))
+    data = RankSlice(ranks, len(inputs))
     to_data = make(points, inputs[data.own])
     blocks = getattr(to_data, "points", None)
     if blocks is None:
-        part = Part(ranks, len(points))
+        part = RankSlice(ranks, len(points))
         return DistributedOperator(data, part, to_data, make(points[part.own], inputs))
-    part = Part(ranks, len(points), blocks.shape[2])
+    part = RankSlice(ranks, len(points), blocks.shape[2])
     return DistributedOperator(data, part, to_data, make(blocks[part.units], inputs), blocks)
 
 
 def shared_tree(ranks: Alone, points: Floats, inputs: Floats, kernel: int) -> Any:
-    """The same for a TreeOperator: of whichever are more a rank owns leaves of the tree, of the
-    others a share."""
+    """The same for a TreeOperator: each rank owns a share of the leaves, made of points or data,
+    whichever are more, and a share of the others."""
     if ranks.size == 1 or len(points) * inputs.size < SMALL:
         return TreeOperator(points, inputs, kernel)
     flipped = len(inputs) > len(points)
     few, many = (
-        Part(ranks, n, unit)
+        RankSlice(ranks, n, unit)
         for n, unit in zip(sorted((len(points), len(inputs))), (1, LEAF), strict=True)
     )
     to_many = TreeOperator(points, inputs, kernel, flipped, many.units)
@@ -67,7 +67,7 @@ def shared_tree(ranks: Alone, points: Floats, inputs: Floats, kernel: int) -> An
     )
 
 
-class Part:
+class RankSlice:
     """Which of n results this rank makes.
 
     unit : parts are made of so many results at a time;  own, units : slices of this rank's results,
@@ -107,9 +107,9 @@ class Part:
 
 
 class DistributedOperator:
-    """The sums of a transform, of which each rank makes its part.
+    """The sums of an operator, of which each rank makes its part.
 
-    data, part : Part of the data and of the points;  to_data, to_points : transforms that make h,
+    data, part : RankSlice of data and of points;  to_data, to_points : operators that make h,
         and J and G, of those
     points : (n_blocks, p, width) if they may be overwritten in place, of which a rank owns whole
         blocks, as a view
@@ -118,7 +118,7 @@ class DistributedOperator:
     """
 
     def __init__(
-        self, data: Part, part: Part, to_data: Any, to_points: Any, points: Any = None
+        self, data: RankSlice, part: RankSlice, to_data: Any, to_points: Any, points: Any = None
     ) -> None:
         self.data, self.part, self.to_data, self.to_points, self.points = (
             data,

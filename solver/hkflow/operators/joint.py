@@ -10,7 +10,7 @@ from .dense import DenseOperator, blocked
 
 
 class JointOperator:
-    """All sums for φ((a, b), x) = b ψ(a·x), from a transform of ψ.
+    """All sums for φ((a, b), x) = b ψ(a·x), from an operator of ψ.
 
     points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which
         may be overwritten in place

@@ -29,7 +29,7 @@ class SortedOperator:
     def __init__(self, points: Floats, inputs: Floats, kernel: int, moving: bool = False) -> None:
         if inputs.shape[1] != 2 or kernel == LINEAR:
             raise ValueError(
-                "The sorted transform is for ReLU and squared ReLU on the circle. Take 'dense' or"
+                "The sorted operator is for ReLU and squared ReLU on the circle. Take 'dense' or"
                 " 'tree'."
             )
         self.points, self.kernel, self.moving = (
@@ -46,7 +46,7 @@ class SortedOperator:
         if inputs.shape != self.shape:
             raise ValueError(
                 f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
-                " a new transform."
+                " a new operator."
             )
         n = len(inputs)
         turned = np.column_stack([-inputs[:, 1], inputs[:, 0]])

@@ -6,9 +6,9 @@ from .decision import draw_predictions as draw_predictions
 from .figures import COLUMN as COLUMN
 from .figures import PAGE as PAGE
 from .figures import style as style
-from .kinds import KINDS as KINDS
+from .kinds import PLOTS as PLOTS
+from .kinds import available as available
 from .kinds import draw as draw
-from .kinds import fitting as fitting
 from .kinds import write as write
 from .overview import save_overview as save_overview
 from .records import draw_mass as draw_mass

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ..errors import CaseError, RunFolderError
 from ..solving.result import ResultLike
 from .figures import style
-from .kinds import draw, kind_of, opened, size_of
+from .kinds import draw, loaded, plot_of, size_of
 
 SECONDS = 8.0  # that a film takes if its speed is not given
 SLOWEST, FASTEST = 2.0, 20.0  # pictures a second, if not given
@@ -40,8 +40,8 @@ def animate(
     not fit the run or does not change, RunFolderError for another format and for a file that cannot
     be written.
     """
-    run = opened(run)
-    kind = kind_of(name, run, moving=True)
+    run = loaded(run)
+    kind = plot_of(name, run, moving=True)
     program = ffmpeg()
     path = Path(path) if path else run.folder / f"{name}{'.mp4' if program else '.gif'}"
     if path.suffix not in FORMATS:

@@ -4,7 +4,7 @@ what is swept."""
 import numpy as np
 
 from ..solving.registry import record_of
-from ..studies.file import described, shown
+from ..studies.file import described, readable
 from ..studies.report import TITLES
 from .figures import COLUMN, PAGE, write_figure
 from .shown import plain
@@ -112,7 +112,7 @@ def _draw_errors(ax, result, name):
     key = next(iter(result.study.levels[0]))
     ax.set_xticks(
         positions[: len(result.levels())],
-        [shown(result.study.levels[k][key]) for k in result.levels()],
+        [readable(result.study.levels[k][key]) for k in result.levels()],
     )
     ax.set_xlabel(key)
     ax.set_ylabel(f"error: {TITLES[name]}")

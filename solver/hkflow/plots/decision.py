@@ -13,7 +13,7 @@ from ..errors import HkflowError
 from ..objectives.data import with_bias
 from ..store.shown import is_normalised
 from .figures import legend_below
-from .shown import COLORS, NAME, plain, some, time_of
+from .shown import COLORS, NAME, plain, thinned, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
 PIXELS, COARSE = 200, 40  # of a map, along each input; of one that only finds its range
@@ -33,7 +33,7 @@ def draw_predictions(ax, run, save=-1, shared=()):
     if run.inputs.shape[1] > 2:
         draw_against_targets(ax, run, save, shared)
         return
-    saves = tuple(some(shared, save)) if len(shared) else ()
+    saves = tuple(thinned(shared, save)) if len(shared) else ()
     normalised = is_normalised((run, save), *((run, k) for k in saves))
     h = _name(normalised)
     values, grid = _on_grid(run, _prediction(run, save, normalised))
@@ -246,7 +246,7 @@ def draw_targets(figure, run, save=-1, shared=None):
 def draw_against_targets(ax, run, save=-1, shared=()):
     """The predictions of the data at a save against their targets, or their histogram for each
     class; h/|ν| of large masses."""
-    saves = some(shared, save) if len(shared) else [save]
+    saves = thinned(shared, save) if len(shared) else [save]
     normalised = is_normalised(*((run, k) for k in saves))
     h = _name(normalised)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..store.shown import density_of, is_normalised, name_of
 from . import atoms, circle, coordinates, sphere
-from .shown import clock_of, colors_of, sign_name, some, time_of
+from .shown import clock_of, colors_of, sign_name, thinned, time_of
 
 WIDE = 1.7  # width over height from which the sheets of two signs stand side by side
 
@@ -17,7 +17,7 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
     shared : saves that have colours and axes in common with this one
     """
     save = range(len(run.time))[save]
-    shared = some(shared or [save], save)
+    shared = thinned(shared or [save], save)
     normalised = is_normalised((run, 0), *((run, k) for k in shared))
     nu = name_of(normalised)
     if title:
@@ -70,7 +70,7 @@ def draw_polar(figure, run, save=-1, shared=None):
     """Draw the measure on the circle itself: as height over it, outwards for the sign +1 and
     inwards for −1."""
     save = range(len(run.time))[save]
-    shared = some(shared or [save], save)
+    shared = thinned(shared or [save], save)
     normalised = is_normalised(*((run, k) for k in shared))
     figure.suptitle(time_of(run, save))
 

@@ -16,7 +16,7 @@ from .figures import COLUMN, PAGE, style, write_figure
 
 
 @dataclass(frozen=True)
-class Kind:
+class Plot:
     """One row of the table.
 
     shows : in words
@@ -110,57 +110,57 @@ def _record_height(run, wide):
     return 2.1 * -(-count // 2) if wide else 1.25 * count + 0.35
 
 
-KINDS = {
-    "overview": Kind(
+PLOTS = {
+    "overview": Plot(
         "prediction, measure and records of a run on one page",
         overview.draw_overview,
         lambda *_: 5.0,
         of_save=False,
     ),
-    "density": Kind(
+    "density": Plot(
         "the measure at one save: unrolled circle, maps of S², bars of atoms",
         density.draw_measure,
         _map_height,
     ),
-    "polar": Kind(
+    "polar": Plot(
         "the measure on the circle itself",
         density.draw_polar,
         lambda _, wide: 4.6 if wide else 3.5,
         _off_circle,
     ),
-    "spacetime": Kind(
+    "spacetime": Plot(
         "the measure on the circle over time",
         spacetime.draw_spacetime,
         _panel_height,
         _off_circle,
         of_save=False,
     ),
-    "particles": Kind(
+    "particles": Plot(
         "particles with their trails, over a density",
         _draw_particles,
         _particle_height,
         _no_points,
         under=True,
     ),
-    "paths": Kind(
+    "paths": Plot(
         "paths of units in the plane of their weights", tracks.draw_paths, _path_height, _no_points
     ),
-    "decision": Kind(
+    "decision": Plot(
         "prediction, zero level and data, beside the F₂ classifier",
         decision.draw_decision,
         _decision_height,
         _many_inputs,
     ),
-    "predictions": Kind(
+    "predictions": Plot(
         "predictions against targets", decision.draw_targets, lambda _, wide: 3.6 if wide else 2.6
     ),
-    "records": Kind(
+    "records": Plot(
         "objective, mass, margin, residuals over time",
         records.draw_records,
         _record_height,
         of_save=False,
     ),
-    "convergence": Kind(
+    "convergence": Plot(
         "the errors of a study",
         convergence.draw_study,
         convergence.height,
@@ -170,10 +170,10 @@ KINDS = {
 }
 
 
-def fitting(run: Result | StudyResult, moving: bool = False) -> list[str]:
+def available(run: Result | StudyResult, moving: bool = False) -> list[str]:
     """The names of the pictures that can be drawn of a run or study; moving: of those that show one
     save."""
-    return [name for name in KINDS if not _refusal(KINDS[name], run, moving)]
+    return [name for name in PLOTS if not _refusal(PLOTS[name], run, moving)]
 
 
 def _refusal(kind, run, moving):
@@ -186,27 +186,27 @@ def _refusal(kind, run, moving):
     return reason and f"but this run {reason}"
 
 
-def kind_of(name: str, run: Result | StudyResult, moving: bool = False) -> Kind:
-    """The Kind of a name. Raises CaseError for an unknown one or one that does not fit, with those
+def plot_of(name: str, run: Result | StudyResult, moving: bool = False) -> Plot:
+    """The Plot of a name. Raises CaseError for an unknown one or one that does not fit, with those
     that do.
 
     Raises RunFolderError if the run holds no save yet.
     """
     if isinstance(run, Result) and len(run.time) == 0:
         raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to draw.")
-    choices = fitting(run, moving)
-    if name not in KINDS:
+    choices = available(run, moving)
+    if name not in PLOTS:
         raise CaseError(unknown_name("picture", name, choices))
-    refusal = _refusal(KINDS[name], run, moving)
+    refusal = _refusal(PLOTS[name], run, moving)
     if refusal:
         raise CaseError(
-            f"'{name}' shows {KINDS[name].shows}, {refusal}. Choose from:"
+            f"'{name}' shows {PLOTS[name].shows}, {refusal}. Choose from:"
             f" {', '.join(sorted(choices))}."
         )
-    return KINDS[name]
+    return PLOTS[name]
 
 
-def opened(what: ResultLike | StudyResult) -> Result | StudyResult:
+def loaded(what: ResultLike | StudyResult) -> Result | StudyResult:
     """A Run, Solution or StudyResult as it is, or what lies in a run folder, a results.h5 or the
     folder of a study."""
     if isinstance(what, Result | StudyResult):
@@ -216,7 +216,7 @@ def opened(what: ResultLike | StudyResult) -> Result | StudyResult:
 
 def size_of(kind, run, wide):
     """Width and height of a picture in inches: as wide as a column, or as a page."""
-    wide = wide or kind is KINDS["overview"]
+    wide = wide or kind is PLOTS["overview"]
     return (PAGE if wide else COLUMN), kind.height(run, wide)
 
 
@@ -229,7 +229,7 @@ def draw(
     wide: bool = False,
     shared: Sequence[int] | None = None,
 ) -> Figure:
-    """Draw a picture of a run by its name, one of KINDS, and return the figure.
+    """Draw a picture of a run by its name, one of PLOTS, and return the figure.
 
     run : Run, Solution, run folder or results.h5;  for "convergence" the folder of a study
     figure : an empty Figure or SubFigure, or Axes whose place the picture takes; by default a new
@@ -241,13 +241,13 @@ def draw(
     Raises CaseError for a name that is unknown or does not fit the run, and for a save that there
     is not.
     """
-    run = opened(run)
-    kind = kind_of(name, run)
+    run = loaded(run)
+    kind = plot_of(name, run)
     if kind.of_save and not -len(run.time) <= save < len(run.time):
         raise CaseError(
             f"{run.name}: there is no save {save}; its saves are 0 to {len(run.time) - 1}."
         )
-    layers = {} if under is None else {"under": _ground(kind, name, run, opened(under))}
+    layers = {} if under is None else {"under": _ground(kind, name, run, loaded(under))}
     if figure is None:
         with style():
             figure = Figure(figsize=size_of(kind, run, wide), layout="constrained")
@@ -265,7 +265,7 @@ def _ground(kind, name, run, under):
     """The run whose density lies underneath. Raises CaseError if the picture has no room for it or
     it is of another sphere."""
     if not kind.under:
-        rooms = ", ".join(sorted(room for room, other in KINDS.items() if other.under))
+        rooms = ", ".join(sorted(room for room, other in PLOTS.items() if other.under))
         raise CaseError(f"'{name}' has no room for another run underneath. Choose from: {rooms}.")
     if (
         not isinstance(under, Result)
@@ -289,8 +289,8 @@ def write(
 
     save : by default the last;  wide : 175 mm instead of 85 mm; an overview always is
     """
-    run = opened(run)
-    kind = kind_of(name, run)
+    run = loaded(run)
+    kind = plot_of(name, run)
     number = "" if save is None else f"-{save}"
     save = -1 if save is None else save
     path = path or run.folder / f"{name}{number}.png"

@@ -76,7 +76,7 @@ def clipped(density, norm):
     return np.maximum(density, norm.vmin)
 
 
-def some(saves, save):
+def thinned(saves, save):
     """At most SEEN of the saves, evenly chosen, and the one that is shown."""
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, SEEN)).astype(int))
     return sorted({saves[k] for k in chosen} | {save})

@@ -3,15 +3,20 @@ is not a terminal."""
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from ..arguments import Floats
+from ..methods.method import Method
 from ..solving.observer import Observer
+from ..solving.state import LoopState
 
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
 
 @contextmanager
-def preparing(quiet):
+def preparing(quiet: bool) -> Iterator[None]:
     """Say that something is being compiled while it is."""
     if quiet or not sys.stderr.isatty():
         yield
@@ -25,7 +30,7 @@ def preparing(quiet):
 
 
 @contextmanager
-def counted():
+def counted() -> Iterator[Callable[[int, int], None] | None]:
     """A function watch(done, count) that shows a bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -56,8 +61,9 @@ class StudyProgress:
     """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of
     every run that fails."""
 
-    def __init__(self, quiet):
-        self.quiet, self.bar = quiet, None
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.bar: Any = None
 
     def __enter__(self):
         return self
@@ -66,7 +72,7 @@ class StudyProgress:
         if self.bar:
             self.bar.stop()
 
-    def __call__(self, count, done, outcome):
+    def __call__(self, count: int, done: int, outcome: tuple[bool, str] | None) -> None:
         """After `done` of `count` runs, the last of which ended with this outcome."""
         if self.quiet or not count:
             return
@@ -94,7 +100,7 @@ class ProgressBar(Observer):
     """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session
     only."""
 
-    def start(self, method, clock, save_times):
+    def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
         self.due = self.started[0] + LINE_SECONDS
         if sys.stderr.isatty():
@@ -102,7 +108,7 @@ class ProgressBar(Observer):
             self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
             self.bar.start()
 
-    def step(self, method, clock):
+    def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()
         if now < self.due:
             return
@@ -119,6 +125,6 @@ class ProgressBar(Observer):
             eta = spent * (self.end - clock.time) / done if done > 0.0 else float("inf")
             print(f"{text} {eta:.0f} s", file=sys.stderr, flush=True)
 
-    def finish(self, method, clock, status):
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
         if self.bar:
             self.bar.stop()

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,20 +17,22 @@ from ..case.check import build_case, read_case
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
-from ..case.records import case_records
+from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
 from ..methods.choice import kind_of, make_method, method_class
-from ..operators.ranks import ALONE
+from ..methods.method import Method
+from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
+from ..solving.state import LoopState
 from ..store.results import pack
 from ..store.run import Run, load, read_header
 from ..store.run_folder import (
@@ -53,9 +56,9 @@ def run(
     force: bool = False,
     quiet: bool = True,
     observers: Sequence[Observer | Callable] = (),
-    ranks=ALONE,
+    ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
-    **overrides,
+    **overrides: Any,
 ) -> Run:
     """Run a case, or a problem made in Python, and return its Run.
 
@@ -80,7 +83,8 @@ def run(
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force))
     resolved, problem = ranks.all(lambda: (file.case, given) if given else build_case(file))
-    records = ranks.all(lambda: case_records(resolved, file.folder)) | records
+    of_case = ranks.all(lambda: case_records(resolved, file.folder))
+    records = of_case | records
     with preparing(quiet):
         method = ranks.all(
             lambda: _method(problem.distributed(ranks), resolved, f"{file.source}: ")
@@ -92,6 +96,8 @@ def run(
         columns = problem.objective.inputs.shape[1] - resolved.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         functions = own or own_feature(resolved.objective.activation, file.folder)
+        kept = {"records": stored_records(resolved, of_case, file.folder)}
+        functions = functions.model_copy(update=kept)
         header = _header(file, resolved, ranks) | _own(functions)
         header |= _contradiction(problem, resolved, file.folder)
         with _writing(folder):
@@ -123,7 +129,7 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
 
 def _own(functions):
     """What run.json says of users' functions; nothing if there are none."""
-    found = functions.model_dump(exclude_none=True)
+    found = functions.model_dump(exclude_none=True, exclude_defaults=True)
     return {"own": found} if found else {}
 
 
@@ -131,21 +137,26 @@ def resume(
     folder: str | Path,
     quiet: bool = True,
     observers: Sequence[Observer | Callable] = (),
-    ranks=ALONE,
+    ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
 ) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
     return its Run.
 
     observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
-    records : as for `run`. A record of the run that is not among them is nan from here on, and the
-        status says so; a new one is nan up to here
+    records : as for `run`. Those that the case names go on by themselves, by functions that are
+        found where the run found them. Another record of the run that is not given is nan from here
+        on, and the status says so; a new one is nan up to here
+    Raises CaseError, with nothing changed, if a function of the case is not there any more or not
+    what it was.
     """
-    folder, records = Path(folder), check_records(records)
+    folder, given = Path(folder), check_records(records)
 
     def repair():
         header = read_header(folder)
-        OwnFunctions.model_validate(header.get("own", {})).check(folder)
+        own = OwnFunctions.model_validate(header.get("own", {}))
+        own.check(folder)
+        resumed_records(None, own, given, folder)  # before anything is changed
         held.enter_context(lock(folder))
         with _writing(folder):
             found = prepare_resume(folder)
@@ -159,20 +170,13 @@ def resume(
         with preparing(quiet):
             method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
-        records = _stored_records(stored.case) | records
+        of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
+        records = of_case | given
         writer = RunWriter(folder, checkpoint, seconds)
         return _integrate(
             folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
             _on_missing(stored.records, records, clock),
         )  # fmt: skip
-
-
-def _stored_records(case):
-    """The functions that a case names, none if one of them is not there any more."""
-    try:
-        return case_records(case)
-    except CaseError:
-        return {}
 
 
 def _on_missing(stored, records, clock):
@@ -327,17 +331,19 @@ class Signals(Interrupts, Observer):
     """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal
     ends it at once."""
 
-    def __init__(self, ranks=ALONE):
+    def __init__(self, ranks: Alone = ALONE) -> None:
         super().__init__()
-        self.ranks, self.seen, self.received, self.witnesses = ranks, 0, None, ()
+        self.ranks, self.seen = ranks, 0
+        self.received: int | None = None
+        self.witnesses: tuple[float, ...] = ()
 
     def _receive(self, number, _frame):
         self.seen = int(number)
         self.__exit__()
 
-    def step(self, method, clock):
+    def step(self, method: Method, clock: LoopState) -> None:
         self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
 
-    def stop(self):
+    def stop(self) -> str | None:
         self.received = self.ranks.largest(self.seen, self.witnesses) or None
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None

@@ -12,7 +12,7 @@ from ..methods.record import SCALED
 from ..solving.registry import record_of
 from ..solving.result import ResultLike
 from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
-from .run import STATE_ARRAYS, opened
+from .run import STATE_ARRAYS, loaded
 
 LONG_NAMES = {
     "sign": "output sign of hidden units",
@@ -67,7 +67,7 @@ def to_xarray(run: ResultLike) -> Any:
     check_xarray()
     import xarray
 
-    run = opened(run)
+    run = loaded(run)
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)

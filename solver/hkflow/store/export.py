@@ -7,7 +7,7 @@ from ..files.userfiles import named
 from ..files.writing import write_whole
 from ..solving.result import ResultLike
 from .dataset import check_xarray, write_netcdf
-from .run import opened
+from .run import loaded
 from .tables import write_csv
 from .vtkhdf import check_shape, write_vtkhdf
 
@@ -48,7 +48,7 @@ def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> 
     for name in formats:
         if name not in FORMATS:
             raise CaseError(unknown_name("format", name, FORMATS))
-    run = opened(run)
+    run = loaded(run)
     if len(run.time) == 0:
         raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to export.")
     for name in formats:

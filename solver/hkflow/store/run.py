@@ -204,7 +204,7 @@ def load(path: str | Path) -> Run:
     return _load_results(path)
 
 
-def opened(run: ResultLike) -> Result:
+def loaded(run: ResultLike) -> Result:
     """A Run or Solution as it is, or the Run of a run folder or a results.h5."""
     return run if isinstance(run, Result) else load(run)
 

@@ -12,6 +12,7 @@ import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
 from ..arguments import Floats
+from ..case.aliases import current
 from ..case.build import resolve
 from ..case.load import (
     MAX_CASE_BYTES,
@@ -162,6 +163,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         text = read_text(path, MAX_CASE_BYTES)
         tables = parse_toml(text, path)
         refuse_unfit(tables, path)
+        tables = current(tables, str(path), text)
         if quick:
             tables = _changed(tables, tables.pop("quick", {}))
             text = tomlkit.dumps(tables)
@@ -216,15 +218,16 @@ def _member(path, group, level, repeat, case, changes, repeats):
 def described(changes: dict[str, Any]) -> str:
     """Overrides in words: noise = 0.1, kind = wasserstein."""
     return (
-        ", ".join(f"{key} = {shown(value)}" for key, value in changes.items()) or "nothing changed"
+        ", ".join(f"{key} = {readable(value)}" for key, value in changes.items())
+        or "nothing changed"
     )
 
 
-def shown(value: Any) -> str:
+def readable(value: Any) -> str:
     """A value of a case as a reader wants to see it."""
     if isinstance(value, dict):
         return value.get("kind") or ", ".join(
-            f"{key} {shown(inner)}" for key, inner in value.items()
+            f"{key} {readable(inner)}" for key, inner in value.items()
         )
     return (
         f"{value:g}"

@@ -47,8 +47,8 @@ def key_of(file: CaseFile) -> str:
     digest = hashlib.sha256(f"{version('hkflow')}\n{resolved}".encode())
     for function in own_feature(file.case.objective.activation, file.folder).functions():
         digest.update(str(function.source).encode())
-    for function in case_records(file.case, file.folder).values():
-        digest.update(str(source_hash(function)).encode())
+    for record in case_records(file.case, file.folder).values():
+        digest.update(str(source_hash(record)).encode())
     for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
         if name is not None:
             with suppress(OSError):  # what is wrong with a file the run itself says

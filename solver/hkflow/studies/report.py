@@ -15,7 +15,7 @@ from ..case.build import resolve
 from ..case.load import toml_of
 from ..files.writing import write_hdf5, write_whole
 from ..solving.registry import record_of
-from .file import ERRORS, described, shown
+from .file import ERRORS, described, readable
 
 if TYPE_CHECKING:
     from .study import StudyResult
@@ -107,7 +107,7 @@ def _refined(result, group):
     }
     rows = []
     for level in result.levels():
-        row = [shown(result.study.levels[level][key]) for key in keys]
+        row = [readable(result.study.levels[level][key]) for key in keys]
         for errors, table in found.values():
             row += [
                 _mean_square(errors[level]),
@@ -136,7 +136,7 @@ def _swept(result):
         outcomes = result.of(group, 0)
         values = [[outcome.values.get(name, np.nan) for outcome in outcomes] for name in names]
         rows.append(
-            [shown(swept[key]) for key in keys] + [_mean(v) for v in values] + _work(outcomes)
+            [readable(swept[key]) for key in keys] + [_mean(v) for v in values] + _work(outcomes)
         )
     return "", header, rows
 
@@ -181,11 +181,12 @@ def _columns(result):
     """Every column of the long table, by name."""
     study, outcomes = result.study, result.outcomes
     columns = {
-        key: [shown(study.groups[o.member.group][key]) for o in outcomes] for key in study.groups[0]
+        key: [readable(study.groups[o.member.group][key]) for o in outcomes]
+        for key in study.groups[0]
     }
     if study.levels:
         columns |= {
-            key: [shown(study.levels[o.member.level][key]) for o in outcomes]
+            key: [readable(study.levels[o.member.level][key]) for o in outcomes]
             for key in study.levels[0]
         }
     if result.h is not None:

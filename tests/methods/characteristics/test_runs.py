@@ -9,7 +9,7 @@ import pytest
 
 import hkflow
 from hkflow.app.cli import main
-from hkflow.plots.kinds import fitting
+from hkflow.plots.kinds import available
 from hkflow.store import run_folder
 
 CASE = """
@@ -87,7 +87,7 @@ def test_it_compares_with_particles_and_is_drawn_and_exported(
     assert "cloud of 60 particles moved along characteristics on S^2" in command(
         "compare", run.path, other.path
     )
-    assert fitting(run) == fitting(other)
+    assert available(run) == available(other)
     for kind in ("particles", "density", "records"):
         hkflow.plots.draw(kind, run)
     command("export", run.path, "--csv", "--vtk", "--output", tmp_path / "out")

@@ -277,7 +277,7 @@ def test_what_is_no_network_is_refused():
             hkflow.Network(problem, **options)
     for options, message in (
         ({"layers": "output"}, "follows transport 0, reaction 0 and no noise"),
-        ({"training": "sgd", "max_step": 0.1}, "max_step is for the gradient flow"),
+        ({"training": "sgd", "max_step": 0.1}, "training = 'gradient-flow' alone reads 'max_step'"),
     ):
         with pytest.raises(ValueError, match=message):
             hkflow.Network(problem, **options)

@@ -334,9 +334,12 @@ def test_sibling_an_inflated_margin_breaks_the_bound(layers, monkeypatch):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"layers": "both"}, "is for layers 'radii' and 'output', got 'both'"),
-        ({"training": "sgd"}, "is for training='gradient-descent'"),
-        ({"step": 0.1}, "leave out 'step'"),
+        (
+            {"layers": "both"},
+            "of layers 'radii' or 'output', got 'gradient-descent' of layers 'both'",
+        ),
+        ({"training": "sgd"}, "is for training 'gradient-descent'"),
+        ({"layers": "radii", "step": 0.1}, "the other schedules alone read 'step'"),
     ],
 )
 def test_a_proposition_asks_for_what_it_is_proved_of(options, message):

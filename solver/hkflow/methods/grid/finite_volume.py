@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
-from ..rules import needs_max_step
+from ..rules import check_courant_number, largest_courant_number, needs_max_step
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_coupling
 from .limiters import limiter_code
@@ -77,13 +77,10 @@ class FiniteVolume(ImplicitSteps):
         needs_max_step(stepper, max_step)
         if self.fixed_steps and self.flow.depth != 2.0:
             raise ValueError(f"The stepper '{stepper}' is for the mobility ν, depth 2.")
-        self.cfl, largest = self.stepper.cfl if cfl is None else cfl, self.stepper.largest_cfl
-        if not 0.0 < self.cfl <= largest:
-            raise ValueError(
-                f"cfl must lie in (0, {largest}] with stepper '{stepper}' and limiter '{limiter}',"
-                f" got {cfl}."
-            )
+        check_courant_number(cfl, stepper, limiter)
+        self.cfl = self.stepper.cfl if cfl is None else cfl
         self.stepper.cfl = self.cfl
+        self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
         self.coupling = "explicit" if self.fixed_steps else coupling
         self.imex = Imex(self.stepper, tolerance, self.accepted_coupling)
         self.implicit_order = self.imex.order

@@ -12,6 +12,7 @@ from ...objectives.objective import Objective
 from ...problem.flow import Flow
 from ..particles.ode import OdeMethod
 from ..particles.propositions import Progress, Proposition
+from ..rules import check_descent
 from ..step import Step, budget_error
 from .diagonal import Diagonal
 from .fixed_units import Radii
@@ -31,7 +32,7 @@ SCHEDULES = {  # the step at step k, a number or an array of them, in units of t
     "inverse-sqrt": lambda k: 1.0 / np.sqrt(k + 1.0),
     PROPOSITION: lambda k: 1.0 + 0.0 * k,
 }
-STEP = 0.01
+STEP, BATCH, STEPPER = 0.01, 100, "dopri5"  # if not given
 BUNCH = 50  # steps of descent between two looks of the time loop
 
 
@@ -95,7 +96,7 @@ class Network(OdeMethod):
 
     def __init__(
         self, problem, layers="both", training="gradient-flow", step=STEP, schedule="constant",
-        batch=100, balance=1.0, stepper="dopri5", tolerance=None, max_step=float("inf"), seed=0,
+        batch=BATCH, balance=1.0, stepper=STEPPER, tolerance=None, max_step=float("inf"), seed=0,
     ):  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
         named = (
@@ -108,21 +109,20 @@ class Network(OdeMethod):
                 raise ValueError(unknown_name(what, name, choices))
         check_positive(step=step, balance=balance)
         batch = whole_number(batch, "batch", 1)
+        others = {
+            "step": step != STEP,
+            "schedule": schedule != "constant",
+            "batch": batch != BATCH,
+            "stepper": stepper != STEPPER,
+            "tolerance": tolerance is not None,
+            "max_step": np.isfinite(max_step),
+        }
+        check_descent(training, schedule, layers, [name for name in others if others[name]])
         self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
-        if self.descends and np.isfinite(max_step):
-            raise ValueError(
-                "max_step is for the gradient flow; descent takes the steps that 'step' and"
-                " 'schedule' prescribe."
-            )
         if self.descends and problem.flow.clock != "time":
             raise ValueError(
                 f"The clock '{problem.flow.clock}' is for the gradient flow; the time of descent is"
                 " the sum of its steps."
-            )
-        if schedule == PROPOSITION and (training != "gradient-descent" or step != STEP):
-            raise ValueError(
-                "schedule='proposition' is for training='gradient-descent' and has steps of its"
-                " own: leave out 'step'."
             )
         self.parameters = LAYERS[layers](problem, layers)
         check_network_flow(layers, problem.objective.feature.degree, problem.flow)

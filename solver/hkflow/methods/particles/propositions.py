@@ -36,7 +36,7 @@ class Proposition:
                            r(0) = 0
 
     points, signs : (m, p), (m,) θ_j and ε_j;  start : (m,) r(0)
-    Raises ValueError for other layers, another risk than −S of the exponential loss with equal
+    Raises ValueError for another risk than −S of the exponential loss with equal
     weights and without weight decay, another start, and for output weights that cannot separate the
     data.
     """
@@ -44,10 +44,6 @@ class Proposition:
     def __init__(self, layers, objective, points, signs, start):
         equal = np.ptp(objective.weights) <= 1e-12 * objective.weights.max()
         normed = equal and abs(objective.weights.sum() - 1.0) <= 1e-12
-        if layers not in ("radii", "output"):
-            raise ValueError(
-                f"schedule='proposition' is for layers 'radii' and 'output', got '{layers}'."
-            )
         if objective.risk.name != "smooth-margin" or objective.weight_decay > 0.0 or not normed:
             raise ValueError(
                 "schedule='proposition' is proved for the loss 'smooth-margin' of data of weight"

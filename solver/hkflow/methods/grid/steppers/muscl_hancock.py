@@ -18,7 +18,7 @@ class MusclHancock(Stepper):
     """
 
     order, stability = 3, 6 / 11
-    cfl, largest_cfl = 0.9, 1.0
+    cfl = 0.9
 
     def __init__(self, rhs):
         super().__init__(rhs)

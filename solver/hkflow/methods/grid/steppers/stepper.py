@@ -16,7 +16,7 @@ class Stepper:
     rhs : the RightHandSide
     order : a step's error grows like dt^order;  stability : largest dt λ at which a step is stable
         for ẏ = −λy
-    cfl, largest_cfl : Courant numbers, by default and at most; positivity allows 1 at first order
+    cfl, largest_cfl : Courant numbers, by default and at most, see methods/rules.py
     fixed_steps : whether steps are those of max_step, without error control
     spares : how many evaluations it needs besides the accepted one
     """
@@ -24,14 +24,12 @@ class Stepper:
     order: int
     stability: float = 2.0
     cfl: float = 0.4
-    largest_cfl: float = 0.5
+    largest_cfl: float
     fixed_steps: bool = False
     spares: int = 1
 
     def __init__(self, rhs: RightHandSide):
         self.rhs = rhs
-        if rhs.limiter < 0:
-            self.largest_cfl = 1.0
 
     @cached_property
     def frozen(self) -> FrozenFlow:
