@@ -4,7 +4,7 @@ import numpy as np
 import psutil
 
 from ..errors import CaseError
-from ..geometry import atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..geometry.domain import Domain
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..measures.initial import (
     Caps,
@@ -23,7 +23,7 @@ from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .functions import feature_of
-from .mesh_cache import cached_geodesic_mesh
+from .mesh_cache import cached_mesh
 from .schema import FlowTable, UniformInitial
 
 GENERATORS = {
@@ -131,21 +131,18 @@ def build_problem(case, folder, data=None):
     feature = feature_of(case.objective.activation, folder)
     objective, exact = build_objective(case, folder, data, feature)
     check_memory(case, *objective.inputs.shape)
-    signs, flow, axes = signs_of(case), flow_of(case.flow), objective.axes
+    flow, axes = flow_of(case.flow), objective.axes
+    domain = domain_of(case, axes)
     draw = fresh_data(case, feature)
     try:
-        if (
-            case.method.kind == "grid"
-            or case.domain.kind == "atoms"
-            or case.method.points == "mesh"
-        ):
-            mesh = build_mesh(case, axes)
+        if case.method.kind == "grid" or domain.fixed or case.method.points == "mesh":
+            mesh = build_mesh(case, domain)
             return Problem(
                 mesh,
                 objective,
                 flow,
-                signs,
-                initial_density(case, folder, mesh, signs),
+                domain.signs,
+                initial_density(case, folder, mesh, domain.signs),
                 exact,
                 draw,
             )
@@ -153,8 +150,8 @@ def build_problem(case, folder, data=None):
             None,
             objective,
             flow,
-            signs,
-            initial_points(case, folder, axes, signs, feature.degree),
+            domain.signs,
+            initial_points(case, folder, axes, domain.signs, feature.degree),
             exact,
             draw,
         )
@@ -162,11 +159,10 @@ def build_problem(case, folder, data=None):
         raise CaseError(f"the problem: {error}") from error
 
 
-def signs_of(case):
-    """The output signs of the domain."""
-    if case.data.source == "arrays":
-        return tuple(case.domain.signs)
-    return (1,) if case.domain.kind == "sphere" else (1, -1)
+def domain_of(case, axes):
+    """The Domain of a case in R^axes."""
+    fixed, signs = case.domain.kind == "atoms", (1,) if case.domain.kind == "sphere" else (1, -1)
+    return Domain(axes - 1, tuple(getattr(case.domain, "signs", signs)), fixed)
 
 
 def build_objective(case, folder, data=None, feature=None):
@@ -415,28 +411,22 @@ def _check_classes(targets, loss, both):
         )
 
 
-def build_mesh(case, columns):
-    """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or
-    number of cells."""
-    cells = case.domain.cells
-    if case.domain.kind == "atoms":
-        return atoms_mesh(np.eye(columns))
-    if columns == 2:
-        return circle_mesh(cells)
-    if columns != 3:
+def build_mesh(case, domain):
+    """The mesh of the domain. Raises CaseError if a grid cannot have that dimension or number of
+    cells."""
+    columns = domain.dim + 1
+    try:
+        meshes = domain.meshes
+    except ValueError as error:
         raise CaseError(
             f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" S^{columns - 1}; a grid needs S^1 or S^2. Choose two features (or data.components ="
-            " 2) with a bias, or change objective.bias."
-        )
-    level = geodesic_level(cells)
-    if level is None:
-        near = sorted(range(12), key=lambda k: abs(np.log(geodesic_cells(k) / cells)))[:2]
-        choices = " or ".join(str(geodesic_cells(k)) for k in sorted(near))
-        raise CaseError(
-            f"domain.cells: a mesh of S^2 has 10·4^k + 2 cells, got {cells}. Nearest: {choices}."
-        )
-    return cached_geodesic_mesh(level)
+            f" {domain.name}, and a grid needs a mesh: {error} Choose two features (or"
+            " data.components = 2) with a bias, or change objective.bias."
+        ) from error
+    try:
+        return cached_mesh(meshes, columns if domain.fixed else case.domain.cells)
+    except ValueError as error:
+        raise CaseError(f"domain.cells: {error}") from error
 
 
 def initial_density(case, folder, mesh, signs):
@@ -566,7 +556,7 @@ def _check_vectors(key, rows, axes):
 def estimated_memory(case, n_data, axes):
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
     one."""
-    method, signs, libraries = case.method, len(signs_of(case)), 2e8
+    method, signs, libraries = case.method, len(domain_of(case, axes).signs), 2e8
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)

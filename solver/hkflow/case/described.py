@@ -39,9 +39,6 @@ def described(problem: Problem, time: dict, method: dict, title="", seed=0):
         if population
         else {"transform": objective.transform}
     )
-    kind = (
-        "atoms" if problem.is_discrete else "sphere" if len(problem.signs) == 1 else "signed-sphere"
-    )
     flow = {name: value for name, value in vars(problem.flow).items() if value is not None}
     endless = method.get("max_step") == np.inf
     tables = {
@@ -55,7 +52,7 @@ def described(problem: Problem, time: dict, method: dict, title="", seed=0):
             **teacher,
         },
         "domain": {
-            "kind": kind,
+            "kind": problem.domain.kind,
             "signs": list(problem.signs),
             "cells": None if problem.mesh is None else problem.mesh.n_cells,
         },

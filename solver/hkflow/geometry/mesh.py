@@ -39,11 +39,6 @@ class Mesh:
         return self.centers.shape[1] - 1
 
     @property
-    def is_discrete(self) -> bool:
-        """Whether the cells are atoms without neighbours."""
-        return len(self.faces) == 0
-
-    @property
     def n_cells(self) -> int:
         """Number of cells."""
         return len(self.volumes)
