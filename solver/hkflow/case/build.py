@@ -5,6 +5,7 @@ import psutil
 
 from ..errors import CaseError
 from ..geometry.domain import Domain
+from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..measures.initial import (
     Caps,
@@ -24,7 +25,7 @@ from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .functions import feature_of
 from .mesh_cache import cached_mesh
-from .schema import FlowTable, UniformInitial
+from .schema import Case, FlowTable, ProblemCase, UniformInitial
 
 GENERATORS = {
     "cluster-grid": generators.cluster_grid,
@@ -159,7 +160,7 @@ def build_problem(case, folder, data=None):
         raise CaseError(f"the problem: {error}") from error
 
 
-def domain_of(case, axes):
+def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
     """The Domain of a case in R^axes."""
     fixed, signs = case.domain.kind == "atoms", (1,) if case.domain.kind == "sphere" else (1, -1)
     return Domain(axes - 1, tuple(getattr(case.domain, "signs", signs)), fixed)
@@ -411,7 +412,7 @@ def _check_classes(targets, loss, both):
         )
 
 
-def build_mesh(case, domain):
+def build_mesh(case: Case, domain: Domain) -> Mesh:
     """The mesh of the domain. Raises CaseError if a grid cannot have that dimension or number of
     cells."""
     columns = domain.dim + 1
@@ -420,8 +421,8 @@ def build_mesh(case, domain):
     except ValueError as error:
         raise CaseError(
             f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" {domain.name}, and a grid needs a mesh: {error} Choose two features (or"
-            " data.components = 2) with a bias, or change objective.bias."
+            f" {domain.name}, and a grid needs a mesh: {error} Choose other features (or"
+            " data.components), or change objective.bias."
         ) from error
     try:
         return cached_mesh(meshes, columns if domain.fixed else case.domain.cells)

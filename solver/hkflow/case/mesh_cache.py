@@ -12,6 +12,7 @@ from platformdirs import user_cache_path
 
 from ..files.reading import DAMAGE, MESH, check_mesh, open_hdf5, read_arrays
 from ..files.writing import checksum, write_arrays, write_hdf5
+from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 
 FORMAT = 3  # of the cached files; to be raised when the construction of the mesh changes
@@ -22,7 +23,7 @@ def cache_folder():
     return Path(os.environ.get("HKFLOW_CACHE") or user_cache_path("hkflow"))
 
 
-def cached_mesh(meshes, cells):
+def cached_mesh(meshes: Meshes, cells: int) -> Mesh:
     """The mesh of a number of cells, one of the Meshes of a domain, from the cache if it is there
     and right; built and stored otherwise.
 

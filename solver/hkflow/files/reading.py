@@ -159,6 +159,8 @@ def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
     domain = domain_of_mesh(name, p - 1)
     if domain is None:
         raise ValueError(f"no mesh is called {name!r} in R^{p}")
+    if arrays["face_vertices"].shape[1] < p - 1:
+        raise ValueError(f"'face_vertices' have fewer than {p - 1} corners")
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"'{key}' holds numbers that are not finite")

@@ -450,16 +450,14 @@ def _read_static(file, case):
     joint = feature is not None and feature.joint
     sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
     domain = domain_of(case, sizes["axis"])
-    sizes |= {"corner": sizes["axis"] - 1, "sign": len(domain.signs)}
+    sizes["sign"] = len(domain.signs)
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
     if "mesh" in file:
         sizes["cell"] = case.domain.cells or sizes["axis"]
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")
-    if tuple(sign) != domain.signs or not all(
-        np.isfinite(array).all() for array in data.values()
-    ):
+    if tuple(sign) != domain.signs or not all(np.isfinite(array).all() for array in data.values()):
         raise ValueError("'sign' is not that of the case, or data are not finite")
     if mesh is not None:
         check_mesh(file.attrs["mesh"], mesh)
