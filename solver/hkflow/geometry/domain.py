@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ..arguments import Floats, real_array
 from .circle import circle_mesh
 from .geodesic import geodesic_mesh_of
+from .hypersphere import hypersphere_mesh_of
 from .mesh import Mesh
 from .sphere import surface_area
 
@@ -28,7 +29,11 @@ class Meshes:
     kept: bool = True
 
 
-MESHES = {1: Meshes("circle", circle_mesh, kept=False), 2: Meshes("geodesic", geodesic_mesh_of)}
+MESHES = {
+    1: Meshes("circle", circle_mesh, kept=False),
+    2: Meshes("geodesic", geodesic_mesh_of),
+    3: Meshes("600-cell", hypersphere_mesh_of),
+}
 PICTURES = {1: "circle", 2: "map"}
 
 
