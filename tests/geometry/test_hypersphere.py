@@ -61,7 +61,7 @@ def test_cells_fill_the_sphere_and_are_even(n):
     mesh = MESHES[n]
     assert mesh.n_cells == hypersphere_cells(n) == 100 * n**3 + 20 * n
     assert mesh.volumes.sum() == pytest.approx(AREA, rel=1e-13)
-    assert mesh.volumes.max() < 1.34 * mesh.volumes.min()
+    assert mesh.volumes.max() < 1.25 * mesh.volumes.min()
     assert np.all(np.bincount(mesh.faces.ravel()) == 12)
     drift = np.linalg.norm(normalize(inward(mesh)) - mesh.centers, axis=1)
     assert drift.max() < 0.01 * mesh.width  # centres are almost centroids

@@ -425,7 +425,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
             " data.components), or change objective.bias."
         ) from error
     try:
-        return cached_mesh(meshes, columns if domain.fixed else case.domain.cells)
+        cells = columns if domain.fixed else case.domain.cells
+        return cached_mesh(meshes, cells)  # type: ignore[arg-type]  # there where a mesh is wanted
     except ValueError as error:
         raise CaseError(f"domain.cells: {error}") from error
 

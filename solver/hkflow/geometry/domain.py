@@ -103,6 +103,10 @@ class Domain:
             raise ValueError(f"{self.name} has no mesh. There are meshes of {there}.")
         return MESHES[self.dim]
 
+    def mesh(self, cells: int) -> Mesh:
+        """Its mesh of a number of cells. Raises ValueError if there is none."""
+        return self.meshes.of_size(cells)
+
 
 def domain_of_mesh(name: str, dim: int) -> Domain | None:
     """The domain whose meshes have this name in R^(dim+1), or None."""
