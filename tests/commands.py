@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tomllib
 
+MESHES = {"circle": 64, "hypersphere": 2760}  # cells, by a word in the name; 642 of others
 SHORT = {
     "icm": 5.0,
     "wei": 20.0,
@@ -29,7 +30,8 @@ def coarse(path):
     """Overrides that make a case quick."""
     table = tomllib.loads(path.read_text())
     kind = table["domain"]["kind"]
-    cells = {} if kind == "atoms" else {"domain.cells": 64 if "circle" in path.stem else 642}
+    size = next((n for word, n in MESHES.items() if word in path.stem), 642)
+    cells = {} if kind == "atoms" else {"domain.cells": size}
     end = SHORT.get(f"{path.parent.name}/{path.stem}", SHORT.get(path.parent.name))
     # many more, and rounding decides which datum is hardest
     steps = {"time.steps": 1000} if "steps" in table["time"] else {}

@@ -158,3 +158,48 @@ def test_public_functions_are_annotated():
 )
 def test_sibling_a_missing_annotation_is_seen(code, found):
     assert [*unannotated(ast.parse(code))] == found
+
+
+def decided_by_dimension(program):
+    """Lines at which a program asks which space a measure lives on otherwise than by a property of
+    its Domain: compares a dimension with a number, looks it up, or asks `is_discrete`."""
+
+    def is_dimension(node):
+        return getattr(node, "attr", getattr(node, "id", "")) == "dim"
+
+    for node in ast.walk(ast.parse(program)):
+        asked: list = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            asked = [x for x in sides if not isinstance(x, ast.Name | ast.Attribute)] and sides
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get":
+            asked = node.args[:1]
+        elif isinstance(node, ast.Subscript):
+            asked = [node.slice]
+        if any(map(is_dimension, asked)) or getattr(node, "attr", "") == "is_discrete":
+            yield node.lineno
+
+
+def test_the_domain_alone_knows_what_follows_from_the_dimension():
+    solver = ROOT / "solver" / "hkflow"
+    rooms = [path for path in solver.rglob("*.py") if path.parent.name != "geometry"]
+    found = {
+        str(path.relative_to(solver)): [*decided_by_dimension(path.read_text(encoding="utf-8"))]
+        for path in rooms
+    }
+    assert len(rooms) > 100 and {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "if run.is_discrete: pass",
+        "draw = {1: a, 2: b}.get(run.dim)",
+        "draw = DRAW[run.dim]",
+        "if dim not in (1, 2) or 3 <= problem.dim: pass",
+        "flat = 2 >= mesh.dim",
+    ],
+)
+def test_sibling_a_question_about_the_dimension_is_seen(program):
+    assert [*decided_by_dimension(program)]
+    assert not [*decided_by_dimension("if run.domain.fixed or bits > dim: x = (dim + 1) * [0]")]

@@ -17,6 +17,7 @@ from .geometry import atoms_mesh as atoms_mesh
 from .geometry import circle_mesh as circle_mesh
 from .geometry import geodesic_level as geodesic_level
 from .geometry import geodesic_mesh as geodesic_mesh
+from .geometry.domain import Domain as Domain
 from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
 from .measures.point_measure import PointMeasure as PointMeasure

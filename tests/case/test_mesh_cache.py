@@ -2,36 +2,40 @@ import h5py
 import numpy as np
 import pytest
 
-from hkflow.case import mesh_cache
+from hkflow.case.mesh_cache import cached_mesh
 from hkflow.files.writing import checksum
 from hkflow.geometry import geodesic_mesh
+from hkflow.geometry.domain import Meshes
+from hkflow.geometry.geodesic import geodesic_mesh_of
 
 
 @pytest.fixture
 def cached(tmp_path, monkeypatch):
-    """The folder of a cache of its own, and a list of the levels that were built."""
+    """The folder of a cache of its own, the sizes of the meshes that were built, and the function
+    that gives them."""
     monkeypatch.setenv("HKFLOW_CACHE", str(tmp_path / "cache"))
     built = []
-    honest = mesh_cache.geodesic_mesh
-    monkeypatch.setattr(
-        mesh_cache, "geodesic_mesh", lambda level: built.append(level) or honest(level)
-    )
-    return tmp_path / "cache", built
+
+    def build(cells):
+        built.append(cells)
+        return geodesic_mesh_of(cells)
+
+    return tmp_path / "cache", built, lambda cells: cached_mesh(Meshes("geodesic", build), cells)
 
 
 def test_cache_is_filled_used_and_repaired(cached):
-    folder, built = cached
-    one, two = mesh_cache.cached_geodesic_mesh(2), mesh_cache.cached_geodesic_mesh(2)
-    assert built == [2]
+    folder, built, mesh_of = cached
+    one, two = mesh_of(162), mesh_of(162)
+    assert built == [162]
     assert all(np.array_equal(a, two.arrays()[name]) for name, a in one.arrays().items())
     (path,) = folder.iterdir()
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.warns(UserWarning, match="built again"):
-        mesh_cache.cached_geodesic_mesh(2)
-    assert built == [2, 2]
+        mesh_of(162)
+    assert built == [162, 162]
     path.unlink()
-    mesh_cache.cached_geodesic_mesh(2)
-    assert built == [2, 2, 2]
+    mesh_of(162)
+    assert built == [162, 162, 162]
 
 
 def _level_one(file):
@@ -53,8 +57,8 @@ def _one_array(name, change):
     "put, wrong",
     [
         (_level_one, "has the shape"),
-        (lambda file: file.attrs.update(level=1), "format and level are 2 and 1"),
-        (lambda file: file.attrs.update(format=1), "format and level are 1 and 2"),
+        (lambda file: file.attrs.update(mesh="circle"), "format and mesh are 3 and circle"),
+        (lambda file: file.attrs.update(format=1), "format and mesh are 1 and geodesic"),
         (_one_array("volumes", lambda array: 2.0 * array), "'volumes' sum to 25.1"),
         (_one_array("faces", lambda array: array + 200), "'faces' points at 200 to"),
         (_one_array("centers", lambda array: 0.5 * array), "'centers' are no unit vectors"),
@@ -65,20 +69,20 @@ def _one_array(name, change):
 )
 def test_a_wrong_mesh_whose_checksum_fits_is_told_and_built_again(cached, put, wrong):
     """Before, the checksum alone was asked: a mesh of 42 cells was taken for one of 162."""
-    folder, built = cached
-    right = mesh_cache.cached_geodesic_mesh(2)
+    folder, built, mesh_of = cached
+    right = mesh_of(162)
     (path,) = folder.iterdir()
     with h5py.File(path, "r+") as file:
         put(file)
         file.attrs["sha256"] = checksum({name: item[()] for name, item in file.items()})
     with pytest.warns(UserWarning, match=wrong):
-        mesh = mesh_cache.cached_geodesic_mesh(2)
-    assert np.array_equal(mesh.centers, right.centers) and built == [2, 2]
-    mesh_cache.cached_geodesic_mesh(2)
-    assert built == [2, 2]
+        mesh = mesh_of(162)
+    assert np.array_equal(mesh.centers, right.centers) and built == [162, 162]
+    mesh_of(162)
+    assert built == [162, 162]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HKFLOW_CACHE", str(tmp_path / "file"))
-    assert mesh_cache.cached_geodesic_mesh(1).n_cells == 42
+    assert cached_mesh(Meshes("geodesic", geodesic_mesh_of), 42).n_cells == 42

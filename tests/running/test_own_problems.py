@@ -181,7 +181,7 @@ def test_exact_solutions_atoms_and_populations_are_read_back(tmp_path):
         (1, -1),
     )
     hkflow.run(atoms, tmp_path / "atoms", end=0.3)
-    assert hkflow.load(tmp_path / "atoms").is_discrete
+    assert hkflow.load(tmp_path / "atoms").domain.fixed
     risk = hkflow.PopulationRisk(hkflow.FEATURES["relu"], [[1.0, 0.0], [0.5, 2.0]], [1.0, -1.0])
     population = hkflow.Problem(hkflow.circle_mesh(24), risk, hkflow.Flow(1.0, 2.0), (1, -1))
     run = hkflow.run(population, tmp_path / "population", end=0.3)

@@ -78,7 +78,7 @@ def test_both_say_the_same(pairs, kind):
     for name in ("inputs", "targets", "weights", "signs"):
         assert np.array_equal(getattr(solution, name), getattr(run, name)), name
     alike = (
-        "bias", "dim", "method", "classifies", "is_discrete", "axis_names", "input_names",
+        "bias", "dim", "method", "classifies", "domain", "axis_names", "input_names",
         "finished", "status", "title", "flow", "contradiction", "teacher_network",
     )  # fmt: skip
     for name in alike:

@@ -79,7 +79,7 @@ def compare(a: ResultLike, b: ResultLike) -> Comparison:
     check_same_problem(a, b)
     saves, test = common_saves(a, b), make_test_inputs(a.inputs)
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, PLAN_TIMES)).astype(int))
-    there = {"W1": a.dim == 1, "W2": has_pot(), "GHK": True}
+    there = {"W1": a.domain.ordered, "W2": has_pot(), "GHK": True}
     distances = {name: np.full((len(saves), 2), np.nan) for name in DISTANCES if there[name]}
     rows = []
     for k, pair in enumerate(saves):
@@ -177,14 +177,13 @@ ROWS = {
 def _statement(run):
     """What two runs must share besides the numbers of the data, in words, by name."""
     objective, flow = run.problem.objective, run.flow
-    domain = "atoms" if run.is_discrete else "sphere" if len(run.signs) == 1 else "signed-sphere"
     statement = {
         "the data": _data_in_words(run),
         "activation": f"'{objective.feature.name}'",
         "bias": str(run.bias).lower(),
         "loss": f"'{objective.risk.name}'",
         "weight_decay": f"{objective.weight_decay:.12g}",
-        "the domain": f"'{domain}'",
+        "the domain": f"'{run.domain.kind}'",
     }
     return statement | {
         f"flow.{name}": f"{getattr(flow, name):.12g}" for name in ("transport", "reaction", "noise")
@@ -257,22 +256,22 @@ def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     The draws have the mean and the covariance of the data and are the same in every comparison.
     Without data, for a population, both are made for standard Gaussian inputs.
     """
-    count, dim = inputs.shape
-    if dim in TEST_POINTS:
+    count, size = inputs.shape
+    if size in TEST_POINTS:
         seen = (
-            inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(dim)
+            inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(size)
         )
         low, high = seen.min(axis=0), seen.max(axis=0)
         edge = np.where(high > low, FRAME * (high - low), 1.0)
         axes = [
-            np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[dim]) for k in range(dim)
+            np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[size]) for k in range(size)
         ]
-        return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, dim)
-    mean = inputs.mean(axis=0) if count else np.zeros(dim)
-    covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(dim)
+        return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, size)
+    mean = inputs.mean(axis=0) if count else np.zeros(size)
+    covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(size)
     values, vectors = np.linalg.eigh(covariance)
     spread = vectors * np.sqrt(np.maximum(values, 0.0))
-    return mean + np.random.default_rng(0).standard_normal((GAUSSIAN_POINTS, dim)) @ spread.T
+    return mean + np.random.default_rng(0).standard_normal((GAUSSIAN_POINTS, size)) @ spread.T
 
 
 def _notes(a, b):
@@ -303,7 +302,7 @@ def _notes(a, b):
 
 def described(run: Result) -> str:
     """What carries a run's measure, in words."""
-    if run.is_discrete:
+    if run.domain.fixed:
         return f"{run.method} on {run.mesh.n_cells} atoms, {len(run.signs)} output sign(s)"
     if run.method == "grid":
         return f"grid of {run.mesh.n_cells} cells on S^{run.dim}, {len(run.signs)} output sign(s)"
@@ -333,7 +332,7 @@ def table(c: Comparison) -> str:
         f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
     )
     lines += [LEGENDS[name] for name in c.distances]
-    widths = [run.mesh.width for run in (c.a, c.b) if run.method == "grid" and not run.is_discrete]
+    widths = [run.mesh.width for run in (c.a, c.b) if run.method == "grid" and not run.domain.fixed]
     if widths:
         lines.append(
             "Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h ="

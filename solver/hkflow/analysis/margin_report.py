@@ -66,7 +66,7 @@ class MarginReport:
             feature.joint
             or feature.degree == 1
             and len(problem.output_signs) == 2
-            and not problem.is_discrete
+            and not problem.domain.fixed
         ):
             return tuple(0.5 * end for end in self.gamma)
         return None
@@ -250,7 +250,7 @@ def run_peaks(run: Result) -> PointMeasure:
     heaviest = np.argsort(-atoms.weights)[:HEAVIEST]
     loss_gradient = np.zeros(len(objective.targets))
     objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], loss_gradient)
-    if not loss_gradient.any() or run.is_discrete:
+    if not loss_gradient.any() or run.domain.fixed:
         return PointMeasure(atoms.positions[heaviest], atoms.signs[heaviest])
     high = local_maxima(
         objective.feature, objective.inputs, -loss_gradient, run.problem.output_signs, 0.9
@@ -260,7 +260,7 @@ def run_peaks(run: Result) -> PointMeasure:
 
 
 def _f1(problem, tolerance, start):
-    if problem.is_discrete:
+    if problem.domain.fixed:
         return max_margin_of_atoms(problem.objective, problem.mesh.centers, problem.output_signs)
     return max_margin(problem.objective, problem.output_signs, tolerance, start)
 

@@ -43,7 +43,7 @@ def _against_exact(run):
     found = {}
     if run.method == "grid":
         found["L1"], found["max"] = (float(series[-1]) for series in run.exact_errors())
-    if run.dim == 1:
+    if run.domain.ordered:
         arcs = circle_mesh(ARCS)
         wanted = PointMeasure(
             arcs.centers, np.ones(ARCS), exact.density(arcs.centers, time) * arcs.volumes
@@ -80,7 +80,7 @@ def _against_run(run, reference):
             (difference @ run.mesh.volumes).sum() / (np.abs(wanted) @ run.mesh.volumes).sum()
         )
         found["max"] = float(difference.max() / np.abs(wanted).max())
-    if run.dim == 1 and not run.is_discrete:
+    if run.domain.ordered:
         found["W1"] = wasserstein1(_atoms(run), _atoms(reference)).value
     objective = reference.records["objective"][-1] if reference.records else np.nan
     return found | _differences(

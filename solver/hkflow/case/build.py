@@ -9,7 +9,8 @@ import psutil
 
 from ..arguments import Floats, Integers
 from ..errors import CaseError
-from ..geometry import Mesh, atoms_mesh, circle_mesh, geodesic_cells, geodesic_level
+from ..geometry.domain import Domain
+from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..measures.initial import (
     Caps,
@@ -30,7 +31,7 @@ from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .functions import feature_of
-from .mesh_cache import cached_geodesic_mesh
+from .mesh_cache import cached_mesh
 from .schema import (
     Case,
     CharacteristicsMethod,
@@ -177,21 +178,18 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
     feature = feature_of(case.objective.activation, folder)
     objective, exact = build_objective(case, folder, data, feature)
     check_memory(case, *objective.inputs.shape)
-    signs, flow, axes = signs_of(case), flow_of(case.flow), objective.axes
+    flow, axes = flow_of(case.flow), objective.axes
+    domain = domain_of(case, axes)
     draw = fresh_data(case, feature)
     try:
-        if (
-            case.method.kind == "grid"
-            or case.domain.kind == "atoms"
-            or case.method.points == "mesh"
-        ):
-            mesh = build_mesh(case, axes)
+        if case.method.kind == "grid" or domain.fixed or case.method.points == "mesh":
+            mesh = build_mesh(case, domain)
             return Problem(
                 mesh,
                 objective,
                 flow,
-                signs,
-                initial_density(case, folder, mesh, signs),
+                domain.signs,
+                initial_density(case, folder, mesh, domain.signs),
                 exact,
                 draw,
             )
@@ -199,8 +197,8 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
             None,
             objective,
             flow,
-            signs,
-            initial_points(case, folder, axes, signs, feature.degree),
+            domain.signs,
+            initial_points(case, folder, axes, domain.signs, feature.degree),
             exact,
             draw,
         )
@@ -208,11 +206,10 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
         raise CaseError(f"the problem: {error}") from error
 
 
-def signs_of(case: Case | ProblemCase) -> tuple[int, ...]:
-    """The output signs of the domain."""
-    if case.data.source == "arrays":
-        return tuple(case.domain.signs)
-    return (1,) if case.domain.kind == "sphere" else (1, -1)
+def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
+    """The Domain of a case in R^axes."""
+    fixed, signs = case.domain.kind == "atoms", (1,) if case.domain.kind == "sphere" else (1, -1)
+    return Domain(axes - 1, tuple(getattr(case.domain, "signs", signs)), fixed)
 
 
 def build_objective(
@@ -465,28 +462,23 @@ def _check_classes(targets, loss, both):
         )
 
 
-def build_mesh(case: Case, columns: int) -> Mesh:
-    """The mesh of the domain in R^columns. Raises CaseError if a grid cannot have that dimension or
-    number of cells."""
-    cells = case.domain.cells
-    if case.domain.kind == "atoms":
-        return atoms_mesh(np.eye(columns))
-    if columns == 2:
-        return circle_mesh(cells)
-    if columns != 3:
+def build_mesh(case: Case, domain: Domain) -> Mesh:
+    """The mesh of the domain. Raises CaseError if a grid cannot have that dimension or number of
+    cells."""
+    columns = domain.dim + 1
+    try:
+        meshes = domain.meshes
+    except ValueError as error:
         raise CaseError(
             f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" S^{columns - 1}; a grid needs S^1 or S^2. Choose two features (or data.components ="
-            " 2) with a bias, or change objective.bias."
-        )
-    level = geodesic_level(cells)
-    if level is None:
-        near = sorted(range(12), key=lambda k: abs(np.log(geodesic_cells(k) / cells)))[:2]
-        choices = " or ".join(str(geodesic_cells(k)) for k in sorted(near))
-        raise CaseError(
-            f"domain.cells: a mesh of S^2 has 10·4^k + 2 cells, got {cells}. Nearest: {choices}."
-        )
-    return cached_geodesic_mesh(level)
+            f" {domain.name}, and a grid needs a mesh: {error} Choose other features (or"
+            " data.components), or change objective.bias."
+        ) from error
+    try:
+        cells = columns if domain.fixed else case.domain.cells
+        return cached_mesh(meshes, cells)
+    except ValueError as error:
+        raise CaseError(f"domain.cells: {error}") from error
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
@@ -618,7 +610,7 @@ def _check_vectors(key, rows, axes):
 def estimated_memory(case: Case, n_data: int, axes: int) -> int:
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
     one."""
-    method, signs, libraries = case.method, len(signs_of(case)), 2e8
+    method, signs, libraries = case.method, len(domain_of(case, axes).signs), 2e8
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)

@@ -44,9 +44,6 @@ def described(
         if population
         else {"transform": objective.transform}
     )
-    kind = (
-        "atoms" if problem.is_discrete else "sphere" if len(problem.signs) == 1 else "signed-sphere"
-    )
     flow = {name: value for name, value in vars(problem.flow).items() if value is not None}
     endless = method.get("max_step") == np.inf
     tables = {
@@ -60,7 +57,7 @@ def described(
             **teacher,
         },
         "domain": {
-            "kind": kind,
+            "kind": problem.domain.kind,
             "signs": list(problem.signs),
             "cells": None if problem.mesh is None else problem.mesh.n_cells,
         },

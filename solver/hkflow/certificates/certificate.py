@@ -21,7 +21,7 @@ def certifies_margin(problem: Problem) -> bool:
     """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can
     be searched with certainty."""
     objective = problem.objective
-    searched = problem.is_discrete or is_searchable(objective.feature, objective.axes)
+    searched = problem.domain.fixed or is_searchable(objective.feature, objective.axes)
     return (
         objective.risk.classifies
         and objective.weight_decay == 0.0
@@ -94,8 +94,8 @@ def slackness(margins: Floats, dual: Floats, upper: float) -> Floats:
 def dual_value(problem: Problem, p: Floats) -> float:
     """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex."""
     objective, coefficients = problem.objective, p * problem.objective.targets
-    if problem.is_discrete:
-        atoms = problem.mesh.centers  # type: ignore[union-attr]  # a discrete domain has a mesh
+    if problem.domain.fixed:
+        atoms = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
         values = coefficients @ objective.feature.matrix(atoms, objective.inputs)
         return float(np.multiply.outer(problem.output_signs, values).max())
     return global_upper_bound(

@@ -52,6 +52,6 @@ def searches(problem: Problem) -> bool:
     objective = problem.objective
     return (
         len(objective.targets) > 0
-        and not problem.is_discrete
+        and not problem.domain.fixed
         and is_searchable(objective.feature, objective.axes)
     )

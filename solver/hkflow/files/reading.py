@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.sphere import surface_area
+from ..geometry.domain import domain_of_mesh
 from .userfiles import size_of
 
 # that hkflow writes
@@ -156,10 +156,11 @@ def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
     """Raise ValueError unless arrays with the shapes of MESH can be a mesh of this name: cells that
     cover the sphere, faces."""
     cells, p = arrays["centers"].shape
-    if name not in ("circle", "geodesic", "atoms") or p != {"circle": 2, "geodesic": 3}.get(
-        name, p
-    ):
+    domain = domain_of_mesh(name, p - 1)
+    if domain is None:
         raise ValueError(f"no mesh is called {name!r} in R^{p}")
+    if arrays["face_vertices"].shape[1] < p - 1:
+        raise ValueError(f"'face_vertices' have fewer than {p - 1} corners")
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"'{key}' holds numbers that are not finite")
@@ -169,14 +170,13 @@ def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
                 f"'{key}' points at {arrays[key].min()} to {arrays[key].max()}, and there are"
                 f" {count}"
             )
-    discrete = name == "atoms"
     if (
-        discrete != (len(arrays["faces"]) == 0)
-        or not discrete
+        domain.fixed != (len(arrays["faces"]) == 0)
+        or not domain.fixed
         and (arrays["faces"][:, 0] >= arrays["faces"][:, 1]).any()
     ):
         raise ValueError("'faces' do not lie between a cell and a later one")
-    area = cells if discrete else surface_area(p - 1)
+    area = cells if domain.fixed else domain.area
     if (
         not (arrays["volumes"] > 0.0).all()
         or abs(arrays["volumes"].sum() - area) > TOLERANCE * area
@@ -184,6 +184,6 @@ def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
         raise ValueError(f"'volumes' sum to {arrays['volumes'].sum():.12g}, wanted {area:.12g}")
     if not (arrays["face_areas"] > 0.0).all() or not (arrays["face_distances"] > 0.0).all():
         raise ValueError("'face_areas' or 'face_distances' are not positive")
-    for key in () if discrete else ("centers", "face_midpoints", "vertices"):
+    for key in () if domain.fixed else ("centers", "face_midpoints", "vertices"):
         if (np.abs(np.einsum("ij,ij->i", arrays[key], arrays[key]) - 1.0) > TOLERANCE).any():
             raise ValueError(f"'{key}' are no unit vectors")

@@ -1,11 +1,117 @@
-"""The discrete domain: finitely many directions without neighbours, so that nothing is
-transported."""
+"""The domain: on which space the measures of a problem live. What depends on the kind or the
+dimension of the space is declared here, and asked of it by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
+from .circle import circle_mesh
+from .geodesic import geodesic_mesh_of
+from .hypersphere import hypersphere_mesh_of
 from .mesh import Mesh
+from .sphere import surface_area
+
+
+@dataclass(frozen=True)
+class Meshes:
+    """The meshes of one sphere.
+
+    name : of each of them
+    of_size : function (cells) -> Mesh; raises ValueError for a number of cells that none has
+    kept : whether they take so long to make that they are kept in the cache
+    """
+
+    name: str
+    of_size: Callable[[int], Mesh]
+    kept: bool = True
+
+
+MESHES = {
+    1: Meshes("circle", circle_mesh, kept=False),
+    2: Meshes("geodesic", geodesic_mesh_of),
+    3: Meshes("600-cell", hypersphere_mesh_of),
+}
+PICTURES = {1: "circle", 2: "map"}
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The unit sphere S^d of R^(d+1), or fixed features on it, once for each output sign.
+
+    dim : d
+    signs : (1,) for the sphere, (1, −1) for the signed sphere
+    fixed : whether it is finitely many directions without neighbours, so that nothing is
+        transported
+    """
+
+    dim: int
+    signs: tuple[int, ...] = (1,)
+    fixed: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Its name in case files."""
+        return "atoms" if self.fixed else "sphere" if len(self.signs) == 1 else "signed-sphere"
+
+    @property
+    def name(self) -> str:
+        """Its name in sentences, whatever the signs."""
+        return "atoms" if self.fixed else "the circle" if self.dim == 1 else f"S^{self.dim}"
+
+    @property
+    def area(self) -> float:
+        """|S^d|, of one sign."""
+        return surface_area(self.dim)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its points follow each other, as on the circle: distances W1 are sums there."""
+        return not self.fixed and self.dim == 1
+
+    @property
+    def picture(self) -> str:
+        """What its measures are drawn on: "circle", "map" of S², "bars" of fixed features, or the
+        main "axes" of a sphere beyond."""
+        return "bars" if self.fixed else PICTURES.get(self.dim, "axes")
+
+    @property
+    def in_space(self) -> bool:
+        """Whether it can be looked at: circle and S²."""
+        return self.picture in PICTURES.values()
+
+    def angles(self, points: Floats) -> dict[str, Floats]:
+        """Points (n, d+1) by angles (n,): "angle" on the circle in radians, "longitude" and
+        "latitude" on S² in degrees, nothing elsewhere."""
+        if not self.in_space:
+            return {}
+        longitude = np.arctan2(points[:, 1], points[:, 0])
+        if self.ordered:
+            return {"angle": longitude % (2.0 * np.pi)}
+        latitude = np.arcsin(np.clip(points[:, 2], -1.0, 1.0))
+        return {"longitude": np.degrees(longitude), "latitude": np.degrees(latitude)}
+
+    @property
+    def meshes(self) -> Meshes:
+        """Its meshes. Raises ValueError for a sphere without one."""
+        if self.fixed:
+            return Meshes("atoms", lambda cells: atoms_mesh(np.eye(cells)), kept=False)
+        if self.dim not in MESHES:
+            there = ", ".join(f"S^{dim}" for dim in MESHES)
+            raise ValueError(f"{self.name} has no mesh. There are meshes of {there}.")
+        return MESHES[self.dim]
+
+    def mesh(self, cells: int) -> Mesh:
+        """Its mesh of a number of cells. Raises ValueError if there is none."""
+        return self.meshes.of_size(cells)
+
+
+def domain_of_mesh(name: str, dim: int) -> Domain | None:
+    """The domain whose meshes have this name in R^(dim+1), or None."""
+    domains = [Domain(dim, fixed=True), *([Domain(dim)] if dim in MESHES else [])]
+    return next((domain for domain in domains if domain.meshes.name == name), None)
 
 
 def atoms_mesh(positions: ArrayLike) -> Mesh:

@@ -21,6 +21,16 @@ def geodesic_level(cells: int) -> int | None:
     return level if level >= 0 and geodesic_cells(level) == cells else None
 
 
+def geodesic_mesh_of(cells: int) -> Mesh:
+    """The geodesic mesh of a number of cells. Raises ValueError if none has it."""
+    level = geodesic_level(cells)
+    if level is None:
+        near = sorted(range(12), key=lambda k: abs(np.log(geodesic_cells(k) / cells)))[:2]
+        choices = " or ".join(str(geodesic_cells(k)) for k in sorted(near))
+        raise ValueError(f"a mesh of S^2 has 10·4^k + 2 cells, got {cells}. Nearest: {choices}.")
+    return geodesic_mesh(level)
+
+
 def icosahedron() -> tuple[Floats, Integers]:
     """Corners (12, 3) and triangles (20, 3), counter-clockwise seen from outside."""
     golden = (1.0 + np.sqrt(5.0)) / 2.0

@@ -12,7 +12,7 @@ from ..arguments import Floats, Integers
 class Mesh:
     """Cells on S^d and the faces that they share.
 
-    name : "circle", "geodesic" or "atoms"
+    name : "circle", "geodesic", … or "atoms"
     centers : (n_cells, d+1) unit vectors, the centroids of the cells
     volumes : (n_cells,) d-dimensional areas; they sum to |S^d|
     faces : (n_faces, 2) int, the cells (left, right) on either side, left < right
@@ -20,7 +20,8 @@ class Mesh:
     face_distances : (n_faces,) great-circle distances between the two centres
     face_midpoints : (n_faces, d+1) unit vectors
     vertices : (n_vertices, d+1) corners of the cells
-    face_vertices : (n_faces, d) int, the corners of each face
+    face_vertices : (n_faces, k) int, the corners of each face in order: k = d up to S², beyond it
+        the first one again where a face has fewer than others
     """
 
     name: str
@@ -37,11 +38,6 @@ class Mesh:
     def dim(self) -> int:
         """Dimension d of the sphere."""
         return self.centers.shape[1] - 1
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether the cells are atoms without neighbours."""
-        return len(self.faces) == 0
 
     @property
     def n_cells(self) -> int:

@@ -68,6 +68,18 @@ def lloyd(points: Floats, triangles: Integers, iterations: int) -> Floats:
     return points
 
 
+def near_in_memory(n: int, ends: Integers) -> Integers:
+    """An order of n cells in which neighbours, the ends (n_edges, 2), lie close in memory."""
+    from scipy.sparse import csr_array  # meshes are kept, so these are rarely needed
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    graph = csr_array(
+        (np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])),
+        shape=(n, n),
+    )
+    return reverse_cuthill_mckee(graph, symmetric_mode=True)
+
+
 def voronoi_mesh(name: str, points: Floats, triangles: Integers) -> Mesh:
     """The Voronoi mesh dual to a Delaunay triangulation, cells renumbered so that neighbours lie
     close in memory.
@@ -75,16 +87,8 @@ def voronoi_mesh(name: str, points: Floats, triangles: Integers) -> Mesh:
     points : (n_cells, 3) unit vectors;  triangles : (n_triangles, 3) int, counter-clockwise
     Raises ValueError if the triangulation is not Delaunay (some face would have a negative length).
     """
-    from scipy.sparse import csr_array  # meshes are kept, so these are rarely needed
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
     n = len(points)
-    ends, _ = edges(triangles)
-    graph = csr_array(
-        (np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])),
-        shape=(n, n),
-    )
-    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+    order = near_in_memory(n, edges(triangles)[0])
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     points, triangles = points[order], rank[triangles]

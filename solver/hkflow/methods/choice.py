@@ -40,7 +40,7 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
     name, noise = objective.feature.name, problem.flow.noise
-    return best_method(name, noise, data, meshed, problem.is_discrete)[0]
+    return best_method(name, noise, data, meshed, problem.domain.fixed)[0]
 
 
 def make_method(problem, kind=None, **options):

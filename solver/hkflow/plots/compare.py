@@ -38,8 +38,8 @@ def draw_comparison(figure, c):
     figure.suptitle(f"{plain(c.a.title or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
-    draw = {1: _draw_on_circle, 2: _draw_on_sphere}.get(c.a.dim, _draw_predictions)
-    (_draw_predictions if c.a.is_discrete or c.b.is_discrete else draw)(left, c)
+    draw = {"circle": _draw_on_circle, "map": _draw_on_sphere}
+    draw.get(c.a.domain.picture, _draw_predictions)(left, c)
     differences, distances = right.subplots(2, 1, sharex=True)
     _draw_differences(differences, c)
     _draw_distances(distances, c)

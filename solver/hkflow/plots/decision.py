@@ -102,7 +102,7 @@ def kernel_classifier(run):
     objective = run.problem.objective
     if (
         not run.classifies
-        or run.is_discrete
+        or run.domain.fixed
         or len(run.targets) == 0
         or objective.feature.name not in KERNELS
     ):
@@ -146,13 +146,13 @@ def _range(run, saves, normalised):
 def _on_grid(run, function, pixels=PIXELS):
     """Values of a function of inputs on an even grid around the data, (n,) or (n, n), and the ticks
     of the grid."""
-    count, dim = len(run.inputs), run.inputs.shape[1]
+    count, columns = len(run.inputs), run.inputs.shape[1]
     frames = [
         frame(run.inputs[:, k]) if count else (-POPULATION_FRAME, POPULATION_FRAME)
-        for k in range(dim)
+        for k in range(columns)
     ]
-    ticks = [np.linspace(*ends, pixels if dim == 2 else 4 * pixels) for ends in frames]
-    inputs = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, dim)
+    ticks = [np.linspace(*ends, pixels if columns == 2 else 4 * pixels) for ends in frames]
+    inputs = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
 

@@ -22,7 +22,8 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
     nu = name_of(normalised)
     if title:
         figure.suptitle(time_of(run, save))
-    if run.is_discrete:
+    picture = run.domain.picture
+    if picture == "bars":
         weights = [coordinates.parts_of(run.atoms_at(k, normalised)) for k in shared]
         coordinates.draw_weights(
             figure.subplots(),
@@ -31,7 +32,7 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
             nu,
             np.concatenate(weights),
         )
-    elif run.dim == 1 and run.method == "grid":
+    elif picture == "circle" and run.method == "grid":
         densities = [density_of(run, k, normalised) for k in shared]
         initial = density_of(run, 0, normalised) if save else None
         now = density_of(run, save, normalised)
@@ -45,12 +46,12 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
             (clock_of(run), run.time[0]),
             densities,
         )
-    elif run.dim == 1:
+    elif picture == "circle":
         tops = [circle.histogram(run.atoms_at(k, normalised), run.signs)[0].max() for k in shared]
         circle.draw_atoms(
             figure.subplots(), run.atoms_at(save, normalised), run.signs, nu, 1.1 * max(tops)
         )
-    elif run.dim == 2:
+    elif picture == "map":
         axes = sheets(figure, run.signs)
         labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
         if run.method == "grid":

@@ -39,27 +39,22 @@ class Plot:
 
 def _lives_on(run):
     """In words."""
-    return (
-        "lives on atoms"
-        if run.is_discrete
-        else "lives on the circle"
-        if run.dim == 1
-        else f"lives on S^{run.dim}"
-    )
+    return f"lives on {run.domain.name}"
 
 
 def _off_circle(run):
-    return _lives_on(run) if run.is_discrete or run.dim != 1 else ""
+    return "" if run.domain.picture == "circle" else _lives_on(run)
 
 
 def _no_points(run):
     if run.method == "grid":
         return "is a grid, without particles or units"
-    return _lives_on(run) if run.is_discrete or run.dim > 2 else ""
+    return "" if run.domain.in_space else _lives_on(run)
 
 
 def _particle_height(run, wide):
-    return _panel_height(run, wide) if run.dim == 1 else _map_height(run, wide)
+    height = _panel_height if run.domain.picture == "circle" else _map_height
+    return height(run, wide)
 
 
 def _many_inputs(run):
@@ -69,14 +64,13 @@ def _many_inputs(run):
 
 def _draw_particles(figure, run, save=-1, shared=None, under=None):
     """Trails on the maps of S²; on the circle lines in time."""
-    (spacetime.draw_tracks if run.dim == 1 else tracks.draw_trails)(
-        figure, run, save, shared, under
-    )
+    draw = spacetime.draw_tracks if run.domain.picture == "circle" else tracks.draw_trails
+    draw(figure, run, save, shared, under)
 
 
 def _map_height(run, wide):
     """Of one or two maps that are twice as wide as high, or of the picture of another domain."""
-    if run.dim != 2 or run.is_discrete:
+    if run.domain.picture != "map":
         return _plain(run, wide)
     bar = 0.0 if run.method == "grid" else 0.3  # what a scale of colours takes of the width
     count = len(run.signs)
@@ -94,7 +88,7 @@ def _panel_height(run, wide):
 
 
 def _path_height(run, wide):
-    discs = 1 if run.dim == 1 else 2
+    discs = run.dim
     return (
         0.75 * PAGE if wide and discs == 1 else 0.5 * PAGE + 0.5 if wide else discs * COLUMN + 0.4
     )

@@ -17,13 +17,13 @@ def draw_margins(figure, report):
     """Decision functions, each divided by its margin, and, on circle and S² of a positive margin,
     the optimal measure."""
     figure.suptitle(f"max-margins of {plain(report.name)}", fontsize=9)
-    dim = report.problem.dim if not report.problem.objective.feature.joint else 0
-    if dim not in (1, 2) or report.problem.is_discrete or report.contradiction:
+    domain, joint = report.problem.domain, report.problem.objective.feature.joint
+    if joint or not domain.in_space or report.contradiction:
         _draw_decisions(figure.subplots(), report)
         return
     left, right = figure.subfigures(1, 2)
     _draw_decisions(left.subplots(), report)
-    if dim == 1:
+    if domain.picture == "circle":
         _draw_proof(right.subplots(), report)
         return
     signs = report.problem.output_signs

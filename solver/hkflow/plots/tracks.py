@@ -140,7 +140,7 @@ def draw_paths(figure, run, save=-1, shared=None):
     tracks = Tracks(run, save, normalised)
     radius = np.tanh(tracks.weights * tracks.weights.shape[1])
     points = radius[..., None] * tracks.positions
-    planes = [(0, 1)] if run.dim == 1 else [(0, 1), (0, 2)]
+    planes = [(0, k) for k in range(1, run.dim + 1)]
     wide = figure.bbox.width > figure.bbox.height
     axes = np.atleast_1d(
         figure.subplots(1, len(planes)) if wide else figure.subplots(len(planes), 1)

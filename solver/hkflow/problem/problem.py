@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arguments import Floats, real_array
+from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
-from ..geometry.sphere import surface_area
 from ..measures.point_measure import PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
@@ -54,8 +54,8 @@ class Problem:
             self._check_density()
 
     def _check_flow(self):
-        flow, discrete = self.flow, self.is_discrete
-        if discrete and flow.transport > 0.0:
+        flow = self.flow
+        if self.domain.fixed and flow.transport > 0.0:
             raise ValueError(
                 "Atoms have no neighbours, so nothing is transported: transport must be 0, got"
                 f" {flow.transport:g}. Choose the flow hellinger, spherical-hellinger, diagonal or"
@@ -130,14 +130,15 @@ class Problem:
         return problem
 
     @property
+    def domain(self) -> Domain:
+        """On which space the measure lives; cells without faces are fixed features."""
+        fixed = self.mesh is not None and len(self.mesh.faces) == 0
+        return Domain(self.dim, tuple(self.signs), fixed)
+
+    @property
     def dim(self) -> int:
         """Dimension d of the sphere."""
         return self.objective.axes - 1
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether the domain is atoms, not a sphere."""
-        return self.mesh is not None and self.mesh.is_discrete
 
     @property
     def output_signs(self) -> tuple[int, ...]:
@@ -147,14 +148,14 @@ class Problem:
     @property
     def uniform(self) -> float:
         """Density of U, the uniform probability on the domain: one over its area."""
-        area = surface_area(self.dim) if self.mesh is None else self.mesh.volumes.sum()
+        area = self.domain.area if self.mesh is None else self.mesh.volumes.sum()
         return 1.0 / (len(self.signs) * area)
 
     @property
     def reference(self) -> float:
         """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
         is meant."""
-        return 1.0 if self.is_discrete else self.uniform
+        return 1.0 if self.domain.fixed else self.uniform
 
     def atoms(self) -> PointMeasure:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""

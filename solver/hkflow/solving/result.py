@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import real_array
 from ..certificates.contradiction import contradiction
+from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
 from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
@@ -134,10 +135,10 @@ class Result:
         """Dimension d of the sphere."""
         return self.problem.dim
 
-    @property
-    def is_discrete(self) -> bool:
-        """Whether the domain is a set of atoms."""
-        return self.mesh is not None and self.mesh.is_discrete
+    @cached_property
+    def domain(self) -> Domain:
+        """On which space the measure lives."""
+        return self.problem.domain
 
     @property
     def classifies(self) -> bool:

@@ -97,16 +97,7 @@ def write_netcdf(path: str | Path, run: ResultLike) -> None:
 
 def _angles(run):
     """Where the centres of cells are, by angles."""
-    if run.method != "grid" or run.is_discrete or run.dim > 2:
-        return {}
-    x = run.mesh.centers
-    longitude = np.arctan2(x[:, 1], x[:, 0])
-    if run.dim == 1:
-        return {"angle": longitude % (2.0 * np.pi)}
-    return {
-        "longitude": np.degrees(longitude),
-        "latitude": np.degrees(np.arcsin(np.clip(x[:, 2], -1.0, 1.0))),
-    }
+    return run.domain.angles(run.mesh.centers) if run.method == "grid" else {}
 
 
 def _attributes(name, run):

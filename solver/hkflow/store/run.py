@@ -9,11 +9,11 @@ import numpy as np
 
 from ..case.build import (
     build_objective,
+    domain_of,
     flow_of,
     fresh_data,
     input_names,
     resolve,
-    signs_of,
     teacher_of,
 )
 from ..case.described import rebuilt
@@ -101,6 +101,7 @@ class Run(Result):
         self.path, self.header, self.records, self.end = path, header, records, end
         self.title, self.missing = header["title"], series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
+        self.domain = static["domain"]
         self.method, self.options = self.case.method.kind, self.case.method.model_dump()
         self.bias = self.case.objective.bias
         self.own = OwnFunctions.model_validate(header.get("own", {}))
@@ -159,10 +160,10 @@ class Run(Result):
         if self.method != "grid" and not self._starts:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact, draw = self._objective()
-        mesh = self.mesh if self.method == "grid" or self.is_discrete else None
+        mesh = self.mesh if self.method == "grid" or self.domain.fixed else None
         start = self._start(objective)
         with _reading(self.path):
-            return Problem(mesh, objective, self.flow, signs_of(self.case), start, exact, draw)
+            return Problem(mesh, objective, self.flow, self.domain.signs, start, exact, draw)
 
     def _objective(self):
         """Objective, closed-form solution and function that draws fresh data, the latter two or
@@ -183,7 +184,7 @@ class Run(Result):
         state = self._starts[0]()
         small, scale = unscaled(state)
         start = method_class(self.method).measure(small if abs(scale) > LARGEST_LOG else state)
-        if self.is_discrete and self.method != "grid":
+        if self.domain.fixed and self.method != "grid":
             atoms = (
                 start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
             )
@@ -452,28 +453,26 @@ def _read_static(file, case):
     feature = FEATURES.get(case.objective.activation)
     joint = feature is not None and feature.joint
     sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
-    sizes |= {"corner": sizes["axis"] - 1, "sign": len(signs_of(case))}
+    domain = domain_of(case, sizes["axis"])
+    sizes["sign"] = len(domain.signs)
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None
     if "mesh" in file:
         sizes["cell"] = case.domain.cells or sizes["axis"]
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
     if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")
-    if tuple(sign) != signs_of(case) or not all(
-        np.isfinite(array).all() for array in data.values()
-    ):
+    if tuple(sign) != domain.signs or not all(np.isfinite(array).all() for array in data.values()):
         raise ValueError("'sign' is not that of the case, or data are not finite")
     if mesh is not None:
         check_mesh(file.attrs["mesh"], mesh)
-    discrete, name = case.domain.kind == "atoms", None if mesh is None else file.attrs["mesh"]
-    if (
-        (case.method.kind == "grid" or discrete)
-        and mesh is None
-        or mesh is not None
-        and (name == "atoms") != discrete
-    ):
+    if mesh is None:
+        fits = case.method.kind != "grid" and not domain.fixed
+    else:
+        fits = file.attrs["mesh"] == domain.meshes.name
+    if not fits:
         raise ValueError("the mesh is not that of the case")
-    return {"case": case, "mesh": mesh and Mesh(name, **mesh), "data": data, "sign": sign}, sizes
+    mesh = mesh and Mesh(file.attrs["mesh"], **mesh)
+    return {"case": case, "domain": domain, "mesh": mesh, "data": data, "sign": sign}, sizes
 
 
 def _read_json(path):

@@ -26,11 +26,10 @@ CHUNK = 64  # rows at least
 
 def check_shape(run):
     """Raise RunFolderError if a run's measure lives on nothing that can be shown in space."""
-    if run.is_discrete or run.dim > 2:
-        place = "atoms" if run.is_discrete else f"S^{run.dim}"
+    if not run.domain.in_space:
         raise RunFolderError(
-            f"{run.name}: a measure on {place} has no shape in space, so there is no --vtk; take"
-            " --netcdf or --csv."
+            f"{run.name}: a measure on {run.domain.name} has no shape in space, so there is no"
+            " --vtk; take --netcdf or --csv."
         )
 
 
@@ -47,7 +46,7 @@ def write_vtkhdf(path, run):
     with h5py.File(path, "w") as file:
         series = _Series(file.create_group("VTKHDF"))
         if run.method == "grid":
-            series.geometry(*_cells(run.mesh))
+            series.geometry(*_cells(run.mesh, run.domain))
         for save, time in enumerate(run.time):
             field = {"log_mass": run.log_mass_at(save)}
             if run.method == "grid":
@@ -79,10 +78,10 @@ def _names(signs):
     )
 
 
-def _cells(mesh):
+def _cells(mesh, domain):
     """Points, topology, where each cell's corners begin, and the corners: segments of the circle,
     polygons of S²."""
-    if mesh.dim == 1:
+    if domain.ordered:
         n = mesh.n_cells
         # the vertex k is where the cell k ends
         corners = np.stack([np.arange(n) - 1, np.arange(n)], axis=1) % n

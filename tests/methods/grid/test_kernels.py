@@ -3,6 +3,7 @@ import pytest
 import reference
 
 from hkflow.geometry import circle_mesh, geodesic_mesh
+from hkflow.geometry.domain import Domain
 from hkflow.methods.grid import kernels
 from hkflow.methods.grid import muscl_hancock as hancock
 from hkflow.methods.grid.frozen import Transport
@@ -10,7 +11,7 @@ from hkflow.methods.grid.limiters import LIMITERS, limited, limiter_code
 from hkflow.methods.grid.stencil import stencil_of
 from hkflow.operators.parallel_loops import n_blocks
 
-MESHES = {"circle": circle_mesh(700), "sphere": geodesic_mesh(3)}
+MESHES = {"circle": circle_mesh(700), "sphere": geodesic_mesh(3), "S3": Domain(3).mesh(840)}
 
 
 @pytest.fixture(params=MESHES)

@@ -315,7 +315,7 @@ def _has_closed_form(problem):
             f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: "
             "take particles or the grid."
         )
-    if flow.depth != 2.0 or problem.is_discrete:
+    if flow.depth != 2.0 or problem.domain.fixed:
         raise ValueError(
             "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or"
             " a network."

@@ -64,7 +64,7 @@ def stencil_of(mesh):
     # drops out again
     moment += np.einsum("c,ca,cb->cab", np.einsum("caa->c", moment), x, x)
     moments = np.swapaxes(conductances[..., None] * steps, 1, 2)
-    weights = moments if mesh.is_discrete else np.linalg.solve(moment, moments)
+    weights = np.linalg.solve(moment, moments) if slots else moments
     return Stencil(
         neighbors=neighbors,
         back=back,

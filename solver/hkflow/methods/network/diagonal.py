@@ -16,7 +16,7 @@ class Diagonal:
     """
 
     def __init__(self, problem, layers="diagonal"):
-        if not problem.is_discrete or len(problem.signs) == 1:
+        if not problem.domain.fixed or len(problem.signs) == 1:
             raise ValueError(
                 "A diagonal network has a parameter for each atom and sign: the domain 'atoms' with"
                 " signs=(1, -1)."
