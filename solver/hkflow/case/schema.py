@@ -462,12 +462,12 @@ class AutomaticMethod(Table):
     max_step: Positive | None = Field(None, description="no step is longer than this")
 
     @property
-    def count(self):
+    def count(self) -> int | None:
         """How many points are asked for."""
         return self.particles
 
     @property
-    def points(self):
+    def points(self) -> str:
         """Where points start, if they are not listed."""
         return "quasi-uniform"
 
