@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from ..arguments import check_options
+from ..case.aliases import current
 from ..case.build import DYNAMICS, lines_of_data
 from ..case.check import build_case, read_case
 from ..case.described import described
@@ -118,7 +119,8 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
     """The CaseFile of a Problem, and the OwnFunctions that it needs."""
     if end is None:
         raise CaseError("A Problem is run up to a time: run(problem, end=2.0).")
-    method["kind"] = kind_of(problem, method.get("kind"))
+    kind = kind_of(problem, method.get("kind"))
+    method = current({"method": method | {"kind": kind}}, "the problem")["method"]
     check_options(method, method_class(method["kind"]), "option", besides=("kind", *ARGUMENTS))
     saves = save_times(end, saves).tolist() if np.ndim(saves) else saves
     time = {"end": float(end), "saves": saves, "records": record_interval}
