@@ -10,10 +10,10 @@ from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure
 from ...operators.dense import unblocked
+from ..frozen_relu.kinks import Kinks
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_coupling
-from ..frozen_relu.kinks import Kinks
 from . import kernels, waveform
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
@@ -84,6 +84,9 @@ class Particles(PointMethod, OdeMethod):
         self.kinks = Kinks.of(objective.feature, objective.inputs)
         self.sees_kinks, self.order = True, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
+        # the loss gradient at the nodes of the last step tried, and of the last one accepted
+        self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs)))
+        self.passed = self.past_time = 0.0
 
     # --- state
 
@@ -101,13 +104,9 @@ class Particles(PointMethod, OdeMethod):
         ]
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
         if self.sees_kinks:
-            feature, count, n_data = self.problem.objective.feature, len(NODES) - 1, len(
-                self.problem.objective.inputs
-            )
+            feature, count = self.problem.objective.feature, len(NODES) - 1
             self.sliding = Sliding(self.kinks, feature.kink, feature.joint, len(blocks))
             self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
-            self.path, self.past = np.zeros((len(NODES), n_data)), np.zeros((len(NODES), n_data))
-            self.past_time = 0.0
 
     def _positions(self, y):
         return y[: len(y) - self.n].reshape(self.shape)
@@ -224,7 +223,7 @@ class Particles(PointMethod, OdeMethod):
             if 0.0 < time <= waveform.STRETCH * self.past_time
             else np.tile(e.loss_gradient, (size, 1))
         )
-        values[0] = e.loss_gradient
+        values += e.loss_gradient - values[0]
         shifts = np.full(size, self._shift(e.loss_gradient, e.predictions, e.mass))
         before = np.zeros((size - 1, len(e.predictions)))
         for sweep in range(waveform.SWEEPS):
@@ -235,7 +234,7 @@ class Particles(PointMethod, OdeMethod):
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
                 return step
-            error = 0.0
+            error, largest = 0.0, np.exp(-self.log_scale) * _rms(self.problem.objective.targets)
             for j in range(size - 1):
                 self.objective.transform.points[:] = self.at_nodes[0][j]
                 kernels.signed_weights(
@@ -246,13 +245,12 @@ class Particles(PointMethod, OdeMethod):
                 error = max(error, _rms(h - before[j]))
                 before[j], values[j + 1] = h, self.objective.loss_gradient
                 shifts[j + 1] = self._shift(values[j + 1], h, np.abs(self.weights).sum())
+                largest = max(largest, _rms(h))
+            if sweep > 0 and error <= waveform.SMALL * self.tolerance * largest:
+                break
         self._finish(e, self.trial, sums, time, step)
         self.evaluate(self.trial)
         self.path[:] = values
-        largest = max(
-            _rms(self.trial.predictions),
-            np.exp(-self.log_scale) * _rms(self.problem.objective.targets),
-        )
         step.error = max(error / largest, np.finfo(float).eps) if largest > 0.0 else None
         return step
 
@@ -376,11 +374,11 @@ class Particles(PointMethod, OdeMethod):
     def accept(self, step):
         """Make the trial state the accepted one."""
         if self.renewal is None:
-            if self.sees_kinks:
-                self.past[:], self.past_time = self.path, self.passed
             super().accept(step)
         else:
             vars(self).update(vars(self.renewal))
+        if self.sees_kinks:
+            self.past[:], self.past_time = self.path, self.passed
         self.state_changed()
         if self.flow.depth == 2.0:
             self.change_unit()

@@ -4,11 +4,11 @@ For φ = b ψ(a·x) with ψ positively homogeneous of degree 1, y = (a, b) of an
 
     ẏ = −α A(t) y,   a' = −α b G(t),   b' = −α G(t)·a,   θ = y/|y|,   log m += β/(2α) log|y|,
 
-G = g₀ + Σ_{n_k·a > 0} κ_k n_k a polynomial in time between kinks. On the signed sphere (φ = ε ψ(θ·x))
-the same holds for y = (θ, ε)/√2, whose halves stay equally long: θ = a/|a|, and all potentials are
-twice as large. Kinks that hold a particle take their directions out of G, so that the multipliers
-μ(t) with n_k·(G + Σ μ n) = 0 are polynomials as well (Filippov). The Taylor series of y is summed to
-rounding: the only error is that of r(t).
+G = g₀ + Σ_{n_k·a > 0} κ_k n_k a polynomial in time between kinks. On the signed sphere, φ = ε
+ψ(θ·x), the same holds for y = (θ, ε)/√2, whose halves stay equally long: θ = a/|a|, and all
+potentials are twice as large. Kinks that hold a particle take their directions out of G, so that
+the multipliers μ(t) with n_k·(G + Σ μ n) = 0 are polynomials as well (Filippov). The Taylor series
+of y is summed to rounding: the only error is that of r(t).
 
 A piece of a path ends where n_k·a, a multiplier or its room κ − μ changes sign, or b while
 something holds: zeros of polynomials. What the particle does there is `settle`'s choice.
@@ -18,15 +18,18 @@ import numpy as np
 from numba import njit, prange
 
 from ...operators.parallel_loops import kernel
-from ..frozen_relu.frozen import SLIP, TOUCH, add, along, dot, project, settle
+from ..frozen_relu.frozen import SLIP, TOUCH, along, dot, project, settle
 
 TERMS = 19  # of a Taylor series
 LAST_TERM = 1e-16  # of a series, at the end of a piece, at most
+ENOUGH = 3  # terms in a row that are smaller
 NEAR = 4.0 * TOUCH  # |n_k·y| of a particle that is on kink k, where it has been found past one
 PARTS = 4  # of a piece, in each of which a function is taken to turn once at most
 HALVINGS = 60
-# nodes and weights of the integrals along a piece, by Gauss
-GAUSS, SHARE = (0.5 * (x + shift) for x, shift in zip(np.polynomial.legendre.leggauss(6), (1, 0)))
+SHORT = 0.1  # pieces in which |y| grows by less have the first rule of Gauss, others the second
+RULES = [np.polynomial.legendre.leggauss(count) for count in (4, 6)]
+TIMES, SHARES = ([0.5 * (rule[k] + 1 - k) for rule in RULES] for k in (0, 1))
+FEW_TIMES, MANY_TIMES, FEW_SHARES, MANY_SHARES = *TIMES, *SHARES
 SUMS = (
     "mass", "first", "reaction", "steep", "exchange", "crossings", "captures", "releases",
     "failures",
@@ -91,10 +94,32 @@ def first_zero(c, count, side, allowed, end):
 
 
 @njit(cache=True)
+def column(c, a, t):
+    """Σ_j c_ja t^j; without a view of the column, which costs more than the sum."""
+    total = c[len(c) - 1, a]
+    for j in range(len(c) - 2, -1, -1):
+        total = total * t + c[j, a]
+    return total
+
+
+@njit(cache=True)
+def size_of(c, j):
+    """Length of row j."""
+    total = 0.0
+    for a in range(c.shape[1]):
+        total += c[j, a] * c[j, a]
+    return np.sqrt(total)
+
+
+@njit(cache=True)
 def shifted(c, begin, out):
     """Coefficients about `begin` of the polynomials in the columns of c (degree + 1, columns)."""
     degree = len(c) - 1
-    out[:] = c
+    for j in range(degree + 1):
+        for a in range(c.shape[1]):
+            out[j, a] = c[j, a]
+    if begin == 0.0:
+        return
     for k in range(degree):
         for j in range(degree - 1, k - 1, -1):
             for a in range(c.shape[1]):
@@ -102,11 +127,12 @@ def shifted(c, begin, out):
 
 
 @njit(cache=True)
-def series(y, F, rate, terms):
-    """Taylor coefficients of y' = −rate A(F) y, into terms (TERMS, p + 1); y is the first, F (≥ 1,
-    p or p + 1)."""
-    p = len(y) - 1
-    terms[0] = y
+def series(y, F, rate, left, terms):
+    """Taylor coefficients of y' = −rate A(F) y, into terms (TERMS, p + 1), until they no longer
+    count at a time `left`; y is the first, F (≥ 1, p or p + 1). Returns how many there are."""
+    p, small, power = len(y) - 1, 0, 1.0
+    for a in range(p + 1):
+        terms[0, a] = y[a]
     for j in range(len(terms) - 1):
         for a in range(p + 1):
             terms[j + 1, a] = 0.0
@@ -117,39 +143,49 @@ def series(y, F, rate, terms):
                 terms[j + 1, p] -= F[k, a] * terms[j - k, a]
         for a in range(p + 1):
             terms[j + 1, a] *= rate / (j + 1)
+        power *= left
+        small = small + 1 if power * size_of(terms, j + 1) < LAST_TERM else 0
+        if small == ENOUGH:
+            return j + 2
+    return len(terms)
 
 
 @njit(cache=True)
 def at_time(terms, t, out):
     """y(t) from its Taylor coefficients, into out (p + 1,)."""
-    out[:] = terms[-1]
-    for j in range(len(terms) - 2, -1, -1):
-        for a in range(len(out)):
-            out[a] = out[a] * t + terms[j, a]
+    last = len(terms) - 1
+    for a in range(len(out)):
+        total = terms[last, a]
+        for j in range(last - 1, -1, -1):
+            total = total * t + terms[j, a]
+        out[a] = total
 
 
 @njit(cache=True)
 def length_of_piece(terms, left):
-    """How far the series may go, `left` at most, and by how much y may change on the way."""
+    """How far the series may go, `left` at most, by how much y may change on the way, and by how
+    much of it beyond its first term."""
     end = left
-    for j in range(len(terms) - 2, len(terms)):
-        size = np.sqrt(dot(terms[j], terms[j]))
+    for j in range(len(terms) - 2, len(terms)) if len(terms) == TERMS else range(0):
+        size = size_of(terms, j)
         if size * end**j > LAST_TERM:
             end = (LAST_TERM / size) ** (1.0 / j)
-    change, power = 0.0, 1.0
-    for j in range(1, len(terms)):
+    bend, power = 0.0, end
+    for j in range(2, len(terms)):
         power *= end
-        change += power * np.sqrt(dot(terms[j], terms[j]))
-    return end, change
+        bend += power * size_of(terms, j)
+    return end, end * size_of(terms, 1) + bend, bend
 
 
 @njit(cache=True)
 def to_scale(y, halves):
     """Make |y| = 1, or |a| = |b| = 1/√2 for halves; returns log of what |y| was."""
-    p = len(y) - 1
-    size = np.sqrt(dot(y, y))
+    p, inner = len(y) - 1, 0.0
+    for a in range(p):
+        inner += y[a] * y[a]
+    size = np.sqrt(inner + y[p] * y[p])
     if halves:
-        half = np.sqrt(0.5 / dot(y[:p], y[:p]))
+        half = np.sqrt(0.5 / inner)
         for a in range(p):
             y[a] *= half
         y[p] = np.sqrt(0.5) if y[p] > 0.0 else -np.sqrt(0.5)
@@ -160,26 +196,33 @@ def to_scale(y, halves):
 
 
 @njit(cache=True)
-def integrate(terms, F, end, begin, time, mass, halves, power, decay, drift, shift, node, sums):
-    """Add the integrals along a piece to the sums; node (p + 1,) is scratch."""
+def integrate(
+    terms, F, end, begin, time, mass, halves, power, decay, drift, shift, times, shares, node, sums
+):  # fmt: skip
+    """Add the integrals along a piece to the sums, by a rule of times and shares of it; node (p +
+    1,) is scratch."""
     p = len(node) - 1
-    scale = 2.0 if halves else 1.0
-    for g in range(len(GAUSS)):
-        t = end * GAUSS[g]
+    scale, grows = 2.0 if halves else 1.0, power > 0.0
+    for j in range(len(drift)):
+        grows = grows or drift[j] != 0.0
+    for g in range(len(times)):
+        t = end * times[g]
         at_time(terms, t, node)
         square = dot(node, node)
         bend, steep = 0.0, 0.0
         for a in range(p):
-            force = value(F[:, a], len(F), t)
+            force = column(F, a, t)
             bend += force * node[a]
             steep += force * force
         b = node[p]
         bare = 2.0 * scale * b * bend / square  # θ·∇J if joint
         J = 0.5 * bare + decay
-        grown = power * 0.5 * np.log(square) - (
-            value(drift, len(drift), begin + t) - value(drift, len(drift), begin)
-        )
-        m = mass * np.exp(grown) * SHARE[g] * end * time
+        m = mass * shares[g] * end * time
+        if grows:
+            m *= np.exp(
+                power * 0.5 * np.log(square)
+                - (value(drift, len(drift), begin + t) - value(drift, len(drift), begin))
+            )
         J_here = J - value(shift, len(shift), begin + t)
         along_sphere = scale * (b * b * steep + bend * bend) / square - bare * bare / scale
         sums[MASS] += m
@@ -190,35 +233,32 @@ def integrate(terms, F, end, begin, time, mass, halves, power, decay, drift, shi
 
 
 @njit(cache=True)
-def touch(k, i, sign, cap, side, lists, limits):
+def touch(k, i, cap, side, lists, limits):
     """Put kink k into the list of those that the particle is on, as entry i."""
     lists[0, i], lists[1, i], lists[4, i] = k, side, side
     limits[0, i], limits[1, i] = cap, cap if side > 0 else 0.0
 
 
 @njit(cache=True)
-def add_kink(B, factor, jump, normal):
-    """B += factor κ n, a polynomial; B (degree + 1, ≥ p), jump (degree + 1,), normal (≥ p,)."""
+def add_kink(k, factor, jumps, rows, B):
+    """B += factor κ_k n_k, a polynomial; the arrays of move_particles."""
     for j in range(len(B)):
         for a in range(B.shape[1]):
-            B[j, a] += factor * jump[j] * normal[a]
+            B[j, a] += factor * jumps[k, j] * rows[k, a]
 
 
 @njit(cache=True)
-def choose(
-    count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks
-):
+def choose(count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks):
     """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
     many hold it, −1 if not found."""
-    degree = len(B)
     for a in range(len(g)):
-        g[a] = sign * value(B[:, a], degree, now)
+        g[a] = sign * column(B, a, now)
     held = settle(count, lists, limits, rows, g, force, basis[0], basis[1])
     for i in range(count):
         k, side = lists[0, i], lists[1, i]
         sides[k] = side
         if side > 0:
-            add_kink(B, 1.0, jumps[k], rows[k])
+            add_kink(k, 1.0, jumps, rows, B)
     for h in range(held):
         held_kinks[h] = lists[0, lists[2, h]]
     return held
@@ -229,18 +269,19 @@ def start(sign, jumps, constant, normals, rows, s, sides, B, y, lists, limits):
     """Sides of all kinks, their sum B without those that the particle is on, and the list of these;
     returns its length. Ridges as in frozen_relu."""
     along(normals, y, s)
-    B[:] = 0.0
-    B[:, : constant.shape[1]] = constant
+    for j in range(len(B)):
+        for a in range(B.shape[1]):
+            B[j, a] = constant[j, a] if a < constant.shape[1] else 0.0
     count = 0
     for k in range(len(s)):
         sides[k] = 0.0
         if abs(s[k]) <= TOUCH:
-            touch(k, count, sign, sign * jumps[k, 0], 0, lists, limits)
+            touch(k, count, sign * jumps[k, 0], 0, lists, limits)
             count += 1
         else:
             sides[k] = 1.0 if s[k] > 0.0 else -1.0
             if s[k] > 0.0:
-                add_kink(B, 1.0, jumps[k], rows[k])
+                add_kink(k, 1.0, jumps, rows, B)
     for i in range(count):
         ridge(i, sign, 0.0, rows, B, lists, limits)
     return count
@@ -251,7 +292,7 @@ def ridge(i, sign, now, rows, B, lists, limits):
     """Where entry i of the list begins: free on a valley, on the slower side of a ridge."""
     cap, normal_force = limits[0, i], 0.0
     for a in range(B.shape[1]):
-        normal_force += sign * value(B[:, a], len(B), now) * rows[lists[0, i], a]
+        normal_force += sign * column(B, a, now) * rows[lists[0, i], a]
     if cap > 0.0:
         lists[1, i], limits[1, i] = 0, 0.5 * cap
     else:
@@ -260,15 +301,42 @@ def ridge(i, sign, now, rows, B, lists, limits):
 
 
 @njit(cache=True, error_model="numpy")
+def hold(held, now, jumps, held_kinks, basis, F, room):
+    """Multipliers μ of the kinks that hold a particle and what is left of them, κ − μ, for positive
+    b: coefficients about `now` into room[0] and room[1] (held, degree + 1). Takes their directions
+    out of the force F. Returns the size of what rounding acts on."""
+    degree, scale, turned = len(F), size_of(F, 0), room[2]
+    for j in range(degree):  # triangle μ = −basisᵀ F
+        for h in range(held - 1, -1, -1):
+            mu = -dot(basis[0, h], F[j])
+            for other in range(h + 1, held):
+                mu -= basis[1, h, other] * room[0, other, j]
+            room[0, h, j] = mu / basis[1, h, h]
+        if held > 0:
+            project(F[j], basis[0], held)
+    for h in range(held):
+        for j in range(degree):
+            turned[0, j] = jumps[held_kinks[h], j]
+        for k in range(degree):
+            for j in range(degree - 2, k - 1, -1):
+                turned[0, j] += now * turned[0, j + 1]
+        scale += abs(turned[0, 0])
+        for j in range(degree):
+            room[1, h, j] = turned[0, j] - room[0, h, j]
+    return scale
+
+
+@njit(cache=True, error_model="numpy")
 def move(
-    y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves, nodes,
-    most, polynomials, terms, vectors, basis, values, lists, limits, room, held_kinks, distance,
-    at_nodes, growths, sums,
+    y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
+    nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, room, held_kinks,
+    distance, at_nodes, growths, sums,
 ):  # fmt: skip
     """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
 
-    y (p + 1,): overwritten; at_nodes (n_nodes, p + 1), growths (n_nodes,): y and the growth of log m
-    at the nodes. One loop: a piece of the path, then what happens at its end.
+    y (p + 1,): overwritten;  at_nodes (n_nodes, p + 1), growths (n_nodes,): y and the growth of log
+    m at the nodes. One loop: a piece of the path, then what happens at its end; its parts share
+    more arrays than they have lines.
     """
     p, n_kinks, degree = len(y) - 1, len(rows), len(constant)
     B, F = polynomials[0], polynomials[1]
@@ -297,37 +365,26 @@ def move(
                 y[a] = g[a]
         to_scale(y, halves)
         shifted(B, now, F)
-        # multipliers: triangle μ = −basisᵀ B, coefficient by coefficient, for positive b
-        scale = 0.0
-        for j in range(degree):
-            for h in range(held - 1, -1, -1):
-                mu = -dot(basis[0, h], F[j])
-                for other in range(h + 1, held):
-                    mu -= basis[1, h, other] * room[0, other, j]
-                room[0, h, j] = mu / basis[1, h, h]
-            project(F[j], basis[0], held)
-        for a in range(F.shape[1]):
-            scale += value(B[:, a], degree, now) ** 2
-        scale = np.sqrt(scale)
-        for h in range(held):
-            for j in range(degree):
-                room[2, 0, j] = jumps[held_kinks[h], j]
-            for k in range(degree):
-                for j in range(degree - 2, k - 1, -1):
-                    room[2, 0, j] += now * room[2, 0, j + 1]
-            scale += abs(room[2, 0, 0])
-            for j in range(degree):
-                room[1, h, j] = room[2, 0, j] - room[0, h, j]
-        series(y, F, alpha * time, terms)
-        fastest = alpha * time * np.sqrt(dot(F[0], F[0])) * max(1.0, power)
+        scale = hold(held, now, jumps, held_kinks, basis, F, room)
+        fastest = alpha * time * size_of(F, 0) * max(1.0, power)
         left = 1.0 - now
-        end, change = length_of_piece(terms, min(left, 1.0 / fastest) if fastest > 0.0 else left)
+        if fastest * left > 1.0:
+            left = 1.0 / fastest
+        terms = all_terms[: series(y, F, alpha * time, left, all_terms)]
+        end, change, bend = length_of_piece(terms, left)
         meets = False
         along(normals, a_part, s)
         for k in range(n_kinks):
             if sides[k] != 0.0 and sides[k] * s[k] + TOUCH <= change:
+                steady = 0.0
+                for a in range(p):
+                    steady += rows[k, a] * terms[1, a]
+                if sides[k] * (s[k] + min(sides[k] * steady, 0.0) * sides[k] * end) + TOUCH > bend:
+                    continue
                 for j in range(len(terms)):
-                    distance[j] = dot(rows[k, :p], terms[j, :p])
+                    distance[j] = 0.0
+                    for a in range(p):
+                        distance[j] += rows[k, a] * terms[j, a]
                 when = first_zero(distance, len(terms), sides[k], TOUCH, end)
                 if when < end:
                     end, meets = when, True
@@ -342,16 +399,19 @@ def move(
             if when < end:
                 end, meets, turns = when, True, True
         begin = now
+        short = fastest * end <= SHORT
         integrate(
             terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
-            node, sums,
+            FEW_TIMES if short else MANY_TIMES, FEW_SHARES if short else MANY_SHARES, node, sums,
         )  # fmt: skip
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
         while written < len(nodes) and (nodes[written] <= now or last):
             at_time(terms, nodes[written] - begin, at_nodes[written])
-            growths[written] = growth + power * to_scale(at_nodes[written], halves) - (
-                value(drift, len(drift), nodes[written]) - value(drift, len(drift), begin)
+            growths[written] = (
+                growth
+                + power * to_scale(at_nodes[written], halves)
+                - (value(drift, len(drift), nodes[written]) - value(drift, len(drift), begin))
             )
             written += 1
         if last:
@@ -372,14 +432,14 @@ def move(
         for h in range(held):
             k = held_kinks[h]
             cap = sign * value(jumps[k], degree, now)
-            touch(k, h, sign, cap, 0, lists, limits)
+            touch(k, h, cap, 0, lists, limits)
             limits[1, h] = min(max(sign * value(room[0, h], degree, end), 0.0), max(cap, 0.0))
         for k in range(n_kinks):
             if sides[k] != 0.0 and sides[k] * s[k] <= NEAR:
                 cap = sign * value(jumps[k], degree, now)
-                touch(k, count, sign, cap, int(sides[k]), lists, limits)
+                touch(k, count, cap, int(sides[k]), lists, limits)
                 if sides[k] > 0.0:
-                    add_kink(B, -1.0, jumps[k], rows[k])
+                    add_kink(k, -1.0, jumps, rows, B)
                 count += 1
         for h in range(held):
             if limits[0, h] <= 0.0:
@@ -403,10 +463,10 @@ def move_particles(
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
 
-    positions (n_blocks, p or p + 1, width), blocked; log_weights, signs (n,);  jumps (n_kinks,
-    degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p or
-    p + 1) with a zero at last on the joint sphere;  drift (≥ 1,): coefficients of what log masses
-    lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
+    positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
+    degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
+    or p + 1) with a zero at last on the joint sphere;  drift (≥ 1,): coefficients of what log
+    masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
     last one 1;  most: events of a particle before it is given up
     polynomials … growths: scratch of each group of blocks, which is one thread's
@@ -428,8 +488,8 @@ def move_particles(
                     y[axes] = signs[c]
                     to_scale(y, True)
                 move(
-                    y, node, np.exp(log_weights[c] - log_scale), jumps, constant, normals, rows, alpha,
-                    beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
+                    y, node, np.exp(log_weights[c] - log_scale), jumps, constant, normals, rows,
+                    alpha, beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
                     terms[group], vectors[group], basis[group], values[group], lists[group],
                     limits[group], room[group], held_kinks[group], distance[group], state, growth,
                     sums[block],

@@ -18,7 +18,8 @@ from .sliding import SUMS, TERMS, move_particles
 NODES = np.concatenate([[0.0], 0.5 * (1.0 + np.sort(Legendre.basis(4).deriv().roots())), [1.0]])
 WITHOUT_MIDDLE = np.delete(np.arange(len(NODES)), len(NODES) // 2)
 ENDS_AND_MIDDLE = np.arange(0, len(NODES), 2)
-SWEEPS = 4
+SWEEPS = 4  # at most
+SMALL = 0.02  # of the tolerance: sweeps that differ by less are enough
 ORDER = 5  # of the error of a step
 STABILITY = 2.0  # dt λ beyond which sweeps do not settle
 STRETCH = 2.5  # a step that is so much longer than the last one is not extrapolated from it
@@ -45,7 +46,7 @@ def extrapolated(values: NDArray[np.float64], stretch: float) -> NDArray[np.floa
 
 
 class Sliding:
-    """Moves particles over a step, in the potential of a loss gradient that is a polynomial in time.
+    """Moves particles over a step, in the potential of a loss gradient polynomial in time.
 
     slopes : ψ′ below and above 0;  joint : whether φ = b ψ(a·x);  n_blocks : of the positions
     """
