@@ -276,11 +276,16 @@ class Particles(PointMethod, OdeMethod):
             f"{sums['failures']:.0f} particles met more than {self.sliding.most} kinks in one step"
         )
 
-    def _lost(self, mass, time):
+    def _mass(self, log_weights):
+        """In units of e^log_scale."""
+        kernels.signed_weights(log_weights, self.signs, self.log_scale, self.weights)
+        return float(np.abs(self.weights).sum())
+
+    def _lost(self, begin, time):
         """∫J dν̄ in the last sweep, (5,) coefficients, by what the mass lost on the way to the
         nodes."""
-        masses = np.exp(self.at_nodes[1] - self.log_scale).sum(axis=1)
-        logs = waveform.THROUGH_ALL @ np.log(np.append(mass, masses))
+        masses = [self._mass(logs) for logs in (self._log_weights(begin.y), *self.at_nodes[1])]
+        logs = waveform.THROUGH_ALL @ np.log(masses)
         lost = -logs[1:] * np.arange(1, len(NODES)) / time
         lost[0] -= self._sigma
         return lost / self.flow.reaction if self.flow.reaction > 0.0 else np.zeros(1)
@@ -290,18 +295,17 @@ class Particles(PointMethod, OdeMethod):
         flow, sigma = self.flow, self._sigma
         positions, log_weights = self.points(after)
         positions[:], log_weights[:] = self.at_nodes[0][-1], self.at_nodes[1][-1]
-        kernels.signed_weights(log_weights, self.signs, self.log_scale, self.weights)
-        after.mass = float(np.abs(self.weights).sum())
+        mass, later = (self._mass(logs) for logs in (self._log_weights(begin.y), log_weights))
         if flow.keeps_mass:
-            kept = begin.mass * np.exp(-sigma * time)
-            log_weights += np.log(kept / after.mass)
-            after.mass = kept
+            kept = mass * np.exp(-sigma * time)
+            log_weights += np.log(kept / later)
+            later = kept
         reaction, transport = flow.reaction * sums["reaction"], flow.transport * sums["steep"]
         step.budget.add(
             energy_transport=-transport,
             energy_reaction=-reaction,
             energy_noise_loss=-sigma * sums["first"],
-            mass_reaction=after.mass - begin.mass + sigma * sums["mass"],
+            mass_reaction=later - mass + sigma * sums["mass"],
             mass_noise_loss=-sigma * sums["mass"],
             energy_exchanged=transport + abs(reaction) + sigma * abs(sums["first"]),
             mass_exchanged=flow.reaction * sums["exchange"] + sigma * sums["mass"],
@@ -317,7 +321,7 @@ class Particles(PointMethod, OdeMethod):
         if self.sees_kinks:
             sums = self._sweep(begin, loss_gradient[None], 0.0, tau)
             if self.flow.keeps_mass:
-                sums = self._sweep(begin, loss_gradient[None], self._lost(begin.mass, tau), tau)
+                sums = self._sweep(begin, loss_gradient[None], self._lost(begin, tau), tau)
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
             self._finish(begin, after, sums, tau, step)
