@@ -55,8 +55,6 @@ class Particles(PointMethod, OdeMethod):
         if stepper not in ("auto", *PAIRS):
             raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
-        if stepper == "auto":
-            self._look_for_kinks()
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
         check_coupling(coupling, problem.objective)
@@ -74,6 +72,8 @@ class Particles(PointMethod, OdeMethod):
         self.renewed, self.renewal = True, None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
+        if stepper == "auto":
+            self._look_for_kinks()
         self._start()
 
     def _look_for_kinks(self):
@@ -84,9 +84,19 @@ class Particles(PointMethod, OdeMethod):
         self.kinks = Kinks.of(objective.feature, objective.inputs)
         self.sees_kinks, self.order = True, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
+        self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
         # the loss gradient at the nodes of the last step tried, and of the last one accepted
         self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs)))
         self.passed = self.past_time = 0.0
+
+    @property
+    def enters(self):
+        """An implicit step costs as much as some explicit ones that see kinks."""
+        return waveform.ENTERS if self.sees_kinks else super().enters
+
+    @property
+    def leaves(self):
+        return waveform.LEAVES if self.sees_kinks else super().leaves
 
     # --- state
 
@@ -206,7 +216,9 @@ class Particles(PointMethod, OdeMethod):
             return step
         step, _ = self.by_clock(dt, self.implicit)
         self.passed = 0.0  # nothing to extrapolate from
-        if not step.rejection:
+        if not step.rejection and self.sees_kinks:
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
+        elif not step.rejection:
             # relative to what J exchanges in its own time: a kink that one particle crosses spoils
             # a share of any step
             share = dt / self.own_time()

@@ -22,6 +22,7 @@ SWEEPS = 4  # at most
 SMALL = 0.02  # of the tolerance: sweeps that differ by less are enough
 ORDER = 5  # of the error of a step
 STABILITY = 2.0  # dt λ beyond which sweeps do not settle
+ENTERS, LEAVES, LEAST_GAIN = 2.0, 3.0, 2.0  # of implicit steps, see stepping/implicit.py
 STRETCH = 2.5  # a step that is so much longer than the last one is not extrapolated from it
 GROUPS = 64  # of blocks of particles, at most
 EVENTS, EVENTS_PER_KINK = 64, 8  # of a particle in a step, at most
