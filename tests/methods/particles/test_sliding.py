@@ -169,7 +169,7 @@ def test_the_reference_agrees_with_characteristics(rates):
 @pytest.mark.parametrize("rates", RATES)
 def test_strong_kinks_take_few_steps(rates):
     """Square loss of six data to t = 40: 60,446 steps without event location."""
-    start = problem(hkflow.Flow(*rates), m=100, seed=1)
+    start = problem(hkflow.Flow(*rates), m=40, seed=1)
     wanted = hkflow.solve(start, 40.0, tolerance=1e-8, **KIND).predictions[-1]
     s = hkflow.solve(start, 40.0, tolerance=1e-6, **KIND)
     r = s.records
