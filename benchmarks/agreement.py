@@ -63,8 +63,13 @@ def errors(objectives, flow, cells, particles, time=TIME, stepper="hancock", **o
     each number of cells."""
     squares = np.zeros(len(cells))
     for obj in objectives:
+        # many particles and data: for these errors kinks may be stepped over, which is faster
         wanted = hkflow.solve(
-            particle_problem(obj, flow, particles), time, kind="particles", **options
+            particle_problem(obj, flow, particles),
+            time,
+            kind="particles",
+            stepper="dopri5",
+            **options,
         ).predictions[-1]
         for k, count in enumerate(cells):
             got = hkflow.solve(

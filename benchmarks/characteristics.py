@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import hkflow
-from hkflow.methods.characteristics.kinks import Kinks
-from hkflow.methods.characteristics.movement import Movement
+from hkflow.methods.frozen_relu.kinks import Kinks
+from hkflow.methods.frozen_relu.movement import Movement
 from hkflow.operators.dense import blocked
 
 from .timing import clock, seconds

@@ -354,7 +354,7 @@ def test_starts_follow_the_seed_and_overrides_of_the_kind_start_afresh(case):
     )
     assert np.array_equal(one, two) and not np.array_equal(one, other)
     resolved, _ = hkflow.check(path, **{"method.particles": 6, "method.kind": "particles"})
-    assert resolved.method.particles == 6 and resolved.method.stepper == "dopri5"
+    assert resolved.method.particles == 6 and resolved.method.stepper == "auto"
 
 
 def test_a_network_needs_no_flow_and_fresh_data_no_preparation(case):

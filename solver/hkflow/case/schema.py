@@ -500,7 +500,8 @@ class FromPoints(StartingPoints):
     tolerance: Positive | None = Field(
         None,
         description=(
-            "largest local error of a step, root mean square; 1e-10 makes a reference. If not given"
+            "largest local error of a step, root mean square, of predictions where particles slide"
+            " along kinks; 1e-10 makes a reference. If not given"
             " 1e-6, and 1e-4 for smooth margins of ReLU units, whose steps are short at every kink"
             " that a unit crosses"
         ),
@@ -540,6 +541,13 @@ class ParticlesMethod(FromPoints):
     """Weighted particles, in any dimension."""
 
     kind: Literal["particles"]
+    stepper: Literal["auto", "dopri5", "dop853", "euler"] = Field(  # type: ignore[assignment]
+        "auto",
+        description=(
+            "auto locates where particles meet the kinks of ReLU, joint ReLU or a ridge of degree"
+            " 1, and lets them slide there; without kinks it is dopri5"
+        ),
+    )
     coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
     particles: Count | None = Field(
         None, description="how many; 1000 if absent, or as many as there are listed points or cells"

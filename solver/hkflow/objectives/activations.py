@@ -43,6 +43,17 @@ class Feature:
     joint: bool = False
     ridge: Callable | None = None
 
+    @property
+    def kink(self) -> tuple[float, float] | None:
+        """ψ′ below and above 0 if ψ is homogeneous of degree 1 and its slope jumps there; else
+        None."""
+        if self.kernel == RELU:
+            return 0.0, 1.0
+        if self.ridge is None or self.degree != 1:
+            return None
+        below, above = np.array([-1.0, 1.0]) * self.ridge(np.array([-1.0, 1.0]))[0]
+        return (float(below), float(above)) if below != above else None
+
     def transform(
         self,
         points: Floats,

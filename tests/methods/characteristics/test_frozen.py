@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hkflow
-from hkflow.methods.characteristics import frozen
-from hkflow.methods.characteristics.frozen import SUMS
-from hkflow.methods.characteristics.kinks import Kinks
-from hkflow.methods.characteristics.movement import Movement
+from hkflow.methods.frozen_relu import frozen
+from hkflow.methods.frozen_relu.frozen import SUMS
+from hkflow.methods.frozen_relu.kinks import Kinks
+from hkflow.methods.frozen_relu.movement import Movement
 from hkflow.operators.dense import blocked, unblocked
 
 RELU, LINEAR = hkflow.FEATURES["relu"], hkflow.FEATURES["linear"]

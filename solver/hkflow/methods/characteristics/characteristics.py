@@ -7,14 +7,14 @@ import numpy as np
 
 from ...arguments import check_positive
 from ...operators.dense import LINEAR, RELU, unblocked
+from ..frozen_relu.frozen import SUMS
+from ..frozen_relu.kinks import Kinks
+from ..frozen_relu.movement import Movement
 from ..particles.points import PointMethod
 from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import check_coupling
 from ..stepping.implicit_residuals import DENSE, Coupling
-from .frozen import SUMS
-from .kinks import Kinks
-from .movement import Movement
 from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER

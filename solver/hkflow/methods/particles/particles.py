@@ -10,11 +10,14 @@ from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure
 from ...operators.dense import unblocked
-from ..step import SMALLEST, budget_error
+from ..frozen_relu.kinks import Kinks
+from ..step import SMALLEST, Step, budget_error
+from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_coupling
-from . import kernels
+from . import kernels, waveform
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
+from .waveform import NODES, Sliding
 
 NOISE_KINDS = ("deterministic", "random")
 
@@ -23,9 +26,12 @@ class Particles(PointMethod, OdeMethod):
     """The Lagrangian method, on the sphere or signed sphere of any dimension.
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
-    stepper : dopri5 or dop853, or euler with steps of max_step
-    tolerance : largest local error of a step, root mean square over positions and log weights;
-        1e-10 makes a reference. If not given, that of `default_tolerance`
+    stepper : dopri5 or dop853, or euler with steps of max_step. auto is dopri5, and for features
+        with a kink (ReLU, joint ReLU, a ridge of degree 1) that move `waveform`, which locates
+        events: it crosses kinks and slides along them
+    tolerance : largest local error of a step, root mean square over positions and log weights, for
+        waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
+        given, that of `default_tolerance`
     max_step : no step is longer
     coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
@@ -43,10 +49,12 @@ class Particles(PointMethod, OdeMethod):
     """
 
     def __init__(
-        self, problem, stepper="dopri5", tolerance=None, max_step=float("inf"), coupling="auto",
+        self, problem, stepper="auto", tolerance=None, max_step=float("inf"), coupling="auto",
         noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
     ):  # fmt: skip
-        super().__init__(problem, stepper, tolerance, max_step)
+        if stepper not in ("auto", *PAIRS):
+            raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
+        super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
         check_coupling(coupling, problem.objective)
@@ -64,7 +72,31 @@ class Particles(PointMethod, OdeMethod):
         self.renewed, self.renewal = True, None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
+        if stepper == "auto":
+            self._look_for_kinks()
         self._start()
+
+    def _look_for_kinks(self):
+        """Take steps that locate events if the feature has a kink and particles move over data."""
+        objective = self.problem.objective
+        if objective.feature.kink is None or not (self.moves and len(objective.inputs)):
+            return
+        self.kinks = Kinks.of(objective.feature, objective.inputs)
+        self.sees_kinks, self.order = True, waveform.ORDER
+        self.stability, self.energy_slack = waveform.STABILITY, 0.0
+        self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
+        # the loss gradient at the nodes of the last step tried, and of the last one accepted
+        self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs)))
+        self.passed = self.past_time = 0.0
+
+    @property
+    def enters(self):
+        """An implicit step costs as much as some explicit ones that see kinks."""
+        return waveform.ENTERS if self.sees_kinks else super().enters
+
+    @property
+    def leaves(self):
+        return waveform.LEAVES if self.sees_kinks else super().leaves
 
     # --- state
 
@@ -81,6 +113,10 @@ class Particles(PointMethod, OdeMethod):
             Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
         ]
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
+        if self.sees_kinks:
+            feature, count = self.problem.objective.feature, len(NODES) - 1
+            self.sliding = Sliding(self.kinks, feature.kink, feature.joint, len(blocks))
+            self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
 
     def _positions(self, y):
         return y[: len(y) - self.n].reshape(self.shape)
@@ -93,12 +129,16 @@ class Particles(PointMethod, OdeMethod):
 
     def state(self) -> dict[str, Any]:
         own = {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
+        if self.sees_kinks:
+            own |= {"past": self.past, "past_time": self.past_time}
         return super().state() | own | {"random": self.random.bit_generator.state}
 
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
+        if self.sees_kinks and "past" in state:
+            self.past[:], self.past_time = state["past"], float(state["past_time"])
 
     def record(self, clock):
         """What is recorded of this method alone."""
@@ -112,7 +152,7 @@ class Particles(PointMethod, OdeMethod):
         kernels.to_sphere(positions, self.n, positions)
 
     def _complete(self, e):
-        self._drive(e, self.flow.noise if self.noise == "deterministic" else 0.0)
+        self._drive(e, self._sigma)
         self.set_clock(e)
 
     def _drive(self, e, sigma):
@@ -170,9 +210,15 @@ class Particles(PointMethod, OdeMethod):
     def _flow_step(self, dt, implicit):
         """A step of the flow, without the noise that comes all at once; into `trial`."""
         if not implicit:
-            return super().advance(dt)
+            if not self.sees_kinks:
+                return super().advance(dt)
+            step, self.passed = self.by_clock(dt, self._waveform)
+            return step
         step, _ = self.by_clock(dt, self.implicit)
-        if not step.rejection:
+        self.passed = 0.0  # nothing to extrapolate from
+        if not step.rejection and self.sees_kinks:
+            step.error = budget_error(self.current, self.trial, step, self.tolerance)
+        elif not step.rejection:
             # relative to what J exchanges in its own time: a kink that one particle crosses spoils
             # a share of any step
             share = dt / self.own_time()
@@ -180,9 +226,122 @@ class Particles(PointMethod, OdeMethod):
             step.error = None if error is None else share * error
         return step
 
+    def _waveform(self, time):
+        """A step by waveform relaxation, into `trial`."""
+        step, e = Step(time), self.current
+        size = len(NODES)
+        values = (
+            waveform.extrapolated(self.past, time / self.past_time)
+            if 0.0 < time <= waveform.STRETCH * self.past_time
+            else np.tile(e.loss_gradient, (size, 1))
+        )
+        values += e.loss_gradient - values[0]
+        shifts = np.full(size, self._shift(e.loss_gradient, e.predictions, e.mass))
+        before = np.zeros((size - 1, len(e.predictions)))
+        for sweep in range(waveform.SWEEPS):
+            through = (
+                waveform.THROUGH_OUTER if sweep == waveform.SWEEPS - 2 else waveform.THROUGH_ALL
+            )
+            sums = self._sweep(e, np.einsum("ij,jd->id", through, values), through @ shifts, time)
+            if sums["failures"]:
+                step.rejection = self._too_many(sums)
+                return step
+            error, largest = 0.0, np.exp(-self.log_scale) * _rms(self.problem.objective.targets)
+            for j in range(size - 1):
+                self.objective.transform.points[:] = self.at_nodes[0][j]
+                kernels.signed_weights(
+                    self.at_nodes[1][j], self.signs, self.log_scale, self.weights
+                )
+                self.objective.value(self.weights, self.log_scale)
+                h = self.objective.predictions
+                error = max(error, _rms(h - before[j]))
+                before[j], values[j + 1] = h, self.objective.loss_gradient
+                shifts[j + 1] = self._shift(values[j + 1], h, np.abs(self.weights).sum())
+                largest = max(largest, _rms(h))
+            if sweep > 0 and error <= waveform.SMALL * self.tolerance * largest:
+                break
+        self._finish(e, self.trial, sums, time, step)
+        self.evaluate(self.trial)
+        self.path[:] = values
+        step.error = max(error / largest, np.finfo(float).eps) if largest > 0.0 else None
+        return step
+
+    def _shift(self, loss_gradient, predictions, mass):
+        """What reaction takes J relative to: ∫J dν̄ if it keeps the mass."""
+        if not self.flow.keeps_mass:
+            return 0.0
+        return float(loss_gradient @ predictions) / mass + self.problem.objective.weight_decay
+
+    def _sweep(self, begin, loss_gradient, shift, time):
+        """Move all particles from an evaluation, to the nodes; returns the sums of `Sliding`."""
+        self.evaluations += 1
+        flow = self.flow
+        rates = flow.transport, flow.reaction, self._sigma, self.problem.objective.weight_decay
+        start = self._positions(begin.y), self._log_weights(begin.y)
+        drive = loss_gradient, np.atleast_1d(shift)
+        return self.sliding(
+            start, self.signs, drive, rates, time, self.log_scale, NODES[1:], self.at_nodes
+        )
+
+    def _too_many(self, sums):
+        return (
+            f"{sums['failures']:.0f} particles met more than {self.sliding.most} kinks in one step"
+        )
+
+    def _mass(self, log_weights):
+        """In units of e^log_scale."""
+        kernels.signed_weights(log_weights, self.signs, self.log_scale, self.weights)
+        return float(np.abs(self.weights).sum())
+
+    def _lost(self, begin, time):
+        """∫J dν̄ in the last sweep, (5,) coefficients, by what the mass lost on the way to the
+        nodes."""
+        masses = [self._mass(logs) for logs in (self._log_weights(begin.y), *self.at_nodes[1])]
+        logs = waveform.THROUGH_ALL @ np.log(masses)
+        lost = -logs[1:] * np.arange(1, len(NODES)) / time
+        lost[0] -= self._sigma
+        return lost / self.flow.reaction if self.flow.reaction > 0.0 else np.zeros(1)
+
+    def _finish(self, begin, after, sums, time, step):
+        """Put particles where the last sweep ended, and what was exchanged into the step."""
+        flow, sigma = self.flow, self._sigma
+        positions, log_weights = self.points(after)
+        positions[:], log_weights[:] = self.at_nodes[0][-1], self.at_nodes[1][-1]
+        mass, later = (self._mass(logs) for logs in (self._log_weights(begin.y), log_weights))
+        if flow.keeps_mass:
+            kept = mass * np.exp(-sigma * time)
+            log_weights += np.log(kept / later)
+            later = kept
+        reaction, transport = flow.reaction * sums["reaction"], flow.transport * sums["steep"]
+        step.budget.add(
+            energy_transport=-transport,
+            energy_reaction=-reaction,
+            energy_noise_loss=-sigma * sums["first"],
+            mass_reaction=later - mass + sigma * sums["mass"],
+            mass_noise_loss=-sigma * sums["mass"],
+            energy_exchanged=transport + abs(reaction) + sigma * abs(sums["first"]),
+            mass_exchanged=flow.reaction * sums["exchange"] + sigma * sums["mass"],
+        )
+
+    @property
+    def _sigma(self):
+        """The rate at which masses decay."""
+        return self.flow.noise if self.noise == "deterministic" else 0.0
+
     def frozen(self, begin, after, loss_gradient, tau, step):
-        """Exact if the particles stay in place, by the midpoint rule if not."""
-        sigma = self.flow.noise if self.noise == "deterministic" else 0.0
+        """Exact if the particles stay in place or see kinks, by the midpoint rule if not."""
+        if self.sees_kinks:
+            sums = self._sweep(begin, loss_gradient[None], 0.0, tau)
+            if self.flow.keeps_mass:
+                sums = self._sweep(begin, loss_gradient[None], self._lost(begin, tau), tau)
+            if sums["failures"]:
+                step.rejection = self._too_many(sums)
+            self._finish(begin, after, sums, tau, step)
+            self._set(after)
+            self.objective.value(self.weights, self.log_scale)
+            after.predictions[:] = self.objective.predictions
+            return after.predictions
+        sigma = self._sigma
         begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
         self._set(begin)
         self._drive(begin, sigma)
@@ -234,6 +393,8 @@ class Particles(PointMethod, OdeMethod):
             super().accept(step)
         else:
             vars(self).update(vars(self.renewal))
+        if self.sees_kinks:
+            self.past[:], self.past_time = self.path, self.passed
         self.state_changed()
         if self.flow.depth == 2.0:
             self.change_unit()
@@ -304,3 +465,7 @@ class Particles(PointMethod, OdeMethod):
         signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
         self._place(positions, signs, log_weights)
         return len(dead) * weight * np.exp(-self.log_scale) - lost
+
+
+def _rms(x):
+    return float(np.sqrt(np.mean(np.square(x)))) if len(x) else 0.0

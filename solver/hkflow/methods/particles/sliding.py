@@ -1,0 +1,501 @@
+"""Particles between kinks and along them, while the loss gradient r(t) is a polynomial in time.
+
+For φ = b ψ(a·x) with ψ positively homogeneous of degree 1, y = (a, b) of any length obeys
+
+    ẏ = −α A(t) y,   a' = −α b G(t),   b' = −α G(t)·a,   θ = y/|y|,   log m += β/(2α) log|y|,
+
+G = g₀ + Σ_{n_k·a > 0} κ_k n_k a polynomial in time between kinks. On the signed sphere, φ = ε
+ψ(θ·x), the same holds for y = (θ, ε)/√2, whose halves stay equally long: θ = a/|a|, and all
+potentials are twice as large. Kinks that hold a particle take their directions out of G, so that
+the multipliers μ(t) with n_k·(G + Σ μ n) = 0 are polynomials as well (Filippov). The Taylor series
+of y is summed to rounding: the only error is that of r(t).
+
+A piece of a path ends where n_k·a, a multiplier or its room κ − μ changes sign, or b while
+something holds: zeros of polynomials. What the particle does there is `settle`'s choice.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ...operators.parallel_loops import kernel
+from ..frozen_relu.frozen import SLIP, TOUCH, along, dot, project, settle
+
+TERMS = 19  # of a Taylor series
+LAST_TERM = 1e-16  # of a series, at the end of a piece, at most
+ENOUGH = 3  # terms in a row that are smaller
+NEAR = 4.0 * TOUCH  # |n_k·y| of a particle that is on kink k, where it has been found past one
+PARTS = 4  # of a piece, in each of which a function is taken to turn once at most
+HALVINGS = 60
+SHORT = 0.1  # pieces in which |y| grows by less have the first rule of Gauss, others the second
+RULES = [np.polynomial.legendre.leggauss(count) for count in (4, 6)]
+TIMES, SHARES = ([0.5 * (rule[k] + 1 - k) for rule in RULES] for k in (0, 1))
+FEW_TIMES, MANY_TIMES, FEW_SHARES, MANY_SHARES = *TIMES, *SHARES
+SUMS = (
+    "mass", "first", "reaction", "steep", "exchange", "crossings", "captures", "releases",
+    "failures",
+)  # fmt: skip
+MASS, FIRST, REACTION, STEEP, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES = range(9)
+
+
+@njit(cache=True)
+def value(c, count, t):
+    """Σ_j c_j t^j for j < count."""
+    total = c[count - 1]
+    for j in range(count - 2, -1, -1):
+        total = total * t + c[j]
+    return total
+
+
+@njit(cache=True)
+def slope(c, count, t):
+    """Σ_j j c_j t^(j−1) for j < count."""
+    total = 0.0
+    for j in range(count - 1, 0, -1):
+        total = total * t + j * c[j]
+    return total
+
+
+@njit(cache=True)
+def first_zero(c, count, side, allowed, end):
+    """The first t < end at which side Σ_j c_j t^j falls below −allowed, to rounding from above; or
+    end."""
+    begun = side * c[0] + allowed
+    if begun <= 0.0:
+        allowed += allowed - begun
+    width, low = end / PARTS, 0.0
+    for part in range(PARTS):
+        high = end if part == PARTS - 1 else low + width
+        if side * value(c, count, high) + allowed > 0.0:
+            if side * slope(c, count, low) >= 0.0 or side * slope(c, count, high) <= 0.0:
+                low = high
+                continue
+            left, right = low, high  # it turns within: look where
+            for _ in range(HALVINGS):
+                middle = 0.5 * (left + right)
+                if side * value(c, count, middle) + allowed <= 0.0:
+                    right = middle
+                    break
+                if side * slope(c, count, middle) < 0.0:
+                    left = middle
+                else:
+                    right = middle
+            if side * value(c, count, right) + allowed > 0.0:
+                low = high
+                continue
+            high = right
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            if side * value(c, count, middle) + allowed > 0.0:
+                low = middle
+            else:
+                high = middle
+        return high
+    return end
+
+
+@njit(cache=True)
+def column(c, a, t):
+    """Σ_j c_ja t^j; without a view of the column, which costs more than the sum."""
+    total = c[len(c) - 1, a]
+    for j in range(len(c) - 2, -1, -1):
+        total = total * t + c[j, a]
+    return total
+
+
+@njit(cache=True)
+def size_of(c, j):
+    """Length of row j."""
+    total = 0.0
+    for a in range(c.shape[1]):
+        total += c[j, a] * c[j, a]
+    return np.sqrt(total)
+
+
+@njit(cache=True)
+def shifted(c, begin, out):
+    """Coefficients about `begin` of the polynomials in the columns of c (degree + 1, columns)."""
+    degree = len(c) - 1
+    for j in range(degree + 1):
+        for a in range(c.shape[1]):
+            out[j, a] = c[j, a]
+    if begin == 0.0:
+        return
+    for k in range(degree):
+        for j in range(degree - 1, k - 1, -1):
+            for a in range(c.shape[1]):
+                out[j, a] += begin * out[j + 1, a]
+
+
+@njit(cache=True)
+def series(y, F, rate, left, terms):
+    """Taylor coefficients of y' = −rate A(F) y, into terms (TERMS, p + 1), until they no longer
+    count at a time `left`; y is the first, F (≥ 1, p or p + 1). Returns how many there are."""
+    p, small, power = len(y) - 1, 0, 1.0
+    for a in range(p + 1):
+        terms[0, a] = y[a]
+    for j in range(len(terms) - 1):
+        for a in range(p + 1):
+            terms[j + 1, a] = 0.0
+        for k in range(min(j + 1, len(F))):
+            b = terms[j - k, p]
+            for a in range(p):
+                terms[j + 1, a] -= F[k, a] * b
+                terms[j + 1, p] -= F[k, a] * terms[j - k, a]
+        for a in range(p + 1):
+            terms[j + 1, a] *= rate / (j + 1)
+        power *= left
+        small = small + 1 if power * size_of(terms, j + 1) < LAST_TERM else 0
+        if small == ENOUGH:
+            return j + 2
+    return len(terms)
+
+
+@njit(cache=True)
+def at_time(terms, t, out):
+    """y(t) from its Taylor coefficients, into out (p + 1,)."""
+    last = len(terms) - 1
+    for a in range(len(out)):
+        total = terms[last, a]
+        for j in range(last - 1, -1, -1):
+            total = total * t + terms[j, a]
+        out[a] = total
+
+
+@njit(cache=True)
+def length_of_piece(terms, left):
+    """How far the series may go, `left` at most, by how much y may change on the way, and by how
+    much of it beyond its first term."""
+    end = left
+    for j in range(len(terms) - 2, len(terms)) if len(terms) == TERMS else range(0):
+        size = size_of(terms, j)
+        if size * end**j > LAST_TERM:
+            end = (LAST_TERM / size) ** (1.0 / j)
+    bend, power = 0.0, end
+    for j in range(2, len(terms)):
+        power *= end
+        bend += power * size_of(terms, j)
+    return end, end * size_of(terms, 1) + bend, bend
+
+
+@njit(cache=True)
+def to_scale(y, halves):
+    """Make |y| = 1, or |a| = |b| = 1/√2 for halves; returns log of what |y| was."""
+    p, inner = len(y) - 1, 0.0
+    for a in range(p):
+        inner += y[a] * y[a]
+    size = np.sqrt(inner + y[p] * y[p])
+    if halves:
+        half = np.sqrt(0.5 / inner)
+        for a in range(p):
+            y[a] *= half
+        y[p] = np.sqrt(0.5) if y[p] > 0.0 else -np.sqrt(0.5)
+    else:
+        for a in range(p + 1):
+            y[a] /= size
+    return np.log(size)
+
+
+@njit(cache=True)
+def integrate(
+    terms, F, end, begin, time, mass, halves, power, decay, drift, shift, times, shares, node, sums
+):  # fmt: skip
+    """Add the integrals along a piece to the sums, by a rule of times and shares of it; node (p +
+    1,) is scratch."""
+    p = len(node) - 1
+    scale, grows = 2.0 if halves else 1.0, power > 0.0
+    for j in range(len(drift)):
+        grows = grows or drift[j] != 0.0
+    for g in range(len(times)):
+        t = end * times[g]
+        at_time(terms, t, node)
+        square = dot(node, node)
+        bend, steep = 0.0, 0.0
+        for a in range(p):
+            force = column(F, a, t)
+            bend += force * node[a]
+            steep += force * force
+        b = node[p]
+        bare = 2.0 * scale * b * bend / square  # θ·∇J if joint
+        J = 0.5 * bare + decay
+        m = mass * shares[g] * end * time
+        if grows:
+            m *= np.exp(
+                power * 0.5 * np.log(square)
+                - (value(drift, len(drift), begin + t) - value(drift, len(drift), begin))
+            )
+        J_here = J - value(shift, len(shift), begin + t)
+        along_sphere = scale * (b * b * steep + bend * bend) / square - bare * bare / scale
+        sums[MASS] += m
+        sums[FIRST] += m * J
+        sums[REACTION] += m * J * J_here
+        sums[STEEP] += m * max(along_sphere, 0.0)
+        sums[EXCHANGE] += m * abs(J_here)
+
+
+@njit(cache=True)
+def touch(k, i, cap, side, lists, limits):
+    """Put kink k into the list of those that the particle is on, as entry i."""
+    lists[0, i], lists[1, i], lists[4, i] = k, side, side
+    limits[0, i], limits[1, i] = cap, cap if side > 0 else 0.0
+
+
+@njit(cache=True)
+def add_kink(k, factor, jumps, rows, B):
+    """B += factor κ_k n_k, a polynomial; the arrays of move_particles."""
+    for j in range(len(B)):
+        for a in range(B.shape[1]):
+            B[j, a] += factor * jumps[k, j] * rows[k, a]
+
+
+@njit(cache=True)
+def choose(count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks):
+    """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
+    many hold it, −1 if not found."""
+    for a in range(len(g)):
+        g[a] = sign * column(B, a, now)
+    held = settle(count, lists, limits, rows, g, force, basis[0], basis[1])
+    for i in range(count):
+        k, side = lists[0, i], lists[1, i]
+        sides[k] = side
+        if side > 0:
+            add_kink(k, 1.0, jumps, rows, B)
+    for h in range(held):
+        held_kinks[h] = lists[0, lists[2, h]]
+    return held
+
+
+@njit(cache=True)
+def start(sign, jumps, constant, normals, rows, s, sides, B, y, lists, limits):
+    """Sides of all kinks, their sum B without those that the particle is on, and the list of these;
+    returns its length. Ridges as in frozen_relu."""
+    along(normals, y, s)
+    for j in range(len(B)):
+        for a in range(B.shape[1]):
+            B[j, a] = constant[j, a] if a < constant.shape[1] else 0.0
+    count = 0
+    for k in range(len(s)):
+        sides[k] = 0.0
+        if abs(s[k]) <= TOUCH:
+            touch(k, count, sign * jumps[k, 0], 0, lists, limits)
+            count += 1
+        else:
+            sides[k] = 1.0 if s[k] > 0.0 else -1.0
+            if s[k] > 0.0:
+                add_kink(k, 1.0, jumps, rows, B)
+    for i in range(count):
+        ridge(i, sign, 0.0, rows, B, lists, limits)
+    return count
+
+
+@njit(cache=True)
+def ridge(i, sign, now, rows, B, lists, limits):
+    """Where entry i of the list begins: free on a valley, on the slower side of a ridge."""
+    cap, normal_force = limits[0, i], 0.0
+    for a in range(B.shape[1]):
+        normal_force += sign * column(B, a, now) * rows[lists[0, i], a]
+    if cap > 0.0:
+        lists[1, i], limits[1, i] = 0, 0.5 * cap
+    else:
+        up = abs(normal_force + cap) < abs(normal_force)
+        lists[1, i], limits[1, i] = (1, cap) if up else (-1, 0.0)
+
+
+@njit(cache=True, error_model="numpy")
+def hold(held, now, jumps, held_kinks, basis, F, room):
+    """Multipliers μ of the kinks that hold a particle and what is left of them, κ − μ, for positive
+    b: coefficients about `now` into room[0] and room[1] (held, degree + 1). Takes their directions
+    out of the force F. Returns the size of what rounding acts on."""
+    degree, scale, turned = len(F), size_of(F, 0), room[2]
+    for j in range(degree):  # triangle μ = −basisᵀ F
+        for h in range(held - 1, -1, -1):
+            mu = -dot(basis[0, h], F[j])
+            for other in range(h + 1, held):
+                mu -= basis[1, h, other] * room[0, other, j]
+            room[0, h, j] = mu / basis[1, h, h]
+        if held > 0:
+            project(F[j], basis[0], held)
+    for h in range(held):
+        for j in range(degree):
+            turned[0, j] = jumps[held_kinks[h], j]
+        for k in range(degree):
+            for j in range(degree - 2, k - 1, -1):
+                turned[0, j] += now * turned[0, j + 1]
+        scale += abs(turned[0, 0])
+        for j in range(degree):
+            room[1, h, j] = turned[0, j] - room[0, h, j]
+    return scale
+
+
+@njit(cache=True, error_model="numpy")
+def move(
+    y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
+    nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, room, held_kinks,
+    distance, at_nodes, growths, sums,
+):  # fmt: skip
+    """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
+
+    y (p + 1,): overwritten;  at_nodes (n_nodes, p + 1), growths (n_nodes,): y and the growth of log
+    m at the nodes. One loop: a piece of the path, then what happens at its end; its parts share
+    more arrays than they have lines.
+    """
+    p, n_kinks, degree = len(y) - 1, len(rows), len(constant)
+    B, F = polynomials[0], polynomials[1]
+    force, g = vectors[0], vectors[1]
+    s, sides = values[0], values[1]
+    power = beta * (2.0 if halves else 1.0) / (2.0 * alpha)
+    sign = 1.0 if y[p] >= 0.0 else -1.0
+    a_part = y[:p]
+    count = start(sign, jumps, constant, normals, rows, s, sides, B, a_part, lists, limits)
+    held = choose(
+        count, sign, 0.0, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks
+    )
+    now, growth, events, written = 0.0, 0.0, 0, 0
+    while True:
+        if held < 0 or events > most:
+            sums[FAILURES] += 1
+            return
+        if held > 0:
+            q = basis.shape[2]
+            for a in range(p):
+                g[a] = y[a]
+            for a in range(p, q):
+                g[a] = 0.0
+            project(g, basis[0], held)
+            for a in range(p):
+                y[a] = g[a]
+        to_scale(y, halves)
+        shifted(B, now, F)
+        scale = hold(held, now, jumps, held_kinks, basis, F, room)
+        fastest = alpha * time * size_of(F, 0) * max(1.0, power)
+        left = 1.0 - now
+        if fastest * left > 1.0:
+            left = 1.0 / fastest
+        terms = all_terms[: series(y, F, alpha * time, left, all_terms)]
+        end, change, bend = length_of_piece(terms, left)
+        meets = False
+        along(normals, a_part, s)
+        for k in range(n_kinks):
+            if sides[k] != 0.0 and sides[k] * s[k] + TOUCH <= change:
+                steady = 0.0
+                for a in range(p):
+                    steady += rows[k, a] * terms[1, a]
+                if sides[k] * (s[k] + min(sides[k] * steady, 0.0) * sides[k] * end) + TOUCH > bend:
+                    continue
+                for j in range(len(terms)):
+                    distance[j] = 0.0
+                    for a in range(p):
+                        distance[j] += rows[k, a] * terms[j, a]
+                when = first_zero(distance, len(terms), sides[k], TOUCH, end)
+                if when < end:
+                    end, meets = when, True
+        for h in range(held):
+            for side in range(2):
+                when = first_zero(room[side, h], degree, sign, 2.0 * SLIP * scale, end)
+                if when < end:
+                    end, meets = when, True
+        turns = False
+        if held > 0 and not halves:
+            when = first_zero(terms[:, p], len(terms), sign, 0.0, end)
+            if when < end:
+                end, meets, turns = when, True, True
+        begin = now
+        short = fastest * end <= SHORT
+        integrate(
+            terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
+            FEW_TIMES if short else MANY_TIMES, FEW_SHARES if short else MANY_SHARES, node, sums,
+        )  # fmt: skip
+        last = not meets and end >= 1.0 - begin
+        now = 1.0 if last else begin + end
+        while written < len(nodes) and (nodes[written] <= now or last):
+            at_time(terms, nodes[written] - begin, at_nodes[written])
+            growths[written] = (
+                growth
+                + power * to_scale(at_nodes[written], halves)
+                - (value(drift, len(drift), nodes[written]) - value(drift, len(drift), begin))
+            )
+            written += 1
+        if last:
+            return
+        at_time(terms, end, y)
+        growth += power * to_scale(y, halves) - (
+            value(drift, len(drift), now) - value(drift, len(drift), begin)
+        )
+        events += 1
+        if not meets:
+            continue
+        if turns:
+            sign = -sign
+        elif not halves and y[p] != 0.0:
+            sign = 1.0 if y[p] > 0.0 else -1.0
+        along(normals, a_part, s)
+        count = held
+        for h in range(held):
+            k = held_kinks[h]
+            cap = sign * value(jumps[k], degree, now)
+            touch(k, h, cap, 0, lists, limits)
+            limits[1, h] = min(max(sign * value(room[0, h], degree, end), 0.0), max(cap, 0.0))
+        for k in range(n_kinks):
+            if sides[k] != 0.0 and sides[k] * s[k] <= NEAR:
+                cap = sign * value(jumps[k], degree, now)
+                touch(k, count, cap, int(sides[k]), lists, limits)
+                if sides[k] > 0.0:
+                    add_kink(k, -1.0, jumps, rows, B)
+                count += 1
+        for h in range(held):
+            if limits[0, h] <= 0.0:
+                ridge(h, sign, now, rows, B, lists, limits)
+        held = choose(
+            count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks
+        )
+        for i in range(count):
+            was, is_now = lists[4, i], lists[1, i]
+            sums[CROSSINGS] += was * is_now == -1
+            sums[CAPTURES] += was != 0 and is_now == 0
+            sums[RELEASES] += was == 0 and is_now != 0
+
+
+@kernel
+def move_particles(
+    positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay, drift, shift,
+    time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values, lists, limits,
+    room, held_kinks, distance, states, at_nodes, growths, new_positions, new_log_weights, sums,
+):  # fmt: skip
+    """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
+    t/time.
+
+    positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
+    degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
+    or p + 1) with a zero at last on the joint sphere;  drift (≥ 1,): coefficients of what log
+    masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
+    halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
+    last one 1;  most: events of a particle before it is given up
+    polynomials … growths: scratch of each group of blocks, which is one thread's
+    new_positions (n_nodes, …), new_log_weights (n_nodes, n): at the nodes;  sums (n_blocks, 9), as
+    in SUMS: ∫∫dν dt, ∫∫J, ∫∫J (J − shift), ∫∫|∇J|², ∫∫|J − shift|, events
+    """
+    n, groups = len(log_weights), len(terms)
+    n_blocks, axes, width = positions.shape
+    for group in prange(groups):
+        y, node = states[group, 0], states[group, 1]
+        state, growth = at_nodes[group], growths[group]
+        for block in range(group * n_blocks // groups, (group + 1) * n_blocks // groups):
+            sums[block] = 0.0
+            for i in range(min(width, n - block * width)):
+                c = block * width + i
+                for a in range(axes):
+                    y[a] = positions[block, a, i]
+                if halves:
+                    y[axes] = signs[c]
+                    to_scale(y, True)
+                move(
+                    y, node, np.exp(log_weights[c] - log_scale), jumps, constant, normals, rows,
+                    alpha, beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
+                    terms[group], vectors[group], basis[group], values[group], lists[group],
+                    limits[group], room[group], held_kinks[group], distance[group], state, growth,
+                    sums[block],
+                )  # fmt: skip
+                scale = np.sqrt(2.0) if halves else 1.0
+                for j in range(len(nodes)):
+                    new_log_weights[j, c] = log_weights[c] + growth[j]
+                    for a in range(axes):
+                        new_positions[j, block, a, i] = scale * state[j, a]

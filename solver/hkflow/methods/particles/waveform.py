@@ -1,0 +1,107 @@
+"""Steps by waveform relaxation: particles and the loss gradient r(t) that drives them, in turn.
+
+Over a step r is the polynomial through its values at the five Lobatto nodes. A sweep moves all
+particles from where the step begins, each with its own events (sliding.py), and gives r at the
+nodes anew. The last sweep but one leaves out the middle node: by what predictions differ after it
+and after the last one is the error of a step, of order 5. What the last sweep gives is closer.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operators.parallel_loops import LARGE
+from ..frozen_relu.kinks import Kinks
+from .sliding import SUMS, TERMS, move_particles
+
+NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3.0 / 7.0), 0.0, np.sqrt(3.0 / 7.0), 1.0])
+WITHOUT_MIDDLE = np.delete(np.arange(len(NODES)), len(NODES) // 2)
+ENDS_AND_MIDDLE = np.arange(0, len(NODES), 2)
+SWEEPS = 4  # at most
+SMALL = 0.02  # of the tolerance: sweeps that differ by less are enough
+ORDER = 5  # of the error of a step
+STABILITY = 2.0  # dt λ beyond which sweeps do not settle
+ENTERS, LEAVES, LEAST_GAIN = 2.0, 3.0, 2.0  # of implicit steps, see stepping/implicit.py
+STRETCH = 2.5  # a step that is so much longer than the last one is not extrapolated from it
+GROUPS = 64  # of blocks of particles, at most
+EVENTS, EVENTS_PER_KINK = 64, 8  # of a particle in a step, at most
+
+
+def _coefficients(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix that makes Σ_j c_j s^j of values at the nodes."""
+    return np.asarray(np.linalg.inv(np.vander(nodes, increasing=True)), dtype=np.float64)
+
+
+THROUGH_ALL = _coefficients(NODES)
+THROUGH_OUTER = np.zeros((len(NODES) - 1, len(NODES)))
+THROUGH_OUTER[:, WITHOUT_MIDDLE] = _coefficients(NODES[WITHOUT_MIDDLE])
+
+
+def extrapolated(values: NDArray[np.float64], stretch: float) -> NDArray[np.float64]:
+    """Values at the nodes of a step, `stretch` times as long as the one before, of the parabola
+    through those at its ends and in its middle; values (5, n) -> (5, n)."""
+    powers = np.vander(1.0 + stretch * NODES, 3, increasing=True)
+    weights = powers @ _coefficients(NODES[ENDS_AND_MIDDLE])
+    return np.einsum("ij,jd->id", weights, values[ENDS_AND_MIDDLE])
+
+
+class Sliding:
+    """Moves particles over a step, in the potential of a loss gradient polynomial in time.
+
+    slopes : ψ′ below and above 0;  joint : whether φ = b ψ(a·x);  n_blocks : of the positions
+    """
+
+    def __init__(
+        self, kinks: Kinks, slopes: tuple[float, float], joint: bool, n_blocks: int
+    ) -> None:
+        self.kinks, self.slopes, self.joint = kinks, slopes, joint
+        count, p = kinks.normals.shape
+        q, groups = p + joint, min(n_blocks, GROUPS)
+        self.normals = np.ascontiguousarray(kinks.normals.T)
+        self.rows = np.zeros((count, q))
+        self.rows[:, :p] = kinks.normals
+        self.most, self.groups = EVENTS + EVENTS_PER_KINK * count, groups
+        self.scratch = (
+            np.zeros((groups, TERMS, p + 1)), np.zeros((groups, 2, q)),
+            np.zeros((groups, 2, q, q)), np.zeros((groups, 2, count)),
+            np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
+        )  # fmt: skip
+        self.held_kinks = np.zeros((groups, q), dtype=np.int64)
+        self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + 1))
+        self.parts = np.zeros((n_blocks, len(SUMS)))
+
+    def potential(self, loss_gradient):
+        """κ (n_kinks, k) and g₀ (k, p) of loss gradients (k, n_data)."""
+        below, above = self.slopes
+        parts = [self.kinks.gradient(r) for r in loss_gradient]
+        jumps = np.array([(above - below) * jump for jump, _ in parts]).T
+        linear = np.einsum("ki,ia->ka", loss_gradient, self.kinks.inputs)
+        constant = (above - below) * np.array([g for _, g in parts]) + below * linear
+        return np.ascontiguousarray(jumps), np.ascontiguousarray(constant)
+
+    def __call__(self, start, signs, drive, rates, time, log_scale, nodes, out):
+        """Move particles (positions, log_weights) for a time; returns the sums by name.
+
+        drive : loss gradient (k, n_data) and what reaction takes J relative to (k′,), coefficients
+        of polynomials in t/time;  rates : α, β, σ, λ;  nodes : times in units of `time`;  out :
+        positions (n_nodes, …) and log weights (n_nodes, n) there
+        """
+        (loss_gradient, shift), (alpha, beta, sigma, decay) = drive, rates
+        jumps, constant = self.potential(loss_gradient)
+        drift = np.zeros(len(shift) + 1)
+        drift[1:] = -beta * time * shift / np.arange(1, len(shift) + 1)
+        drift[1] += time * (beta * decay + sigma)
+        degree, count = constant.shape[0], len(nodes)
+        groups, q = self.groups, self.rows.shape[1]
+        polynomials = np.zeros((groups, 2, degree, q))
+        room = np.zeros((groups, 3, q, degree))
+        at_nodes = np.zeros((groups, count, len(self.normals) + 1))
+        terms, *others = self.scratch
+        work = len(signs) * self.normals.size
+        compiled = move_particles.parallel if work >= LARGE else move_particles.serial
+        compiled(
+            *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
+            float(beta), float(decay), drift, shift, float(time), float(log_scale),
+            not self.joint, nodes, self.most, polynomials, terms, *others, room, self.held_kinks,
+            self.distance, self.states, at_nodes, np.zeros((groups, count)), *out, self.parts,
+        )  # fmt: skip
+        return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
