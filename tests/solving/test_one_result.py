@@ -96,10 +96,10 @@ def test_both_say_the_same(pairs, kind):
     }
     if kind == "grid":
         assert solution.density == pytest.approx(run.density)
-        assert solution.density_at(1) == pytest.approx(run.density_at(1))
+        assert solution.cell_density_at(1) == pytest.approx(run.cell_density_at(1))
     else:
         with pytest.raises(ValueError, match=f"by method '{kind}' has no density"):
-            solution.density_at(1)
+            solution.cell_density_at(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hkflow
-from hkflow.methods.characteristics import frozen
+from hkflow.methods.frozen_relu import frozen
 from hkflow.methods.frozen_relu.frozen import SUMS
 from hkflow.methods.frozen_relu.kinks import Kinks
 from hkflow.methods.frozen_relu.movement import Movement

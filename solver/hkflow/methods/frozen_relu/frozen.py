@@ -402,11 +402,17 @@ def move(
     return growth, max(held, 0)
 
 
+@njit(cache=True)
+def is_dead(s, force, still):
+    """Whether an atom rests on a kink: nothing drives it, and one of n_k·θ, s (n_kinks,), is 0."""
+    return len(s) > 0 and dot(force, force) <= still * still and np.abs(s).min() <= TOUCH
+
+
 @kernel
 def move_atoms(
     positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
     log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
-    new_held, sums,
+    new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
@@ -417,10 +423,12 @@ def move_atoms(
     before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
     n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
     of blocks, which is one thread's sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt;
-    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
+    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before;  captured, new_captured (n,) bool: whether a
+    kink has ever held an atom, or it died there
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
+    still = SLIP * np.abs(jumps).sum()
     for g in prange(groups):
         theta = vectors[g, 0]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
@@ -429,11 +437,18 @@ def move_atoms(
                 c = b * width + i
                 for a in range(p):
                     theta[a] = positions[b, a, i]
+                captures = sums[b, CAPTURES]
                 growth, new_held[c] = move(
                     theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
                     normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
                     lists[g], limits[g], sums[b],
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
+                new_captured[c] = (
+                    captured[c]
+                    or sums[b, CAPTURES] > captures
+                    or alpha > 0.0
+                    and is_dead(values[g, 0], vectors[g, 4], still)
+                )
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]
