@@ -161,6 +161,11 @@ class Problem:
         is meant."""
         return 1.0 if self.is_discrete else self.uniform
 
+    @property
+    def has_density(self) -> bool:
+        """Whether the initial measure has a density that is known."""
+        return self.mesh is not None or self.density is not None
+
     def initial_density(self, points: Floats, sign: float) -> Floats:
         """The initial density of an output sign at points (n, d+1), (n,) mass per unit area.
 

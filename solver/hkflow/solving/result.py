@@ -216,6 +216,12 @@ class Result:
         otherwise as `density_at`."""
         return self.density_at(mesh.centers, save, log=log)
 
+    @property
+    def has_density(self) -> bool:
+        """Whether density_at knows the density."""
+        known = self.method == "characteristics" and self.history is not None
+        return self.method == "grid" or known and self.problem.has_density
+
     def _checked_points(self, points):
         points = real_array(points, "Points")
         if points.ndim != 2 or points.shape[1] != self.dim + 1 or not points.any(axis=1).all():
@@ -268,7 +274,8 @@ class Result:
         """
         if self.method != "grid":
             raise ValueError(
-                f"A run by method '{self.method}' has no density; take atoms_at({save})."
+                f"A run by method '{self.method}' has no density of cells; take atoms_at({save}),"
+                " or density_at(points) of characteristics."
             )
         return self.state_at(save)["density"]
 
