@@ -242,7 +242,7 @@ class Result:
             raise ValueError(f"{self.name}: what moved its atoms was not kept from the start on.")
         kinks = Kinks.of(objective.feature, objective.inputs)
         origins, growth = followed_back(
-            kinks, self.history.first(flows), self.flow, objective.weight_decay, points, sign
+            kinks, self.history.part(0, flows), self.flow, objective.weight_decay, points, sign
         )
         return growth + np.log(self.problem.initial_density(origins, sign))
 

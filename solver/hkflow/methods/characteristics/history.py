@@ -23,9 +23,9 @@ class History:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def first(self, count: int) -> "History":
-        """The first ones."""
-        return History(self.rows[:count])
+    def part(self, start: int, end: int) -> "History":
+        """Those from one on, up to before another."""
+        return History(self.rows[start:end])
 
     @property
     def durations(self) -> Floats:
