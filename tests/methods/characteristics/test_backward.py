@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import twin
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import roots_legendre
 from test_frozen import SLOPES, VALLEY
 
@@ -197,6 +199,31 @@ def test_density_and_what_the_valley_has_caught_are_the_whole_mass(rates):
     assert abs(halved + masses[caught].sum() - masses.sum()) > 3e-2
 
 
+GRID = st.integers(-2, 2)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(GRID, GRID, GRID), min_size=1, max_size=9),
+    st.lists(st.integers(-3, 3), min_size=18, max_size=18),
+    st.sampled_from([(1.0, 0.0), (1.0, 2.0), (0.0, 4.0)]),
+)
+def test_degenerate_data_never_loop_and_free_points_come_back(inputs, gradients, rates):
+    """Grids, duplicates, opposite and zero inputs, r that changes sign: forth and back again."""
+    x, n = np.array(inputs, dtype=float), len(inputs)
+    r = 0.3 * np.array(gradients, dtype=float).reshape(2, 9)[:, :n]
+    history = History(np.column_stack([[1.0, 0.7], [0.0, 0.0], r]))
+    kinks, flow = Kinks.of(RELU, x), hkflow.Flow(*rates)
+    points = hkflow.quasi_uniform(40, 2)
+    for sign in (1.0, -1.0):
+        _, growth = followed_back(kinks, history, flow, 0.1, points, sign)
+        assert not np.isnan(growth).any()
+        ends, _, caught = forward(points, sign, kinks, history.rows, flow, 0.1)
+        origins, growth = followed_back(kinks, history, flow, 0.1, ends, sign)
+        assert np.isfinite(growth[~caught]).all()
+        assert np.abs(origins - points)[~caught].max(initial=0.0) < 1e-6
+
+
 def six(flow, mesh):
     rng = np.random.default_rng(0)
     x, y = np.column_stack([rng.normal(size=(6, mesh.dim)), np.ones(6)]), rng.normal(size=6)
@@ -346,6 +373,9 @@ def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch
     histories = [(tmp_path / name / "history.bin").read_bytes() for name in ("whole", "cut")]
     assert histories[0] == histories[1] and len(histories[0]) == 8 * 6 * 2 * whole.end["steps"]
     assert np.array_equal(again.density_on(arcs), whole.density_on(arcs))
+    (tmp_path / "cut" / "history.bin").write_bytes(np.full(6, np.nan).tobytes())
+    with pytest.raises(hkflow.RunFolderError, match="history.bin: damaged .holds numbers that"):
+        hkflow.load(tmp_path / "cut").density_on(arcs)
     (tmp_path / "cut" / "history.bin").write_bytes(histories[0][:-100])
     with pytest.raises(ValueError, match="what moved its atoms was not kept"):
         hkflow.load(tmp_path / "cut").density_on(arcs)

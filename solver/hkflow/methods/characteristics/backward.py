@@ -12,7 +12,6 @@ is 0. Along a characteristic, with f as in frozen_relu/frozen.py,
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
 from ...arguments import Floats
 from ...operators.parallel_loops import LARGE, kernel
@@ -61,9 +60,10 @@ def go_back(
     values,
 ):  # fmt: skip
     """Take θ back to where it was before all flows; returns log ν(θ now)/ν(θ then), −inf where it
-    comes out of a void, nan where it met too many kinks.
+    comes out of a void.
 
-    Arguments as of `trace`. Sides are kept as they are, for a position on a kink has none.
+    Arguments as of `trace`. Sides are kept as they are, for a position on a kink has none. A point
+    that kinks send to and fro is caught where they meet.
     """
     p, growth = len(theta), 0.0
     e, aside, base = vectors[1], vectors[2], vectors[3]
@@ -103,12 +103,10 @@ def go_back(
             if met < 0:
                 break
             events += 1
-            if events > most:
-                return np.nan
             cap, side = -sign * jumps[flow, met], sides[met]
             comes = side * dot(base, rows[met])
             goes = comes - cap
-            if goes <= SLIP * (size + abs(cap)):
+            if goes <= SLIP * (size + abs(cap)) or events > most:
                 return -np.inf
             growth += np.log(goes / comes)
             add(base, -side * cap, rows[met])
@@ -128,8 +126,8 @@ def trace(
     the density at the points over that at the origins;  jumps (n_flows, n_kinks), constants
     (n_flows, p), durations (n_flows,): κ, g₀ and time of each flow;  normals (p, n_kinks), rows its
     transpose;  alpha, beta, decay: α, β, λ;  most: kinks met by a point in one flow before it is
-    given up;  vectors (n_groups, 4, p), values (n_groups, 3, n_kinks): scratch of each group of
-    points, which is one thread's
+    taken for caught;  vectors (n_groups, 4, p), values (n_groups, 3, n_kinks): scratch of each
+    group of points, which is one thread's
     """
     n, groups = len(points), len(vectors)
     for g in prange(groups):
@@ -151,7 +149,6 @@ def followed_back(
 
     points : (n, d+1) unit vectors;  sign : ε;  decay : λ. Costs n_points · n_flows · n_kinks; for
     α = 0, where nothing moves, n_points · n_kinks.
-    Raises RuntimeError where a point meets too many kinks.
     """
     durations, loss_gradients = history.durations, history.loss_gradients
     if flow.transport == 0.0:
@@ -173,14 +170,4 @@ def followed_back(
         float(flow.reaction), float(decay), EVENTS + EVENTS_PER_KINK * count,
         np.zeros((groups, 4, p)), np.zeros((groups, 3, count)), origins, growth,
     )  # fmt: skip
-    if lost := np.count_nonzero(np.isnan(growth)):
-        raise RuntimeError(
-            f"{lost} of {n} points met more than {EVENTS + EVENTS_PER_KINK * count} kinks on their"
-            " way back through one step."
-        )
     return origins, growth + history.log_factors.sum()
-
-
-def captured_atoms(state: dict) -> NDArray[np.bool_]:
-    """Which atoms of a state a kink has ever held: those that are no part of the density, (n,)."""
-    return np.asarray(state["captured"]) > 0.0

@@ -30,9 +30,11 @@ FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
-    "potential",
+    "potential", "clinging",
 )  # fmt: skip
-MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL = range(9)
+(
+    MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL, CLINGING,
+) = range(10)  # fmt: skip
 
 
 @njit(cache=True)
@@ -210,6 +212,16 @@ def settle_one(at, cap, normal, base, force, basis):
     if side > 0:
         add(force, cap, normal)
     return side
+
+
+@njit(cache=True)
+def clings(force, normal, jumps):
+    """Whether an atom on a kink that does not hold it has no speed to leave it with: the last kink
+    of a dead unit, and those with normals orthogonal to all that drives it."""
+    total = 0.0
+    for k in range(len(jumps)):
+        total += abs(jumps[k])
+    return abs(dot(force, normal)) <= SLIP * total
 
 
 @njit(cache=True)
@@ -398,14 +410,10 @@ def move(
             sums[CROSSINGS] += was * now == -1
             sums[CAPTURES] += was != 0 and now == 0
             sums[RELEASES] += was == 0 and now != 0
+            if now != 0:
+                sums[CLINGING] += clings(force, rows[lists[0, i]], jumps)
     sums[MASS] += mass
     return growth, max(held, 0)
-
-
-@njit(cache=True)
-def is_dead(s, force, still):
-    """Whether an atom rests on a kink: nothing drives it, and one of n_k·θ, s (n_kinks,), is 0."""
-    return len(s) > 0 and dot(force, force) <= still * still and np.abs(s).min() <= TOUCH
 
 
 @kernel
@@ -422,13 +430,13 @@ def move_atoms(
     time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
     before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
     n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
-    of blocks, which is one thread's sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt;
-    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before;  captured, new_captured (n,) bool: whether a
-    kink has ever held an atom, or it died there
+    of blocks, which is one thread's sums (n_blocks, 10), as in SUMS: ∫dν at the end;
+    ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before; kinks met and not left
+    captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
+    not leave it
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
-    still = SLIP * np.abs(jumps).sum()
     for g in prange(groups):
         theta = vectors[g, 0]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
@@ -437,18 +445,13 @@ def move_atoms(
                 c = b * width + i
                 for a in range(p):
                     theta[a] = positions[b, a, i]
-                captures = sums[b, CAPTURES]
+                caught = sums[b, CAPTURES] + sums[b, CLINGING]
                 growth, new_held[c] = move(
                     theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
                     normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
                     lists[g], limits[g], sums[b],
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
-                new_captured[c] = (
-                    captured[c]
-                    or sums[b, CAPTURES] > captures
-                    or alpha > 0.0
-                    and is_dead(values[g, 0], vectors[g, 4], still)
-                )
+                new_captured[c] = captured[c] or sums[b, CAPTURES] + sums[b, CLINGING] > caught
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]

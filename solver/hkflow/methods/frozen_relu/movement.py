@@ -16,7 +16,7 @@ EVENTS_PER_KINK = 8
 class Movement:
     """Moves atoms for the kinks of some data.
 
-    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged,
+    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (10,) what the last call exchanged,
         by the names in SUMS
     """
 
@@ -36,8 +36,8 @@ class Movement:
     ):
         """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums.
 
-        captured : two arrays (n,) bool, which atoms a kink has ever held, or died on one: before,
-            and after, written
+        captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:
+            before, and after, written
         """
         captured = captured or np.zeros((2, len(signs)), dtype=bool)
         jumps, constant = self.kinks.gradient(loss_gradient)
