@@ -185,7 +185,7 @@ def damaged_run(folder, run, seed):
         loaded = hkflow.load(target)
         if len(loaded.time):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])))
-            loaded.density_at(-1)
+            loaded.cell_density_at(-1)
 
     for action in (look, lambda: hkflow.resume(copy)):
         if fault := _attempt(action, *allowed):
@@ -238,7 +238,7 @@ def hostile_run(folder, run, seed):
         summary(loaded), provenance(loaded)
         for save in range(len(loaded.time)):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save)
-            seen.append(loaded.density_at(save))
+            seen.append(loaded.cell_density_at(save))
         if len(loaded.time):
             hkflow.export(loaded, "csv", output=folder / "exported")
 

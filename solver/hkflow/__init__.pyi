@@ -5,6 +5,7 @@ from . import plots as plots
 from .analysis.comparison import compare as compare
 from .analysis.convergence import convergence_table as convergence_table
 from .analysis.convergence import mean_and_band as mean_and_band
+from .analysis.seeding import reseeded as reseeded
 from .app.reproduction import Claim as Claim
 from .app.reproduction import figures as figures
 from .app.reproduction import reproduce as reproduce

@@ -101,7 +101,7 @@ def test_no_other_file_is_read(run, tmp_path, put, name):
         del file["density"]
         put(file, "density", (1, 2, 12), other)
         seal(file)
-    assert not (hkflow.load(run).density_at(0) == SECRET).any()
+    assert not (hkflow.load(run).cell_density_at(0) == SECRET).any()
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,7 @@ def test_pictures_show_the_numbers_of_the_run(runs):
     run = runs("circle, 40 saves")
     ax = plots.draw("density", run, save=20).axes[0]
     angle = np.arctan2(run.mesh.centers[:, 1], run.mesh.centers[:, 0])
-    shown = run.density_at(20)[0][np.argsort(angle)]
+    shown = run.cell_density_at(20)[0][np.argsort(angle)]
     lowest = ax.get_ylim()[0] if ax.get_yscale() == "log" else -np.inf
     assert ax.lines[0].get_ydata() == pytest.approx(np.maximum(shown, lowest), rel=1e-12)
     columns = plots.draw("spacetime", run).axes[1].collections[0].get_array()
@@ -447,7 +447,7 @@ def test_heights_around_the_circle_are_densities(runs):
     run = runs("circle, one sign, 2 saves")
     ax = plots.draw("polar", run).axes[0]
     radius = np.hypot(*ax.lines[0].get_data())
-    density = run.density_at(1)[0]
+    density = run.cell_density_at(1)[0]
     assert circle.HEIGHT * density.min() / density.max() == pytest.approx(
         radius.min() - 1.0 - circle.GAP, abs=1e-12
     )

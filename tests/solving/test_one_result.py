@@ -46,7 +46,7 @@ def a_problem(kind="grid"):
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], INPUTS, TARGETS)
     mesh, flow = hkflow.circle_mesh(24), hkflow.Flow(1.0, 2.0)
     problem = hkflow.Problem(mesh, objective, flow, (1, -1))
-    if kind == "grid":
+    if kind in ("grid", "characteristics"):
         return problem
     start = problem.atoms()
     if kind == "network":
@@ -96,10 +96,10 @@ def test_both_say_the_same(pairs, kind):
     }
     if kind == "grid":
         assert solution.density == pytest.approx(run.density)
-        assert solution.density_at(1) == pytest.approx(run.density_at(1))
+        assert solution.cell_density_at(1) == pytest.approx(run.cell_density_at(1))
     else:
-        with pytest.raises(ValueError, match=f"by method '{kind}' has no density"):
-            solution.density_at(1)
+        with pytest.raises(ValueError, match=f"by method '{kind}' has no density of cells"):
+            solution.cell_density_at(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -137,7 +137,7 @@ def check_grid(path, run, names, normalised=False):
         flat = np.array([size(points[cell]) for cell in cells])
         lost = 1.0 - flat / run.mesh.volumes  # by flat cells, of second order in their width
         assert (lost > 0.0).all() and lost.max() < 0.25 * run.mesh.width**2
-        density = run.density_at(save)
+        density = run.cell_density_at(save)
         density = (
             density / (density @ run.mesh.volumes).sum()
             if normalised

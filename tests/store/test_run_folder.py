@@ -641,7 +641,7 @@ def test_saves_that_come_fast_share_files(case, tmp_path, monkeypatch):
     assert len(snapshots_of(alone.path)) == 40
     assert len(snapshots_of(together.path)) == 2  # the first save is written at once
     for save in (0, 17, -1):
-        assert np.array_equal(alone.density_at(save), together.density_at(save))
+        assert np.array_equal(alone.cell_density_at(save), together.cell_density_at(save))
     state = together.state_at(3)
     state["density"][:] = 0.0  # of the caller
     assert together.state_at(3)["density"].any()

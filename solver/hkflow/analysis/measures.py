@@ -59,7 +59,7 @@ def _atoms(run):
     if run.method != "grid" or run.mesh.n_cells >= ARCS:
         return run.atoms_at(-1, normalised=True)
     arcs = circle_mesh(ARCS)
-    weights = spread(run.density_at(-1), run.mesh, arcs)
+    weights = spread(run.cell_density_at(-1), run.mesh, arcs)
     positions, signs = (
         np.tile(arcs.centers, (len(weights), 1)),
         np.repeat(np.array(run.signs, dtype=float), ARCS),
@@ -74,8 +74,8 @@ def _against_run(run, reference):
         )
     found, shift = {}, run.log_scale[-1] - reference.log_scale[-1]
     if run.method == reference.method == "grid" and run.mesh.n_cells <= reference.mesh.n_cells:
-        wanted = restrict(reference.density_at(-1), reference.mesh, run.mesh)
-        difference = np.abs(np.exp(shift) * run.density_at(-1) - wanted)
+        wanted = restrict(reference.cell_density_at(-1), reference.mesh, run.mesh)
+        difference = np.abs(np.exp(shift) * run.cell_density_at(-1) - wanted)
         found["L1"] = float(
             (difference @ run.mesh.volumes).sum() / (np.abs(wanted) @ run.mesh.volumes).sum()
         )

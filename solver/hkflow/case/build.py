@@ -12,8 +12,10 @@ from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
+from ..geometry.sphere import surface_area
 from ..measures.initial import (
     Caps,
+    InitialDensity,
     Uniform,
     VonMisesFisher,
     atoms_on_mesh,
@@ -192,6 +194,7 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
                 initial_density(case, folder, mesh, domain.signs),
                 exact,
                 draw,
+                density_function(case, axes, domain.signs, mesh),
             )
         return Problem(
             None,
@@ -201,6 +204,7 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
             initial_points(case, folder, axes, domain.signs, feature.degree),
             exact,
             draw,
+            density_function(case, axes, domain.signs),
         )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
@@ -495,6 +499,28 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
         return np.full((len(signs), mesh.n_cells), weight)
     mask = np.isin(signs, _carriers(table, signs))[:, None]
     return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
+
+
+def density_function(case, axes, signs, mesh=None):
+    """The initial density of characteristics at every point, with the mass that their first atoms
+    have; None where it is not known.
+
+    mesh : whose cells they start from, None if they start from evenly spread points
+    """
+    table, method = case.initial, case.method
+    if method.kind != "characteristics" or method.points == "gaussian":
+        return None
+    even = mesh is not None or method.points == "quasi-uniform"
+    if not (table.kind == "uniform" or even and table.kind in ("von-mises-fisher", "caps")):
+        return None
+    carriers, measure = _carriers(table, signs), _measure(table, axes)
+    if mesh is None:
+        points = quasi_uniform((method.count or DEFAULT_POINTS) // len(carriers), axes - 1)
+        weights = np.full(len(points), surface_area(axes - 1) / len(points))
+    else:
+        points, weights = mesh.centers, mesh.volumes
+    total = len(carriers) * (measure.relative(points) @ weights)
+    return InitialDensity(measure, table.mass / total, carriers) if total > 0.0 else None
 
 
 def _weight(scale, depth):

@@ -20,6 +20,8 @@ class Uniform:
         """One at each of the points (n, d+1)."""
         return np.ones(len(points))
 
+    relative = density
+
     def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1)."""
         return random_uniform(rng, n, dim)
@@ -40,6 +42,10 @@ class VonMisesFisher:
         """Largest exponent taken out; points (n, d+1)."""
         overlap = points @ self.centers.T
         return np.exp(self.concentration * (overlap - overlap.max())).sum(axis=1)
+
+    def relative(self, points: Floats) -> Floats:
+        """Density relative to that of one centre at itself, at each of the points (n, d+1)."""
+        return np.exp(self.concentration * (points @ self.centers.T - 1.0)).sum(axis=1)
 
     def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1)."""
@@ -82,6 +88,10 @@ class Caps:
             )
         return (distances <= self.radius).any(axis=1).astype(float)
 
+    def relative(self, points: Floats) -> Floats:
+        """One inside, zero outside, at each of the points (n, d+1)."""
+        return np.any([distance(points, c) <= self.radius for c in self.centers], axis=0) * 1.0
+
     def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1): a point of k overlapping caps is kept with probability
         1/k."""
@@ -105,6 +115,37 @@ class Caps:
         aside = rng.standard_normal((n, dim + 1))
         aside = normalize(aside - np.sum(aside * center, axis=1, keepdims=True) * center)
         return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
+
+
+@dataclass(frozen=True, eq=False)
+class InitialDensity:
+    """An initial density that is known at every point: a factor times a Uniform, VonMisesFisher or
+    Caps, for the signs that carry it."""
+
+    measure: Uniform | VonMisesFisher | Caps
+    factor: float
+    signs: tuple[int, ...]
+
+    def __call__(self, points: Floats, sign: float) -> Floats:
+        """Mass per unit area at points (n, d+1)."""
+        carried = self.factor if sign in self.signs else 0.0
+        return carried * self.measure.relative(points)
+
+
+@dataclass(frozen=True, eq=False)
+class CellDensity:
+    """A density (n_signs, n_cells) on a mesh, constant in each cell."""
+
+    mesh: Mesh
+    density: Floats
+    signs: tuple[int, ...]
+
+    def __call__(self, points: Floats, sign: float) -> Floats:
+        """Mass per unit area at points (n, d+1): that of the nearest centre."""
+        from scipy.spatial import cKDTree
+
+        _, cell = cKDTree(self.mesh.centers).query(points)
+        return self.density[self.signs.index(int(sign))][cell]
 
 
 def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> PointMeasure:

@@ -46,6 +46,7 @@ class Method(ABC):
         controlled
     keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
         see where the gradient of a feature jumps
+    history : the Recorder of what moved its points, of characteristics
     """
 
     problem: Problem
@@ -64,6 +65,7 @@ class Method(ABC):
     fixed_steps: bool = False
     keeps_budgets: bool = True
     sees_kinks: bool = False
+    history: Any = None
 
     @abstractmethod
     def largest_stable_step(self, remaining: float) -> float:

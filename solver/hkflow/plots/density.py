@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..store.shown import density_of, is_normalised, name_of
-from . import atoms, circle, coordinates, sphere
+from . import atoms, circle, coordinates, sphere, traced
 from .shown import clock_of, colors_of, sign_name, thinned, time_of
 
 WIDE = 1.7  # width over height from which the sheets of two signs stand side by side
@@ -16,6 +16,8 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
     other spheres.
     shared : saves that have colours and axes in common with this one
     """
+    if traced.is_traced(run):
+        return traced.draw_traced(figure, run, save, shared, title)
     save = range(len(run.time))[save]
     shared = thinned(shared or [save], save)
     normalised = is_normalised((run, 0), *((run, k) for k in shared))

@@ -144,19 +144,24 @@ def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
             )
             ax.add_collection(image)
         else:
-            picture = np.full(inside.shape, np.nan)
-            picture[inside] = values
-            image = ax.imshow(
-                picture,
-                origin="lower",
-                extent=EXTENT,
-                norm=norm,
-                cmap=map_name,
-                interpolation="nearest",
-            )
+            image = draw_pixels(ax, inside, values, norm, map_name)
         draw_frame(ax, label, names, "0.3" if signed else "white")
     draw_scale(axes[0].figure, image, axes, f"density {nu}", extend)
     return image
+
+
+def draw_pixels(ax, inside, values, norm, map_name):
+    """Draw values at the pixels of the projection that are inside, see hammer_points."""
+    picture = np.full(inside.shape, np.nan)
+    picture[inside] = clipped(values, norm)
+    return ax.imshow(
+        picture,
+        origin="lower",
+        extent=EXTENT,
+        norm=norm,
+        cmap=map_name,
+        interpolation="nearest",
+    )
 
 
 def draw_atoms(axes, atoms, signs, labels, names):

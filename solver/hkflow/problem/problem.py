@@ -9,6 +9,7 @@ import numpy as np
 from ..arguments import Floats, real_array
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
+from ..measures.initial import CellDensity
 from ..measures.point_measure import PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
@@ -32,6 +33,9 @@ class Problem:
     exact : closed-form solution, if there is one
     draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
         fresh data; if not given they draw from the objective's data
+    density : function (points (n, d+1), sign) -> (n,) mass per unit area, where the initial density
+        is known at every point; of an initial measure on a mesh, that of the cell is taken if not
+        given
     Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
     the domain.
     """
@@ -43,6 +47,7 @@ class Problem:
     initial: Floats | PointMeasure | Units = None  # type: ignore[assignment]  # there once made
     exact: MomentFlow | None = None
     draw: Callable | None = None
+    density: Callable | None = None
 
     def __post_init__(self):
         if tuple(self.signs) not in ((1,), (1, -1)):
@@ -156,6 +161,26 @@ class Problem:
         """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
         is meant."""
         return 1.0 if self.domain.fixed else self.uniform
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the initial measure has a density that is known."""
+        return self.mesh is not None or self.density is not None
+
+    def initial_density(self, points: Floats, sign: float) -> Floats:
+        """The initial density of an output sign at points (n, d+1), (n,) mass per unit area.
+
+        Raises ValueError if the initial measure is known as atoms alone.
+        """
+        if self.density is not None:
+            return self.density(points, sign)
+        if self.mesh is None:
+            raise ValueError(
+                "The initial measure is made of atoms, whose density nobody knows: start from a"
+                " mesh, or make the problem with density = function (points, sign) -> mass per unit"
+                " area."
+            )
+        return CellDensity(self.mesh, np.asarray(self.initial), self.signs)(points, sign)
 
     def atoms(self) -> PointMeasure:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""

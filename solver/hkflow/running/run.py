@@ -102,7 +102,7 @@ def run(
         header = _header(file, resolved, ranks) | _own(functions)
         header |= _contradiction(problem, resolved, file.folder)
         with _writing(folder):
-            write_problem(folder, problem, inputs, header)
+            write_problem(folder, problem, inputs, header, _initial(problem, resolved))
 
     with ExitStack() as held:
         ranks.told(begin)
@@ -112,6 +112,13 @@ def run(
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
     return made
+
+
+def _initial(problem, case):
+    """The initial density (n_signs, n_cells) that only the run folder can tell later; None for the
+    others."""
+    atoms = case.method.kind == "characteristics" and problem.density is None
+    return problem.initial if atoms and problem.mesh is not None else None
 
 
 def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=None, title="",
@@ -270,6 +277,8 @@ def _continue(method, state, clock, stored):
             ):
                 raise ValueError(f"'{name}' has the shape {shape}, wanted {np.shape(value)}")
         method.load(state)
+        if method.history is not None and stored.history is not None:
+            method.history.begin_with(stored.history)
     except DAMAGE as error:
         raise RunFolderError(
             f"{stored.path}: the state to continue from is not one of this run ({error})."

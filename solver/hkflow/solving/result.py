@@ -14,6 +14,8 @@ from ..arguments import real_array
 from ..certificates.contradiction import contradiction
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
+from ..geometry.sphere import normalize
+from ..measures.initial import CellDensity
 from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
@@ -37,6 +39,7 @@ class Result:
     end : status and finished, and the work that the run took: steps, evaluations, seconds
     title : given by the user;  header : versions, …, as a run folder stores them
     path : of the folder or file that it was read from, None in memory
+    history : what moved the atoms of characteristics, a History; None of other methods
 
     These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """
@@ -52,6 +55,7 @@ class Result:
     title: str
     header: dict
     path: Path | None = None
+    history: Any = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save: arrays and numbers by name."""
@@ -178,21 +182,108 @@ class Result:
 
     # --- the measure
 
-    def density_at(self, save: int) -> NDArray[np.float64]:
+    def density_at(
+        self, points: ArrayLike, save: int = -1, sign: float | None = None, log: bool = False
+    ) -> NDArray[np.float64]:
+        """The density of ν at points of the sphere, mass per unit area: (n_signs, n), or (n,) for
+        one sign.
+
+        points : (n, d+1), normalised here;  sign : an output sign, all of them if not given;  log :
+            the logarithm instead, for masses beyond numbers
+        Of a grid it is that of the cell with the nearest centre. Of characteristics it is exact in
+        space: each point is followed back to the start, at the cost of n points times flows (two a
+        step) times kinks, and 0 where nothing comes from; what kinks have caught is no part of it,
+        see `captured_at`.
+        Raises ValueError for other methods, points of another dimension, and a start of
+        characteristics whose density is not known (see Problem).
+        """
+        places = self._checked_points(points)
+        signs = self.signs if sign is None else np.array([sign])
+        if not np.isin(signs, self.signs).all():
+            raise ValueError(f"sign must be one of {self.signs.tolist()}, got {sign}.")
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            if self.method == "grid":
+                mesh: Any = self.mesh
+                cells = CellDensity(mesh, self.cell_density_at(save), self.problem.signs)
+                scale, values = self.log_scale[save], np.array([cells(places, s) for s in signs])
+                found = scale + np.log(values) if log else np.exp(scale) * values
+            else:
+                logs = np.array([self._log_density(places, save, s) for s in signs])
+                found = logs if log else np.exp(logs)
+        return found if sign is None else found[0]
+
+    def density_on(self, mesh: Mesh, save: int = -1, log: bool = False) -> NDArray[np.float64]:
+        """The density at the centres of a mesh, (n_signs, n_cells), as Problem.initial wants it;
+        otherwise as `density_at`."""
+        return self.density_at(mesh.centers, save, log=log)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether density_at knows the density."""
+        known = self.method == "characteristics" and self.history is not None
+        return self.method == "grid" or known and self.problem.has_density
+
+    def _checked_points(self, points):
+        points = real_array(points, "Points")
+        if points.ndim != 2 or points.shape[1] != self.dim + 1 or not points.any(axis=1).all():
+            raise ValueError(
+                f"Points of S^{self.dim} are wanted, (n, {self.dim + 1}) and not zero, got the"
+                f" shape {points.shape}. For the cells of a grid take cell_density_at(save)."
+            )
+        return normalize(points)
+
+    def _log_density(self, points, save, sign):
+        """log ν of characteristics at points of one sign, (n,)."""
+        self._check_has_history()
+        from ..methods.characteristics.backward import followed_back
+        from ..methods.frozen_relu.kinks import Kinks
+
+        flows, objective = int(self.state_at(save)["flows"]), self.problem.objective
+        if self.history is None or len(self.history) < flows:
+            raise ValueError(f"{self.name}: what moved its atoms was not kept from the start on.")
+        kinks = Kinks.of(objective.feature, objective.inputs)
+        origins, growth = followed_back(
+            kinks, self.history.part(0, flows), self.flow, objective.weight_decay, points, sign
+        )
+        return growth + np.log(self.problem.initial_density(origins, sign))
+
+    def _check_has_history(self):
+        if self.method != "characteristics":
+            raise ValueError(
+                f"A run by method '{self.method}' is made of atoms alone; take atoms_at(save), or"
+                " the methods 'grid' and 'characteristics'."
+            )
+
+    def captured_at(self, save: int = -1, normalised: bool = False) -> PointMeasure:
+        """The part of ν that is no density: atoms of characteristics that a kink has ever held, or
+        that died on one; normalised: of ν/|ν|.
+
+        Raises ValueError for other methods but the grid, which has none, and as atoms_at.
+        """
+        atoms = self.atoms_at(save, normalised)
+        if self.method == "grid":
+            caught = np.zeros(len(atoms), dtype=bool)
+        else:
+            self._check_has_history()
+            caught = self.state_at(save)["captured"] > 0.0
+        return PointMeasure(atoms.positions[caught], atoms.signs[caught], atoms.weights[caught])
+
+    def cell_density_at(self, save: int) -> NDArray[np.float64]:
         """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density.
 
         Raises ValueError for other methods.
         """
         if self.method != "grid":
             raise ValueError(
-                f"A run by method '{self.method}' has no density; take atoms_at({save})."
+                f"A run by method '{self.method}' has no density of cells; take atoms_at({save}),"
+                " or density_at(points) of characteristics."
             )
         return self.state_at(save)["density"]
 
     @cached_property
     def density(self) -> NDArray[np.float64]:
         """Densities of a grid at the saves, (n_saves, n_signs, n_cells)."""
-        return np.array([self.density_at(k) for k in range(len(self.time))])
+        return np.array([self.cell_density_at(k) for k in range(len(self.time))])
 
     def atoms_at(self, save: int, normalised: bool = False) -> PointMeasure:
         """The measure ν at one save as atoms: cells, particles, or Π₂ of a network; normalised:
@@ -287,7 +378,7 @@ class Result:
 
     def _grid_errors(self, save, time):
         wanted = self.problem.exact.density(self.mesh.centers, time)
-        got = np.exp(self.log_scale[save]) * self.density_at(save)[0]
+        got = np.exp(self.log_scale[save]) * self.cell_density_at(save)[0]
         difference, volumes = np.abs(got - wanted), self.mesh.volumes
         return (difference @ volumes) / (wanted @ volumes), difference.max() / wanted.max()
 

@@ -3,6 +3,7 @@
 import time
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ class Solution(Result):
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
     end : status and finished, steps, evaluations, and seconds of processor time
     title : what pictures and tables call it
+    history : of characteristics, what moved the atoms
     """
 
     problem: Problem
@@ -35,6 +37,7 @@ class Solution(Result):
     end: dict
     title: str = ""
     header: dict = field(default_factory=lambda: {"versions": versions()})
+    history: Any = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save."""
@@ -85,4 +88,5 @@ class Memory(Observer):
             records={name: np.array([r[name] for r in self.records]) for name in names},
             end=self.end | {"finished": finished},
             title=self.title,
+            history=None if method.history is None else method.history.history(),
         )

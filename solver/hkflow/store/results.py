@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import RunFolderError
 from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
-from .run import STATE_ARRAYS, load
+from .run import HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
@@ -27,6 +27,8 @@ DIMENSIONS = {
     "error_max": ("time",),
     "error_mass": ("time",),
     "error_moment": ("time",),
+    "initial": ("sign", "cell"),
+    **{f"history/{name}": dimensions for name, dimensions in HISTORY.items()},
     **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
@@ -64,7 +66,10 @@ def _fill(file, run):
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
-    file.attrs["sha256"] = checksum(static_arrays(run.mesh and run.mesh.arrays(), data, run.signs))
+    initial = getattr(run, "initial", None)
+    file.attrs["sha256"] = checksum(
+        static_arrays(run.mesh and run.mesh.arrays(), data, run.signs, initial)
+    )
     _write_states(file, run)
     records = file.create_group("records")
     for name, array in run.records.items():
@@ -78,6 +83,11 @@ def plain_arrays(run):
     arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
     if run.mesh is not None:
         arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
+    if getattr(run, "initial", None) is not None:
+        arrays["initial"] = run.initial
+    if run.history is not None:
+        columns = run.history.durations, run.history.log_factors, run.history.loss_gradients
+        arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         names = (

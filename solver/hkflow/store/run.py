@@ -1,6 +1,7 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 
 from ..case.build import (
     build_objective,
+    density_function,
     domain_of,
     flow_of,
     fresh_data,
@@ -31,11 +33,12 @@ from ..files.reading import (
     read,
     read_arrays,
 )
-from ..files.userfiles import named, parse_json, read_text
+from ..files.userfiles import named, parse_json, read_text, size_of
 from ..files.writing import checksum
 from ..geometry.mesh import Mesh
-from ..measures.initial import atoms_on_mesh
+from ..measures.initial import CellDensity, atoms_on_mesh
 from ..measures.point_measure import Units
+from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
@@ -72,6 +75,8 @@ STATE_ARRAYS = {
     "signs": ("particle",),
     "log_weights": ("particle",),
     "held": ("particle",),
+    "captured": ("particle",),
+    "flows": (),
     "hidden": ("unit", "axis"),
     "output": ("unit",),
     "inner": ("unit",),
@@ -83,6 +88,11 @@ MEASURES = {  # arrays that make it, of each method; a network has some of sever
     "network": [{"hidden", "output"}, {"positions", "signs", "inner"}],
 }
 NEEDED = [record.name for record in OF_EVERY_RUN[:7]]  # which no version has left out
+HISTORY = {
+    "duration": ("flow",),
+    "log_factor": ("flow",),
+    "loss_gradient": ("flow", "datum"),
+}  # the columns of a History
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
 
@@ -105,6 +115,7 @@ class Run(Result):
         self.method, self.options = self.case.method.kind, self.case.method.model_dump()
         self.bias = self.case.objective.bias
         self.own = OwnFunctions.model_validate(header.get("own", {}))
+        self.initial = static["initial"]
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
@@ -115,6 +126,11 @@ class Run(Result):
     def state_at(self, save: int) -> dict:
         """The method's state at one save, read when asked for."""
         return self._states[save]()
+
+    @cached_property
+    def history(self):
+        """What moved the atoms of characteristics, read when it is first wanted."""
+        return read_history(self.path, self.inputs) if self.method == "characteristics" else None
 
     @cached_property
     def flow(self):
@@ -163,7 +179,18 @@ class Run(Result):
         mesh = self.mesh if self.method == "grid" or self.domain.fixed else None
         start = self._start(objective)
         with _reading(self.path):
-            return Problem(mesh, objective, self.flow, self.domain.signs, start, exact, draw)
+            signs = self.domain.signs
+            problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
+            return replace(problem, density=self._density(objective))
+
+    def _density(self, objective):
+        """The initial density of characteristics at every point, or None."""
+        signs = self.domain.signs
+        if self.initial is not None:
+            return CellDensity(self.mesh, self.initial, signs)
+        if self.case.data.source == "arrays":
+            return None
+        return density_function(self.case, objective.axes, signs, self.mesh)
 
     def _objective(self):
         """Objective, closed-form solution and function that draws fresh data, the latter two or
@@ -316,6 +343,27 @@ def _damaged(folder, paths):
     return f"{names}: damaged. 'hkflow resume {folder}' computes it again." if paths else None
 
 
+def read_history(path, inputs):
+    """The History in a run folder or a results.h5, None if there is none; rows that a crash cut
+    short are left out."""
+    if path.is_dir():
+        file = path / "history.bin"
+        if not file.exists():
+            return None
+        with _reading(file):
+            width, whole = ASIDE + len(inputs), size_of(file, largest=np.inf)
+            content = file.read_bytes()[: whole // (8 * width) * 8 * width]
+            rows = np.frombuffer(content, "<f8").reshape(-1, width)
+            if not np.isfinite(rows).all():
+                raise ValueError("holds numbers that are not finite")
+            return History(rows)
+    with _reading(path), open_hdf5(path) as file:
+        if "history" not in file:
+            return None
+        arrays = read_arrays(find(file, "history"), HISTORY, {"datum": len(inputs)})
+        return History(np.column_stack(list(arrays.values())))
+
+
 def _state_in(read, path, row):
     """A state in a file of snapshots. Raises RunFolderError if the file is damaged, or gone by
     now."""
@@ -459,7 +507,10 @@ def _read_static(file, case):
     if "mesh" in file:
         sizes["cell"] = case.domain.cells or sizes["axis"]
         mesh = read_arrays(find(file, "mesh"), MESH, sizes)
-    if checksum(static_arrays(mesh, data, sign)) != file.attrs.get("sha256"):
+    initial = None
+    if "initial" in file and mesh is not None:
+        initial = read_arrays(file, {"initial": ("sign", "cell")}, sizes)["initial"]
+    if checksum(static_arrays(mesh, data, sign, initial)) != file.attrs.get("sha256"):
         raise ValueError("mesh or data are not those that were written")
     if tuple(sign) != domain.signs or not all(np.isfinite(array).all() for array in data.values()):
         raise ValueError("'sign' is not that of the case, or data are not finite")
@@ -472,7 +523,8 @@ def _read_static(file, case):
     if not fits:
         raise ValueError("the mesh is not that of the case")
     mesh = mesh and Mesh(file.attrs["mesh"], **mesh)
-    return {"case": case, "domain": domain, "mesh": mesh, "data": data, "sign": sign}, sizes
+    static = {"case": case, "domain": domain, "mesh": mesh, "data": data, "sign": sign}
+    return static | {"initial": initial}, sizes
 
 
 def _read_json(path):

@@ -9,6 +9,8 @@ RUN/snap/00000123.h5    states at save times up to step 123, those of half a sec
 RUN/records.jsonl       one line per record, written within half a second and before each snapshot;
                         a resumed run
                         cuts it back to the length that its snapshot knows
+RUN/history.bin         of characteristics: the rows of a History, float64, two for each step;
+                        written and cut back as the records are
 RUN/status.json         at the end: how the run ended
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 RUN/damaged/            snapshots that a resume found damaged
@@ -51,6 +53,7 @@ OWN = (
     "problem.h5",
     "snap",
     "records.jsonl",
+    "history.bin",
     "status.json",
     "results.h5",
     "damaged",
@@ -162,10 +165,11 @@ def refuse_links(folder):
             )
 
 
-def write_problem(folder, problem, inputs, header):
+def write_problem(folder, problem, inputs, header, initial=None):
     """Store what does not change during a run: data, signs and the mesh if there is one.
 
-    inputs: (n, dim) without bias column;  header: the content of run.json
+    inputs: (n, dim) without bias column;  header: the content of run.json;  initial : (n_signs,
+        n_cells) the initial density, of atoms that start from a mesh
     """
     objective = problem.objective
     data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
@@ -176,22 +180,52 @@ def write_problem(folder, problem, inputs, header):
             file.attrs["mesh"] = problem.mesh.name
         write_arrays(file.create_group("data"), data)
         file["sign"] = signs = np.array(problem.signs)
+        if initial is not None:
+            file["initial"] = initial
         file.attrs["sha256"] = checksum(
-            static_arrays(problem.mesh and problem.mesh.arrays(), data, signs)
+            static_arrays(problem.mesh and problem.mesh.arrays(), data, signs, initial)
         )
 
     write_hdf5(folder / "problem.h5", fill)
     write_json(folder / "run.json", {"format": FORMAT, **header})
 
 
-def static_arrays(mesh, data, sign):
+def static_arrays(mesh, data, sign, initial=None):
     """What does not change during a run, by name, for its checksum; mesh: its arrays, or None."""
     named = {"mesh": mesh or {}, "data": data, "sign": {"": sign}}
+    named |= {} if initial is None else {"initial": {"": initial}}
     return {
         f"{group}/{name}": array
         for group, arrays in named.items()
         for name, array in arrays.items()
     }
+
+
+class Log:
+    """A file that grows at its end; what is added to it waits until it is flushed.
+
+    length : of the file, in bytes, with what waits
+    """
+
+    def __init__(self, path):
+        self.handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.length, self.waiting = os.fstat(self.handle).st_size, bytearray()
+
+    def add(self, content):
+        self.waiting += content
+        self.length += len(content)
+
+    def flush(self):
+        # a disk that fills up takes a part, and refuses the rest at the next time
+        while self.waiting:
+            del self.waiting[: os.write(self.handle, self.waiting)]
+
+    def sync(self):
+        self.flush()
+        os.fsync(self.handle)
+
+    def close(self):
+        os.close(self.handle)
 
 
 class RunWriter(Observer):
@@ -212,14 +246,14 @@ class RunWriter(Observer):
             checkpoint,
             time.process_time() - seconds,
         )
-        self.log, self.lines, self.waiting, self.size = None, bytearray(), [], 0
+        self.logs, self.waiting, self.size = {}, [], 0
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *_):
         ends_at_once = kind is not None and not issubclass(kind, Exception)  # at a second signal
-        if self.log is not None and not ends_at_once:
+        if self.logs and not ends_at_once:
             self._write()
             self._flush()
 
@@ -230,28 +264,31 @@ class RunWriter(Observer):
         return time.process_time() - self.began
 
     def start(self, method, clock, save_times):
-        self.log = os.open(
-            self.folder / "records.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
+        self.logs = {"records": Log(self.folder / "records.jsonl")}
+        if method.history is not None:
+            self.logs["history"], self.kept = Log(self.folder / "history.bin"), len(method.history)
         sync(self.folder)
-        self.length = os.fstat(self.log).st_size  # of the records, with those that wait
         self.last_time = self.last_flush = time.monotonic()
         self.last_write = -np.inf
         self.next_save = clock.next_save
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
     def record(self, method, clock, record):
-        line = f"{json.dumps(record)}\n".encode()
-        self.lines += line
-        self.length += len(line)
+        self.logs["records"].add(f"{json.dumps(record)}\n".encode())
         if time.monotonic() - self.last_flush > FLUSH_SECONDS:
             self._flush()
 
+    def _keep(self, method):
+        """Add what moved the points since it was last asked for to the history."""
+        if "history" in self.logs:
+            rows = method.history.since(self.kept)
+            self.logs["history"].add(rows.astype("<f8").tobytes())
+            self.kept += len(rows)
+
     def _flush(self):
-        """Write the records that are waiting."""
-        # a disk that fills up takes a part, and refuses the rest at the next time
-        while self.lines:
-            del self.lines[: os.write(self.log, self.lines)]
+        """Write the records and the history that are waiting."""
+        for log in self.logs.values():
+            log.flush()
         self.last_flush = time.monotonic()
 
     def save(self, method, clock):
@@ -265,6 +302,7 @@ class RunWriter(Observer):
     def step(self, method, clock):
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
             self._write_alone(method, clock, CHECKPOINT)
+        self._keep(method)
         self._write_in_time()
 
     def finish(self, method, clock, status):
@@ -272,8 +310,9 @@ class RunWriter(Observer):
             self._write()
             self._flush()
         finally:
-            os.close(self.log)
-            self.log = None
+            for log in self.logs.values():
+                log.close()
+            self.logs = {}
 
     def _write_alone(self, method, clock, save):
         """A file of its own for what a resumed run removes."""
@@ -284,6 +323,7 @@ class RunWriter(Observer):
     def _take(self, method, clock, save):
         """Let the state after a step wait; `save` is its index among the saves, or CHECKPOINT or
         END."""
+        self._keep(method)
         state = method.state()
         arrays = {
             name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)
@@ -292,7 +332,7 @@ class RunWriter(Observer):
         meta = {
             "clock": clock.as_dict(),
             "save": save,
-            "records_length": self.length,
+            **{f"{name}_length": log.length for name, log in self.logs.items()},
             "state": numbers,
         }
         meta["seconds"] = self.seconds
@@ -318,7 +358,8 @@ class RunWriter(Observer):
         if not self.waiting:
             return
         self._flush()
-        os.fsync(self.log)
+        for log in self.logs.values():
+            log.sync()
         states, metas = zip(*self.waiting, strict=True)
         text = json.dumps(metas).encode()  # numbers are written with all their digits
         arrays = {name: np.stack([state[name] for state in states]) for name in states[0]}
@@ -429,6 +470,8 @@ def _checked_meta(meta):
     for name, kind in (("save", int), ("records_length", int), ("state", dict)):
         if not isinstance(meta[name], kind):
             raise ValueError(f"'{name}' is {meta[name]!r}")
+    if not isinstance(meta.get("history_length", 0), int) or meta.get("history_length", 0) < 0:
+        raise ValueError(f"'history_length' is {meta['history_length']!r}")
     if not isinstance(meta.get("seconds", 0.0), int | float):
         raise ValueError(f"'seconds' is {meta['seconds']!r}")
     if (
@@ -464,16 +507,21 @@ def prepare_resume(folder):
     state, _, meta = newest
     if sentence := missing_saves(folder, [one for some in metas.values() for one in some], damaged):
         raise RunFolderError(sentence)
-    if not records.exists() or records.stat().st_size < meta["records_length"]:
-        raise RunFolderError(
-            f"{records}: is missing or cut short, so the run cannot be continued faithfully."
-        )
+    lengths = {records: meta["records_length"]}
+    if "history_length" in meta:
+        lengths[folder / "history.bin"] = meta["history_length"]
+    for log, length in lengths.items():
+        if not log.exists() or log.stat().st_size < length:
+            raise RunFolderError(
+                f"{log}: is missing or cut short, so the run cannot be continued faithfully."
+            )
     for path in damaged:
         _set_aside(path, folder / "damaged")
     for place in (folder, folder / "snap"):
         remove_temporaries(place, _is_own)
     (folder / "status.json").unlink(missing_ok=True)
-    os.truncate(records, meta["records_length"])
+    for log, length in lengths.items():
+        os.truncate(log, length)
     *older, last = metas
     for path in older:  # a crash may have kept a checkpoint past its duty
         if metas[path][-1]["save"] < 0:

@@ -25,7 +25,7 @@ def name_of(normalised: bool) -> str:
 
 def density_of(run: Result, save: int, normalised: bool = False) -> NDArray[np.float64]:
     """ν or ν/|ν| on the cells of a grid, (n_signs, n_cells)."""
-    density = run.density_at(save)
+    density = run.cell_density_at(save)
     if not normalised:
         return np.exp(run.log_scale[save]) * density
     mass = (np.abs(density) @ run.mesh.volumes).sum()  # type: ignore[union-attr]

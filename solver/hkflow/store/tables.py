@@ -61,7 +61,7 @@ def _densities(run):
     blocks = (
         [run.time[k], run.log_scale[k], sign, index, *mesh.centers.T, mesh.volumes, density]
         for k in range(len(run.time))
-        for sign, density in zip(run.signs, run.density_at(k), strict=True)
+        for sign, density in zip(run.signs, run.cell_density_at(k), strict=True)
     )
     return header, blocks
 

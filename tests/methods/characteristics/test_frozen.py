@@ -126,7 +126,7 @@ def test_sibling_without_sliding_the_valley_is_missed(monkeypatch):
             4.0,
             1000,
             *scratch,
-            np.zeros(9),
+            np.zeros(len(SUMS)),
         )
         far = max(far, np.abs(place - valley([theta], 4.0)[0]).max())
     assert far > 1e-3

@@ -127,3 +127,37 @@ def _by_ode(theta, force, decay, alpha, beta, time, inputs, off):
         else None
     )
     return s.t[-1], s.y[:p, -1], s.y[p, -1], hit
+
+
+def backward(theta, sign, inputs, flows, alpha, beta, decay, speeds=True):
+    """Where a characteristic that ends at θ began, and log ν(θ)/ν(there), −inf in a void.
+
+    flows : [(time, loss gradient)] in their order;  speeds : whether densities change with the
+        normal speed where a kink is crossed
+    """
+    theta, growth, d = np.array(theta), 0.0, len(theta) - 1
+    sides = np.sign(inputs @ theta)
+    for time, r in reversed(flows):
+        growth -= beta * decay * time
+        for _ in range(1000):
+            force = -sign * (r * (sides > 0.0)) @ inputs  # of the flow of −J
+            if alpha == 0.0 or _stands(theta, force):
+                growth += beta * time * (theta @ force)
+                break
+            times = [
+                time_to(theta, force, x, alpha) if side * (x @ force) > 1e-14 else np.inf
+                for x, side in zip(inputs, sides, strict=True)
+            ]
+            when = min(*times, time)
+            theta, size = closed(theta, force, 0.0, alpha, 1.0, when)
+            growth -= (alpha * d + beta) * size
+            theta, time = theta / np.linalg.norm(theta), time - when
+            if time <= 0.0:
+                break
+            k = int(np.argmin(times))
+            other = force + sides[k] * sign * r[k] * inputs[k]
+            if sides[k] * (inputs[k] @ other) <= 1e-13:
+                return theta, -np.inf
+            growth += np.log((inputs[k] @ other) / (inputs[k] @ force)) if speeds else 0.0
+            sides[k] *= -1.0
+    return theta, growth

@@ -15,12 +15,14 @@ from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import check_coupling
 from ..stepping.implicit_residuals import DENSE, Coupling
+from .history import Recorder
 from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # weights of r at the Gauss points for the first half of a step
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
+ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
 
 
 class Cloud:
@@ -28,6 +30,8 @@ class Cloud:
     e^log_scale.
 
     positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
+    captured : (n,) bool, whether a kink has ever held it
+    came_by : duration, log factor of the mass and loss gradient of the flow that led here, or None
     predictions, loss_gradient : (n_data,) h and r
     objective, mass, log_mass, rounding (of F), mobility_mass (∫m(ν)), defect (of implicit
     predictions) : numbers
@@ -40,6 +44,7 @@ class Cloud:
             np.zeros(n),
             np.zeros(n, dtype=np.int64),
         )
+        self.captured, self.came_by = np.zeros(n, dtype=bool), None
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.objective = self.mass = self.log_mass = self.rounding = self.mobility_mass = (
             self.defect
@@ -48,14 +53,14 @@ class Cloud:
 
     def copy(self, other: "Cloud") -> None:
         """Take the state of another one, and its loss gradients."""
-        for name in ("positions", "log_weights", "held", "predictions", "loss_gradient"):
+        for name in (*ATOMS, "captured", "predictions", "loss_gradient"):
             getattr(self, name)[...] = getattr(other, name)
         self.mass = other.mass
 
     @property
     def atoms(self):
         """The arrays that the kernel moves."""
-        return self.positions, self.log_weights, self.held
+        return tuple(getattr(self, name) for name in ATOMS)
 
 
 class Characteristics(PointMethod):
@@ -97,7 +102,7 @@ class Characteristics(PointMethod):
         self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
-        self.events = np.zeros(len(COUNTED))
+        self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
         self._start()
 
     # --- state
@@ -117,6 +122,7 @@ class Characteristics(PointMethod):
         e = self.current
         own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
         own |= {"speed": e.speed, "events": self.events, "mass_at_start": self.mass_at_start}
+        own |= {"captured": e.captured.astype(float), "flows": float(len(self.history))}
         return super().state() | own
 
     def load(self, state: dict[str, Any]) -> None:
@@ -124,6 +130,8 @@ class Characteristics(PointMethod):
         self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
         self.mass_at_start = float(state["mass_at_start"])
+        self.current.captured[:] = state["captured"]
+        self.history = Recorder(self.past.shape[1], int(state["flows"]))
 
     def record(self, clock):
         """What is recorded of this method alone: events so far, and the share of the mass that
@@ -178,6 +186,8 @@ class Characteristics(PointMethod):
         step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
         if self.flow.clock == "margin":
             self.trial.speed = dt / self.passed
+        # an implicit step begins from a copy of the accepted state
+        self.path = self.between[int(implicit)], self.trial
         if implicit and not step.rejection:
             step.error = budget_error(self.current, self.trial, step, self.tolerance)
         return step
@@ -216,24 +226,26 @@ class Characteristics(PointMethod):
         decay, flow, scale = self.problem.objective.weight_decay, self.flow, self.log_scale
         self.evaluations += 1
         found = self.move(
-            begin.atoms, self.signs, loss_gradient, flow, decay, tau, scale, after.atoms
-        )
+            begin.atoms, self.signs, loss_gradient, flow, decay, tau, scale, after.atoms,
+            (begin.captured, after.captured),
+        )  # fmt: skip
         sums = dict(zip(SUMS, found.tolist(), strict=True))
         if sums["failures"]:
             step.rejection = (
                 f"{sums['failures']:.0f} atoms met more than {self.move.most} kinks in one step"
             )
         transport, energy, exchange = sums["transport"], sums["energy"], sums["exchange"]
-        before = begin.mass
+        before, log_factor = begin.mass, 0.0
         gained = sums["mass"] - before
         if flow.keeps_mass:
             shrink = self.mass_at_start / sums["mass"]
-            after.log_weights += np.log(shrink)
+            log_factor = float(np.log(shrink))
+            after.log_weights += log_factor
             energy = sums["potential"] - shrink * (sums["potential"] - energy)
             transport *= 0.5 * (1.0 + shrink)
             gained, exchange = 0.0, exchange + abs(gained)
             sums["mass"] = self.mass_at_start
-        after.mass = sums["mass"]
+        after.mass, after.came_by = sums["mass"], (tau, log_factor, loss_gradient)
         step.budget.add(
             energy_transport=-transport,
             energy_reaction=transport - energy,
@@ -252,6 +264,8 @@ class Characteristics(PointMethod):
 
     def accept(self, step):
         """Make the trial state the accepted one."""
+        for cloud in self.path:
+            self.history.add(*cloud.came_by)
         self.past[1:], self.past[0] = self.past[:-1].copy(), self.current.loss_gradient
         self.ages[1:], self.ages[0] = (
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),

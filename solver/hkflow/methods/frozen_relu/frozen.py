@@ -30,9 +30,11 @@ FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
-    "potential",
+    "potential", "clinging",
 )  # fmt: skip
-MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL = range(9)
+(
+    MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL, CLINGING,
+) = range(10)  # fmt: skip
 
 
 @njit(cache=True)
@@ -210,6 +212,16 @@ def settle_one(at, cap, normal, base, force, basis):
     if side > 0:
         add(force, cap, normal)
     return side
+
+
+@njit(cache=True)
+def clings(force, normal, jumps):
+    """Whether an atom on a kink that does not hold it has no speed to leave it with: the last kink
+    of a dead unit, and those with normals orthogonal to all that drives it."""
+    total = 0.0
+    for k in range(len(jumps)):
+        total += abs(jumps[k])
+    return abs(dot(force, normal)) <= SLIP * total
 
 
 @njit(cache=True)
@@ -398,6 +410,8 @@ def move(
             sums[CROSSINGS] += was * now == -1
             sums[CAPTURES] += was != 0 and now == 0
             sums[RELEASES] += was == 0 and now != 0
+            if now != 0:
+                sums[CLINGING] += clings(force, rows[lists[0, i]], jumps)
     sums[MASS] += mass
     return growth, max(held, 0)
 
@@ -406,7 +420,7 @@ def move(
 def move_atoms(
     positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
     log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
-    new_held, sums,
+    new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
@@ -416,8 +430,10 @@ def move_atoms(
     time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
     before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
     n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
-    of blocks, which is one thread's sums (n_blocks, 9), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt;
-    what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before
+    of blocks, which is one thread's sums (n_blocks, 10), as in SUMS: ∫dν at the end;
+    ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before; kinks met and not left
+    captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
+    not leave it
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
@@ -429,11 +445,13 @@ def move_atoms(
                 c = b * width + i
                 for a in range(p):
                     theta[a] = positions[b, a, i]
+                caught = sums[b, CAPTURES] + sums[b, CLINGING]
                 growth, new_held[c] = move(
                     theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
                     normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
                     lists[g], limits[g], sums[b],
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
+                new_captured[c] = captured[c] or sums[b, CAPTURES] + sums[b, CLINGING] > caught
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]

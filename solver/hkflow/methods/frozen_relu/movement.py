@@ -16,7 +16,7 @@ EVENTS_PER_KINK = 8
 class Movement:
     """Moves atoms for the kinks of some data.
 
-    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (9,) what the last call exchanged,
+    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (10,) what the last call exchanged,
         by the names in SUMS
     """
 
@@ -31,14 +31,21 @@ class Movement:
         )  # fmt: skip
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
-    def __call__(self, atoms, signs, loss_gradient, flow, decay, time, log_scale, out):
-        """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums."""
+    def __call__(
+        self, atoms, signs, loss_gradient, flow, decay, time, log_scale, out, captured=None
+    ):
+        """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums.
+
+        captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:
+            before, and after, written
+        """
+        captured = captured or np.zeros((2, len(signs)), dtype=bool)
         jumps, constant = self.kinks.gradient(loss_gradient)
         work = len(signs) * self.normals.size
         compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
         compiled(
             *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
             float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
-            *self.scratch, *out, self.parts,
+            *self.scratch, *out, self.parts, captured[0], captured[1],
         )  # fmt: skip
         return self.parts.sum(axis=0)

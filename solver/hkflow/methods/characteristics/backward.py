@@ -1,0 +1,173 @@
+"""The density of a measure that flows in frozen potentials, at any point: along the characteristic
+that ends there, followed back.
+
+Off the kinks that trap, one characteristic ends at every point. Going back over a time in which r
+is frozen is going forward with −r: a valley becomes a ridge, and a ridge a valley. A point that is
+caught by such a valley on its way back comes out of a void, which opened at the ridge: its density
+is 0. Along a characteristic, with f as in frozen_relu/frozen.py,
+
+    ν(θ(t)) = ν(θ) f^(d + β/α) e^(−βλt)   between kinks (α = 0: ν(θ) e^(−βJ(θ)t)),
+    ν v_n is the same on both sides       of a kink that is crossed, v_n the speed normal to it,
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ...arguments import Floats
+from ...operators.parallel_loops import LARGE, kernel
+from ...problem.flow import Flow
+from ..frozen_relu.frozen import FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
+from ..frozen_relu.kinks import Kinks
+from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS
+from .history import History
+
+
+@njit(cache=True, error_model="numpy")
+def next_crossing(s, slopes, sides, far):
+    """The first kink that θ + c e meets for 0 ≤ c < far from the side it is on, and c; (−1, far) if
+    there is none.
+
+    s, slopes, sides (n_kinks,): n_k·θ, n_k·e and the side of kink k. A point that has just crossed
+    a kink does not meet it again because rounding has left it on the other side.
+    """
+    first = -1
+    for k in range(len(s)):
+        if sides[k] * slopes[k] < 0.0 and sides[k] * (s[k] + far * slopes[k]) < 0.0:
+            first, far = k, max(0.0, -s[k] / slopes[k])
+    return first, far
+
+
+@njit(cache=True, error_model="numpy")
+def glide(theta, e, aside, z, plus, minus, tau):
+    """Take θ along the great circle towards e for τ, in place; returns log f.
+
+    aside (p,): θ − z e;  plus, minus: 1 ± z
+    """
+    shrink = np.exp(-tau)
+    half = 0.5 * (plus + minus * shrink * shrink)
+    if half == 0.0:
+        return -tau
+    later = 0.5 * (plus - minus * shrink * shrink) / half
+    for a in range(len(theta)):
+        theta[a] = aside[a] * (shrink / half) + later * e[a]
+    to_unit(theta)
+    return tau + np.log(half)
+
+
+@njit(cache=True, error_model="numpy")
+def go_back(
+    theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
+    values,
+):  # fmt: skip
+    """Take θ back to where it was before all flows; returns log ν(θ now)/ν(θ then), −inf where it
+    comes out of a void.
+
+    Arguments as of `trace`. Sides are kept as they are, for a position on a kink has none. A point
+    that kinks send to and fro is caught where they meet.
+    """
+    p, growth = len(theta), 0.0
+    e, aside, base = vectors[1], vectors[2], vectors[3]
+    s, slopes, sides = values[0], values[1], values[2]
+    along(normals, theta, s)
+    for k in range(len(s)):
+        sides[k] = 1.0 if s[k] > 0.0 else -1.0
+    for flow in range(len(durations) - 1, -1, -1):
+        time = durations[flow]
+        growth -= beta * decay * time
+        for k in range(len(s)):
+            slopes[k] = jumps[flow, k] if sides[k] > 0.0 else 0.0
+        for a in range(p):
+            base[a] = -sign * (constants[flow, a] + dot(slopes, normals[a]))
+        events = 0
+        while True:
+            size = np.sqrt(dot(base, base))
+            end = alpha * size * time
+            if end == 0.0:
+                growth += beta * time * dot(theta, base)
+                break
+            for a in range(p):
+                e[a] = -base[a] / size
+            z = dot(e, theta)
+            for a in range(p):
+                aside[a] = theta[a] - z * e[a]
+            square = dot(aside, aside)
+            plus, minus = (
+                (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
+            )
+            along(normals, theta, s)
+            along(normals, e, slopes)
+            far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
+            met, c = next_crossing(s, slopes, sides, far)
+            tau = end if met < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
+            growth -= (p - 1.0 + beta / alpha) * glide(theta, e, aside, z, plus, minus, tau)
+            if met < 0:
+                break
+            events += 1
+            cap, side = -sign * jumps[flow, met], sides[met]
+            comes = side * dot(base, rows[met])
+            goes = comes - cap
+            if goes <= SLIP * (size + abs(cap)) or events > most:
+                return -np.inf
+            growth += np.log(goes / comes)
+            add(base, -side * cap, rows[met])
+            sides[met] = -side
+            time -= tau / (alpha * size)
+    return growth
+
+
+@kernel
+def trace(
+    points, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
+    values, origins, growth,
+):  # fmt: skip
+    """Take points back through flows with frozen loss gradients, the last one first.
+
+    points, origins (n, p): where they are, and where they come from;  sign: ε;  growth (n,): log of
+    the density at the points over that at the origins;  jumps (n_flows, n_kinks), constants
+    (n_flows, p), durations (n_flows,): κ, g₀ and time of each flow;  normals (p, n_kinks), rows its
+    transpose;  alpha, beta, decay: α, β, λ;  most: kinks met by a point in one flow before it is
+    taken for caught;  vectors (n_groups, 4, p), values (n_groups, 3, n_kinks): scratch of each
+    group of points, which is one thread's
+    """
+    n, groups = len(points), len(vectors)
+    for g in prange(groups):
+        theta = vectors[g, 0]
+        for i in range(g * n // groups, (g + 1) * n // groups):
+            theta[:] = points[i]
+            growth[i] = go_back(
+                theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most,
+                vectors[g], values[g],
+            )  # fmt: skip
+            origins[i] = theta
+
+
+def followed_back(
+    kinks: Kinks, history: History, flow: Flow, decay: float, points: Floats, sign: float
+) -> tuple[Floats, Floats]:
+    """Where the characteristics that end at points began, (n, d+1), and log ν(points)/ν₀(there),
+    (n,), −inf in voids.
+
+    points : (n, d+1) unit vectors;  sign : ε;  decay : λ. Costs n_points · n_flows · n_kinks; for
+    α = 0, where nothing moves, n_points · n_kinks.
+    """
+    durations, loss_gradients = history.durations, history.loss_gradients
+    if flow.transport == 0.0:
+        total = np.einsum("k,ki->i", durations, loss_gradients)
+        loss_gradients, decay = total[None], decay * durations.sum()
+        durations = np.ones(1)
+    parts = [kinks.gradient(r) for r in loss_gradients]
+    count, p = len(kinks.normals), points.shape[1]
+    jumps = np.array([jumps for jumps, _ in parts]).reshape(len(parts), count)
+    constants = np.array([constant for _, constant in parts]).reshape(len(parts), p)
+    points = np.ascontiguousarray(points, dtype=float)
+    n = len(points)
+    groups = max(min(n, GROUPS), 1)
+    origins, growth = np.zeros((n, p)), np.zeros(n)
+    compiled = trace.parallel if n * jumps.size >= LARGE else trace.serial  # type: ignore[attr-defined]
+    compiled(
+        points, float(sign), jumps, constants, np.ascontiguousarray(durations),
+        np.ascontiguousarray(kinks.normals.T), kinks.normals, float(flow.transport),
+        float(flow.reaction), float(decay), EVENTS + EVENTS_PER_KINK * count,
+        np.zeros((groups, 4, p)), np.zeros((groups, 3, count)), origins, growth,
+    )  # fmt: skip
+    return origins, growth + history.log_factors.sum()

@@ -1,0 +1,108 @@
+"""The measure of characteristics on the circle and S²: its density at every pixel, and what kinks
+have caught as stems and dots."""
+
+import numpy as np
+
+from ..geometry.circle import circle_mesh
+from ..geometry.point_sets import quasi_uniform
+from ..geometry.sphere import normalize
+from ..store.shown import is_normalised, name_of
+from . import circle, sphere
+from .shown import clock_of, colors_of, draw_scale, sign_color, sign_name, thinned, time_of
+
+# points times flows times kinks of one picture, about a second; points are fewer where there is
+# more history
+WORK = 1.5e8
+ANGLES = (360, 5760)  # points of the circle, at least and at most
+PIXELS = (240, 1600)  # of the width of a map
+INSIDE = np.pi / 8.0  # share of a map's width² that are pixels of the sphere
+SAMPLE = 1000  # points that the colours of other saves are found from
+SAME = 1e-9  # radians between atoms that make one stem
+
+
+def is_traced(run):
+    """Whether the measure of a run is drawn so."""
+    return run.method == "characteristics" and run.domain.in_space and run.has_density
+
+
+def draw_traced(figure, run, save=-1, shared=None, title=True, width=None):
+    """Draw the measure at a save on an empty figure, or ν/|ν| where a mass is beyond numbers.
+
+    shared : saves that have colours and axes in common with this one
+    width : pixels of a map, points of the circle; by default as many as a second allows
+    """
+    save = range(len(run.time))[save]
+    shared = thinned(shared or [save], save)
+    normalised = is_normalised((run, 0), *((run, k) for k in shared))
+    if title:
+        figure.suptitle(time_of(run, save))
+    draw = _draw_circle if run.domain.picture == "circle" else _draw_maps
+    draw(figure, run, save, shared, normalised, width)
+
+
+def _density(run, save, points, normalised):
+    """Density of ν, or ν/|ν|, at points (n, d+1): (n_signs, n)."""
+    logs = run.density_at(points, save, log=True)
+    return np.exp(logs - run.log_mass_at(save) if normalised else logs)
+
+
+def _affordable(run, save):
+    """How many points of each sign a picture can have."""
+    flows, kinks = run.state_at(save)["flows"], len(run.problem.objective.inputs)
+    return WORK / (len(run.signs) * max(flows, 1.0) * (kinks + 8.0))
+
+
+def _draw_circle(figure, run, save, shared, normalised, count):
+    ax, nu = figure.subplots(), name_of(normalised)
+    count = count or int(np.clip(_affordable(run, save), *ANGLES))
+    mesh, few = circle_mesh(count), circle_mesh(ANGLES[0])
+    others = [_density(run, k, few.centers, normalised) for k in shared]
+    initial = _density(run, 0, mesh.centers, normalised) if save else None
+    now = _density(run, save, mesh.centers, normalised)
+    start = clock_of(run), run.time[0]
+    circle.draw_density(ax, mesh, now, run.signs, initial, nu, start, others)
+    caught = run.captured_at(save, normalised)
+    if not len(caught):
+        return
+    twin = ax.twinx()
+    for sign in run.signs:
+        positions, weights = caught.sheet(sign)
+        places, masses = _heaps(circle.angles(positions), weights)
+        color = sign_color(sign, run.signs)
+        twin.vlines(places, 0.0, masses, color=color, linewidth=1.0)
+        twin.plot(places, masses, "o", color=color, markersize=2.5)
+    twin.set_ylim(0.0, 1.1 * sum(caught.weights) or 1.0)
+    twin.set_ylabel(f"mass of {nu} that kinks hold")
+
+
+def _heaps(angles, weights):
+    """Angles where atoms lie, and the mass at each."""
+    if not len(angles):
+        return angles, weights
+    order = np.argsort(angles)
+    starts = np.append(0, np.flatnonzero(np.diff(angles[order]) > SAME) + 1)
+    return angles[order][starts], np.add.reduceat(weights[order], starts)
+
+
+def _draw_maps(figure, run, save, shared, normalised, width):
+    from .density import sheets
+
+    axes, nu = sheets(figure, run.signs), name_of(normalised)
+    labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
+    width = width or int(np.clip(np.sqrt(_affordable(run, save) / INSIDE), *PIXELS))
+    points, inside = sphere.hammer_points(width)
+    densities = _density(run, save, normalize(points[inside]), normalised)
+    few = quasi_uniform(SAMPLE, 2)
+    others = [_density(run, k, few, normalised) for k in shared if k != save]
+    norm, map_name, extend = colors_of([densities, *others])
+    caught = run.captured_at(save, normalised)
+    everything = run.atoms_at(save, normalised).weights
+    for ax, sign, density, label in zip(axes, run.signs, densities, labels, strict=True):
+        image = sphere.draw_pixels(ax, inside, density, norm, map_name)
+        sphere.draw_frame(ax, label, run.axis_names, "white")
+        positions, weights = caught.sheet(sign)
+        area = sphere.dot_areas(weights, everything)
+        ax.scatter(
+            *sphere.hammer(positions), s=area, color="C3", linewidths=0, zorder=3, rasterized=True
+        )
+    draw_scale(figure, image, axes, f"density {nu}", extend)

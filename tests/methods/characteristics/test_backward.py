@@ -1,0 +1,455 @@
+"""The density by backward characteristics: closed forms, areas by finite differences, conservation
+of mass; and the history that it takes, in memory and in run folders."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import twin
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import roots_legendre
+from test_frozen import SLOPES, VALLEY
+
+import hkflow
+from hkflow.geometry.sphere import normalize, surface_area
+from hkflow.measures.initial import Caps, Uniform, VonMisesFisher
+from hkflow.methods.characteristics.backward import followed_back
+from hkflow.methods.characteristics.history import History
+from hkflow.methods.choice import make_method
+from hkflow.methods.frozen_relu.kinks import Kinks
+from hkflow.methods.frozen_relu.movement import Movement
+from hkflow.operators.dense import blocked, unblocked
+from hkflow.store import run_folder
+
+RELU = hkflow.FEATURES["relu"]
+KIND = {"kind": "characteristics"}
+RATES = [(1.0, 0.0, 0.0), (1.0, 2.0, 0.1), (0.7, 4.0, 0.0), (0.0, 4.0, 0.2)]
+
+
+def forward(points, sign, kinks, rows, flow, decay):
+    """Positions, growth of log masses and whether caught, of points moved by the rows of a
+    History."""
+    n = len(points)
+    atoms, caught = (blocked(points), np.zeros(n), np.zeros(n, dtype=np.int64)), np.zeros(n, bool)
+    move = Movement(kinks, len(atoms[0]))
+    for row in rows:
+        out, after = tuple(map(np.zeros_like, atoms)), np.zeros(n, dtype=bool)
+        move(atoms, np.full(n, sign), row[2:], flow, decay, row[0], 0.0, out, (caught, after))
+        atoms, caught = out, after
+    return unblocked(atoms[0], n), atoms[1], caught
+
+
+def draw(p, n, seed=7, flows=8):
+    """Inputs and the rows of a history."""
+    rng = np.random.default_rng([p, n, seed])
+    r = 1.5 * rng.normal(size=(flows, n)) / np.sqrt(n)
+    return rng.normal(size=(n, p)), np.column_stack([rng.uniform(0.05, 0.3, flows), 0 * r[:, 0], r])
+
+
+def stretched(points, move, h=3e-6):
+    """log of the factor by which a map (points) -> positions, growth, caught stretches areas, and
+    where none of the neighbours used is caught."""
+    n, p = points.shape
+    frames = np.array([np.linalg.qr(np.column_stack([t, np.eye(p)]))[0][:, 1:p].T for t in points])
+    sides, free = [], np.ones(n, dtype=bool)
+    for k in range(p - 1):
+        pair = [move(normalize(points + s * h * frames[:, k])) for s in (1.0, -1.0)]
+        free &= ~(pair[0][2] | pair[1][2])
+        sides.append((pair[0][0] - pair[1][0]) / (2.0 * h))
+    D = np.stack(sides, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 0.5 * np.log(np.linalg.det(D @ np.swapaxes(D, 1, 2))), free
+
+
+@pytest.mark.parametrize("rates", RATES)
+@pytest.mark.parametrize("p, n", [(2, 12), (3, 4), (3, 12), (4, 4), (6, 4)])
+def test_density_is_mass_by_area_of_what_the_forward_map_makes(p, n, rates):
+    """Points go back to where they came from; ν at the end times the area that finite differences
+    find is the mass."""
+    (inputs, rows), (alpha, beta, decay) = draw(p, n), rates
+    kinks, flow = Kinks.of(RELU, inputs), hkflow.Flow(alpha, beta)
+    seeds = hkflow.random_uniform(np.random.default_rng(p), 300, p - 1)
+    for sign in (1.0, -1.0):
+
+        def move(points, sign=sign):
+            return forward(points, sign, kinks, rows, flow, decay)
+
+        ends, growth, caught = move(seeds)
+        area, free = stretched(seeds, move)
+        free &= ~caught
+        assert free.sum() > 40 and (caught.any() or alpha == 0.0)
+        origins, found = followed_back(kinks, History(rows), flow, decay, ends, sign)
+        assert np.abs(origins - seeds)[free].max() < 1e-9
+        errors = np.abs(found - (growth - area))[free]
+        # a difference of two points that a kink divides on their way is none
+        assert np.quantile(errors, 0.97) < 1e-5 and np.median(errors) < 1e-8
+
+
+@pytest.mark.parametrize("rates", RATES)
+def test_kernel_against_its_slow_twin(rates):
+    """Voids included, which the seeds of the test above never reach."""
+    voids = 0
+    for p, n in ((2, 6), (3, 8), (5, 8)):
+        inputs, rows = draw(p, n)
+        kinks = Kinks.of(RELU, inputs)
+        points = hkflow.random_uniform(np.random.default_rng(n), 60, p - 1)
+        flows = [(row[0], row[2:]) for row in rows]
+        for sign in (1.0, -1.0):
+            alpha, beta, decay = rates
+            flow = hkflow.Flow(alpha, beta)
+            origins, growth = followed_back(kinks, History(rows), flow, decay, points, sign)
+            wanted = [twin.backward(q, sign, inputs, flows, *rates) for q in points]
+            assert np.abs(origins - [w[0] for w in wanted])[np.isfinite(growth)].max() < 1e-9
+            assert np.allclose(growth, [w[1] for w in wanted], rtol=0.0, atol=1e-8)
+            voids += np.isinf(growth).sum()
+    assert (voids > 30) == (rates[0] > 0.0)
+
+
+def test_sibling_without_normal_speeds_the_area_is_missed():
+    inputs, rows = draw(3, 12)
+    kinks, flow = Kinks.of(RELU, inputs), hkflow.Flow(1.0, 0.0)
+    seeds = hkflow.random_uniform(np.random.default_rng(3), 40, 2)
+
+    def move(points):
+        return forward(points, 1.0, kinks, rows, flow, 0.0)
+
+    ends, growth, caught = move(seeds)
+    area, free = stretched(seeds, move)
+    flows = [(row[0], row[2:]) for row in rows]
+    for speeds, fails in ((True, False), (False, True)):
+        found = [twin.backward(q, 1.0, inputs, flows, 1.0, 0.0, 0.0, speeds)[1] for q in ends]
+        assert (np.abs(found - (growth - area))[free & ~caught].max() > 1e-2) == fails
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 4.0), (0.7, 2.0), (0.0, 4.0)])
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_linear_features_have_their_closed_form_in_any_region(dim, rates):
+    """ν = (cosh K + u sinh K)^−(d + β/α) / |S^d|, K = α ∫ e·r dt; down to densities of e^−40."""
+    alpha, beta = rates
+    axis = normalize(np.cos(1.0 + np.arange(dim + 1.0))[None])[0]
+    sizes, points = np.array([0.9, -0.3, 1.4, 2.0]), hkflow.quasi_uniform(2000, dim)
+    rows = np.column_stack([np.full(4, 0.5), np.zeros(4), sizes[:, None] * axis])
+    kinks = Kinks.of(hkflow.FEATURES["linear"], np.eye(dim + 1))
+    _, growth = followed_back(kinks, History(rows), hkflow.Flow(alpha, beta), 0.0, points, 1.0)
+    K, u = 0.5 * sizes.sum(), points @ axis
+    wanted = -beta * K * u
+    if alpha > 0.0:
+        near, far = (0.25 * np.sum((points + s * axis) ** 2, axis=1) for s in (1.0, -1.0))
+        mixed = near * np.exp(alpha * K) + far * np.exp(-alpha * K)
+        wanted = -(dim + beta / alpha) * np.log(mixed)
+    assert np.abs(growth - wanted).max() < 1e-10 * np.abs(wanted).max()
+
+
+def test_runs_know_the_closed_form_density():
+    """Seeds at Gauss–Jacobi nodes would leave no error but that of time, here 1e-10 of r."""
+    exact = hkflow.MomentFlow([1.0, 2.0, -1.0], 0.5, hkflow.Flow(1.0, 2.0))
+    u, w = roots_legendre(40)
+    e, aside = exact.direction, normalize(np.cross(exact.direction, [0.0, 0.0, 1.0])[None])[0]
+    points = np.concatenate(
+        [u[:, None] * e + s * np.sqrt(1 - u**2)[:, None] * aside for s in (1.0, -1.0)]
+    )
+    atoms = hkflow.PointMeasure(points, None, np.tile(0.25 * w, 2))
+    start = hkflow.Problem(
+        None, exact.objective(), exact.flow, (1,), atoms, exact,
+        density=lambda points, sign: np.full(len(points), 0.25 / np.pi),
+    )  # fmt: skip
+    s = hkflow.solve(start, 1.0, 3, tolerance=1e-9, **KIND)
+    points = hkflow.quasi_uniform(500, 2)
+    for save in range(3):
+        wanted = exact.density(points, s.time[save])
+        assert np.abs(s.density_at(points, save)[0] / wanted - 1.0).max() < 1e-8
+        logs = s.density_at(points, save, sign=1, log=True)
+        assert np.abs(logs - np.log(wanted)).max() < 1e-8
+
+
+def hemispheres(count):
+    """Midpoint rule on both sides of e₁·θ = 0, no cell across it: points and areas."""
+    u = (np.arange(2 * count) + 0.5) / count - 1.0
+    angle = (np.arange(6 * count) + 0.5) * np.pi / (3.0 * count)
+    U, A = (x.ravel() for x in np.meshgrid(u, angle))
+    root = np.sqrt(1.0 - U**2)
+    points = np.column_stack([U, root * np.cos(A), root * np.sin(A)])
+    return points, np.full(len(points), surface_area(2) / len(points))
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 1.0)])
+def test_density_and_what_the_valley_has_caught_are_the_whole_mass(rates):
+    """Second order in the mesh that integrates the density; what is caught is known from seeds."""
+    kinks, flow = Kinks.of(RELU, VALLEY), hkflow.Flow(*rates)
+    rows = np.concatenate([[0.7, 0.0], SLOPES])[None]
+    seeds, areas = hemispheres(120)
+    _, growth, caught = forward(seeds, 1.0, kinks, rows, flow, 0.0)
+    masses = areas / surface_area(2) * np.exp(growth)
+    found = []
+    for count in (16, 32, 64, 128):
+        points, areas = hemispheres(count)
+        _, logs = followed_back(kinks, History(rows), flow, 0.0, points, 1.0)
+        found.append(np.exp(logs) @ areas / surface_area(2))
+    orders = np.log2(np.divide(np.diff(found[:-1]), np.diff(found[1:])))
+    assert ((orders > 1.8) & (orders < 2.2)).all(), orders
+    assert 0.1 < masses[caught].sum() < 0.9
+    assert abs(found[-1] + masses[caught].sum() - masses.sum()) < 1e-3
+    # a factor too much of f is seen: half of the exponent d
+    halved = np.exp(0.5 * logs) @ areas / surface_area(2)
+    assert abs(halved + masses[caught].sum() - masses.sum()) > 3e-2
+
+
+GRID = st.integers(-2, 2)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(GRID, GRID, GRID), min_size=1, max_size=9),
+    st.lists(st.integers(-3, 3), min_size=18, max_size=18),
+    st.sampled_from([(1.0, 0.0), (1.0, 2.0), (0.0, 4.0)]),
+)
+def test_degenerate_data_never_loop_and_free_points_come_back(inputs, gradients, rates):
+    """Grids, duplicates, opposite and zero inputs, r that changes sign: forth and back again."""
+    x, n = np.array(inputs, dtype=float), len(inputs)
+    r = 0.3 * np.array(gradients, dtype=float).reshape(2, 9)[:, :n]
+    history = History(np.column_stack([[1.0, 0.7], [0.0, 0.0], r]))
+    kinks, flow = Kinks.of(RELU, x), hkflow.Flow(*rates)
+    points = hkflow.quasi_uniform(40, 2)
+    for sign in (1.0, -1.0):
+        _, growth = followed_back(kinks, history, flow, 0.1, points, sign)
+        assert not np.isnan(growth).any()
+        ends, _, caught = forward(points, sign, kinks, history.rows, flow, 0.1)
+        origins, growth = followed_back(kinks, history, flow, 0.1, ends, sign)
+        assert np.isfinite(growth[~caught]).all()
+        assert np.abs(origins - points)[~caught].max(initial=0.0) < 1e-6
+
+
+def six(flow, mesh):
+    rng = np.random.default_rng(0)
+    x, y = np.column_stack([rng.normal(size=(6, mesh.dim)), np.ones(6)]), rng.normal(size=6)
+    objective = hkflow.Objective(RELU, hkflow.RISKS["square"], x, y)
+    return hkflow.Problem(mesh, objective, flow, (1, -1))
+
+
+@pytest.mark.parametrize("drive", [None, "measure", "probability"])
+def test_mass_of_a_run_on_the_circle_is_density_and_captured(drive):
+    """Kinks, voids and mass that is let go again: 40,000 points, atoms from 10,000 cells."""
+    start = six(hkflow.Flow(1.0, 2.0, drive=drive), hkflow.circle_mesh(10_000))
+    s = hkflow.solve(start, 2.0, [0.5, 2.0], **KIND)
+    fine = hkflow.circle_mesh(40_000)
+    for save in range(2):
+        density, captured = s.density_on(fine, save), s.captured_at(save)
+        assert captured.mass > 0.01 * s.mass[save]
+        total = (density @ fine.volumes).sum() + captured.mass
+        assert total == pytest.approx(s.mass[save], rel=2e-4)
+    assert (density == 0.0).any()  # voids
+    assert s.records["releases"][-1] > 0 or s.records["captures"][-1] > 0
+
+
+def test_solution_and_run_agree_to_the_bit_and_files_are_as_good(tmp_path):
+    start = six(hkflow.Flow(1.0, 2.0, drive="probability"), hkflow.geodesic_mesh(2))
+    start = replace(start, initial=1.0 + start.mesh.centers[:, 0] ** 2)
+    s = hkflow.solve(start, 1.0, 3, **KIND)
+    run = hkflow.run(start, tmp_path / "run", end=1.0, saves=3, **KIND)
+    packed = hkflow.load(run.path / "results.h5")
+    points = hkflow.quasi_uniform(500, 2)
+    for save in range(3):
+        wanted = s.density_at(points, save)
+        for other in (run, hkflow.load(run.path), packed):
+            assert np.array_equal(other.density_at(points, save), wanted)
+            assert len(other.captured_at(save)) == len(s.captured_at(save))
+    assert wanted.shape == (2, 500)
+    assert np.array_equal(s.density_at(points, -1, sign=-1), wanted[1])
+    assert len(s.history) == 2 * s.end["steps"] and s.history.durations.sum() == pytest.approx(1.0)
+    assert np.array_equal(s.history.rows, packed.history.rows)
+    # a restart on a mesh from what a run has
+    again = replace(
+        start, mesh=hkflow.geodesic_mesh(3), initial=s.density_on(hkflow.geodesic_mesh(3))
+    )
+    assert np.isfinite(hkflow.solve(again, 0.1, **KIND).mass).all()
+
+
+CASE = """
+[data]
+source = "inline"
+inputs = [[0.5], [-1.0], [0.2], [1.0]]
+targets = [1.0, -1.0, -1.0, 1.0]
+[objective]
+activation = "relu"
+bias = true
+loss = "logistic"
+[domain]
+kind = "signed-sphere"
+cells = 64
+[initial]
+kind = "von-mises-fisher"
+centers = [[1.0, 1.0], [0.0, -1.0]]
+concentration = 3.0
+mass = 2.0
+[flow]
+kind = "hellinger-kantorovich"
+[method]
+kind = "characteristics"
+points = "mesh"
+[time]
+end = 2.0
+saves = 3
+"""
+
+
+@pytest.mark.parametrize("points", ["mesh", "quasi-uniform"])
+def test_cases_know_their_initial_density_between_seeds(tmp_path, points):
+    (tmp_path / "case.toml").write_text(CASE)
+    run = hkflow.run(tmp_path / "case.toml", tmp_path / "run", **{"method.points": points})
+    _, problem = hkflow.check(tmp_path / "case.toml", **{"method.points": points})
+    arcs = hkflow.circle_mesh(2000)
+    density = run.density_on(arcs, 0)
+    measure = VonMisesFisher(np.array([[1.0, 1.0], [0.0, -1.0]]), 3.0)
+    wanted = measure.density(arcs.centers)
+    wanted *= 1.0 / (wanted @ arcs.volumes)
+    assert density == pytest.approx(np.array([wanted, wanted]), rel=1e-6)
+    s = hkflow.solve(problem, 2.0, 3, **KIND)
+    for save in range(3):
+        assert np.array_equal(s.density_on(arcs, save), run.density_on(arcs, save))
+    total = (run.density_on(arcs) @ arcs.volumes).sum() + run.captured_at().mass
+    assert total == pytest.approx(run.mass[-1], rel=2e-2)
+
+
+def test_relative_densities_are_those_of_one_point_at_a_time():
+    points = hkflow.quasi_uniform(300, 2)
+    for measure in (Uniform(), VonMisesFisher(np.eye(3)[:2], 4.0), Caps(np.eye(3)[:1], 0.7)):
+        both = measure.relative(points), measure.density(points)
+        assert np.allclose(both[0] / both[0].max(), both[1] / both[1].max(), rtol=1e-14)
+        assert np.array_equal(measure.relative(points[:7]), both[0][:7])
+
+
+def test_grids_give_the_density_of_the_cell_and_others_say_what_to_take():
+    start = six(hkflow.Flow(1.0, 2.0), hkflow.geodesic_mesh(1))
+    grid = hkflow.solve(start, 0.1)
+    assert np.array_equal(
+        grid.density_on(start.mesh), np.exp(grid.log_scale[-1]) * grid.density[-1]
+    )
+    assert np.allclose(grid.density_on(start.mesh, log=True), np.log(grid.density_on(start.mesh)))
+    assert len(grid.captured_at()) == 0
+    particles = hkflow.solve(start, 0.1, kind="particles")
+    with pytest.raises(ValueError, match="'particles' is made of atoms alone; take atoms_at"):
+        particles.density_at([[1.0, 0.0, 0.0]])
+    with pytest.raises(ValueError, match=r"got the shape \(\). For the cells of a grid take cell_"):
+        grid.density_at(1)
+    with pytest.raises(ValueError, match="sign must be one of"):
+        grid.density_at([[1.0, 0.0, 0.0]], sign=2)
+    atoms = replace(start, mesh=None, initial=start.atoms())
+    with pytest.raises(ValueError, match="made of atoms, whose density nobody knows: start from a"):
+        hkflow.solve(atoms, 0.1, **KIND).density_at([[1.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("steps", [3, 9])
+def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch, steps):
+    """What was written after the last snapshot is cut off at resuming, half rows included."""
+    monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+    (tmp_path / "case.toml").write_text(CASE)
+    whole = hkflow.run(tmp_path / "case.toml", tmp_path / "whole")
+
+    class Crash(Exception):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        honest, seen = run_folder.RunWriter.step, []
+
+        def step(self, method, clock):
+            honest(self, method, clock)
+            seen.append(clock.step)
+            if len(seen) == steps:
+                raise Crash
+
+        patch.setattr(run_folder.RunWriter, "step", step)
+        hkflow.run(tmp_path / "case.toml", tmp_path / "cut")
+    with open(tmp_path / "cut" / "history.bin", "ab") as file:
+        file.write(np.full(17, 0.25).tobytes() + b"abc")
+    arcs = hkflow.circle_mesh(300)
+    cut = hkflow.load(tmp_path / "cut")
+    assert np.array_equal(cut.density_on(arcs, 0), whole.density_on(arcs, 0))
+    again = hkflow.resume(tmp_path / "cut")
+    histories = [(tmp_path / name / "history.bin").read_bytes() for name in ("whole", "cut")]
+    assert histories[0] == histories[1] and len(histories[0]) == 8 * 6 * 2 * whole.end["steps"]
+    assert np.array_equal(again.density_on(arcs), whole.density_on(arcs))
+    (tmp_path / "cut" / "history.bin").write_bytes(np.full(6, np.nan).tobytes())
+    with pytest.raises(hkflow.RunFolderError, match="history.bin: damaged .holds numbers that"):
+        hkflow.load(tmp_path / "cut").density_on(arcs)
+    (tmp_path / "cut" / "history.bin").write_bytes(histories[0][:-100])
+    with pytest.raises(ValueError, match="what moved its atoms was not kept"):
+        hkflow.load(tmp_path / "cut").density_on(arcs)
+    with pytest.raises(hkflow.RunFolderError, match="history.bin: is missing or cut short"):
+        hkflow.resume(tmp_path / "cut")
+
+
+KILLED = """
+import os, signal, sys, hkflow
+from hkflow.store import run_folder
+run_folder.CHECKPOINT_SECONDS = 0.0
+def kill(state):
+    if state.step == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+hkflow.run(sys.argv[1], sys.argv[2], observers=[kill])
+"""
+
+
+def test_killed_and_resumed_to_the_same_density(tmp_path):
+    (tmp_path / "case.toml").write_text(CASE)
+    whole = hkflow.run(tmp_path / "case.toml", tmp_path / "whole")
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path / "case.toml", tmp_path / "cut"], check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    again = hkflow.resume(tmp_path / "cut")
+    assert np.array_equal(again.history.rows, whole.history.rows)
+    points = hkflow.quasi_uniform(100, 1)
+    assert np.array_equal(again.density_at(points), whole.density_at(points))
+
+
+PROGRAM = """
+import hashlib, numba, sys, hkflow
+sys.path.insert(0, ".")
+from test_backward import six
+numba.set_num_threads(%d)
+s = hkflow.solve(six(hkflow.Flow(1.0, 2.0), hkflow.geodesic_mesh(1)), 0.5, kind="characteristics")
+print(hashlib.sha256(s.density_at(hkflow.quasi_uniform(3000, 2)).tobytes()).hexdigest())
+"""
+
+
+def test_one_and_two_threads_make_the_same_bits():
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM % k], env=environment, cwd=os.path.dirname(__file__),
+            check=True, capture_output=True,
+        ).stdout
+        for k in (1, 2)
+    ]  # fmt: skip
+    assert found[0] == found[1] and len(found[0]) > 60
+
+
+def test_implicit_and_rejected_steps_keep_what_was_accepted():
+    """Atoms moved again by the history end where the run has them, bit for bit."""
+    rng = np.random.default_rng(5)
+    x = np.column_stack([rng.normal(size=(12, 2)), np.ones(12)])
+    y = np.where(rng.normal(size=12) > 0.0, 1.0, -1.0)
+    objective = hkflow.Objective(RELU, hkflow.RISKS["smooth-margin"], x, y)
+    start = hkflow.Problem(
+        hkflow.geodesic_mesh(1), objective, hkflow.Flow(1.0, 2.0, drive="measure"), (1, -1)
+    )
+    s = hkflow.solve(start, 60.0, tolerance=1e-3, **KIND)
+    atoms = start.atoms()
+    method = make_method(start, "characteristics")
+    for sign in (1.0, -1.0):
+        mine = atoms.signs == sign
+        ends, growth, caught = forward(
+            atoms.positions[mine], sign, method.kinks, s.history.rows, s.flow, 0.0
+        )
+        state = s.state_at(-1)
+        assert np.abs(ends - state["positions"][mine]).max() < 1e-9
+        assert np.allclose(
+            np.log(atoms.weights[mine]) + growth, state["log_weights"][mine], rtol=0.0, atol=1e-8
+        )
+        assert np.array_equal(caught, state["captured"][mine] > 0.0)
+    assert s.log_mass[-1] > 3.0

@@ -1,0 +1,84 @@
+"""Pictures of runs by characteristics: the density at every pixel, and what kinks hold."""
+
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import hkflow
+from hkflow.plots import density, sphere, traced
+
+ROOT = Path(__file__).parents[2]
+
+
+def problem(mesh):
+    rng = np.random.default_rng(0)
+    x, y = np.column_stack([rng.normal(size=(6, mesh.dim)), np.ones(6)]), rng.normal(size=6)
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, y)
+    return hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), (1, -1))
+
+
+@pytest.fixture(scope="module")
+def solutions():
+    return {
+        mesh.dim: hkflow.solve(problem(mesh), 2.0, 3, kind="characteristics")
+        for mesh in (hkflow.circle_mesh(200), hkflow.geodesic_mesh(2))
+    }
+
+
+def drawn(run, **options):
+    figure = Figure(figsize=(6.9, 3.0), layout="constrained")
+    density.draw_measure(figure, run, **options)
+    FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def test_pixels_of_a_map_show_the_density_there(solutions):
+    s = solutions[2]
+    figure = Figure(figsize=(6.9, 3.0), layout="constrained")
+    traced.draw_traced(figure, s, -1, width=300)
+    points, inside = sphere.hammer_points(300)
+    wanted = s.density_at(points[inside])
+    for ax, values, sign in zip(figure.axes, wanted, s.signs, strict=False):
+        image = ax.images[0]
+        shown = image.get_array()[inside]
+        close = np.isclose(shown, np.maximum(values, image.norm.vmin), rtol=1e-9)
+        assert close.mean() > 0.999  # but where rounding moves a pixel over a jump
+        dots = ax.collections[0].get_offsets()
+        assert len(dots) == len(s.captured_at().sheet(sign)[0])
+    assert len(s.captured_at()) and (wanted == 0.0).any()
+
+
+def test_the_circle_shows_the_density_and_the_mass_that_kinks_hold(solutions):
+    s = solutions[1]
+    ax, twin = drawn(s).axes
+    angle, values = ax.lines[0].get_data()
+    points = np.column_stack([np.cos(angle), np.sin(angle)])
+    low = ax.get_ylim()[0] if ax.get_yscale() == "log" else 0.0
+    found = np.maximum(s.density_at(points, sign=1), low)
+    # rounding of the angle moves a few points to the other side of a jump
+    assert np.mean(np.isclose(values, found, rtol=1e-6)) > 0.99
+    stems = sum(line.get_ydata().sum() for line in twin.lines)
+    assert stems == pytest.approx(s.captured_at().mass) and "kinks hold" in twin.get_ylabel()
+
+
+def test_other_starts_are_drawn_as_atoms(solutions):
+    start = problem(hkflow.circle_mesh(60))
+    atoms = replace(start, mesh=None, initial=start.atoms())
+    s = hkflow.solve(atoms, 0.1, kind="characteristics")
+    assert not s.has_density and "mass by angle" not in str(drawn(s))
+    assert any("atom" in text.get_text() for text in drawn(s).axes[0].get_legend().get_texts())
+
+
+def test_the_script_zooms_into_a_valley(tmp_path, monkeypatch):
+    run = hkflow.run(
+        problem(hkflow.geodesic_mesh(1)), tmp_path / "run", end=1.5, kind="characteristics"
+    )
+    monkeypatch.setattr(sys, "argv", ["zoom", str(run.path), str(tmp_path / "zoom.png"), "-1"])
+    runpy.run_path(str(ROOT / "postprocess" / "zoom.py"), run_name="__main__")
+    assert (tmp_path / "zoom.png").stat().st_size > 10_000
