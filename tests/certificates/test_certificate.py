@@ -158,7 +158,8 @@ def test_nothing_is_recorded_of_what_proves_nothing(what):
 def test_certificates_are_taken_at_the_end_and_every_so_many_steps(monkeypatch):
     monkeypatch.setattr(loop, "CERTIFIED_STEPS", 5)
     o = objective(3)
-    s = hkflow.solve(particle_problem(o), 1.0, saves=[0.0, 0.25, 1.0], kind="particles")
+    options = {"kind": "particles", "tolerance": 1e-8}
+    s = hkflow.solve(particle_problem(o), 1.0, saves=[0.0, 0.25, 1.0], **options)
     known = np.isfinite(s.records["dual_value"])
     check(s, max_margin(o, (1, -1)))
     assert known[0] and known[-1] and 3 < known.sum() < 0.5 * len(known)

@@ -80,6 +80,7 @@ def joint_errors(flow, cells, particles, data_sets, time=1.0, **options):
             hkflow.Problem(None, obj, flow, (1,), start),
             time,
             kind="particles",
+            stepper="dopri5",  # many particles: kinks may be stepped over, which is faster
             tolerance=1e-5,
             **options,
         )
