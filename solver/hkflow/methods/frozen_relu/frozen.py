@@ -26,6 +26,7 @@ TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
 DEPENDENT = 1e-9
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
+SURE = 1e-6  # normal velocity, relative to the jump, that is none of rounding
 FAR = 1e300  # chord that stands for an infinite one
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 SUMS = (
@@ -215,13 +216,15 @@ def settle_one(at, cap, normal, base, force, basis):
 
 
 @njit(cache=True)
-def clings(force, normal, jumps):
+def clings(kink, force, rows, jumps):
     """Whether an atom on a kink that does not hold it has no speed to leave it with: the last kink
     of a dead unit, and those with normals orthogonal to all that drives it."""
-    total = 0.0
+    speed, total = abs(dot(force, rows[kink])), 0.0
+    if speed > SURE * abs(jumps[kink]):
+        return False
     for k in range(len(jumps)):
         total += abs(jumps[k])
-    return abs(dot(force, normal)) <= SLIP * total
+    return speed <= SLIP * total
 
 
 @njit(cache=True)
@@ -411,7 +414,7 @@ def move(
             sums[CAPTURES] += was != 0 and now == 0
             sums[RELEASES] += was == 0 and now != 0
             if now != 0:
-                sums[CLINGING] += clings(force, rows[lists[0, i]], jumps)
+                sums[CLINGING] += clings(lists[0, i], force, rows, jumps)
     sums[MASS] += mass
     return growth, max(held, 0)
 
