@@ -501,7 +501,9 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
     return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
 
 
-def density_function(case, axes, signs, mesh=None):
+def density_function(
+    case: Case, axes: int, signs: tuple[int, ...], mesh: Mesh | None = None
+) -> InitialDensity | None:
     """The initial density of characteristics at every point, with the mass that their first atoms
     have; None where it is not known.
 
