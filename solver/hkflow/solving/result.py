@@ -186,7 +186,7 @@ class Result:
             raise ValueError(
                 f"A run by method '{self.method}' has no density; take atoms_at({save})."
             )
-        return self.state_at(save)["density"]
+        return method_class(self.method).density(self.state_at(save), self.mesh)
 
     @cached_property
     def density(self) -> NDArray[np.float64]:
