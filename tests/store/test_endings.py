@@ -95,7 +95,7 @@ def test_a_solution_keeps_the_state_in_which_an_observer_stopped_it():
     assert (
         len(s.time) == 2
         and 0.0 < s.time[-1] < 1.0
-        and np.array_equal(s.density[-1], ending.state["density"])
+        and np.array_equal(s.state_at(-1)["density"], ending.state["density"])
     )
     assert s.records["step"].tolist() == [0, 3] and s.records["time"][-1] == s.time[-1]
 

@@ -72,6 +72,24 @@ class PointMeasure:
         return PointMeasure(self.positions, self.signs, self.weights / self.mass * mass)
 
 
+@dataclass(frozen=True, eq=False)
+class DensityAndAtoms:
+    """ν = density + atoms;  density : (n_signs, n_cells) on a mesh."""
+
+    density: Floats
+    atoms: PointMeasure
+
+    def as_atoms(self, mesh: Mesh, signs: tuple[int, ...]) -> PointMeasure:
+        """All of it as atoms."""
+        cells = atoms_of_density(mesh, signs, self.density)
+        return PointMeasure(
+            *(
+                np.concatenate([getattr(part, name) for part in (cells, self.atoms)])
+                for name in ("positions", "signs", "weights")
+            )
+        )
+
+
 def atoms_of_points(points: Floats, signs: tuple[int, ...], weights: Floats) -> PointMeasure:
     """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight
     turns the sign, zeros go."""

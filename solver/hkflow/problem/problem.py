@@ -9,8 +9,8 @@ import numpy as np
 from ..arguments import Floats, real_array
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
-from ..measures.initial import CellDensity
-from ..measures.point_measure import PointMeasure, Units, atoms_of_density
+from ..measures.initial import CellDensity, atoms_on_mesh
+from ..measures.point_measure import DensityAndAtoms, PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
 from .exact import MomentFlow
@@ -99,6 +99,9 @@ class Problem:
     def _check_density(self):
         self._check_columns(self.mesh.dim + 1)
         shape = (len(self.signs), self.mesh.n_cells)
+        if isinstance(self.initial, DensityAndAtoms):
+            atoms = atoms_on_mesh(self.mesh, self.signs, self.initial.atoms)
+            object.__setattr__(self, "initial", self.initial.density + atoms)
         density = (
             np.full(shape, self.uniform)
             if self.initial is None
@@ -191,6 +194,8 @@ class Problem:
         (n_signs, n_cells) on the mesh."""
         if isinstance(measure, PointMeasure):
             return measure
+        if isinstance(measure, DensityAndAtoms):
+            return measure.as_atoms(self.mesh, self.signs)  # type: ignore[arg-type]
         if isinstance(measure, Units):
             return measure.atoms(self.objective.feature.degree or 0)
         return atoms_of_density(self.mesh, self.signs, measure)  # type: ignore[arg-type]

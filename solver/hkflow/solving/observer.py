@@ -76,7 +76,8 @@ class State:
     @property
     def density(self):
         """Of a grid: (n_signs, n_cells) mass per unit area."""
-        return self._scaled(self._method.state()["density"])
+        method = self._method
+        return self._scaled(method.density(method.state(), method.problem.mesh))
 
     def atoms(self):
         """The measure as atoms: cells, particles, or Π₂ of a network."""

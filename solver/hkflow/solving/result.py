@@ -256,13 +256,14 @@ class Result:
 
     def captured_at(self, save: int = -1, normalised: bool = False) -> PointMeasure:
         """The part of ν that is no density: atoms of characteristics that a kink has ever held, or
-        that died on one; normalised: of ν/|ν|.
+        that died on one, and atoms of a grid; normalised: of ν/|ν|.
 
-        Raises ValueError for other methods but the grid, which has none, and as atoms_at.
+        Raises ValueError for other methods, and as atoms_at.
         """
         atoms = self.atoms_at(save, normalised)
         if self.method == "grid":
-            caught = np.zeros(len(atoms), dtype=bool)
+            count = np.count_nonzero(self.state_at(save).get("atom_weights", ()))
+            caught = np.arange(len(atoms)) >= len(atoms) - count
         else:
             self._check_has_history()
             caught = self.state_at(save)["captured"] > 0.0
@@ -278,7 +279,7 @@ class Result:
                 f"A run by method '{self.method}' has no density of cells; take atoms_at({save}),"
                 " or density_at(points) of characteristics."
             )
-        return self.state_at(save)["density"]
+        return method_class(self.method).density(self.state_at(save), self.mesh)
 
     @cached_property
     def density(self) -> NDArray[np.float64]:

@@ -77,6 +77,8 @@ def to_xarray(run: ResultLike) -> Any:
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
+    if run.method == "grid":
+        states["density"] = run.density  # captured atoms spread over their cells
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
     variables: dict[str, Any] = {
         name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()

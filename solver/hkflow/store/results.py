@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import RunFolderError
 from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
-from .run import HISTORY, STATE_ARRAYS, load
+from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
@@ -109,12 +109,8 @@ def state_shapes(run):
         name: tuple(np.max([shape[name] for shape in shapes], axis=0).astype(int))
         for name in (shapes[0] if saves else ())
     }
-    counts = (
-        [next(iter(shape.values()))[0] for shape in shapes]
-        if saves and "density" not in widest
-        else []
-    )
-    return widest, counts
+    counted = [name for name in widest if STATE_ARRAYS[name][:1] in COUNTED]
+    return widest, [shape[counted[0]][0] for shape in shapes] if counted else []
 
 
 def fill_states(arrays, run, start=0):

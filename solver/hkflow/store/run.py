@@ -70,6 +70,10 @@ ENDING = {"status": str, "finished": bool}  # of status.json
 STATE_ARRAYS = {
     "density": ("sign", "cell"),
     "log_scale": (),
+    "atom_positions": ("atom", "axis"),
+    "atom_signs": ("atom",),
+    "atom_weights": ("atom",),
+    "atom_cells": ("atom",),
     "residuals": ("datum",),
     "positions": ("particle", "axis"),
     "signs": ("particle",),
@@ -94,7 +98,7 @@ HISTORY = {
     "loss_gradient": ("flow", "datum"),
 }  # the columns of a History
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
-COUNTED = (("particle",), ("unit",))  # dimensions whose extent may differ between saves
+COUNTED = (("particle",), ("unit",), ("atom",))  # dimensions whose extent may differ between saves
 
 
 class Run(Result):
@@ -395,7 +399,7 @@ def check_state(state, case, sizes):
         low = -np.inf if name == "log_weights" else np.finfo(float).min  # a weight may be 0
         if not ((array >= low) & (array < np.inf)).all():
             raise ValueError(f"'{name}' holds numbers that are not finite")
-    counts = {sizes[name] for (name,) in COUNTED if name in sizes}
+    counts = {sizes[name] for (name,) in COUNTED if name in sizes and name != "atom"}
     if len(counts) > 1 or 0 in counts:
         raise ValueError("arrays of a state have different lengths, or none")
     if not flow_of(case.flow).signed and (values.get("density", np.zeros(1)) < 0.0).any():

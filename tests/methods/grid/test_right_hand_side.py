@@ -6,6 +6,7 @@ import pytest
 import hkflow
 from hkflow.methods.grid import right_hand_side
 from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.grid.steppers import muscl_hancock
 
 SPHERE = hkflow.geodesic_mesh(2)
 FLOWS = {
@@ -28,6 +29,12 @@ def random_problem(flow, seed=4, n=6):
     )
     density = 0.1 + rng.random((2, SPHERE.n_cells))
     return hkflow.Problem(SPHERE, objective, flow, (1, -1), density)
+
+
+@pytest.fixture(autouse=True)
+def no_capture(monkeypatch):
+    """The semi-discrete equation is that of the density alone, in which kinks capture nothing."""
+    monkeypatch.setattr(muscl_hancock, "captures", lambda problem: False)
 
 
 def rate_at_start(problem, limiter="mc"):

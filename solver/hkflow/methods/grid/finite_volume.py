@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
+from ...geometry.mesh import Mesh
+from ...measures.point_measure import DensityAndAtoms, PointMeasure
 from ..rules import check_courant_number, largest_courant_number, needs_max_step
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_coupling
+from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
 from .state import next_unit
@@ -25,12 +28,15 @@ class FiniteVolume(ImplicitSteps):
     """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in
     exponential form.
 
+    With the stepper hancock and moving ReLU features of data, velocities are exact means over the
+    faces, and kinks that trap mass turn it into atoms beside the density (see capture.py).
+
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
     stepper : hancock, one transport and one potential per step, that of its middle, extrapolated;
         ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step (Wei et al.,
-        sec. E.3); if none is named, hancock, but ssprk3 where mass moves and the tolerance is below
-        1e-4: there errors in time stay proportional to it
+        sec. E.3); if none is named, hancock, but ssprk3 where mass moves, no kink captures it, and
+        the tolerance is below 1e-4: there errors in time stay proportional to it
     coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
         the others; or auto, which takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
@@ -59,8 +65,8 @@ class FiniteVolume(ImplicitSteps):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
         if stepper is None:
-            moves = self.flow.transport > 0.0
-            stepper = "ssprk3" if tolerance < TOLERANCE and moves else "hancock"
+            tight = tolerance < TOLERANCE and self.flow.transport > 0.0
+            stepper = "ssprk3" if tight and not captures(problem) else "hancock"
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
         check_coupling(coupling, problem.objective)
@@ -110,12 +116,17 @@ class FiniteVolume(ImplicitSteps):
         loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
         """
         now = self.current
-        return {
-            "density": now.density,
-            "log_scale": self.log_scale,
-            "residuals": now.loss_gradient,
-            "defect": now.defect,
-        } | self.stepper.state()
+        atoms = {} if now.atoms is None else now.atoms.as_dict()
+        return (
+            atoms
+            | {
+                "density": now.density,
+                "log_scale": self.log_scale,
+                "residuals": now.loss_gradient,
+                "defect": now.defect,
+            }
+            | self.stepper.state()
+        )
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state made by `state`; without loss gradients they are those of the
@@ -123,19 +134,44 @@ class FiniteVolume(ImplicitSteps):
         self.rhs.log_scale = float(state["log_scale"])
         self.stepper.load(state)
         self.current.density[:] = state["density"]
+        if self.stepper.capture:
+            self.current.atoms = self.stepper.capture.atoms(state)
         self.stepper.evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
         self.state_changed()
 
     @staticmethod
-    def measure(state: dict[str, Any]) -> NDArray[np.float64]:
-        """The density of a state, as Problem.initial wants it."""
-        return np.exp(state["log_scale"]) * state["density"]
+    def measure(state: dict[str, Any]) -> NDArray[np.float64] | DensityAndAtoms:
+        """The measure of a state, as Problem.initial wants it: a density, and the atoms if there
+        are any."""
+        scale = np.exp(state["log_scale"])
+        weights = state.get("atom_weights", ())
+        if len(weights) == 0:
+            return scale * state["density"]
+        atoms = PointMeasure(state["atom_positions"], state["atom_signs"], scale * weights)
+        return DensityAndAtoms(scale * state["density"], atoms)
+
+    @staticmethod
+    def density(state: dict[str, Any], mesh: Mesh) -> NDArray[np.float64]:
+        """The measure of a state as a density (n_signs, n_cells) in units of e^log_scale: atoms are
+        spread over their cells."""
+        weights = state.get("atom_weights", ())
+        if len(weights) == 0:
+            return state["density"]
+        density, cells = state["density"].copy(), state["atom_cells"].astype(np.int64)
+        np.add.at(
+            density,
+            (np.where(state["atom_signs"] > 0.0, 0, -1), cells),
+            weights / mesh.volumes[cells],
+        )
+        return density
 
     def record(self, clock) -> dict[str, float]:
         """What is recorded of this method alone: smallest density and potential and, where it is
         known, the bound of the gap."""
         now = self.current
         record = {"minimum_density": now.smallest, "minimum_potential": now.lowest}
+        if now.atoms is not None:
+            record["captured"] = now.atoms.mass / now.mass if now.mass > 0.0 else 0.0
         if self.bounds_gap:
             record["gap_bound"] = gap_bound(
                 self.problem, now, self.log_scale, clock.lowest_objective
@@ -145,6 +181,8 @@ class FiniteVolume(ImplicitSteps):
     def invalid_reason(self) -> str | None:
         """What is wrong with the values of the trial state, or None."""
         density, smallest = self.trial.density, self.trial.smallest
+        if self.trial.atoms is not None and not np.isfinite(self.trial.atoms.positions).all():
+            return "captured atoms not finite"
         if np.isfinite(smallest) and (smallest >= 0.0 or self.flow.signed):
             return None
         bad = np.flatnonzero(~np.isfinite(density.ravel()))
@@ -189,6 +227,8 @@ class FiniteVolume(ImplicitSteps):
         """Go over to units that are larger by a factor, those of e^log_scale."""
         now, self.rhs.log_scale = self.current, log_scale
         now.density /= factor
+        if now.atoms is not None:
+            now.atoms = self.stepper.capture.scaled(now.atoms, 1.0 / factor)
         now.defect /= factor
         self.rhs.predict(now)
         if not len(now.predictions):

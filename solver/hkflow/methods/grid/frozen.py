@@ -16,6 +16,7 @@ from ...operators.parallel_loops import n_blocks
 from ..step import Step
 from . import kernels
 from . import muscl_hancock as hancock
+from .capture import Capture
 from .right_hand_side import RightHandSide
 from .state import Evaluation
 from .stencil import Stencil
@@ -65,11 +66,11 @@ class Transport:
 class FrozenFlow:
     """S_J(dt) on a mesh: the same right-hand side with J fixed.
 
-    rhs : the RightHandSide
+    rhs : the RightHandSide;  capture : moves what kinks capture, or None
     """
 
-    def __init__(self, rhs: RightHandSide):
-        self.rhs = rhs
+    def __init__(self, rhs: RightHandSide, capture: Capture | None = None):
+        self.rhs, self.capture = rhs, capture
         self.transport = (
             Transport(rhs.stencil, rhs.limiter, len(rhs.problem.signs))
             if rhs.flow.transport > 0.0
@@ -88,43 +89,53 @@ class FrozenFlow:
 
     def advance(self, begin: Evaluation, after: Evaluation, tau: float, step: Step) -> None:
         """The same with the potential of `after`; adds to the step's budget, or rejects it."""
-        after.outflow = self.follow(after.potential)
-        self.move(tau, after.potential, begin.density, after.density, step)
+        after.outflow = self.follow(after)
+        self.move(tau, begin, after, step)
         self.rhs.predict(after)
 
-    def follow(self, potential: NDArray[np.float64]) -> float:
-        """Take J (n_signs, n_cells) as the potential; returns the largest outflow, per time."""
+    def follow(self, e: Evaluation) -> float:
+        """Take the potential of e; returns the largest outflow, per time."""
         if self.transport is None:
             return 0.0
-        self.transport.follow(potential, self.rhs.flow.transport)
+        self.transport.follow(e.potential, self.rhs.flow.transport)
+        if self.capture:
+            self.capture.follow(e.loss_gradient, self.transport)
         return self.transport.outflow
 
-    def move(self, dt: float, potential, start, density, step: Step) -> None:
-        """Fill the density at dt from the one at the start, J as given to `follow`; adds to the
-        step's budget, or rejects it.
-
-        potential, start, density : (n_signs, n_cells)
-        """
+    def move(self, dt: float, begin: Evaluation, after: Evaluation, step: Step) -> None:
+        """Fill density and atoms at dt from those at the beginning, J as given to `follow`; adds to
+        the step's budget, or rejects it."""
         flow, transport = self.rhs.flow, self.transport
+        potential, start, density = after.potential, begin.density, after.density
         if transport and not dt * transport.outflow <= 1.0 + 1e-12:
             step.rejection = f"Courant number {dt * transport.outflow:.3g} beyond 1"
             return
         if flow.depth != 2.0:
             self._grow(dt, potential, start, density, step)
             return
-        shift = self._mean(potential, start) if flow.keeps_mass else 0.0
+        shift = self._mean(begin, after) if flow.keeps_mass else 0.0
         if transport is None:
             self._react(dt, 0.0, shift, potential, start, density, step)
         elif flow.reaction == 0.0 and flow.noise == 0.0:
-            transport.move(dt, start, density)
-            self._add_transport(step, potential, start, density)
+            self._transport(dt, potential, start, density, step)
         else:
             self._react(0.5 * dt, -dt / 6.0, shift, potential, start, self.before, step)
-            transport.move(dt, self.before, self.after)
-            self._add_transport(step, potential, self.before, self.after)
+            self._transport(dt, potential, self.before, self.after, step)
             self._react(0.5 * dt, dt / 6.0, shift, potential, self.after, density, step)
+        if self.capture and begin.atoms is not None:
+            after.atoms = self.capture.advance(begin.atoms, after.loss_gradient, dt, shift, step)
         if flow.keeps_mass:
-            self._normalise(potential, density, step)
+            self._normalise(after, step)
+
+    def _transport(self, dt, potential, start, density, step):
+        """Transport, between two halves of capture."""
+        begin = start
+        if self.capture:
+            begin = self.capture.taken(0.5 * dt, start)
+        self.transport.move(dt, begin, density)
+        if self.capture:
+            self.capture.take(0.5 * dt, density)
+        self._add_transport(step, potential, start, density)
 
     def _grow(self, dt, potential, start, density, step):
         """The reaction with a mobility other than ν, which comes alone."""
@@ -173,21 +184,27 @@ class FrozenFlow:
         hancock.exchange(self.rhs.stencil.volumes, potential, start, density, self.sums)
         return self.sums[:, :2].sum(axis=0)
 
-    def _mean(self, potential, density):
-        """∫J dν / |ν|."""
-        volumes = self.rhs.stencil.volumes
-        return np.einsum("sc,sc,c->", potential, density, volumes) / np.einsum(
-            "sc,c->", density, volumes
-        )
+    def _integrals(self, e, drive):
+        """|ν| and ∫J dν of an evaluation, J and the loss gradients those of another one."""
+        volumes, decay = self.rhs.stencil.volumes, self.rhs.problem.objective.weight_decay
+        mass = np.einsum("sc,c->", e.density, volumes)
+        work = np.einsum("sc,sc,c->", drive.potential, e.density, volumes)
+        if e.atoms is not None:
+            mass, work = mass + e.atoms.mass, work + e.atoms.integral(drive.loss_gradient, decay)
+        return mass, work
 
-    def _normalise(self, potential, density, step):
-        """Give the density its mass back; to a fixed potential that is part of the reaction."""
-        volumes = self.rhs.stencil.volumes
-        mass = np.einsum("sc,c->", density, volumes)
-        work = (self.rhs.mass_at_start / mass - 1.0) * np.einsum(
-            "sc,sc,c->", potential, density, volumes
-        )
-        density *= self.rhs.mass_at_start / mass
+    def _mean(self, e, drive):
+        """∫J dν / |ν|."""
+        mass, work = self._integrals(e, drive)
+        return work / mass
+
+    def _normalise(self, e, step):
+        """Give the measure its mass back; to a fixed potential that is part of the reaction."""
+        mass, work = self._integrals(e, e)
+        work = (self.rhs.mass_at_start / mass - 1.0) * work
+        e.density *= self.rhs.mass_at_start / mass
+        if self.capture and e.atoms is not None:
+            e.atoms = self.capture.scaled(e.atoms, self.rhs.mass_at_start / mass)
         change = self.rhs.mass_at_start - mass
         step.budget.add(
             energy_reaction=work,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
 from . import kernels
-from .state import Evaluation
+from .state import Atoms, Evaluation
 from .stencil import stencil_of
 
 
@@ -77,6 +77,15 @@ class RightHandSide:
         np.multiply(e.density, self.stencil.volumes, out=self.masses)
         e.objective = self.objective.value(self.masses, self.log_scale)
         e.predictions[:] = self.objective.predictions
+        if e.atoms is not None:
+            self._add_atoms(e, e.atoms)
+
+    def _add_atoms(self, e: Evaluation, atoms: Atoms) -> None:
+        """Objective and predictions with the atoms beside the density."""
+        full, own = self.problem.objective, self.objective
+        e.predictions += atoms.predictions
+        risk = full.evaluate_risk(e.predictions, self.log_scale, own.loss_gradient)
+        e.objective = risk + full.weight_decay * (self.masses.sum() + atoms.mass)
 
     def drive(self, e: Evaluation) -> None:
         """The potential that the loss gradients of e make."""
@@ -117,6 +126,9 @@ class RightHandSide:
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
         mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
         e.smallest, e.lowest = (float(low) for low in self.sums[:, 5:].min(axis=0))
+        if e.atoms is not None:
+            mass += e.atoms.mass
+            first += e.atoms.integral(e.loss_gradient, self.problem.objective.weight_decay)
         e.mass, e.first = mass, first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
         e.rounding = self.problem.objective.rounding(

@@ -1,10 +1,48 @@
-"""A density on a mesh with all that the scheme derives from it, and the unit of its numbers."""
+"""A density on a mesh, atoms beside it, all that the scheme derives from them, and the unit of its
+numbers."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..step import Budget
 
 RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Captured masses, in units of e^log_scale of the method.
+
+    positions : (n, d+1) θ;  signs : (n,) ε;  weights : (n,) > 0;  cells : (n,) those they lie in
+    predictions : (n_data,) what they add to h, not known while they move
+    """
+
+    positions: NDArray[np.float64]
+    signs: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    cells: NDArray[np.int64]
+    predictions: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def as_dict(self) -> dict[str, NDArray[np.float64]]:
+        """What a state has of them."""
+        return {
+            "atom_positions": self.positions,
+            "atom_signs": self.signs,
+            "atom_weights": self.weights,
+            "atom_cells": self.cells.astype(float),
+        }
+
+    @property
+    def mass(self) -> float:
+        """Σ weight_i."""
+        return float(self.weights.sum())
+
+    def integral(self, loss_gradient: NDArray[np.float64], weight_decay: float) -> float:
+        """∫J over them, for the potential that loss gradients (n_data,) make."""
+        # not BLAS: its threads would fight with the kernels’
+        return float(np.einsum("i,i->", loss_gradient, self.predictions) + weight_decay * self.mass)
 
 
 class Evaluation:
@@ -15,7 +53,10 @@ class Evaluation:
         (density), lowest (potential), outflow (largest, per time), rounding (of F), rms_potential
         (root mean square of J under ν), mobility_mass (∫m(ν)), first (∫J m(ν)), shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
+    atoms : captured mass beside the density, see capture.py; None where nothing is captured
     """
+
+    atoms: Atoms | None = None
 
     def __init__(self, n_signs: int, n_cells: int, n_data: int, hellinger: bool):
         self.density, self.divergence, self.potential = (

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from ...operators.matrix import gram
+from ..particles.tangent_gram import coupling_matrix, coupling_product
 from ..stepping.implicit_residuals import DENSE, Coupling
 from .stencil import face_conductances
 
@@ -46,13 +47,25 @@ class CellCoupling:
             return Coupling(
                 self.problem.objective,
                 log_scale,
-                product=lambda v: self._product(mobility_mass, flowing, v),
+                product=lambda v: (
+                    self._product(mobility_mass, flowing, v)
+                    + self._of_atoms(coupling_product, e.atoms, v)
+                ),
             )
         phi, jumps = self._features
         matrix = _gram(phi, mobility_mass)
         if self.problem.flow.transport > 0.0:
             matrix += _gram(jumps, flowing)
+        matrix += self._of_atoms(coupling_matrix, e.atoms)
         return Coupling(self.problem.objective, log_scale, matrix)
+
+    def _of_atoms(self, function, atoms, *vector):
+        """What captured atoms add to K, or to its product with a vector."""
+        problem = self.problem
+        if atoms is None or not len(atoms.weights):
+            return 0.0
+        masses = atoms.weights, atoms.weights
+        return function(problem.objective, atoms.positions, *masses, problem.flow, *vector)
 
     def _carriers(self, e):
         """β m(ν) volume of each cell (n_cells,) and α ν conductance of each face (n_faces,), ν

@@ -27,6 +27,7 @@ class Imex(Stepper):
         trial, substeps = spares[0], SUBSTEPS[self.order]
         states = [*self.explicit.between[: len(substeps)], trial]
         states[0].density[:], states[0].loss_gradient[:] = now.density, now.loss_gradient
+        states[0].atoms = now.atoms
         step = implicit_step(
             self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance
         )

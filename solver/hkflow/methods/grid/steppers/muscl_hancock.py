@@ -4,6 +4,7 @@ import numpy as np
 
 from ...step import Step
 from ...stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..capture import Capture, captures
 from ..state import Evaluation
 from .stepper import Stepper
 
@@ -22,6 +23,7 @@ class MusclHancock(Stepper):
 
     def __init__(self, rhs):
         super().__init__(rhs)
+        self.capture = Capture(rhs.problem, rhs.stencil) if captures(rhs.problem) else None
         n_data = len(rhs.objective.predictions)
         self.within = np.zeros(n_data if n_data else rhs.shape)
         self.history = np.zeros((HISTORY - 1, *self.within.shape))
@@ -29,7 +31,7 @@ class MusclHancock(Stepper):
         self.own = np.zeros(n_data)
 
     def rates(self, e: Evaluation) -> None:
-        e.outflow = self.frozen.follow(e.potential)
+        e.outflow = self.frozen.follow(e)
         self.rhs.integrate(e)
 
     def advance(self, now, spares, dt):
@@ -39,7 +41,7 @@ class MusclHancock(Stepper):
         # without data, the potential of a measure comes with its objective
         if not len(now.predictions):
             rhs.drive(trial)
-            trial.outflow = self.frozen.follow(trial.potential)
+            trial.outflow = self.frozen.follow(trial)
         if self.ages[0] > 0.0:
             self._correct_energy(now, trial, step)
         trial.defect = 0.0

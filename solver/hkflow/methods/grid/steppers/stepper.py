@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ...step import Step, budget_error
+from ..capture import Capture
 from ..frozen import FrozenFlow
 from ..right_hand_side import RightHandSide
 from ..state import Evaluation
@@ -19,6 +20,7 @@ class Stepper:
     cfl, largest_cfl : Courant numbers, by default and at most, see methods/rules.py
     fixed_steps : whether steps are those of max_step, without error control
     spares : how many evaluations it needs besides the accepted one
+    capture : moves what kinks capture, or None
     """
 
     order: int
@@ -27,6 +29,7 @@ class Stepper:
     largest_cfl: float
     fixed_steps: bool = False
     spares: int = 1
+    capture: Capture | None = None
 
     def __init__(self, rhs: RightHandSide):
         self.rhs = rhs
@@ -34,7 +37,7 @@ class Stepper:
     @cached_property
     def frozen(self) -> FrozenFlow:
         """The flow in a potential that stands still."""
-        return FrozenFlow(self.rhs)
+        return FrozenFlow(self.rhs, self.capture)
 
     @cached_property
     def between(self) -> list[Evaluation]:

@@ -1,0 +1,200 @@
+"""Mass that kinks capture: atoms beside the density, ν = density + Σ weight_i δ_(θ_i, ε_i).
+
+A kink towards which the potential falls from both sides traps what flows to it (Filippov), and a
+density cannot hold that. The chords of such kinks take it out of their cells,
+
+    dν/dt = −ν α Σ_k ε κ_k ℓ_k / V,   ℓ_k length of the chord, V volume of the cell,
+
+half before and half after the transport of a step. It moves on as atoms by exact characteristics
+(see methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operators.dense import RELU, blocked, unblocked
+from ...problem.problem import Problem
+from ..frozen_relu.frozen import SUMS
+from ..frozen_relu.kinks import Kinks
+from ..frozen_relu.movement import Movement
+from ..step import Step
+from . import capture_kernels as kernels
+from .chords import SIDE, cut_mesh
+from .state import Atoms
+from .stencil import Stencil
+
+# kinks on an arc as long as a cell is wide, beyond which the potential is smooth on the mesh
+MOST_KINKS = 24.0
+
+
+def captures(problem: Problem) -> bool:
+    """Whether kinks capture mass of a problem: of moving ReLU features of data, and not more data
+    than the mesh can tell apart."""
+    feature, mesh = problem.objective.feature, problem.mesh
+    if feature.kernel != RELU or feature.joint or problem.flow.transport == 0.0 or mesh is None:
+        return False
+    return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
+
+
+class Capture:
+    """Takes mass out of a density, and moves it.
+
+    problem : one that `captures`;  stencil : of its mesh
+    rates, caught : (n_signs, n_chords), (n_signs, n_cells) shares of cells that are captured per
+        time, after `follow`
+    """
+
+    def __init__(self, problem: Problem, stencil: Stencil):
+        self.problem, self.flow, self.stencil = problem, problem.flow, stencil
+        objective, mesh = problem.objective, problem.mesh
+        assert mesh is not None
+        self.kinks = Kinks.of(objective.feature, objective.inputs)
+        self.signs = np.array(problem.signs, dtype=float)
+        self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
+        apart = SIDE * self.kinks.normals[self.chords.kink]
+        middles = self.chords.middles
+        self.sides = objective.feature.transform(
+            np.concatenate([middles + apart, middles - apart]), objective.inputs, "auto",
+            ranks=objective.ranks,
+        )  # fmt: skip
+        count = len(middles)
+        self.potential = np.zeros(2 * count)
+        self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
+        self.caught, self.rest = (np.zeros((len(self.signs), mesh.n_cells)) for _ in range(2))
+        self.codes = np.random.default_rng(0).integers(
+            1, 2**63, (len(self.kinks.normals) + 1, 2), dtype=np.uint64
+        )
+        self.codes |= np.uint64(1)
+
+    def atoms(self, state: dict[str, Any]) -> Atoms:
+        """The atoms of a state made by `Atoms.as_dict`, or none."""
+        axes = self.stencil.centers.shape[1]
+        return self._atoms(
+            np.array(state.get("atom_positions", np.zeros((0, axes)))),
+            np.array(state.get("atom_signs", np.zeros(0))),
+            np.array(state.get("atom_weights", np.zeros(0))),
+            np.array(state.get("atom_cells", np.zeros(0)), np.int64),
+        )
+
+    def follow(self, loss_gradient: NDArray[np.float64], transport: Any) -> None:
+        """Take −α∇J of given loss gradients as the velocity: which chords capture, and the flows of
+        cut faces in a Transport."""
+        chords, cuts, alpha = self.chords, self.cuts, self.flow.transport
+        jumps, _ = self.kinks.gradient(loss_gradient)
+        self.sides.adjoint(loss_gradient, self.potential)
+        ahead, behind = self.potential.reshape(2, -1)
+        kernels.capture_rates(
+            chords.starts, chords.kink, chords.per_volume, (ahead - behind) / (2.0 * SIDE),
+            self.signs, jumps, alpha, self.rates, self.caught,
+        )  # fmt: skip
+        kernels.cut_flows(
+            cuts.starts, cuts.slot, cuts.kink, cuts.excess, self.signs, jumps, alpha,
+            self.stencil.volumes, self.caught, transport.flows, transport.divergence,
+            transport.largest,
+        )  # fmt: skip
+        transport.outflow = float(transport.largest.max())
+        self.amounts[:] = 0.0
+
+    def advance(
+        self,
+        atoms: Atoms,
+        loss_gradient: NDArray[np.float64],
+        dt: float,
+        shift: float,
+        step: Step,
+    ) -> Atoms:
+        """Atoms after a step, with those captured in it, in the middle of the step; adds to its
+        budget."""
+        old, _ = self.move(atoms, loss_gradient, dt, shift, step)
+        new, gained = self.move(self.caught_atoms(), loss_gradient, 0.5 * dt, shift, step)
+        step.budget.add(energy_transport=gained)  # what transport took away
+        return self.merged(old, new)
+
+    def taken(self, dt: float, density: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rest of a density after capture for a time; `amounts` grow."""
+        self.rest[:] = density
+        self.take(dt, self.rest)
+        return self.rest
+
+    def take(self, dt: float, density: NDArray[np.float64]) -> None:
+        """Capture for a time out of a density (n_signs, n_cells), in place; `amounts` grow."""
+        kernels.capture(
+            dt, self.chords.starts, self.rates, self.caught, self.stencil.volumes, density,
+            self.amounts,
+        )  # fmt: skip
+
+    def caught_atoms(self) -> Atoms:
+        """What has been taken since `follow`, in the middles of the chords."""
+        sign, chord = np.nonzero(self.amounts > 0.0)
+        weights = self.amounts[sign, chord]
+        return Atoms(self.chords.middles[chord], self.signs[sign], weights, self.chords.cell[chord])
+
+    def move(self, atoms, loss_gradient, dt, shift, step: Step) -> tuple[Atoms, float]:
+        """Atoms after a time in the potential J − shift, and ∫J over those before; adds to the
+        step's budget, or rejects it."""
+        decay, n = self.problem.objective.weight_decay - shift, len(atoms.weights)
+        if n == 0:
+            return atoms, 0.0
+        blocks = blocked(atoms.positions)
+        movement, none = Movement(self.kinks, len(blocks)), np.zeros(n, np.int64)
+        out = np.empty_like(blocks), np.empty(n), np.empty(n, np.int64)
+        kept = np.exp(-0.5 * self.flow.noise * dt)
+        begin = kept * atoms.weights
+        found = movement(
+            (blocks, np.log(begin), none), atoms.signs, loss_gradient, self.flow, decay, dt, 0.0,
+            out,
+        )  # fmt: skip
+        sums = dict(zip(SUMS, found.tolist(), strict=True))
+        if sums["failures"]:
+            step.rejection = f"{sums['failures']:.0f} atoms met too many kinks in one step"
+        mass, gained = float(begin.sum()), sums["mass"] - float(begin.sum())
+        potential = sums["potential"] + shift * mass
+        energy = sums["energy"] - shift * gained
+        after = potential - energy
+        lost = (1.0 / kept - 1.0) * mass + (1.0 - kept) * sums["mass"]
+        lost_work = (1.0 / kept - 1.0) * potential + (1.0 - kept) * after
+        step.budget.add(
+            energy_transport=-sums["transport"],
+            energy_reaction=sums["transport"] - energy,
+            energy_noise_loss=-lost_work,
+            mass_reaction=gained,
+            mass_noise_loss=-lost,
+            energy_exchanged=abs(energy) + abs(lost_work),
+            mass_exchanged=sums["exchange"] + lost,
+        )
+        moved = Atoms(unblocked(out[0], n), atoms.signs, kept * np.exp(out[1]), atoms.cells.copy())
+        kernels.locate(moved.positions, self.stencil.neighbors, self.stencil.centers, moved.cells)
+        return moved, potential / kept
+
+    def merged(self, *clouds: Atoms) -> Atoms:
+        """All atoms of some clouds; more than two of one sign, cell and region become two.
+
+        Mass and Σ weight θ of a group stay, and with them h and F: the two are the atom that is
+        farthest from the centre m, and where the line from it through m meets the sphere again.
+        """
+        positions, signs, weights, cells = (
+            np.concatenate([getattr(cloud, name) for cloud in clouds])
+            for name in ("positions", "signs", "weights", "cells")
+        )
+        keys = np.zeros(len(weights), np.uint64)
+        kernels.label(positions, signs, cells, self.kinks.normals, self.codes, keys)
+        order = np.argsort(keys, kind="stable")
+        kept = np.ones(len(keys), dtype=bool)
+        kernels.merge(keys, order, positions, weights, self.kinks.normals, self.codes, kept)
+        kept &= weights > 0.0  # beyond the smallest number
+        return self._atoms(positions[kept], signs[kept], weights[kept], cells[kept])
+
+    def scaled(self, atoms: Atoms, factor: float) -> Atoms:
+        """The same atoms with weights multiplied."""
+        return self._atoms(atoms.positions, atoms.signs, factor * atoms.weights, atoms.cells)
+
+    def _atoms(self, positions, signs, weights, cells) -> Atoms:
+        """Atoms with what they predict."""
+        objective = self.problem.objective
+        predictions = np.zeros(len(objective.inputs))
+        if len(weights):
+            operator = objective.feature.transform(positions, objective.inputs, "dense")
+            operator.forward(signs * weights, predictions)
+        return Atoms(positions, signs, weights, cells, predictions)

@@ -1,0 +1,195 @@
+"""The loops of mass that kinks capture. Index conventions and parallel blocks as in kernels.py;
+j chord, i atom.
+
+A chord of kink k in cell c catches what flows to it from both sides: ν ℓ α ε κ_k per time, where
+the potential falls towards it from both.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from ...operators.parallel_loops import BLOCK, kernel
+from ..frozen_relu.frozen import TOUCH
+
+COINCIDENT = 1e-20  # square of a distance between atoms that are one
+
+
+@kernel
+def cut_flows(
+    starts, slot, kink, excess, signs, jumps, alpha, volumes, caught, flows, divergence, outflow
+):  # fmt: skip
+    """Correct the flows of cut faces to −α∫∇J·normal; then Σ flow / volume and its outgoing part.
+
+    starts, slot, kink, excess : of Cuts;  signs (n_signs,);  jumps κ (n_kinks,);  volumes
+    (n_cells,);  caught (n_signs, n_cells) rate of capture, which the divergence of the density's
+    own velocity lacks;  flows (n_signs, n_cells, n_slots), divergence (n_signs, n_cells), outflow
+    (n_blocks,) : as in muscl_hancock.face_flows, overwritten
+    """
+    n_signs, n = divergence.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        largest = 0.0
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                for e in range(starts[c], starts[c + 1]):
+                    flows[s, c, slot[e]] += alpha * signs[s] * jumps[kink[e]] * excess[e]
+                net, leaving = 0.0, 0.0
+                for k in range(flows.shape[2]):
+                    net += flows[s, c, k]
+                    leaving += max(flows[s, c, k], 0.0)
+                divergence[s, c] = net / volumes[c] + caught[s, c]
+                largest = max(largest, leaving / volumes[c])
+                if not np.isfinite(leaving):
+                    largest = np.inf
+        outflow[b] = largest
+
+
+@kernel
+def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, caught):
+    """Share of a cell's density that each chord catches per time, α ε κ ℓ / V where it traps.
+
+    slopes (n_chords,) : mean over both sides of the normal slope of J for ε = 1; a kink traps where
+    it is less than half the jump;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their sum
+    """
+    n_signs, n = caught.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                caught[s, c] = 0.0
+                for j in range(starts[c], starts[c + 1]):
+                    jump = signs[s] * jumps[kink[j]]
+                    traps = 2.0 * abs(slopes[j]) < jump
+                    rates[s, j] = alpha * jump * per_volume[j] if traps else 0.0
+                    caught[s, c] += rates[s, j]
+
+
+@kernel
+def capture(dt, starts, rates, caught, volumes, density, amounts):
+    """Take ν (1 − e^(−R dt)) out of each cell, R = caught, and share it among its chords.
+
+    density (n_signs, n_cells), overwritten;  amounts (n_signs, n_chords) : added to
+    """
+    n_signs, n = density.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for s in range(n_signs):
+            for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                if caught[s, c] > 0.0:
+                    taken = (
+                        -np.expm1(-dt * caught[s, c]) * density[s, c] * volumes[c] / caught[s, c]
+                    )
+                    for j in range(starts[c], starts[c + 1]):
+                        amounts[s, j] += taken * rates[s, j]
+                    density[s, c] *= np.exp(-dt * caught[s, c])
+
+
+@kernel
+def locate(positions, neighbors, centers, cells):
+    """The cell of each atom, from a guess: go to the neighbour whose centre is nearest while one is
+    nearer.
+
+    positions (n, p); neighbors (n_cells, n_slots); centers (n_cells, p); cells (n,), overwritten
+    """
+    n, p = positions.shape
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            cell = nearest = np.int64(cells[i])
+            while True:
+                here = 0.0
+                for a in range(p):
+                    here += positions[i, a] * centers[cell, a]
+                for k in range(neighbors.shape[1]):
+                    there = 0.0
+                    for a in range(p):
+                        there += positions[i, a] * centers[neighbors[cell, k], a]
+                    if there > here:
+                        here, nearest = there, np.int64(neighbors[cell, k])
+                if nearest == cell:
+                    break
+                cell = nearest
+            cells[i] = cell
+
+
+@njit(cache=True)
+def region(position, normals, codes):
+    """A number of the region of a position (p,): which side of each kink it is on, if any."""
+    key = np.uint64(0)
+    for k in range(len(normals)):
+        s = 0.0
+        for a in range(len(position)):
+            s += normals[k, a] * position[a]
+        if s > TOUCH:
+            key ^= codes[k, 0]
+        elif s < -TOUCH:
+            key ^= codes[k, 1]
+    return key
+
+
+@kernel
+def label(positions, signs, cells, normals, codes, keys):
+    """A number for each atom, the same for those of one sign, cell and region.
+
+    positions (n, p); signs, cells (n,); normals (n_kinks, p); codes (n_kinks + 1, 2) random odd
+    64-bit numbers; keys (n,) uint64
+    """
+    n = len(positions)
+    for b in prange((n + BLOCK - 1) // BLOCK):
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            where = codes[len(normals), 0] * np.uint64(2 * cells[i] + (signs[i] > 0.0) + 1)
+            keys[i] = where ^ region(positions[i], normals, codes)
+
+
+@njit(cache=True)
+def merge(keys, order, positions, weights, normals, codes, kept):
+    """Make two atoms of more than two that have one key, see Capture.merged.
+
+    keys, order (n,) : order sorts the keys;  positions (n, p), weights (n,) : overwritten;
+    normals, codes : as in `label`;  kept (n,) : false for those that are gone
+    """
+    n, p = positions.shape
+    pair, begin = np.zeros((2, p)), 0
+    while begin < n:
+        end = begin + 1
+        while end < n and keys[order[end]] == keys[order[begin]]:
+            end += 1
+        if end - begin > 2:
+            group = order[begin:end]
+            total, share = two_atoms(group, positions, weights, pair)
+            if region(pair[0], normals, codes) == region(pair[1], normals, codes):
+                kept[group[1 + (share < 1.0) :]] = False
+                weights[group[0]], weights[group[1]] = total * share, total * (1.0 - share)
+                positions[group[0]], positions[group[1]] = pair[0], pair[1]
+        begin = end
+
+
+@njit(cache=True)
+def two_atoms(group, positions, weights, pair):
+    """The pair (2, p) that atoms can be merged to, their mass, and the share of the first.
+
+    θ₁ is the farthest from the centre m, θ₂ = θ₁ + s (m − θ₁), s = 1 + Σ w|θ − m|² / (W |θ₁ − m|²),
+    of mass W/s
+    """
+    p, total, far, square, spread = positions.shape[1], 0.0, group[0], -1.0, 0.0
+    centre, second = pair[0], pair[1]
+    for a in range(p):
+        centre[a] = 0.0
+    for i in group:
+        total += weights[i]
+        for a in range(p):
+            centre[a] += weights[i] * positions[i, a]
+    for a in range(p):
+        centre[a] /= total
+    for i in group:
+        distance = 0.0
+        for a in range(p):
+            distance += (positions[i, a] - centre[a]) ** 2
+        spread += weights[i] / total * distance
+        if distance > square:
+            far, square = i, distance
+    reach = 1.0 + spread / square if square > COINCIDENT else 1.0
+    size = 0.0
+    for a in range(p):
+        second[a] = positions[far, a] + reach * (centre[a] - positions[far, a])
+        size += second[a] ** 2
+    for a in range(p):
+        second[a] /= np.sqrt(size)
+        centre[a] = positions[far, a] if square > COINCIDENT else second[a]
+    return total, 1.0 - 1.0 / reach if square > COINCIDENT else 1.0
