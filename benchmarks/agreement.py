@@ -58,7 +58,7 @@ def particle_problem(obj, flow, n):
     return hkflow.Problem(None, obj, flow, (1, -1), atoms)
 
 
-def errors(objectives, flow, cells, particles, time=TIME, stepper="hancock", **options):
+def errors(objectives, flow, cells, particles, time=TIME, stepper="muscl-hancock", **options):
     """Root mean square difference of the predictions of grid, by this stepper, and particles, for
     each number of cells."""
     squares = np.zeros(len(cells))

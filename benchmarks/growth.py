@@ -39,11 +39,11 @@ def tree_times(points, n, repeats):
     from hkflow.operators.tree import TreeOperator
 
     rng, inputs = np.random.default_rng(1), data(n, 3)
-    transform, J, h = TreeOperator(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
+    operator, J, h = TreeOperator(points, inputs, RELU), np.zeros(len(points)), np.zeros(n)
     g, w = rng.normal(size=n), rng.normal(size=len(points))
     calls = [
-        lambda: transform.adjoint(g, J),
-        lambda: transform.forward(w, h),
+        lambda: operator.adjoint(g, J),
+        lambda: operator.forward(w, h),
         lambda: linear(points, g[:3], J),
     ]
     return np.median(alternate(calls, repeats, warm=2), axis=0)

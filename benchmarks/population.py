@@ -61,17 +61,17 @@ def quadrature(risk, points, masses, rows):
     nodes, weights = product_nodes(rows)
     weights *= FEATURES[risk.feature.name]
     targets = risk.feature.matrix(risk.teacher, nodes) @ risk.teacher_weights
-    transform, h, J = (
-        DenseOperator(points, nodes, risk.feature.kernel),
+    operator, h, J = (
+        DenseOperator(points, nodes, risk.feature.activation),
         np.zeros(len(nodes)),
         np.zeros(len(points)),
     )
 
     def work():
-        transform.forward(masses, h)
+        operator.forward(masses, h)
         np.subtract(h, targets, out=h)
         np.multiply(weights, h, out=h)
-        transform.adjoint(h, J)
+        operator.adjoint(h, J)
         return J
 
     return work

@@ -1,5 +1,5 @@
 """The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: the
-transform that hkflow chooses by itself against its own dense tiles on one core, on the circle, and
+operator that hkflow chooses by itself against its own dense tiles on one core, on the circle, and
 against other libraries, see potential_peers.py.
 """
 
@@ -29,16 +29,16 @@ def against_dense(points, n, goals, repeats):
 
     inputs = peers.data(n, points.shape[1])
     rng = np.random.default_rng(1)
-    transforms = make_operator("auto", points, inputs, RELU), DenseOperator(points, inputs, RELU)
+    operators = make_operator("auto", points, inputs, RELU), DenseOperator(points, inputs, RELU)
     for name, size, length in (("J", n, len(points)), ("h", len(points), n)):
         given, outs = rng.normal(size=size) / size, np.zeros((2, length))
-        sums = [transform.adjoint if name == "J" else transform.forward for transform in transforms]
+        sums = [operator.adjoint if name == "J" else operator.forward for operator in operators]
         calls = [partial(of, given, out) for of, out in zip(sums, outs, strict=True)]
         times = alternate(calls, repeats)
         error = np.abs(outs[0] - outs[1]).max() / np.abs(outs[1]).max()
         what, goal = f"{name}, {len(points):,} cells, {n} data", (">=", goals[name])
         note = (
-            f"dense tiles / {type(transforms[0]).__name__}, which differ by {error:.0e} of the"
+            f"dense tiles / {type(operators[0]).__name__}, which differ by {error:.0e} of the"
             " largest"
         )
         yield Row(
@@ -77,10 +77,10 @@ def circle(n_points, n, repeats):
 
     points, inputs = quasi_uniform(n_points, 1), peers.data(n, 2)
     loss_gradient, J = np.random.default_rng(1).normal(size=n) / n, np.zeros(n_points)
-    transform = SortedOperator(points, inputs, RELU)
+    operator = SortedOperator(points, inputs, RELU)
     times = alternate(
         [
-            lambda: transform.adjoint(loss_gradient, J),
+            lambda: operator.adjoint(loss_gradient, J),
             stream([points, inputs, loss_gradient], [np.empty_like(J)]),
         ],
         repeats,

@@ -45,11 +45,11 @@ def with_hkflow(what, n_points, n):
     from hkflow.operators.dense import RELU
 
     points, inputs, given = problem(what, n_points, n)
-    transform, out = (
+    operator, out = (
         make_operator("auto", points, inputs, RELU),
         np.zeros(n_points if what != "h" else n),
     )
-    sums = transform.adjoint if what != "h" else transform.forward
+    sums = operator.adjoint if what != "h" else operator.forward
 
     def work():
         sums(given, out)

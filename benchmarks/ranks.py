@@ -20,13 +20,13 @@ TURNS, MESSAGES = 25, 200
 LATENCY, BANDWIDTH, RANKS = 2e-6, 1e10, (1, 2, 4, 8, 16, 32, 64)
 
 
-def problem(points, n, p, transform="auto"):
+def problem(points, n, p, operator="auto"):
     """A network of both layers on random data; points : how many particles, or a mesh."""
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(n, p))
     targets = np.maximum(inputs[:, 0], 0.0) - np.maximum(inputs[:, 1], 0.0)
     objective = hkflow.Objective(
-        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets, transform=transform
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets, operator=operator
     )
     flow = hkflow.Flow(transport=1.0, reaction=2.0)
     if isinstance(points, int):
@@ -41,9 +41,9 @@ def cases():
     """(name, problem, method, numbers in the messages of a step, or of a right-hand side)."""
     mesh = hkflow.geodesic_mesh(6)
     n, particles, data, p = 20_000, 20_000, 5000, 8
-    for transform in ("dense", "tree"):
-        name = f"{mesh.n_cells:,} cells × {n:,} data, {transform}"
-        yield name, problem(mesh, n, 3, transform), "grid", (n, mesh.n_cells)
+    for operator in ("dense", "tree"):
+        name = f"{mesh.n_cells:,} cells × {n:,} data, {operator}"
+        yield name, problem(mesh, n, 3, operator), "grid", (n, mesh.n_cells)
     name = f"{particles:,} particles in R^{p} × {data:,} data"
     yield name, problem(particles, data, p), "particles", (data, particles * (p + 1))
 
@@ -89,7 +89,7 @@ def stepper(problem, kind):
     if kind == "particles":
         method = hkflow.Particles(problem)
         return method, lambda: method.evaluate(method.current)
-    method = hkflow.FiniteVolume(problem, coupling="explicit")
+    method = hkflow.FiniteVolume(problem, imex="explicit")
     dt = 0.5 * min(method.largest_stable_step(1.0), method.initial_step())
     for _ in range(3):  # the first step has no history and takes another half
         method.accept(method.advance(dt))
@@ -109,7 +109,7 @@ def sums_of(method):
             objective.gradient,
         )
     t, weights, h, J = (
-        objective.transform,
+        objective.operator,
         np.ones_like(objective.signed),
         objective.predictions.copy(),
         objective.signed.copy(),

@@ -74,7 +74,7 @@ def rows(threads, quick):
     stages = FiniteVolume(problem(cells, n), stepper="ssprk3")
     now, rhs = stages.current, stages.rhs
     st, objective = rhs.stencil, rhs.objective
-    used = [st, objective.transform, objective.potential, rhs.gradient, rhs.masses, now]
+    used = [st, objective.operator, objective.potential, rhs.gradient, rhs.masses, now]
     name, evaluate = f"right-hand side, {n} data", partial(rhs.evaluate, now)
     yield against_stream(name, evaluate, arrays_of(used, cells), cells, repeats, ("<=", GOAL))
     used = [st, rhs.gradient, now.density, now.potential, now.divergence]

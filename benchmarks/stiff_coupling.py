@@ -54,7 +54,7 @@ def run(problem, kind, coupling, most, end=40.0):
     """Steps taken, inf if broken off, and the last margin."""
     watch = Most(most)
     solution = hkflow.solve(
-        problem, end, observers=(watch,), record_interval=1.0, kind=kind, coupling=coupling
+        problem, end, observers=(watch,), record_interval=1.0, kind=kind, imex=coupling
     )
     return (
         (watch.taken if solution.finished else np.inf),

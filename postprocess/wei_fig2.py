@@ -115,7 +115,7 @@ def flowed(inputs, targets, plotted, exponents, cells, time):
             feature, risk, inputs, targets, np.full(n, 1.0 / (n * decay)), 1.0
         )
         problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), (1, -1), density)
-        s = hkflow.solve(problem, time, record_interval=time, tolerance=1e-2, coupling="implicit")
+        s = hkflow.solve(problem, time, record_interval=time, tolerance=1e-2, imex="implicit")
         density, h, mass = s.density[-1], s.scaled_predictions[-1], s.records["mass"][-1]
         rows.append((decay, objective.margin(h) / mass, s.records["objective"][-1]))
     function = (

@@ -31,7 +31,7 @@ def coarse(path):
     table = tomllib.loads(path.read_text())
     kind = table["domain"]["kind"]
     size = next((n for word, n in MESHES.items() if word in path.stem), 642)
-    cells = {} if kind == "atoms" else {"domain.cells": size}
+    cells = {} if kind == "fixed-features" else {"domain.cells": size}
     end = SHORT.get(f"{path.parent.name}/{path.stem}", SHORT.get(path.parent.name))
     # many more, and rounding decides which datum is hardest
     steps = {"time.steps": 1000} if "steps" in table["time"] else {}

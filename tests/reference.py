@@ -5,24 +5,24 @@ from math import factorial
 import numpy as np
 
 
-def activate(kernel, s):
-    return [s, np.maximum(s, 0.0), np.maximum(s, 0.0) ** 2][kernel]
+def activate(activation, s):
+    return [s, np.maximum(s, 0.0), np.maximum(s, 0.0) ** 2][activation]
 
 
-def dense_forward(points, inputs, weights, kernel):
-    return activate(kernel, inputs @ points.T) @ weights
+def dense_forward(points, inputs, weights, activation):
+    return activate(activation, inputs @ points.T) @ weights
 
 
-def dense_adjoint(points, inputs, loss_gradient, kernel):
-    return loss_gradient @ activate(kernel, inputs @ points.T)
+def dense_adjoint(points, inputs, loss_gradient, activation):
+    return loss_gradient @ activate(activation, inputs @ points.T)
 
 
-def slope(kernel, s):
-    return [np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0)][kernel]
+def slope(activation, s):
+    return [np.ones_like(s), (s > 0.0) * 1.0, 2.0 * np.maximum(s, 0.0)][activation]
 
 
-def dense_gradient(points, inputs, loss_gradient, kernel):
-    return (loss_gradient[:, None] * slope(kernel, inputs @ points.T)).T @ inputs
+def dense_gradient(points, inputs, loss_gradient, activation):
+    return (loss_gradient[:, None] * slope(activation, inputs @ points.T)).T @ inputs
 
 
 def gradients(st, density):
@@ -106,7 +106,7 @@ def crossings(st, dt, density, flows, velocity, divergence, limiter):
 
 
 def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, start):
-    """The density and the five sums of the kernel; the functions φ by their series."""
+    """The density and the five sums of the activation; the functions φ by their series."""
     z = -(beta * (potential + lead * decline - shift) + sigma) * dt
     one, two = (sum(z**k / factorial(k + order) for k in range(40)) for order in (1, 2))
     after, spent = np.exp(z) * start + dt * one * source, dt * one * start + dt**2 * two * source
@@ -192,7 +192,7 @@ def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sig
 def unit_rates(
     hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree
 ):
-    """Velocities, drift and the five sums of the kernel, unblocked."""
+    """Velocities, drift and the five sums of the activation, unblocked."""
     velocities = -train_hidden * (output[:, None] * gradient + decay_hidden * hidden)
     drift = -train_output * (slopes + decay_output * output)
     r, sign = np.linalg.norm(hidden, axis=1), np.where(output < 0, -1.0, 1.0)
@@ -217,7 +217,7 @@ def unit_rates(
 
 
 def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay):
-    """Velocities, both drifts and the five sums of the kernel, unblocked."""
+    """Velocities, both drifts and the five sums of the activation, unblocked."""
     r, weight = np.linalg.norm(hidden, axis=1, keepdims=True), inner * outer
     theta = hidden / r
     tangent = gradient - np.sum(gradient * theta, axis=1, keepdims=True) * theta

@@ -213,7 +213,7 @@ def test_a_largest_step_is_positive(kind, value):
             {"tolerence": 1e-3},
             (
                 "Unknown grid option 'tolerence'. Did you mean 'tolerance'? Choose from: cfl,"
-                " coupling, end, kind, "
+                " end, imex, kind, "
             ),
         ),
         ({"savse": 3}, "Unknown grid option 'savse'. Did you mean 'saves'? Choose from: "),
@@ -242,7 +242,5 @@ def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
 def test_an_option_of_another_method_is_told_with_those_of_this():
     from hkflow.methods.choice import make_method
 
-    with pytest.raises(
-        ValueError, match="Unknown grid option 'noise'. Choose from: cfl, coupling, "
-    ):
+    with pytest.raises(ValueError, match="Unknown grid option 'noise'. Choose from: cfl, imex, "):
         make_method(problem(), "grid", noise="random")

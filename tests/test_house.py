@@ -35,7 +35,13 @@ ANNOTATED = (  # rooms whose public functions are annotated
     *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
     *("files", "case", "running", "studies", "app"),
 )
-COMPILED = ("njit", "kernel", "intrinsic", "jit", "generated")  # decorators: Numba finds the types
+COMPILED = (
+    "njit",
+    "parallel_loop",
+    "intrinsic",
+    "jit",
+    "generated",
+)  # decorators: Numba finds the types
 
 
 def broken(folder):

@@ -323,7 +323,7 @@ def test_atoms_compare_by_their_predictions(made, tmp_path):
         "objective.weight_decay": 0.0,
         "domain.cells": None,
     }
-    atoms |= {"domain.kind": "atoms", "flow": {"kind": "diagonal", "depth": 2.0}}
+    atoms |= {"domain.kind": "fixed-features", "flow": {"kind": "diagonal", "depth": 2.0}}
     runs = [
         made("atoms-grid", 2, **atoms),
         made("atoms-particles", 2, **atoms | {"method.kind": "particles"}),

@@ -74,7 +74,7 @@ def test_a_page_holds_everything_and_needs_nothing(runs):
         runs[0].status in shown
         and "F₁ max-margin" in shown
         and "numba" in shown
-        and 'stepper = "hancock"' in shown
+        and 'stepper = "muscl-hancock"' in shown
     )
     assert "<b>&amp; Iris" in shown  # a title is text, not a part of the page
     for name, value in (

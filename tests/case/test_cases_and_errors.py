@@ -143,17 +143,21 @@ def test_saves_in_equal_ratios(case):
         ),
         (
             'kind = "hellinger-kantorovich"',
-            'kind = "hellinger-kantorovich"\nclock = "margin"',
+            'kind = "hellinger-kantorovich"\ntime_variable = "margin"',
             "the risk is 'logistic'",
         ),
-        ('kind = "signed-sphere"\ncells = 24', 'kind = "atoms"', "must be 'linear'"),
+        ('kind = "signed-sphere"\ncells = 24', 'kind = "fixed-features"', "must be 'linear'"),
         (
             'kind = "signed-sphere"\ncells = 24',
-            'kind = "atoms"\ncells = 24',
+            'kind = "fixed-features"\ncells = 24',
             "a sphere alone reads 'cells'",
         ),
         ("[time]", '[initial]\nkind = "balanced"\n[time]', "needs the activation 'joint-relu'"),
-        ("[time]", '[initial]\nkind = "scaled"\nscale = 2.0\n[time]', "is for the domain 'atoms'"),
+        (
+            "[time]",
+            '[initial]\nkind = "scaled"\nscale = 2.0\n[time]',
+            "is for the domain 'fixed-features'",
+        ),
         ("[time]", '[initial]\nkind = "zero"\n[time]', "nonnegative and not zero everywhere"),
         (
             "[time]",

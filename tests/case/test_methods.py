@@ -231,7 +231,7 @@ def test_the_steps_of_a_proposition_count_time(case, tmp_path):
 def test_a_diagonal_network_has_its_depth_from_the_flow(case, tmp_path, depth):
     text = (
         MINIMAL.replace("relu", "linear")
-        .replace("signed-sphere", "atoms")
+        .replace("signed-sphere", "fixed-features")
         .replace("cells = 24\n", "")
     )
     text = text.replace("logistic", "smooth-margin")

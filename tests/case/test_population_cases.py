@@ -238,7 +238,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(made, tmp_path, overrides):
         ({"objective.activation": "linear"}, "Unknown feature of a population risk 'linear'"),
         ({"data.n": 10}, "data.n: unknown key"),
         ({"data.dim": 1}, "data.dim"),
-        ({"method.coupling": "implicit"}, "a population risk"),
+        ({"method.imex": "implicit"}, "a population risk"),
     ],
 )
 def test_what_a_population_cannot_be_is_said(tmp_path, overrides, message):

@@ -12,7 +12,7 @@ from hkflow.methods.network import network
 
 GRID = [
     ({"stepper": "ssprk3", "cfl": 0.6}, "positivity with 'ssprk3' and 'mc' needs at most 0.5"),
-    ({"stepper": "hancock", "cfl": 0.95}, None),
+    ({"stepper": "muscl-hancock", "cfl": 0.95}, None),
     ({"stepper": "ssprk2", "cfl": 0.95, "limiter": "first-order"}, None),
     ({"stepper": "euler"}, "'euler' takes fixed steps"),
 ]

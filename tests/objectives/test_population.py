@@ -169,12 +169,12 @@ def test_fixed_points_agree_with_numpy(degree, shape, rng):
 def test_moving_points_of_any_length_agree_with_numpy(degree, shape, rng):
     risk = a_risk(rng, degree, shape[1])
     moving = risk.at_moving_points(rng.normal(size=shape))
-    assert np.array_equal(moving.transform.points.shape, blocked(np.zeros(shape)).shape)
+    assert np.array_equal(moving.operator.points.shape, blocked(np.zeros(shape)).shape)
     for scale in (1.0, 1e3):
         points, weights = scale * rng.normal(size=shape), rng.normal(size=shape[0])
         points[-1] = -0.5 * points[0]  # antipodal, and the same point twice
         points[len(points) // 2] = 2.0 * points[0]
-        moving.transform.points[:] = blocked(points, moving.transform.points.shape[2])
+        moving.operator.points[:] = blocked(points, moving.operator.points.shape[2])
         value = moving.evaluate(weights)
         wanted, size = twin(risk, points, weights), sizes(risk, points, weights)
         found = value, moving.slopes, unblocked(moving.gradient, len(points))
@@ -315,7 +315,7 @@ def test_gradient_is_the_derivative_of_slopes_and_of_the_value(degree, length, r
 
         def at(h, moving=moving, still=still):
             moved = points + h * direction * ((np.arange(9) >= 5) | (not still))[:, None]
-            moving.transform.points[:] = blocked(moved, moving.transform.points.shape[2])
+            moving.operator.points[:] = blocked(moved, moving.operator.points.shape[2])
             value = moving.evaluate(weights)
             return moving.slopes[5:].copy() if still else value
 
@@ -466,7 +466,7 @@ def test_nan_is_never_hidden(rng):
         and np.isnan(on.potential).all()
         and np.isnan(moving.evaluate(weights))
     )
-    weights[3], moving.transform.points[0, 0, 3] = 1.0, np.nan
+    weights[3], moving.operator.points[0, 0, 3] = 1.0, np.nan
     assert np.isnan(moving.evaluate(weights)) and np.isnan(moving.slopes).all()
 
 

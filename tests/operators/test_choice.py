@@ -44,8 +44,8 @@ def test_what_cannot_be_made_is_refused():
         make_operator("tree", np.eye(3), np.eye(3), RELU, moving=True)
     with pytest.raises(ValueError, match="stay where they are"):
         make_operator("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
-    with pytest.raises(ValueError, match="has no transform 'tree'"):
-        hkflow.FEATURES["joint-relu"].transform(np.eye(3), np.eye(2), "tree")
+    with pytest.raises(ValueError, match="has no operator 'tree'"):
+        hkflow.FEATURES["joint-relu"].operator(np.eye(3), np.eye(2), "tree")
 
 
 def test_a_case_forces_a_transform(tmp_path):
@@ -53,17 +53,17 @@ def test_a_case_forces_a_transform(tmp_path):
         hkflow.run(
             "cases/quickstart/iris.toml",
             output=tmp_path / "a",
-            objective={"transform": "sorted"},
+            objective={"operator": "sorted"},
             domain={"cells": 162},
         )
     run = hkflow.run(
         "cases/quickstart/iris.toml",
         output=tmp_path / "b",
-        objective={"transform": "tree"},
+        objective={"operator": "tree"},
         domain={"cells": 162},
         time={"end": 0.1},
     )
-    assert run.finished and run.case.objective.transform == "tree"
+    assert run.finished and run.case.objective.operator == "tree"
 
 
 def test_a_run_in_single_precision_agrees_to_its_rounding(rng):
@@ -77,7 +77,7 @@ def test_a_run_in_single_precision_agrees_to_its_rounding(rng):
             hkflow.RISKS["square"],
             inputs,
             np.sign(inputs[:, 0] * inputs[:, 1]),
-            transform=name,
+            operator=name,
         )
         problem = hkflow.Problem(
             hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1)

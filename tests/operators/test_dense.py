@@ -20,39 +20,41 @@ SHAPES = [
 SHAPES += [(333, 21, 300), (90, 500, 801), (5000, 1, 4)]
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("width", [None, 16, 64])
-def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
+def test_all_sums_agree_with_numpy(activation, shape, width, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
     weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
-    transform = DenseOperator(
-        blocked(points, width) if width else points, rng.normal(size=(n_data, p)), kernel
+    operator = DenseOperator(
+        blocked(points, width) if width else points, rng.normal(size=(n_data, p)), activation
     )
-    transform.set_inputs(inputs)
+    operator.set_inputs(inputs)
     for _ in range(2):  # the second time with moved points
         h, J, K, G = (
             np.full(n_data, np.nan),
             np.full(n, np.nan),
             np.full(n, np.nan),
-            np.full_like(transform.points, np.nan),
+            np.full_like(operator.points, np.nan),
         )
-        transform.forward(weights, h)
-        transform.adjoint(loss_gradient, J)
-        transform.gradient(loss_gradient, K, G)
+        operator.forward(weights, h)
+        operator.adjoint(loss_gradient, J)
+        operator.gradient(loss_gradient, K, G)
         S, size = inputs @ points.T, np.abs(inputs) @ np.abs(points.T)
         assert np.all(
-            np.abs(h - reference.activate(kernel, S) @ weights)
-            <= 1e-13 * (reference.activate(kernel, size) @ np.abs(weights))
+            np.abs(h - reference.activate(activation, S) @ weights)
+            <= 1e-13 * (reference.activate(activation, size) @ np.abs(weights))
         )
         assert np.all(
-            np.abs(J - loss_gradient @ reference.activate(kernel, S))
-            <= 1e-13 * (np.abs(loss_gradient) @ reference.activate(kernel, size))
+            np.abs(J - loss_gradient @ reference.activate(activation, S))
+            <= 1e-13 * (np.abs(loss_gradient) @ reference.activate(activation, size))
         )
         assert np.array_equal(J, K)
-        size = (np.abs(loss_gradient)[:, None] * reference.slope(kernel, size)).T @ np.abs(inputs)
-        wanted = reference.dense_gradient(points, inputs, loss_gradient, kernel)
+        size = (np.abs(loss_gradient)[:, None] * reference.slope(activation, size)).T @ np.abs(
+            inputs
+        )
+        wanted = reference.dense_gradient(points, inputs, loss_gradient, activation)
         assert np.all(np.abs(unblocked(G, n) - wanted) <= 1e-13 * size)
         # it can fail
         assert not wanted.any() or np.any(
@@ -60,7 +62,7 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
         )
         assert np.array_equal(G, blocked(unblocked(G, n), G.shape[2]))  # zero on the padding
         points = rng.normal(size=(n, p))
-        transform.points[:] = blocked(points, transform.points.shape[2])
+        operator.points[:] = blocked(points, operator.points.shape[2])
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,13 @@ def test_results_do_not_depend_on_the_number_of_threads(shape, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
     weights, loss_gradient, results = rng.normal(size=n), rng.normal(size=n_data), []
-    transform = DenseOperator(points, inputs, RELU)
+    operator = DenseOperator(points, inputs, RELU)
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         previous = numba.get_num_threads()
         numba.set_num_threads(threads)
-        h, J, G = np.empty(n_data), np.empty(n), np.empty_like(transform.points)
-        transform.forward(weights, h)
-        transform.gradient(loss_gradient, J, G)
+        h, J, G = np.empty(n_data), np.empty(n), np.empty_like(operator.points)
+        operator.forward(weights, h)
+        operator.gradient(loss_gradient, J, G)
         results.append((h, J, G))
         numba.set_num_threads(previous)
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
@@ -90,20 +92,20 @@ def test_potential_and_gradient_do_not_depend_on_the_blocks(rng):
         [],
     )
     for width in (16, 48, 512):
-        transform = DenseOperator(blocked(points, width), inputs, RELU)
-        J, G = np.empty(777), np.empty_like(transform.points)
-        transform.gradient(loss_gradient, J, G)
+        operator = DenseOperator(blocked(points, width), inputs, RELU)
+        J, G = np.empty(777), np.empty_like(operator.points)
+        operator.gradient(loss_gradient, J, G)
         results.append(np.column_stack([J, unblocked(G, 777)]))
     assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
-def test_nan_is_passed_on(kernel):
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
+def test_nan_is_passed_on(activation):
     points = np.ones((3, 2))
     points[1, 0] = np.nan
-    transform, h, J = DenseOperator(points, np.ones((4, 2)), kernel), np.empty(4), np.empty(3)
-    transform.forward(np.ones(3), h)
-    transform.adjoint(np.ones(4), J)
+    operator, h, J = DenseOperator(points, np.ones((4, 2)), activation), np.empty(4), np.empty(3)
+    operator.forward(np.ones(3), h)
+    operator.adjoint(np.ones(4), J)
     assert np.all(np.isnan(h)) and np.array_equal(np.isnan(J), [False, True, False])
 
 
@@ -114,54 +116,57 @@ def test_wrong_arrays_are_refused(rng):
         DenseOperator(np.zeros((5, 3)), np.zeros((4, 3)), RELU).set_inputs(np.zeros((5, 3)))
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (17, 9, 5), (5000, 300, 3), (40000, 30, 4)])
-def test_single_precision_is_exact_to_its_own_rounding(kernel, shape, rng):
+def test_single_precision_is_exact_to_its_own_rounding(activation, shape, rng):
     n, n_data, p = shape
     points, inputs, weights, loss_gradient = (
         rng.normal(size=s) for s in ((n, p), (n_data, p), n, n_data)
     )
-    transform, h, J = (
-        DenseOperator(points, inputs, kernel, single=True),
+    operator, h, J = (
+        DenseOperator(points, inputs, activation, single=True),
         np.full(n_data, np.nan),
         np.full(n, np.nan),
     )
-    transform.forward(weights, h), transform.adjoint(loss_gradient, J)
-    size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
-    errors = np.abs(h - reference.dense_forward(points, inputs, weights, kernel)) / (
+    operator.forward(weights, h), operator.adjoint(loss_gradient, J)
+    size = reference.activate(activation, np.abs(inputs) @ np.abs(points.T))
+    errors = np.abs(h - reference.dense_forward(points, inputs, weights, activation)) / (
         size @ np.abs(weights)
     )
     errors = np.append(
         errors,
-        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel))
+        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, activation))
         / (np.abs(loss_gradient) @ size),
     )
     assert errors.max() < 3e-7 and (n < 5 or errors.max() > 1e-10)  # 1e-10: they are not double
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
-def test_features_by_matrix_and_pullback_give_the_same_sums(kernel, rng):
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
+def test_features_by_matrix_and_pullback_give_the_same_sums(activation, rng):
     points, inputs, loss_gradient, weights = (
         rng.normal(size=(70, 3)),
         rng.normal(size=(33, 3)),
         rng.normal(size=33),
         rng.normal(size=70),
     )
-    by_matrix = MatrixOperator(reference.activate(kernel, inputs @ points.T))
+    by_matrix = MatrixOperator(reference.activate(activation, inputs @ points.T))
     h, J = np.empty(33), np.empty(70)
     by_matrix.forward(weights, h)
     by_matrix.adjoint(loss_gradient, J)
     assert np.allclose(
-        h, reference.dense_forward(points, inputs, weights, kernel), rtol=1e-12, atol=1e-13
+        h, reference.dense_forward(points, inputs, weights, activation), rtol=1e-12, atol=1e-13
     )
     assert np.allclose(
-        J, reference.dense_adjoint(points, inputs, loss_gradient, kernel), rtol=1e-12, atol=1e-13
+        J,
+        reference.dense_adjoint(points, inputs, loss_gradient, activation),
+        rtol=1e-12,
+        atol=1e-13,
     )
     by_function = FunctionOperator(
         points, rng.normal(size=(33, 3)),
-        lambda points, inputs: reference.activate(kernel, inputs @ points.T),
+        lambda points, inputs: reference.activate(activation, inputs @ points.T),
         lambda points, inputs,
-        loss_gradient: reference.dense_gradient(points, inputs, loss_gradient, kernel),
+        loss_gradient: reference.dense_gradient(points, inputs, loss_gradient, activation),
     )  # fmt: skip
     by_function.set_inputs(inputs)
     k, K, G = np.empty(33), np.empty(70), np.empty_like(by_function.points)
@@ -170,7 +175,7 @@ def test_features_by_matrix_and_pullback_give_the_same_sums(kernel, rng):
     assert np.allclose(k, h, rtol=1e-12, atol=1e-13) and np.allclose(K, J, rtol=1e-12, atol=1e-13)
     assert np.allclose(
         unblocked(G, 70),
-        reference.dense_gradient(points, inputs, loss_gradient, kernel),
+        reference.dense_gradient(points, inputs, loss_gradient, activation),
         rtol=1e-12,
         atol=1e-13,
     )

@@ -49,7 +49,7 @@ def together(size, kind=Rank):
 
 
 def same(ranks, make, points, n_data, rng, exact=True, moving=False):
-    """Whether all ranks have the sums of a transform alone, to the bit or to rounding; with moved
+    """Whether all ranks have the sums of an operator alone, to the bit or to rounding; with moved
     points and other data too."""
     alone, parts = make(hkflow.operators.ranks.ALONE), [make(rank) for rank in ranks]
     names = ("forward", "gradient") if moving else ("forward", "adjoint")
@@ -57,10 +57,10 @@ def same(ranks, make, points, n_data, rng, exact=True, moving=False):
         weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=n_data)
         for name in names:
             results = []
-            for transform in [alone, *parts, *parts]:  # the second time the parts of all are there
+            for operator in [alone, *parts, *parts]:  # the second time the parts of all are there
                 outs = [np.zeros(n_data if name == "forward" else len(points))]
-                outs += [np.zeros_like(transform.points)] if name == "gradient" else []
-                getattr(transform, name)(weights if name == "forward" else loss_gradient, *outs)
+                outs += [np.zeros_like(operator.points)] if name == "gradient" else []
+                getattr(operator, name)(weights if name == "forward" else loss_gradient, *outs)
                 results.append(outs)
             for outs in results[-len(ranks) :]:
                 for got, wanted in zip(outs, results[0], strict=True):
@@ -70,18 +70,18 @@ def same(ranks, make, points, n_data, rng, exact=True, moving=False):
                         return False
         if moving:
             points, inputs = rng.normal(size=points.shape), rng.normal(size=alone_inputs(alone))
-            for transform in [alone, *parts]:
-                transform.points[:] = blocked(points, transform.points.shape[2])
-                transform.set_inputs(inputs)
+            for operator in [alone, *parts]:
+                operator.points[:] = blocked(points, operator.points.shape[2])
+                operator.set_inputs(inputs)
     return True
 
 
-def alone_inputs(transform):
-    """Shape of the inputs of a transform."""
+def alone_inputs(operator):
+    """Shape of the inputs of an operator."""
     return (
-        transform.hidden.shape
-        if hasattr(transform, "hidden")
-        else getattr(transform, "shape", None) or transform.inputs.shape
+        operator.hidden.shape
+        if hasattr(operator, "hidden")
+        else getattr(operator, "shape", None) or operator.inputs.shape
     )
 
 
@@ -117,7 +117,7 @@ def test_sums_over_fixed_points_have_the_same_bits(size, feature, shape, rng):
     feature = hkflow.FEATURES[feature]
     assert same(
         together(size),
-        lambda rank: feature.transform(points, inputs, name, ranks=rank),
+        lambda rank: feature.operator(points, inputs, name, ranks=rank),
         points,
         n_data,
         rng,
@@ -145,7 +145,7 @@ def test_features_given_as_functions_are_the_same_to_rounding(size, rng):
     points, inputs = rng.normal(size=(400, 4)), rng.normal(size=(150, 4))
     assert same(
         together(size),
-        lambda rank: TANH.transform(points, inputs, ranks=rank),
+        lambda rank: TANH.operator(points, inputs, ranks=rank),
         points,
         150,
         rng,
@@ -164,7 +164,7 @@ def test_features_given_as_functions_are_the_same_to_rounding(size, rng):
     joint = hkflow.FEATURES["joint-relu"]
     assert same(
         together(size),
-        lambda rank: joint.transform(points, inputs[:, :3], ranks=rank),
+        lambda rank: joint.operator(points, inputs[:, :3], ranks=rank),
         points,
         150,
         rng,
@@ -175,11 +175,11 @@ def test_small_and_sorted_sums_are_made_by_every_rank(rng):
     """They cost no more than a message, or than the rest of a step."""
     relu, rank = hkflow.FEATURES["relu"], together(2)[0]
     assert isinstance(
-        relu.transform(rng.normal(size=(50, 3)), rng.normal(size=(20, 3)), ranks=rank),
+        relu.operator(rng.normal(size=(50, 3)), rng.normal(size=(20, 3)), ranks=rank),
         DenseOperator,
     )
     circle = rng.normal(size=(5000, 2)), rng.normal(size=(500, 2))
-    assert isinstance(relu.transform(*circle, "auto", ranks=rank), SortedOperator)
+    assert isinstance(relu.operator(*circle, "auto", ranks=rank), SortedOperator)
     assert isinstance(relu.moving_operator(*circle, "auto", ranks=rank), SortedOperator)
 
 
@@ -190,7 +190,7 @@ def test_a_part_that_is_sent_from_the_wrong_place_is_seen(name, feature, rng):
     feature = hkflow.FEATURES[feature]
     points, inputs = rng.normal(size=(2000, 3 + feature.joint)), rng.normal(size=(100, 3))
     for kind, right in ((Rank, True), (Shifted, False)):
-        make = lambda rank: feature.transform(points, inputs, name, ranks=rank)
+        make = lambda rank: feature.operator(points, inputs, name, ranks=rank)
         assert same(together(3, kind), make, points, 100, rng) == right
         make = lambda rank: feature.moving_operator(points, inputs, "dense", rank)
         assert same(together(3, kind), make, points, 100, rng, moving=True) == right
@@ -200,9 +200,9 @@ def test_a_tree_of_part_of_the_leaves_holds_part_of_the_lists(rng):
     """What outgrows a machine, the lists, is shared out as well."""
     points, inputs = hkflow.geodesic_mesh(5).centers, rng.normal(size=(1000, 3))
     relu, lengths = hkflow.FEATURES["relu"], []
-    whole = relu.transform(points, inputs, "tree")
+    whole = relu.operator(points, inputs, "tree")
     for rank in together(4):
-        part = relu.transform(points, inputs, "tree", ranks=rank)
+        part = relu.operator(points, inputs, "tree", ranks=rank)
         lengths.append(
             [sum(len(one.lists[k]) for k in (1, 3)) for one in (part.to_data, part.to_points)]
         )
@@ -218,19 +218,19 @@ def test_nothing_is_allocated_once_all_have_been_called(rng):
     weights, loss_gradient, h, J = np.ones(20_000), np.ones(500), np.zeros(500), np.zeros(20_000)
     for name in ("dense", "tree"):
         rank = together(2)[0]
-        transform = shared(rank, lambda *given: DenseOperator(*given, 1), points, inputs)
-        transform = (
-            transform
+        operator = shared(rank, lambda *given: DenseOperator(*given, 1), points, inputs)
+        operator = (
+            operator
             if name == "dense"
-            else hkflow.FEATURES["relu"].transform(points, inputs, name, ranks=rank)
+            else hkflow.FEATURES["relu"].operator(points, inputs, name, ranks=rank)
         )
-        G = np.zeros_like(transform.points) if name == "dense" else None
+        G = np.zeros_like(operator.points) if name == "dense" else None
         for turn in range(2):  # noqa: B007
             tracemalloc.start()
-            transform.forward(weights, h)
-            transform.adjoint(loss_gradient, J)
+            operator.forward(weights, h)
+            operator.adjoint(loss_gradient, J)
             if name == "dense":
-                transform.gradient(loss_gradient, J, G)
+                operator.gradient(loss_gradient, J, G)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert turn and peak < 20_000, f"{name}: {peak} bytes"

@@ -20,26 +20,26 @@ SHAPES = [
 ]
 
 
-def twin(points, inputs, weights, loss_gradient, kernel):
+def twin(points, inputs, weights, loss_gradient, activation):
     """h, J and G of φ = b ψ(a·x) by the product rule."""
     a, b = points[:, :-1], points[:, -1]
-    h = reference.dense_forward(a, inputs, weights * b, kernel)
-    J = reference.dense_adjoint(a, inputs, loss_gradient, kernel)
+    h = reference.dense_forward(a, inputs, weights * b, activation)
+    J = reference.dense_adjoint(a, inputs, loss_gradient, activation)
     return (
         h,
         b * J,
         np.column_stack(
-            [b[:, None] * reference.dense_gradient(a, inputs, loss_gradient, kernel), J]
+            [b[:, None] * reference.dense_gradient(a, inputs, loss_gradient, activation), J]
         ),
     )
 
 
-def sizes(points, inputs, weights, loss_gradient, kernel):
+def sizes(points, inputs, weights, loss_gradient, activation):
     """What rounding errors are measured by: the same sums of absolute values."""
     a, b, x, w, r = (
         np.abs(array) for array in (points[:, :-1], points[:, -1], inputs, weights, loss_gradient)
     )
-    psi, slope = reference.activate(kernel, x @ a.T), reference.slope(kernel, x @ a.T)
+    psi, slope = reference.activate(activation, x @ a.T), reference.slope(activation, x @ a.T)
     return (
         psi @ (w * b),
         b * (r @ psi),
@@ -47,31 +47,31 @@ def sizes(points, inputs, weights, loss_gradient, kernel):
     )
 
 
-@pytest.mark.parametrize("kernel", [LINEAR, RELU, SQUARED_RELU])
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("width", [None, 16, 64])
-def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
+def test_all_sums_agree_with_numpy(activation, shape, width, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p + 1)), rng.normal(size=(n_data, p))
     weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
-    transform = JointOperator(
-        blocked(points, width) if width else points, rng.normal(size=(n_data, p)), kernel
+    operator = JointOperator(
+        blocked(points, width) if width else points, rng.normal(size=(n_data, p)), activation
     )
-    transform.set_inputs(inputs)
+    operator.set_inputs(inputs)
     for _ in range(2):  # the second time with moved points, which every sum reads by itself
         wanted, size = (
-            twin(points, inputs, weights, loss_gradient, kernel),
-            sizes(points, inputs, weights, loss_gradient, kernel),
+            twin(points, inputs, weights, loss_gradient, activation),
+            sizes(points, inputs, weights, loss_gradient, activation),
         )
         h, J, K, G = (
             np.full(n_data, np.nan),
             np.full(n, np.nan),
             np.full(n, np.nan),
-            np.full_like(transform.points, np.nan),
+            np.full_like(operator.points, np.nan),
         )
-        transform.gradient(loss_gradient, K, G)
-        transform.adjoint(loss_gradient, J)
-        transform.forward(weights, h)
+        operator.gradient(loss_gradient, K, G)
+        operator.adjoint(loss_gradient, J)
+        operator.forward(weights, h)
         for got, right, bound in zip((h, J, unblocked(G, n)), wanted, size, strict=True):
             assert np.all(np.abs(got - right) <= 1e-13 * bound)
             # it can fail
@@ -79,7 +79,7 @@ def test_all_sums_agree_with_numpy(kernel, shape, width, rng):
         assert np.array_equal(J, K)
         assert np.array_equal(G, blocked(unblocked(G, n), G.shape[2]))  # zero on the padding
         points = rng.normal(size=(n, p + 1))
-        transform.points[:] = blocked(points, transform.points.shape[2])
+        operator.points[:] = blocked(points, operator.points.shape[2])
 
 
 def test_sums_are_those_of_the_matrix(rng):
@@ -89,7 +89,7 @@ def test_sums_are_those_of_the_matrix(rng):
         rng.normal(size=(9, 3)),
     )
     weights, h = rng.normal(size=40), np.zeros(9)
-    feature.transform(points, inputs).forward(weights, h)
+    feature.operator(points, inputs).forward(weights, h)
     assert h == pytest.approx(feature.matrix(points, inputs) @ weights, rel=1e-12, abs=1e-13)
     # degree 2
     assert feature.matrix(3.0 * points, inputs) == pytest.approx(
@@ -103,7 +103,7 @@ def test_a_swapped_product_rule_is_seen(rng):
         rng.normal(size=(9, 2)),
         rng.normal(size=9),
     )
-    transform, J = JointOperator(points, inputs, RELU), np.empty(17)
-    G = np.empty_like(transform.points)
-    transform.gradient(loss_gradient, J, G)
+    operator, J = JointOperator(points, inputs, RELU), np.empty(17)
+    G = np.empty_like(operator.points)
+    operator.gradient(loss_gradient, J, G)
     assert np.abs(unblocked(G, 17)[:, -1] - J).max() > 0.1 * np.abs(J).max()  # ∂J/∂b is J/b, not J

@@ -31,7 +31,7 @@ dim = {dim}
 activation = "{activation}"
 bias = {bias}
 loss = "square"
-transform = "{transform}"
+operator = "{operator}"
 weight_decay = 0.01
 [domain]
 kind = "{domain}"
@@ -51,7 +51,7 @@ DEFAULTS = {
     "end": 0.2,
 }
 DEFAULTS |= {
-    "transform": "auto",
+    "operator": "auto",
     "domain": "signed-sphere",
 }
 
@@ -64,10 +64,10 @@ FLOW = '[flow]\nkind = "hellinger-kantorovich"\n'
 NOISE = '[flow]\nkind = "perturbed"\nnoise = 0.1\n'
 PARTICLES = '[method]\nkind = "particles"\nparticles = 500\n'
 CASES = {
-    "tree": case(FLOW, transform="tree", cells=642),
-    "dense": case(NOISE, transform="dense", cells=642),
-    "many": case(FLOW, n=8000, transform="tree", cells=162, end=0.05),  # more data than cells
-    "circle": case(FLOW, n=400, dim=2, transform="sorted", cells=500),
+    "tree": case(FLOW, operator="tree", cells=642),
+    "dense": case(NOISE, operator="dense", cells=642),
+    "many": case(FLOW, n=8000, operator="tree", cells=162, end=0.05),  # more data than cells
+    "circle": case(FLOW, n=400, dim=2, operator="sorted", cells=500),
     "injected": case(NOISE + PARTICLES + "noise_points = 100\n", n=200),
     "renewed": case(NOISE + PARTICLES + 'noise = "random"\npoints = "random"\n', n=200, dim=4),
     "joint": case(
@@ -82,7 +82,7 @@ CASES = {
     ),
     "flow": case('[method]\nkind = "network"\nunits = 500\n'),
 }
-LONG = case(FLOW + "[method]\nmax_step = 0.002\n", transform="dense", cells=642, end=1.2)
+LONG = case(FLOW + "[method]\nmax_step = 0.002\n", operator="dense", cells=642, end=1.2)
 
 # tests may be root's, on few cores
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -9,38 +9,38 @@ from hkflow.operators.sorted import SortedOperator
 SHAPES = [(1, 1), (7, 3), (300, 1), (64, 500), (1000, 200), (70_000, 50)]
 
 
-@pytest.mark.parametrize("kernel", [RELU, SQUARED_RELU])
+@pytest.mark.parametrize("activation", [RELU, SQUARED_RELU])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("moving", [False, True])
-def test_all_sums_are_exact_to_rounding(kernel, shape, moving, rng):
+def test_all_sums_are_exact_to_rounding(activation, shape, moving, rng):
     n, n_data = shape
     points, inputs = rng.normal(size=(n, 2)), rng.normal(size=(n_data, 2))
-    transform = SortedOperator(points, rng.normal(size=(n_data, 2)), kernel, moving)
-    transform.set_inputs(inputs)
+    operator = SortedOperator(points, rng.normal(size=(n_data, 2)), activation, moving)
+    operator.set_inputs(inputs)
     for _ in range(2 if moving else 1):  # the second time with moved points
         weights, loss_gradient = rng.normal(size=n), rng.normal(size=n_data)
         h, J, K, G = (
             np.full(n_data, np.nan),
             np.full(n, np.nan),
             np.full(n, np.nan),
-            np.full_like(transform.points, np.nan),
+            np.full_like(operator.points, np.nan),
         )
-        transform.forward(weights, h)
-        transform.adjoint(loss_gradient, J)
-        transform.gradient(loss_gradient, K, G)
-        size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
+        operator.forward(weights, h)
+        operator.adjoint(loss_gradient, J)
+        operator.gradient(loss_gradient, K, G)
+        size = reference.activate(activation, np.abs(inputs) @ np.abs(points.T))
         assert np.all(
-            np.abs(h - reference.dense_forward(points, inputs, weights, kernel))
+            np.abs(h - reference.dense_forward(points, inputs, weights, activation))
             <= 1e-14 * (size @ np.abs(weights)).max()
         )
-        wanted = reference.dense_adjoint(points, inputs, loss_gradient, kernel)
+        wanted = reference.dense_adjoint(points, inputs, loss_gradient, activation)
         assert np.all(
             np.abs(J - wanted) <= 1e-14 * (np.abs(loss_gradient) @ size).max()
         ) and np.array_equal(J, K)
-        wanted = reference.dense_gradient(points, inputs, loss_gradient, kernel)
+        wanted = reference.dense_gradient(points, inputs, loss_gradient, activation)
         slope = (
             np.abs(loss_gradient)[:, None]
-            * reference.slope(kernel, np.abs(inputs) @ np.abs(points.T))
+            * reference.slope(activation, np.abs(inputs) @ np.abs(points.T))
         ).T @ np.abs(inputs)
         assert np.all(np.abs(unblocked(G, n) - wanted) <= 1e-14 * slope.max())
         # it can fail
@@ -49,11 +49,11 @@ def test_all_sums_are_exact_to_rounding(kernel, shape, moving, rng):
         )
         assert np.array_equal(G, blocked(unblocked(G, n), G.shape[2]))  # zero on the padding
         points = rng.normal(size=(n, 2))
-        transform.points[:] = blocked(points, transform.points.shape[2])
+        operator.points[:] = blocked(points, operator.points.shape[2])
 
 
-@pytest.mark.parametrize("kernel", [RELU, SQUARED_RELU])
-def test_ends_that_meet_points_or_each_other_are_exact_too(kernel, rng):
+@pytest.mark.parametrize("activation", [RELU, SQUARED_RELU])
+def test_ends_that_meet_points_or_each_other_are_exact_too(activation, rng):
     mesh = hkflow.circle_mesh(128)
     inputs = np.concatenate(
         [
@@ -68,16 +68,16 @@ def test_ends_that_meet_points_or_each_other_are_exact_too(kernel, rng):
     points = np.concatenate(
         [mesh.centers, np.eye(2), -np.eye(2), mesh.centers[:9], np.zeros((2, 2))]
     )
-    transform = SortedOperator(points, inputs, kernel)
+    operator = SortedOperator(points, inputs, activation)
     h, J = np.zeros(len(inputs)), np.zeros(len(points))
     weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(inputs))
-    transform.forward(weights, h), transform.adjoint(loss_gradient, J)
+    operator.forward(weights, h), operator.adjoint(loss_gradient, J)
     assert (
-        np.abs(h - reference.dense_forward(points, inputs, weights, kernel)).max()
+        np.abs(h - reference.dense_forward(points, inputs, weights, activation)).max()
         < 1e-14 * np.abs(weights).sum()
     )
     assert (
-        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel)).max()
+        np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, activation)).max()
         < 1e-14 * np.abs(loss_gradient).sum()
     )
 

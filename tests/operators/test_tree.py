@@ -22,36 +22,36 @@ SHAPES = [
 ]
 
 
-def worst(kernel, points, inputs, transform, rng):
+def worst(activation, points, inputs, operator, rng):
     """Largest error of both sums, relative to the sums of sizes; twice, in both orders, as scratch
     is used again."""
     h, J, errors = np.full(len(inputs), np.nan), np.full(len(points), np.nan), []
-    size = reference.activate(kernel, np.abs(inputs) @ np.abs(points.T))
+    size = reference.activate(activation, np.abs(inputs) @ np.abs(points.T))
     for _ in range(2):
         weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(inputs))
-        transform.forward(weights, h)
-        transform.adjoint(loss_gradient, J)
+        operator.forward(weights, h)
+        operator.adjoint(loss_gradient, J)
         errors.append(
-            np.abs(h - reference.dense_forward(points, inputs, weights, kernel))
+            np.abs(h - reference.dense_forward(points, inputs, weights, activation))
             / (size @ np.abs(weights))
         )
         errors.append(
-            np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, kernel))
+            np.abs(J - reference.dense_adjoint(points, inputs, loss_gradient, activation))
             / (np.abs(loss_gradient) @ size)
         )
     return max(e.max() for e in errors)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("activation", KERNELS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_both_sums_are_exact_to_rounding(kernel, shape, rng):
+def test_both_sums_are_exact_to_rounding(activation, shape, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p)), rng.normal(size=(n_data, p))
-    assert worst(kernel, points, inputs, TreeOperator(points, inputs, kernel), rng) < 1e-14
+    assert worst(activation, points, inputs, TreeOperator(points, inputs, activation), rng) < 1e-14
 
 
-@pytest.mark.parametrize("kernel", [RELU, SQUARED_RELU])
-def test_degenerate_geometry_is_exact_too(kernel, rng):
+@pytest.mark.parametrize("activation", [RELU, SQUARED_RELU])
+def test_degenerate_geometry_is_exact_too(activation, rng):
     """Data that coincide, are opposite, zero or tiny; circles through cell centres; points that
     coincide, or are zero."""
     mesh = hkflow.geodesic_mesh(3)
@@ -71,16 +71,18 @@ def test_degenerate_geometry_is_exact_too(kernel, rng):
         [mesh.centers, np.repeat(mesh.centers[:1], 200, axis=0), np.zeros((3, 3))]
     )
     for points in (mesh.centers, same):
-        transform = TreeOperator(points, inputs[:-5], kernel)
+        operator = TreeOperator(points, inputs[:-5], activation)
         h, J = np.zeros(len(inputs) - 5), np.zeros(len(points))
         weights, loss_gradient = rng.normal(size=len(points)), rng.normal(size=len(h))
-        transform.forward(weights, h), transform.adjoint(loss_gradient, J)
+        operator.forward(weights, h), operator.adjoint(loss_gradient, J)
         assert (
-            np.abs(h - reference.dense_forward(points, inputs[:-5], weights, kernel)).max()
+            np.abs(h - reference.dense_forward(points, inputs[:-5], weights, activation)).max()
             < 1e-13 * np.abs(weights).sum()
         )
         assert (
-            np.abs(J - reference.dense_adjoint(points, inputs[:-5], loss_gradient, kernel)).max()
+            np.abs(
+                J - reference.dense_adjoint(points, inputs[:-5], loss_gradient, activation)
+            ).max()
             < 1e-13 * np.abs(loss_gradient).sum()
         )
 
@@ -89,10 +91,10 @@ def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
     """Every pair is counted once: far and positive, near, or on the other side; and near lists hold
     no datum without need."""
     points, inputs = hkflow.geodesic_mesh(4).centers, rng.normal(size=(200, 3))
-    transform = TreeOperator(points, inputs, RELU)
-    far_start, far, near_start, near = transform.lists
-    first, last, _, _ = transform.tree
-    s = inputs[transform.few_order] @ points[transform.order].T
+    operator = TreeOperator(points, inputs, RELU)
+    far_start, far, near_start, near = operator.lists
+    first, last, _, _ = operator.tree
+    s = inputs[operator.few_order] @ points[operator.order].T
     meets = np.zeros(s.shape, dtype=int)
     for k in range(len(first)):
         meets[far[far_start[k] : far_start[k + 1]], first[k] * LEAF : last[k] * LEAF] += 1
@@ -140,9 +142,9 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
     previous = numba.get_num_threads()
     for threads in (1, numba.config.NUMBA_NUM_THREADS):
         numba.set_num_threads(threads)
-        transform = TreeOperator(points, inputs, RELU)
+        operator = TreeOperator(points, inputs, RELU)
         h, J = np.empty(500), np.empty(len(points))
-        transform.forward(weights, h), transform.adjoint(loss_gradient, J)
+        operator.forward(weights, h), operator.adjoint(loss_gradient, J)
         results.append((h, J))
     numba.set_num_threads(previous)
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
@@ -159,13 +161,13 @@ def test_the_order_keeps_leaves_compact(rng):
 
 
 def test_tree_and_dense_make_the_same_run(rng):
-    """The potential that drives a flow does not depend on the transform beyond rounding."""
+    """The potential that drives a flow does not depend on the operator beyond rounding."""
     inputs = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
     targets = np.sign(inputs[:, 0] * inputs[:, 1])
     found = []
     for name in ("dense", "tree"):
         objective = hkflow.Objective(
-            hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], inputs, targets, transform=name
+            hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], inputs, targets, operator=name
         )
         problem = hkflow.Problem(
             hkflow.geodesic_mesh(3), objective, hkflow.Flow(1.0, 2.0), signs=(1, -1)

@@ -146,7 +146,13 @@ def labels_of(figure):
 @pytest.mark.parametrize("method", [{}, {"method.kind": "particles"}])
 def test_atoms_are_bars_by_coordinate(other_run, method):
     run = other_run(
-        3, "linear", "atoms", None, "diagonal", '[initial]\nkind = "scaled"\nscale = 0.1', **method
+        3,
+        "linear",
+        "fixed-features",
+        None,
+        "diagonal",
+        '[initial]\nkind = "scaled"\nscale = 0.1',
+        **method,
     )
     figure = drawn(run)
     bars = next(ax for ax in figure.axes if ax.get_xlabel() == "coordinate k")
@@ -185,12 +191,12 @@ def stretched(run, by):
         (3, "signed-sphere", 42, {}),
         (2, "signed-sphere", None, {"method.kind": "particles", "method.particles": 40}),
         (3, "signed-sphere", None, {"method.kind": "particles", "method.particles": 40}),
-        (3, "atoms", None, {}),
+        (3, "fixed-features", None, {}),
     ],
 )
 def test_masses_beyond_numbers_are_drawn_and_said(other_run, by, dim, domain, cells, method):
     flow, activation = (
-        ("hellinger", "linear") if domain == "atoms" else ("hellinger-kantorovich", "relu")
+        ("hellinger", "linear") if domain == "fixed-features" else ("hellinger-kantorovich", "relu")
     )
     run = other_run(dim, activation, domain, cells, flow, **method)
     log_mass, wanted = run.log_mass[-1], run.atoms_at(-1)
@@ -327,7 +333,7 @@ SMALL = {
         OTHERS.format(
             inputs=INPUTS[3],
             activation="linear",
-            domain="atoms",
+            domain="fixed-features",
             flow="diagonal",
             initial="",
             cells="",
@@ -335,7 +341,7 @@ SMALL = {
         {
             "initial.kind": "scaled",
             "initial.scale": 0.1,
-            "flow.clock": "margin",
+            "flow.time_variable": "margin",
             "method.kind": "particles",
         },
     ),

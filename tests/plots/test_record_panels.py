@@ -16,7 +16,7 @@ from hkflow.solving.registry import RECORDS
 def a_run(groups=(OF_EVERY_RUN,), **own):
     names = [record.name for group in groups for record in group]
     found = {name: np.linspace(1.0, 2.0, 5) for name in names} | {"log_scale": np.zeros(5)}
-    flow = SimpleNamespace(clock="time")
+    flow = SimpleNamespace(time_variable="time")
     return SimpleNamespace(
         records=found | own, case=SimpleNamespace(flow=flow), flow=flow, contradiction=""
     )

@@ -63,7 +63,7 @@ RUNS = {
         | {"data.inputs": [[0.5, 1.0, 0.0, 1.0], [-1.0, 0.3, 1.0, 0.0], [0.2, -0.7, 0.0, 1.0]]}
     ),
     "atoms": {
-        "domain.kind": "atoms",
+        "domain.kind": "fixed-features",
         "objective.activation": "linear",
         "flow": {"kind": "diagonal", "depth": 2.0},
     },

@@ -8,9 +8,16 @@ from typing import Any
 from ..errors import CaseError
 
 # key -> its name now
-KEYS: dict[str, str] = {}
+KEYS = {
+    "method.coupling": "imex",
+    "flow.clock": "time_variable",
+    "objective.transform": "operator",
+}
 # (key, value) -> its name now; keys by the names that they have now
-VALUES: dict[tuple[str, str], str] = {}
+VALUES = {
+    ("method.stepper", "hancock"): "muscl-hancock",
+    ("domain.kind", "atoms"): "fixed-features",
+}
 
 
 def current(tables: dict[str, Any], source: str, text: str = "", warn: bool = True) -> dict:

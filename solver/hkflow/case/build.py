@@ -82,7 +82,7 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
         case.flow.noise,
         case.data.source != "population",
         case.domain.cells is not None,
-        case.domain.kind == "atoms",
+        case.domain.kind == "fixed-features",
     )
 
 
@@ -128,9 +128,12 @@ def _resolved_flow(case, folder):
             check_network_flow(case.method.layers, degree, own if flow is None else flow_of(flow))
         except ValueError as error:
             raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
-        clock = flow.clock if flow else "time"
+        time_variable = flow.time_variable if flow else "time"
         flow = FlowTable(
-            transport=own.transport, reaction=own.reaction, depth=own.depth, clock=clock
+            transport=own.transport,
+            reaction=own.reaction,
+            depth=own.depth,
+            time_variable=time_variable,
         )
     return flow
 
@@ -139,7 +142,12 @@ def flow_of(table: FlowTable) -> Flow:
     """The Flow of a resolved [flow] table. Raises CaseError if its keys make no flow."""
     try:
         return Flow(
-            table.transport, table.reaction, table.noise, table.depth, table.drive, table.clock
+            table.transport,
+            table.reaction,
+            table.noise,
+            table.depth,
+            table.drive,
+            table.time_variable,
         )
     except ValueError as error:
         raise CaseError(f"flow: {error}") from error
@@ -212,7 +220,10 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
 
 def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
     """The Domain of a case in R^axes."""
-    fixed, signs = case.domain.kind == "atoms", (1,) if case.domain.kind == "sphere" else (1, -1)
+    fixed, signs = (
+        case.domain.kind == "fixed-features",
+        (1,) if case.domain.kind == "sphere" else (1, -1),
+    )
     return Domain(axes - 1, tuple(getattr(case.domain, "signs", signs)), fixed)
 
 
@@ -255,7 +266,7 @@ def build_objective(
     else:
         inputs, targets, weights = read_data(case, folder, feature)[:3] if data is None else data
     if case.objective.loss != "square":
-        _check_classes(targets, case.objective.loss, both=case.domain.kind != "atoms")
+        _check_classes(targets, case.objective.loss, both=case.domain.kind != "fixed-features")
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
         risk = RISKS[case.objective.loss]
@@ -267,7 +278,7 @@ def build_objective(
                 targets,
                 weights,
                 case.objective.weight_decay,
-                case.objective.transform,
+                case.objective.operator,
             ),
             exact,
         )

@@ -42,7 +42,7 @@ def described(
     teacher = (
         {"teacher": objective.teacher, "teacher_weights": objective.teacher_weights}
         if population
-        else {"transform": objective.transform}
+        else {"operator": objective.operator}
     )
     flow = {name: value for name, value in vars(problem.flow).items() if value is not None}
     endless = method.get("max_step") == np.inf
@@ -117,7 +117,5 @@ def rebuilt(
         return population, exact, population.draw
     risk = own.risk.built(where) if own.risk else RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
-    objective = Objective(
-        feature, risk, full, targets, weights, table.weight_decay, table.transform
-    )
+    objective = Objective(feature, risk, full, targets, weights, table.weight_decay, table.operator)
     return objective, exact, None if own.draw is None else own.draw.deferred(where)

@@ -204,10 +204,10 @@ class StoredFeature(Table):
     ) -> "StoredFeature":
         """That of a feature; reference : by which a case names it."""
         _refuse_builtin_name("feature", feature.name, FEATURES)
-        if feature.joint or feature.kernel is not None:
+        if feature.joint or feature.activation is not None:
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
-                " alone: leave out kernel and joint."
+                " alone: leave out activation and joint."
             )
         names = ("ridge",) if feature.ridge is not None else ("matrix", "pullback")
         functions = {
@@ -309,13 +309,13 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
         feature = Feature(activation, found.matrix, found.degree, pullback=found.pullback)
         if found.ridge is not None:
             feature = ridge(found.ridge, activation, found.degree)
-        fits = not found.joint and found.kernel is None
+        fits = not found.joint and found.activation is None
     else:
         feature, fits = ridge(found, activation), callable(found)
     if not fits:
         raise CaseError(
             f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"
-            " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without kernel."
+            " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without activation."
         )
     try:
         check_feature(feature)

@@ -212,7 +212,7 @@ Activation = Annotated[
     AfterValidator(_activation),
     Field(json_schema_extra={"anyOf": [{"enum": [*ACTIVATIONS]}, {"pattern": ":"}]}),
 ]
-Transform = Literal["auto", "dense", "sorted", "tree", "dense-single"]
+OperatorName = Literal["auto", "dense", "sorted", "tree", "dense-single"]
 
 
 class ObjectiveTable(Table):
@@ -229,7 +229,7 @@ class ObjectiveTable(Table):
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
     weight_decay: NonNegative = 0.0
-    transform: Transform = Field(
+    operator: OperatorName = Field(
         "auto",
         description=(
             "how sums over data are made, exact to rounding: over all pairs, by sorting (circle),"
@@ -241,10 +241,10 @@ class ObjectiveTable(Table):
 class DomainTable(Table):
     """Where the measure lives; the dimension follows from the data."""
 
-    kind: Literal["sphere", "signed-sphere", "atoms"] = Field(
+    kind: Literal["sphere", "signed-sphere", "fixed-features"] = Field(
         description=(
-            "atoms: the unit vector of every input and its negative, without transport: diagonal"
-            " linear networks"
+            "fixed-features: the unit vector of every input and its negative, without transport:"
+            " diagonal linear networks"
         )
     )
     cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(
@@ -378,7 +378,7 @@ class FlowTable(Table):
     reaction: NonNegative | None = Field(None, description="β")
     noise: NonNegative = Field(0.0, description="σ")
     depth: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
-        2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on atoms"
+        2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on fixed features"
     )
     drive: Literal["measure", "probability"] | None = Field(
         None,
@@ -387,7 +387,7 @@ class FlowTable(Table):
             " whose mass stays"
         ),
     )
-    clock: Literal["time", "margin"] = Field(
+    time_variable: Literal["time", "margin"] = Field(
         "time", description="margin: time is the smooth margin γ̃ = -log loss"
     )
 
@@ -416,15 +416,17 @@ class GridMethod(Table):
 
     kind: Literal["grid"] = "grid"
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
-    stepper: Literal["hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = Field(
-        None,
-        description=(
-            "hancock: one potential and one transport per step; ssprk3: three, errors in time"
-            " proportional to the tolerance, and the default with transport where the tolerance is"
-            " below 1e-4; euler: explicit steps of max_step (Wei et al., E.3)"
-        ),
+    stepper: Literal["muscl-hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = (
+        Field(
+            None,
+            description=(
+                "muscl-hancock: one potential and one transport per step; ssprk3: three, errors in"
+                " time proportional to the tolerance, and the default with transport where the"
+                " tolerance is below 1e-4; euler: explicit steps of max_step (Wei et al., E.3)"
+            ),
+        )
     )
-    coupling: Literal["auto", "explicit", "implicit"] = Field(
+    imex: Literal["auto", "explicit", "implicit"] = Field(
         "auto",
         description=(
             "through the data, stiff where the mass is large; auto goes implicit where explicit is"
@@ -434,8 +436,8 @@ class GridMethod(Table):
     cfl: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None,
         description=(
-            "step in units of the time in which a cell would be emptied; 0.9 with hancock, else"
-            " 0.4, if not given"
+            "step in units of the time in which a cell would be emptied; 0.9 with muscl-hancock,"
+            " else 0.4, if not given"
         ),
     )
     tolerance: Positive = Field(
@@ -521,7 +523,7 @@ class CharacteristicsMethod(StartingPoints):
     noise."""
 
     kind: Literal["characteristics"]
-    coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
+    imex: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
     particles: Count | None = Field(None, description="how many atoms; as for particles")
     tolerance: Positive = Field(
         1e-4,
@@ -548,7 +550,7 @@ class ParticlesMethod(FromPoints):
             " 1, and lets them slide there; without kinks it is dopri5"
         ),
     )
-    coupling: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
+    imex: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")
     particles: Count | None = Field(
         None, description="how many; 1000 if absent, or as many as there are listed points or cells"
     )
@@ -589,7 +591,7 @@ class NetworkMethod(FromPoints):
         "both",
         description=(
             "what is trained, and how units are written; radii: of fixed directions; diagonal: a"
-            " diagonal linear network on the domain 'atoms', of the depth of [flow]"
+            " diagonal linear network on the domain 'fixed-features', of the depth of [flow]"
         ),
     )
     training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
@@ -725,7 +727,7 @@ class Case(Table):
         method = tables.get("method", {})
         if (
             isinstance(domain, dict)
-            and domain.get("kind") != "atoms"
+            and domain.get("kind") != "fixed-features"
             and domain.get("cells") is None
             and isinstance(method, dict)
             and set(method) <= set(AutomaticMethod.model_fields)
@@ -741,7 +743,7 @@ class Case(Table):
         kind = self.method.kind
         if self.flow is None and kind != "network":
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
-        discrete = self.domain.kind == "atoms"
+        discrete = self.domain.kind == "fixed-features"
         if (
             not discrete
             and self.domain.cells is None
@@ -751,16 +753,16 @@ class Case(Table):
         _refuse_unread(self.domain, discrete, "a sphere alone reads", "cells")
         if discrete and self.objective.activation != "linear":
             raise ValueError(
-                "domain 'atoms' has one atom for each input and sign: objective.activation must be"
-                " 'linear'"
+                "domain 'fixed-features' has one feature for each input and sign:"
+                " objective.activation must be 'linear'"
             )
         if discrete and self.initial.kind not in ("uniform", "scaled", "zero"):
             raise ValueError(
-                f"initial.kind '{self.initial.kind}' is for spheres; on atoms choose uniform,"
-                " scaled or zero"
+                f"initial.kind '{self.initial.kind}' is for spheres; on fixed features choose"
+                " uniform, scaled or zero"
             )
         if not discrete and self.initial.kind == "scaled":
-            raise ValueError("initial.kind 'scaled' is for the domain 'atoms'")
+            raise ValueError("initial.kind 'scaled' is for the domain 'fixed-features'")
         if self.initial.kind == "balanced" and self.objective.activation != "joint-relu":
             raise ValueError("initial.kind 'balanced' needs the activation 'joint-relu'")
         if self.time.until_margin is not None and self.objective.loss == "square":
@@ -825,7 +827,7 @@ class ProblemObjective(Table):
     bias: bool
     loss: str
     weight_decay: NonNegative
-    transform: Transform = "auto"
+    operator: OperatorName = "auto"
     teacher: list[Vector] | None = None
     teacher_weights: Vector | None = None
 
@@ -833,7 +835,7 @@ class ProblemObjective(Table):
 class ProblemDomain(Table):
     """A domain by its signs, and the cells of its mesh."""
 
-    kind: Literal["sphere", "signed-sphere", "atoms"]
+    kind: Literal["sphere", "signed-sphere", "fixed-features"]
     signs: list[Literal[1, -1]]
     cells: Count | None = None
 

@@ -51,7 +51,11 @@ def contradiction(objective: Objective) -> Contradiction | None:
     ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other. Inputs count as parallel if
     they are so exactly, as rational numbers.
     """
-    inputs, y, built_in = objective.inputs, objective.targets, objective.feature.kernel is not None
+    inputs, y, built_in = (
+        objective.inputs,
+        objective.targets,
+        objective.feature.activation is not None,
+    )
     if len(y) == 0 or (np.abs(y) != 1.0).any():
         return None
     sizes = np.abs(inputs).max(axis=1)
@@ -69,7 +73,7 @@ def contradiction(objective: Objective) -> Contradiction | None:
         first = seen.setdefault(exactly, k)
         if y[first] != y[k]:
             size = sizes[[k, first]] / max(sizes[first], sizes[k])
-            parts = size**2 if objective.feature.kernel == SQUARED_RELU else size
+            parts = size**2 if objective.feature.activation == SQUARED_RELU else size
             return _between(
                 (first, k), parts / parts.sum(), len(y), bool((inputs[first] != inputs[k]).any())
             )

@@ -16,7 +16,7 @@ NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"
 def bounds_gap(problem: Problem) -> bool:
     """Whether `gap_bound` is known: λ > 0, R ≥ 0, the mobility ν and features of known size."""
     objective = problem.objective
-    sized = objective.feature.kernel is not None and objective.risk in NONNEGATIVE
+    sized = objective.feature.activation is not None and objective.risk in NONNEGATIVE
     return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
 
 
@@ -43,7 +43,7 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
         )
     else:
         lowest = e.lowest - np.abs(off).sum() * objective.largest_feature
-    mean = e.first + off @ e.predictions
+    mean = e.potential_integral + off @ e.predictions
     return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
 
 

@@ -44,13 +44,13 @@ def global_upper_bound(
     inputs : (n_data, p), p ≤ 3 unless φ is linear;  coefficients : (n_data,)
     """
     if feature.joint:  # b ψ(a, x) on |a|² + |b|² = 1: half the highest of ±ψ
-        return 0.5 * max(_highest(feature.kernel, inputs, coefficients, (1, -1)), 0.0)
-    return _highest(feature.kernel, inputs, coefficients, signs)
+        return 0.5 * max(_highest(feature.activation, inputs, coefficients, (1, -1)), 0.0)
+    return _highest(feature.activation, inputs, coefficients, signs)
 
 
-def _highest(kernel, inputs, c, signs):
-    p, squared = inputs.shape[1], kernel == SQUARED_RELU
-    if kernel == LINEAR:
+def _highest(activation, inputs, c, signs):
+    p, squared = inputs.shape[1], activation == SQUARED_RELU
+    if activation == LINEAR:
         return float(
             np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1))
         )

@@ -316,7 +316,7 @@ def _condensed(objective, points, signs, weights):
     alive = weights > 1e-13 * weights.sum()
     points, signs, weights = points[alive], signs[alive], weights[alive]
     feature = objective.feature
-    if feature.kernel is None or feature.degree != 1:
+    if feature.activation is None or feature.degree != 1:
         return PointMeasure(points, signs, weights)
     inside = (
         points @ objective.inputs.T > 0.0

@@ -58,7 +58,9 @@ class Peaks:
 def is_searchable(feature: Feature, axes: int) -> bool:
     """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S²,
     linear on any sphere."""
-    return feature.kernel == LINEAR or feature.kernel is not None and axes - feature.joint <= 3
+    return (
+        feature.activation == LINEAR or feature.activation is not None and axes - feature.joint <= 3
+    )
 
 
 def local_maxima(
@@ -84,7 +86,7 @@ def local_maxima(
     coefficients = np.asarray(coefficients, dtype=float)
     if not np.isfinite(coefficients).all():
         raise ValueError("The coefficients of a sum of features must be finite.")
-    if feature.kernel is None and feature.pullback is None:
+    if feature.activation is None and feature.pullback is None:
         raise ValueError(
             f"A search needs the gradient of the feature '{feature.name}': give Feature(…,"
             " pullback=…)."
@@ -110,7 +112,9 @@ def local_maxima(
 def _joint_peaks(feature, inputs, coefficients, share, starts):
     """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the
     sphere of a."""
-    hidden = next(f for f in FEATURES.values() if f.kernel == feature.kernel and not f.joint)
+    hidden = next(
+        f for f in FEATURES.values() if f.activation == feature.activation and not f.joint
+    )
     starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
     half = local_maxima(hidden, inputs, coefficients, (1, -1), share, starts)
     points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
@@ -123,10 +127,12 @@ def _joint_peaks(feature, inputs, coefficients, share, starts):
 def _maxima(feature, inputs, c, share, starts):
     """Points (k, p) and values (k,) of the local maxima of Σ c_i φ(·, x_i), the highest first."""
     alive = (c != 0.0) & inputs.any(axis=1)
-    if feature.kernel == LINEAR or not alive.any():
+    if feature.activation == LINEAR or not alive.any():
         points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
     elif is_searchable(feature, inputs.shape[1]):
-        points = _exact(_arrangement(ByIdentity(inputs)), c, feature.kernel == SQUARED_RELU, share)
+        points = _exact(
+            _arrangement(ByIdentity(inputs)), c, feature.activation == SQUARED_RELU, share
+        )
     else:
         points = _climb(feature, inputs, c, starts)
     points = normalize(points)

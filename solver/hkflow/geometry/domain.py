@@ -54,7 +54,13 @@ class Domain:
     @property
     def kind(self) -> str:
         """Its name in case files."""
-        return "atoms" if self.fixed else "sphere" if len(self.signs) == 1 else "signed-sphere"
+        return (
+            "fixed-features"
+            if self.fixed
+            else "sphere"
+            if len(self.signs) == 1
+            else "signed-sphere"
+        )
 
     @property
     def name(self) -> str:

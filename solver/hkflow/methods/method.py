@@ -37,7 +37,7 @@ class Method(ABC):
         step tried
     tolerance : largest relative error of a step;  max_step : no step is longer;  order : of the
         error of a step
-    coupling : "explicit", "implicit" or "auto", see stepping/implicit.py;  evaluations : of the
+    imex : "explicit", "implicit" or "auto", see stepping/implicit.py;  evaluations : of the
         potential, so far
     log_scale : L; numbers of evaluations, steps and budgets are in units of e^L
     energy_slack : share of the energy exchanged by which F may rise;  mass_slack : share of the
@@ -56,7 +56,7 @@ class Method(ABC):
     tolerance: float
     max_step: float
     order: int
-    coupling: str = "explicit"
+    imex: str = "explicit"
     implicit_order: int = 1
     evaluations: int = 0
     log_scale: float = 0.0
@@ -129,5 +129,5 @@ class Method(ABC):
         return (
             self.moves
             and not self.sees_kinks
-            and (feature.kernel is None or feature.kernel == RELU)
+            and (feature.activation is None or feature.activation == RELU)
         )

@@ -40,8 +40,8 @@ def best_method(
 
 def largest_courant_number(stepper: str, limiter: str) -> float:
     """Up to which densities of a grid stay positive: 1 without reconstruction or with the limited
-    states of hancock, else ½."""
-    return 1.0 if limiter == "first-order" or stepper == "hancock" else 0.5
+    states of muscl-hancock, else ½."""
+    return 1.0 if limiter == "first-order" or stepper == "muscl-hancock" else 0.5
 
 
 def check_courant_number(cfl: float | None, stepper: str | None, limiter: str) -> None:

@@ -25,20 +25,20 @@ class Feature:
         φ(θ_c, x_i)
     degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network; None if
         not homogeneous
-    kernel : code of a compiled transform, or None: then the matrix is stored, at 8 n_data n_points
-        bytes
+    activation : code of one that compiled operators know, see operators.dense, or None: then the
+        matrix is stored, at 8 n_data n_points bytes
     pullback : function (points, inputs, loss_gradient (n_data,)) -> (n_points, p), Σ_i
         loss_gradient_i ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is
-        no kernel
+        no activation
     ridge : ψ if the feature is made of it, see `ridge`
     joint : whether the last coordinate of θ is an output weight b: θ = (a, b) has one coordinate
-        more than the inputs, and φ = b ψ(a, x) where `kernel` belongs to ψ
+        more than the inputs, and φ = b ψ(a, x) where `activation` belongs to ψ
     """
 
     name: str
     matrix: Callable
     degree: int | None = None
-    kernel: int | None = None
+    activation: int | None = None
     pullback: Callable | None = None
     joint: bool = False
     ridge: Callable | None = None
@@ -47,14 +47,14 @@ class Feature:
     def kink(self) -> tuple[float, float] | None:
         """ψ′ below and above 0 if ψ is homogeneous of degree 1 and its slope jumps there; else
         None."""
-        if self.kernel == RELU:
+        if self.activation == RELU:
             return 0.0, 1.0
         if self.ridge is None or self.degree != 1:
             return None
         below, above = np.array([-1.0, 1.0]) * self.ridge(np.array([-1.0, 1.0]))[0]
         return (float(below), float(above)) if below != above else None
 
-    def transform(
+    def operator(
         self,
         points: Floats,
         inputs: Floats,
@@ -67,15 +67,15 @@ class Feature:
 
         ranks : between which they are shared out, see operators.distributed
         """
-        if self.kernel is not None and not self.joint:
-            return make_operator(name, points, inputs, self.kernel, moving, ranks)
+        if self.activation is not None and not self.joint:
+            return make_operator(name, points, inputs, self.activation, moving, ranks)
         if name not in ("auto", "dense"):
             raise ValueError(
-                f"The feature '{self.name}' has no transform '{name}'. Leave 'transform' out."
+                f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
             )
         if self.joint:
-            make = partial(JointOperator, kernel=self.kernel)  # type: ignore[arg-type]  # has one
-            return shared(ranks, make, points, inputs)
+            code: Any = self.activation  # it has one
+            return shared(ranks, partial(JointOperator, activation=code), points, inputs)
         return shared(
             ranks,
             lambda points, inputs: MatrixOperator(self.matrix(points, inputs)),
@@ -95,7 +95,7 @@ class Feature:
             RELU: lambda s: (s > 0.0) * 1.0,
             SQUARED_RELU: lambda s: 2.0 * np.maximum(s, 0.0),
         }
-        slope = derivative[self.kernel](s)
+        slope = derivative[self.activation](s)
         return slope * points[:, -1] if self.joint else slope
 
     def moving_operator(
@@ -103,8 +103,8 @@ class Feature:
     ) -> Any:
         """The sums over this feature and its gradient for points that move. Raises ValueError if no
         gradient is known."""
-        if self.kernel is not None:
-            return self.transform(points, inputs, name, True, ranks)
+        if self.activation is not None:
+            return self.operator(points, inputs, name, True, ranks)
         if self.pullback is None:
             raise ValueError(
                 f"Particles need the gradient of the feature '{self.name}': give Feature(…,"

@@ -22,7 +22,7 @@ class Objective:
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
-    weight_decay : λ ≥ 0;  transform : how sums over data are made, "auto" for the cheapest way (see
+    weight_decay : λ ≥ 0;  operator : how sums over data are made, "auto" for the cheapest way (see
         operators.choice)
     ranks : between which they are shared out; if these are several, all must do the same (see
         hkflow.operators.ranks)
@@ -36,7 +36,7 @@ class Objective:
     targets: Floats
     weights: Floats = None  # type: ignore[assignment]  # an array once made
     weight_decay: float = 0.0
-    transform: str = "auto"
+    operator: str = "auto"
     ranks: Alone = ALONE
 
     def __post_init__(self):
@@ -143,7 +143,7 @@ class Objective:
         """
         eps = (
             2.0 * np.finfo(np.float32).eps
-            if self.transform == SINGLE
+            if self.operator == SINGLE
             else 16.0 * np.finfo(float).eps
         )
         size = mass * self.largest_feature
@@ -165,8 +165,8 @@ class ObjectiveAtFixedPoints:
         n_data, n_points = len(objective.inputs), len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.transform = objective.feature.transform(
-            points, objective.inputs, objective.transform, ranks=objective.ranks
+        self.operator = objective.feature.operator(
+            points, objective.inputs, objective.operator, ranks=objective.ranks
         )
         self.signed = np.zeros(n_points)
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
@@ -186,14 +186,14 @@ class ObjectiveAtFixedPoints:
         """e^−L F(ν) alone; fills predictions, h in units of e^L, and loss gradients, ∂R/∂h."""
         # not BLAS: its threads would fight with the kernels’
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
-        self.transform.forward(self.signed, self.predictions)
+        self.operator.forward(self.signed, self.predictions)
         risk = self.objective.evaluate_risk(self.predictions, log_scale, self.loss_gradient)
         return risk + self.objective.weight_decay * weights.sum()
 
     def drive(self, loss_gradient: Floats) -> None:
         """Fill the potential J = ε Σ_i loss_gradient_i φ(θ, x_i) + λ that given loss_gradient
         (n_data,) make."""
-        self.transform.adjoint(loss_gradient, self.signed)
+        self.operator.adjoint(loss_gradient, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
         self.potential += self.objective.weight_decay
 
@@ -205,18 +205,18 @@ class ObjectiveAtFixedPoints:
 class ObjectiveAtMovingPoints:
     """The risk as a function of points that move, of any length, and of their signed weights.
 
-    transform.points : (n_blocks, p, width), to be written before `evaluate`
+    operator.points : (n_blocks, p, width), to be written before `evaluate`
     predictions, loss_gradient : (n_data,);  slopes : (n_points,) Σ_i ∂_i R φ(θ_c, x_i)
     gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
     """
 
     def __init__(self, objective: Objective, points: Floats) -> None:
         self.objective = objective
-        self.transform = objective.feature.moving_operator(
-            points, objective.inputs, objective.transform, objective.ranks
+        self.operator = objective.feature.moving_operator(
+            points, objective.inputs, objective.operator, objective.ranks
         )
         self.predictions, self.loss_gradient = (np.zeros(len(objective.inputs)) for _ in range(2))
-        self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.transform.points)
+        self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.operator.points)
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L R(h) for h_i = e^L Σ_c weights_c φ(θ_c, x_i), L = log_scale; weights (n_points,),
@@ -230,9 +230,9 @@ class ObjectiveAtMovingPoints:
 
     def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """e^−L R(h) alone; fills predictions, h in units of e^L, and loss gradients."""
-        self.transform.forward(weights, self.predictions)
+        self.operator.forward(weights, self.predictions)
         return self.objective.evaluate_risk(self.predictions, log_scale, self.loss_gradient)
 
     def drive(self, loss_gradient: Floats) -> None:
         """Fill slopes and gradient for given loss_gradient (n_data,)."""
-        self.transform.gradient(loss_gradient, self.slopes, self.gradient)
+        self.operator.gradient(loss_gradient, self.slopes, self.gradient)

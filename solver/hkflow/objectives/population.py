@@ -26,7 +26,7 @@ from ..arguments import Floats, real_array
 from ..errors import unknown_name
 from ..geometry.sphere import normalize
 from ..operators.dense import blocked
-from ..operators.parallel_loops import kernel
+from ..operators.parallel_loops import parallel_loop
 from ..operators.ranks import ALONE, Alone
 from .activations import FEATURES, Feature
 from .losses import RISKS, Risk
@@ -153,7 +153,7 @@ def pair_sums(degree, points, n, sources, n_sources, weights, scratch, potential
             )
 
 
-@kernel
+@parallel_loop
 def directions(points, n, degree, unit, lengths, sizes):
     """unit = points / |points|, or 0 for 0; lengths |points|, sizes |points|^degree.
 
@@ -172,7 +172,7 @@ def directions(points, n, degree, unit, lengths, sizes):
                 unit[b, a, c] = inverse * points[b, a, c]
 
 
-@kernel
+@parallel_loop
 def homogeneous(unit, lengths, n, degree, sums, gradient, slopes):
     """From unit vectors û to points a = |a| û: slope |a|^degree S, and in place its gradient, with
     degree · S along û.
@@ -481,7 +481,7 @@ class PopulationAtMovingPoints:
 
     k(a, a') = |a|^degree |a'|^degree k(cos ω) for points of any length.
 
-    transform.points : (n_blocks, p, width), to be written before `evaluate`;  predictions,
+    operator.points : (n_blocks, p, width), to be written before `evaluate`;  predictions,
         loss_gradient : empty
     slopes : (n_points,) ∫k(θ_c, θ') d(ν−ν*)(θ');  gradient : (n_blocks, p, width) its gradient in
         R^p;  filled by `evaluate`
@@ -489,7 +489,7 @@ class PopulationAtMovingPoints:
 
     def __init__(self, objective: PopulationRisk, points: Floats) -> None:
         self.objective = objective
-        self.transform = self.charges = objective.charges(points, with_gradient=True)
+        self.operator = self.charges = objective.charges(points, with_gradient=True)
         self.predictions, self.loss_gradient = np.zeros(0), np.zeros(0)
         self.slopes, self.gradient = np.zeros(len(points)), self.charges.gradient
 

@@ -35,11 +35,11 @@ class AtMovingPoints(Protocol):
     """The risk as a function of points that move and of their signed weights; weight decay is the
     caller's.
 
-    transform : holds the points;  slopes : (n_points,) and gradient, blocked like the points, after
+    operator : holds the points;  slopes : (n_points,) and gradient, blocked like the points, after
         `drive`
     """
 
-    transform: MovingOperator
+    operator: MovingOperator
     predictions: Floats
     loss_gradient: Floats
     slopes: Floats

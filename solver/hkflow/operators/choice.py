@@ -32,7 +32,7 @@ def make_operator(
     name: str,
     points: Floats,
     inputs: Floats,
-    kernel: int,
+    activation: int,
     moving: bool = False,
     ranks: Alone = ALONE,
 ) -> Any:
@@ -47,25 +47,25 @@ def make_operator(
     if name not in OPERATORS:
         raise ValueError(unknown_name("operator", name, OPERATORS))
     if name == "auto":
-        name = cheapest(len(points), len(inputs), inputs.shape[1], kernel, moving)
+        name = cheapest(len(points), len(inputs), inputs.shape[1], activation, moving)
     if name in ("tree", SINGLE) and moving:
         raise ValueError(
             f"'{name}' is for points that stay where they are: a grid's, or fixed units. Take"
             " 'dense' or 'sorted'."
         )
     if name == "sorted":
-        return SortedOperator(points, inputs, kernel, moving)
+        return SortedOperator(points, inputs, activation, moving)
     if name == "tree":
-        return shared_tree(ranks, points, inputs, kernel)
+        return shared_tree(ranks, points, inputs, activation)
     return shared(
-        ranks, partial(DenseOperator, kernel=kernel, single=name == SINGLE), points, inputs
+        ranks, partial(DenseOperator, activation=activation, single=name == SINGLE), points, inputs
     )
 
 
-def cheapest(n_points: int, n_data: int, axes: int, kernel: int, moving: bool) -> str:
+def cheapest(n_points: int, n_data: int, axes: int, activation: int, moving: bool) -> str:
     """The name of the operator that costs least."""
     dense = n_points * n_data
-    if axes == 2 and kernel != LINEAR:
+    if axes == 2 and activation != LINEAR:
         return (
             "sorted"
             if (150 if moving else 50) * n_points + 100 * n_data + 10_000 < dense
@@ -74,5 +74,5 @@ def cheapest(n_points: int, n_data: int, axes: int, kernel: int, moving: bool) -
     if moving or axes < 2:
         return "dense"
     many = max(n_points, n_data)
-    cut = 0.0 if kernel == LINEAR else min(1.0, 2.0 * (LEAF / many) ** (1.0 / (axes - 1)))
+    cut = 0.0 if activation == LINEAR else min(1.0, 2.0 * (LEAF / many) ** (1.0 / (axes - 1)))
     return "tree" if 2.0 * (2.5 * cut * dense + 30 * many + 100_000) < dense else "dense"

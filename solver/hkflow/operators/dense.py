@@ -62,12 +62,14 @@ class DenseOperator:
 
     points : (n_points, p), or blocked with a width that TILE divides: then kept as `points`, which
         may be overwritten in place
-    inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
+    inputs : (n_data, p);  activation : LINEAR, RELU or SQUARED_RELU
     single : whether sums over points, or data, are made in float32: twice as fast, exact to about
         1e-6
     """
 
-    def __init__(self, points: Floats, inputs: Floats, kernel: int, single: bool = False) -> None:
+    def __init__(
+        self, points: Floats, inputs: Floats, activation: int, single: bool = False
+    ) -> None:
         kind, tile = (np.float32, 2 * TILE) if single else (np.float64, TILE)
         self.points = (
             points if points.ndim == 3 else blocked(points, width_for(len(points), tile))
@@ -78,7 +80,7 @@ class DenseOperator:
                 f"Blocks must be a multiple of {tile} points wide, got {width}. Take"
                 " blocked(points)."
             )
-        self.kernel = (0,) * kernel  # compiled anew for each kernel
+        self.activation = (0,) * activation  # compiled anew for each activation
         self.shape = inputs.shape
         self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA), kind)
         self.set_inputs(inputs)
@@ -105,7 +107,13 @@ class DenseOperator:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self.weights.reshape(-1)[: len(weights)] = weights
         dense_forward(
-            self.kernel, self.points, self.columns, self.weights, len(weights), self.partial, out
+            self.activation,
+            self.points,
+            self.columns,
+            self.weights,
+            len(weights),
+            self.partial,
+            out,
         )
 
     def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
@@ -117,7 +125,7 @@ class DenseOperator:
         blocked like `points`."""
         self.loss_gradient.reshape(-1)[: len(loss_gradient)] = loss_gradient
         dense_gradient(
-            self.kernel,
+            self.activation,
             self.points,
             self.columns,
             self.loss_gradient,
@@ -192,10 +200,10 @@ def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def products(
-    builder: Any, kernel: Any, points: Array, c: Any, columns: Array, *o: Any
+    builder: Any, activation: Any, points: Array, c: Any, columns: Array, *o: Any
 ) -> dict[tuple[int, int], Any]:
-    """The tile at point c, {(k, v): vector of θ·x_k}, or of (θ·x_k)₊ if the kernel is not linear;
-    nan stays nan."""
+    """The tile at point c, {(k, v): vector of θ·x_k}, or of (θ·x_k)₊ if the activation is not
+    linear; nan stays nan."""
     # LLVM turns this memory into registers
     s = {cell: cgutils.alloca_once_value(builder, points.zero) for cell in CELLS}
     with cgutils.for_range(builder, points.shape[0]) as axis:
@@ -204,7 +212,7 @@ def products(
         for k, v in CELLS:
             builder.store(multiply_add(builder, theta[v], x[k], builder.load(s[k, v])), s[k, v])
     s = {cell: builder.load(s[cell]) for cell in CELLS}
-    if kernel.count == LINEAR:
+    if activation.count == LINEAR:
         return s
     return {
         cell: builder.select(builder.fcmp_ordered("<", s[cell], points.zero), points.zero, s[cell])
@@ -213,7 +221,7 @@ def products(
 
 
 @intrinsic
-def forward_tiles(typing, kernel, points, columns, weights, out):
+def forward_tiles(typing, activation, points, columns, weights, out):
     """out_k += Σ_c weights_c a(θ_c·x_k); points (p, width), columns (p, DATA), weights (whole
     tiles,), out (DATA,)."""
 
@@ -225,10 +233,10 @@ def forward_tiles(typing, kernel, points, columns, weights, out):
         with cgutils.for_range_slice(
             builder, INTEGER(0), weights.shape[0], INTEGER(2 * points.lanes)
         ) as (c, _):
-            s = products(builder, kernel, points, c, columns)
+            s = products(builder, activation, points, c, columns)
             weight = [weights.load(c, v=v) for v in range(2)]
             for k, v in CELLS:
-                a = builder.fmul(s[k, v], s[k, v]) if kernel.count == SQUARED_RELU else s[k, v]
+                a = builder.fmul(s[k, v], s[k, v]) if activation.count == SQUARED_RELU else s[k, v]
                 builder.store(multiply_add(builder, weight[v], a, builder.load(h[k])), h[k])
         for k in range(DATA):
             builder.store(
@@ -237,11 +245,11 @@ def forward_tiles(typing, kernel, points, columns, weights, out):
             )
         return context.get_dummy_value()
 
-    return types.void(kernel, points, columns, weights, out), write
+    return types.void(activation, points, columns, weights, out), write
 
 
 @intrinsic
-def gradient_tile(typing, kernel, points, columns, loss_gradient, potential, gradient):
+def gradient_tile(typing, activation, points, columns, loss_gradient, potential, gradient):
     """J += Σ_i r_i a(θ·x_i) and G += Σ_i r_i a'(θ·x_i) x_i for the first TILE points; the arrays of
     dense_gradient."""
 
@@ -250,12 +258,12 @@ def gradient_tile(typing, kernel, points, columns, loss_gradient, potential, gra
             Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
         )
         with cgutils.for_range(builder, columns.shape[0]) as data:
-            s = products(builder, kernel, points, 0, columns, data.index)
+            s = products(builder, activation, points, 0, columns, data.index)
             r = [loss_gradient.broadcast(data.index, k) for k in range(DATA)]
             J = [potential.load(0, v=v) for v in range(2)]
             slope = {}
             for k, v in CELLS:
-                if kernel.count == SQUARED_RELU:
+                if activation.count == SQUARED_RELU:
                     rs = builder.fmul(r[k], s[k, v])
                     J[v] = multiply_add(builder, rs, s[k, v], J[v])
                     slope[k, v] = builder.fadd(rs, rs)
@@ -263,7 +271,9 @@ def gradient_tile(typing, kernel, points, columns, loss_gradient, potential, gra
                     J[v] = multiply_add(builder, r[k], s[k, v], J[v])
                     on = builder.fcmp_ordered(">", s[k, v], points.zero)
                     slope[k, v] = (
-                        r[k] if kernel.count == LINEAR else builder.select(on, r[k], points.zero)
+                        r[k]
+                        if activation.count == LINEAR
+                        else builder.select(on, r[k], points.zero)
                     )
             for v in range(2):
                 potential.store(J[v], 0, v=v)
@@ -276,11 +286,11 @@ def gradient_tile(typing, kernel, points, columns, loss_gradient, potential, gra
                     gradient.store(G[v], axis.index, 0, v=v)
         return context.get_dummy_value()
 
-    return types.void(kernel, points, columns, loss_gradient, potential, gradient), write
+    return types.void(activation, points, columns, loss_gradient, potential, gradient), write
 
 
 @njit(cache=True)
-def forward_group(g, kernel, points, columns, weights, n, partial):
+def forward_group(g, activation, points, columns, weights, n, partial):
     """partial[g] = Σ over the points of group g; the arrays of dense_forward."""
     B, width = weights.shape
     G, tile = len(partial), TILE * 8 // points.itemsize
@@ -288,24 +298,25 @@ def forward_group(g, kernel, points, columns, weights, n, partial):
     for b in range(g * B // G, (g + 1) * B // G):
         used = -(-min(width, n - b * width) // tile) * tile
         for o in range(len(columns)):
-            forward_tiles(kernel, points[b], columns[o], weights[b, :used], partial[g, o])
+            forward_tiles(activation, points[b], columns[o], weights[b, :used], partial[g, o])
 
 
 @njit(parallel=True, cache=True)
-def dense_forward(kernel, points, columns, weights, n, partial, out):
+def dense_forward(activation, points, columns, weights, n, partial, out):
     """h_i = Σ_c weights_c a(θ_c·x_i), summed within each group of points, then over the groups in
     order.
 
-    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA,
-    p, DATA) weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
+    activation: tuple whose length is the activation; points (n_blocks, p, width)
+    columns (n_data / DATA, p, DATA)
+    weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
     partial (n_groups, n_data / DATA, DATA): scratch
     """
     if n * columns.size < SMALL:
         for g in range(len(partial)):
-            forward_group(g, kernel, points, columns, weights, n, partial)
+            forward_group(g, activation, points, columns, weights, n, partial)
     else:
         for g in prange(len(partial)):
-            forward_group(g, kernel, points, columns, weights, n, partial)
+            forward_group(g, activation, points, columns, weights, n, partial)
     for i in range(len(out)):
         out[i] = 0.0
     for g in range(len(partial)):
@@ -315,7 +326,7 @@ def dense_forward(kernel, points, columns, weights, n, partial, out):
 
 
 @njit(cache=True)
-def gradient_group(g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient):
+def gradient_group(g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient):
     """J and G for the points of group g; the arrays of dense_gradient."""
     B, p, width = points.shape
     chunk, tile = max(1, CHUNK // (p * DATA)), TILE * 8 // points.itemsize
@@ -326,27 +337,30 @@ def gradient_group(g, kernel, points, columns, loss_gradient, n, n_groups, poten
         for o in range(0, len(columns), chunk):
             x, r = columns[o : o + chunk], loss_gradient[o : o + chunk]
             for c in range(0, count, tile):
-                gradient_tile(kernel, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:])
+                gradient_tile(
+                    activation, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:]
+                )
         gradient[b, :, count:] = 0.0
 
 
 @njit(parallel=True, cache=True)
-def dense_gradient(kernel, points, columns, loss_gradient, n, n_groups, potential, gradient):
+def dense_gradient(activation, points, columns, loss_gradient, n, n_groups, potential, gradient):
     """J_c = Σ_i loss_gradient_i a(θ_c·x_i) and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i, summed
     over i in order.
 
-    kernel: tuple whose length is the kernel; points (n_blocks, p, width); columns (n_data / DATA,
-    p, DATA) loss_gradient (n_data / DATA, DATA), zero on padding; n: number of points
+    activation: tuple whose length is the activation; points (n_blocks, p, width)
+    columns (n_data / DATA, p, DATA)
+    loss_gradient (n_data / DATA, DATA), zero on padding; n: number of points
     potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it
     out
     """
     if n * columns.size < SMALL:
         for g in range(n_groups):
             gradient_group(
-                g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient
+                g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient
             )
     else:
         for g in prange(n_groups):
             gradient_group(
-                g, kernel, points, columns, loss_gradient, n, n_groups, potential, gradient
+                g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient
             )

@@ -46,24 +46,24 @@ def shared(
     return DistributedOperator(data, part, to_data, make(blocks[part.units], inputs), blocks)
 
 
-def shared_tree(ranks: Alone, points: Floats, inputs: Floats, kernel: int) -> Any:
+def shared_tree(ranks: Alone, points: Floats, inputs: Floats, activation: int) -> Any:
     """The same for a TreeOperator: each rank owns a share of the leaves, made of points or data,
     whichever are more, and a share of the others."""
     if ranks.size == 1 or len(points) * inputs.size < SMALL:
-        return TreeOperator(points, inputs, kernel)
+        return TreeOperator(points, inputs, activation)
     flipped = len(inputs) > len(points)
     few, many = (
         RankSlice(ranks, n, unit)
         for n, unit in zip(sorted((len(points), len(inputs))), (1, LEAF), strict=True)
     )
-    to_many = TreeOperator(points, inputs, kernel, flipped, many.units)
+    to_many = TreeOperator(points, inputs, activation, flipped, many.units)
     many.order = to_many.order.astype(np.intp)
     if flipped:
         return DistributedOperator(
-            many, few, to_many, TreeOperator(points[few.own], inputs, kernel, flipped)
+            many, few, to_many, TreeOperator(points[few.own], inputs, activation, flipped)
         )
     return DistributedOperator(
-        few, many, TreeOperator(points, inputs[few.own], kernel, flipped), to_many
+        few, many, TreeOperator(points, inputs[few.own], activation, flipped), to_many
     )
 
 

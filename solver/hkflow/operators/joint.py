@@ -14,16 +14,16 @@ class JointOperator:
 
     points : (n_points, p+1), the last coordinate is b, or blocked; kept blocked as `points`, which
         may be overwritten in place
-    inputs : (n_data, p);  kernel : of ψ, see DenseOperator
+    inputs : (n_data, p);  activation : of ψ, see DenseOperator
 
         points[block, :, c]     a_1 … a_p | b          gradient[block, :, c]     b ∂J/∂a_1 … b
                                 ∂J/∂a_p | J
                                  hidden     output      with J the potential of ψ
     """
 
-    def __init__(self, points: Floats, inputs: Floats, kernel: int) -> None:
+    def __init__(self, points: Floats, inputs: Floats, activation: int) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
-        self.hidden = DenseOperator(np.ascontiguousarray(self.points[:, :-1]), inputs, kernel)
+        self.hidden = DenseOperator(np.ascontiguousarray(self.points[:, :-1]), inputs, activation)
         self.output, self.weights = (np.zeros_like(self.points[:, -1]) for _ in range(2))
         self.inner = np.zeros_like(self.hidden.points)
 

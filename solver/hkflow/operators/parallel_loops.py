@@ -20,7 +20,7 @@ def n_blocks(n: int) -> int:
     return -(-n // BLOCK)
 
 
-def kernel(function: Callable) -> Callable:
+def parallel_loop(function: Callable) -> Callable:
     """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
     array is large."""
     parallel = njit(parallel=True, cache=True)(function)

@@ -13,31 +13,33 @@ from numba import njit, prange
 
 from ..arguments import Floats
 from .dense import LINEAR, SQUARED_RELU, blocked
-from .parallel_loops import kernel
+from .parallel_loops import parallel_loop
 from .tree import moments
 
 
 class SortedOperator:
     """All sums for φ = a(θ·x), θ and x in the plane, with a ReLU or squared ReLU a.
 
-    points : (n_points, 2), or blocked as in DenseOperator;  inputs : (n_data, 2);  kernel : RELU
-        or SQUARED_RELU
+    points : (n_points, 2), or blocked as in DenseOperator;  inputs : (n_data, 2)
+    activation : RELU or SQUARED_RELU
     moving : whether `points`, kept blocked, may be overwritten in place: then their arcs are found
         anew in every sum
     """
 
-    def __init__(self, points: Floats, inputs: Floats, kernel: int, moving: bool = False) -> None:
-        if inputs.shape[1] != 2 or kernel == LINEAR:
+    def __init__(
+        self, points: Floats, inputs: Floats, activation: int, moving: bool = False
+    ) -> None:
+        if inputs.shape[1] != 2 or activation == LINEAR:
             raise ValueError(
                 "The sorted operator is for ReLU and squared ReLU on the circle. Take 'dense' or"
                 " 'tree'."
             )
-        self.points, self.kernel, self.moving = (
+        self.points, self.activation, self.moving = (
             points if points.ndim == 3 else blocked(points),
-            kernel,
+            activation,
             moving,
         )
-        self.squared, self.shape = kernel == SQUARED_RELU, inputs.shape
+        self.squared, self.shape = activation == SQUARED_RELU, inputs.shape
         self.arcs = np.zeros((len(self.points), self.points.shape[2]), dtype=np.uint32)
         self.set_inputs(inputs)
 
@@ -57,7 +59,7 @@ class SortedOperator:
         # arc k ends at ends[k]: a half-circle is the arcs begin … end − 1
         self.begin, self.end = rank[:n] + 1, rank[n:] + 1
         self.table = np.searchsorted(self.ends, np.linspace(0.0, 4.0, 2 * n + 1))
-        self.moments = moments(inputs, self.kernel, 1.0)
+        self.moments = moments(inputs, self.activation, 1.0)
         self.sums = np.zeros((2 * n + 2, self.moments.shape[1]))
         find_arcs(self.points, self.ends, self.table, self.arcs)
 
@@ -105,7 +107,7 @@ def pseudo_angles(vectors):
     return out
 
 
-@kernel
+@parallel_loop
 def find_arcs(points, ends, table, arcs):
     """The number of ends that are not beyond each point; points (n_blocks, 2, width), ends (2n,)
     increasing.
@@ -157,7 +159,7 @@ def compensated(total, lost, term):
     return new, lost
 
 
-@kernel
+@parallel_loop
 def read_arcs(squared, points, arcs, sums, out):
     """J_c = ω(θ_c)·V of the point's arc; points (n_blocks, 2, width), sums (., M), out
     (n_points,)."""
@@ -170,7 +172,7 @@ def read_arcs(squared, points, arcs, sums, out):
             )
 
 
-@kernel
+@parallel_loop
 def read_slopes(squared, points, arcs, sums, n, gradient):
     """G_c = ∂J/∂θ at each of n points; gradient (n_blocks, 2, width), zero on padding."""
     width = points.shape[2]
@@ -209,7 +211,7 @@ def sum_arcs(squared, points, arcs, weights, sums):
             sums[k, a] = total + lost
 
 
-@kernel
+@parallel_loop
 def read_half_circles(begin, end, moments, sums, out):
     """h_i = μ(x_i)·(P_end − P_begin), around the circle; begin, end (n,), moments (n, M), sums (2n
     + 2, M), out (n,)."""

@@ -25,7 +25,7 @@ from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_ti
 class TreeOperator:
     """All sums for φ = a(θ·x) with a built-in activation a and points that stay where they are.
 
-    points : (n_points, p);  inputs : (n_data, p);  kernel : LINEAR, RELU or SQUARED_RELU
+    points : (n_points, p);  inputs : (n_data, p);  activation : LINEAR, RELU or SQUARED_RELU
     flipped : whether the tree is made of data and the lists of points; by default of whichever are
         more
     leaves : slice of the only leaves at which sums are wanted: they are made there alone, and left
@@ -36,13 +36,13 @@ class TreeOperator:
         self,
         points: Floats,
         inputs: Floats,
-        kernel: int,
+        activation: int,
         flipped: bool | None = None,
         leaves: slice | None = None,
     ) -> None:
         self.flipped = len(inputs) > len(points) if flipped is None else flipped
         many, few = (inputs, points) if self.flipped else (points, inputs)
-        self.kernel = (0,) * kernel
+        self.activation = (0,) * activation
         self.order, self.few_order = (
             bisected(directions(x), size).astype(np.uint32)
             for x, size in ((many, LEAF), (few, DATA))
@@ -58,8 +58,8 @@ class TreeOperator:
             else above(tree_of(len(self.leaves)), leaves)
         )
         self.place = self.order if leaves is None else np.arange(len(many), dtype=np.uint32)
-        self.lists = lists_of(self.tree, self.leaves, many, few, kernel == LINEAR)
-        self.moments = moments(few, kernel, 2.0)
+        self.lists = lists_of(self.tree, self.leaves, many, few, activation == LINEAR)
+        self.moments = moments(few, activation, 2.0)
         p, levels, roots = few.shape[1], self.tree[2].max(initial=0) + 2, len(self.tree[3]) - 1
         longest = np.diff(self.lists[2]).max()
         # (p, n_few + 1): lists are padded with the last
@@ -92,39 +92,39 @@ class TreeOperator:
         np.take(values, self.few_order, out=self.values[:-1])
         np.multiply(self.moments, self.values[:-1, None], out=self.rows)
         down(
-            self.kernel, *self.tree, *self.lists, self.leaves, self.few, self.values, self.rows,
+            self.activation, *self.tree, *self.lists, self.leaves, self.few, self.values, self.rows,
             self.sums, self.data, self.loss_gradient, self.answers, self.place, out,
         )  # fmt: skip
 
     def _up(self, values, out):
         """From the many to the few: their moments go from the leaves to the roots."""
         up(
-            self.kernel, *self.tree, *self.lists, self.columns, self.few, self.moments, values,
+            self.activation, *self.tree, *self.lists, self.columns, self.few, self.moments, values,
             self.order, self.given, self.sums, self.points, self.answers, self.partial,
             self.few_order, out,
         )  # fmt: skip
 
 
-def moments(inputs: Floats, kernel: int, mixed: float) -> Floats:
+def moments(inputs: Floats, activation: int, mixed: float) -> Floats:
     """μ of inputs (n, p): themselves, or for squared ReLU their products x_a x_b, a ≤ b, (n,
     p(p+1)/2).
 
     mixed : factor of the products with a < b, 2 on one side of ω·μ and 1 on the other
     """
-    if kernel != SQUARED_RELU:
+    if activation != SQUARED_RELU:
         return inputs
     a, b = np.triu_indices(inputs.shape[1])
     return inputs[:, a] * inputs[:, b] * np.where(a < b, mixed, 1.0)
 
 
 @njit(cache=True)
-def evaluate(kernel, total, leaf, answer):
+def evaluate(activation, total, leaf, answer):
     """answer_c = total·ω(θ_c), ω with mixed = 1, θ the points (p, LEAF) of a leaf."""
     k, p = 0, leaf.shape[0]
     for c in range(LEAF):
         answer[c] = 0.0
     for a in range(p):
-        if len(kernel) == SQUARED_RELU:
+        if len(activation) == SQUARED_RELU:
             for b in range(a, p):
                 for c in range(LEAF):
                     answer[c] += total[k] * leaf[a, c] * leaf[b, c]
@@ -135,16 +135,16 @@ def evaluate(kernel, total, leaf, answer):
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def sum_moments(kernel, given, columns, total):
+def sum_moments(activation, given, columns, total):
     """total = Σ_c given_c ω(θ_c), ω with mixed = 1, θ the points (LEAF / DATA, p, DATA) of a
     leaf."""
     k, p = 0, columns.shape[1]
     for a in range(p):
-        for b in range(a, p if len(kernel) == SQUARED_RELU else a + 1):
+        for b in range(a, p if len(activation) == SQUARED_RELU else a + 1):
             moment = 0.0
             for o in range(LEAF // DATA):
                 for lane in range(DATA):
-                    if len(kernel) == SQUARED_RELU:
+                    if len(activation) == SQUARED_RELU:
                         moment += given[o, lane] * columns[o, a, lane] * columns[o, b, lane]
                     else:
                         moment += given[o, lane] * columns[o, a, lane]
@@ -154,7 +154,7 @@ def sum_moments(kernel, given, columns, total):
 
 @njit(cache=True)
 def down_root(
-    r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values,
+    r, activation, first, last, level, roots, far_start, far, near_start, near, leaves, few, values,
     rows, sums, columns, given, answer, order, out,
 ):  # fmt: skip
     """The potential of the points below root r; the arrays of `down`."""
@@ -172,7 +172,7 @@ def down_root(
         if last[k] - first[k] > 1:
             continue
         leaf = first[k]
-        evaluate(kernel, total, leaves[leaf], answer)
+        evaluate(activation, total, leaves[leaf], answer)
         blocks = (near_start[leaf + 1] - near_start[leaf]) // DATA
         for o in range(blocks):
             data = near[near_start[leaf] + o * DATA :]
@@ -183,7 +183,12 @@ def down_root(
                     columns[o, a, lane] = few[a, data[lane]]
         for c in range(0, LEAF, TILE):
             gradient_tile(
-                kernel, leaves[leaf, :, c:], columns[:blocks], given[:blocks], answer[c:], nothing
+                activation,
+                leaves[leaf, :, c:],
+                columns[:blocks],
+                given[:blocks],
+                answer[c:],
+                nothing,
             )
         for c in range(min(LEAF, len(order) - leaf * LEAF)):
             out[order[leaf * LEAF + c]] = answer[c]
@@ -191,8 +196,8 @@ def down_root(
 
 @njit(parallel=True, cache=True)
 def down(
-    kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few, values, rows,
-    sums, columns, given, answers, order, out,
+    activation, first, last, level, roots, far_start, far, near_start, near, leaves, few, values,
+    rows, sums, columns, given, answers, order, out,
 ):  # fmt: skip
     """out_c = Σ_i values_i a(θ_c·x_i), θ the points of the leaves, x the few.
 
@@ -202,21 +207,21 @@ def down(
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
             down_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few,
-                values, rows, sums[r], columns[r], given[r], answers[r], order, out,
+                r, activation, first, last, level, roots, far_start, far, near_start, near, leaves,
+                few, values, rows, sums[r], columns[r], given[r], answers[r], order, out,
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
             down_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, leaves, few,
-                values, rows, sums[r], columns[r], given[r], answers[r], order, out,
+                r, activation, first, last, level, roots, far_start, far, near_start, near, leaves,
+                few, values, rows, sums[r], columns[r], given[r], answers[r], order, out,
             )  # fmt: skip
 
 
 @njit(cache=True)
 def up_root(
-    r, kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments,
-    values, order, given, sums, points, answer, partial,
+    r, activation, first, last, level, roots, far_start, far, near_start, near, columns, few,
+    moments, values, order, given, sums, points, answer, partial,
 ):  # fmt: skip
     """partial = Σ over the points below root r; the arrays of `up`."""
     nothing = np.zeros((0, TILE))
@@ -231,7 +236,7 @@ def up_root(
             whole = min(LEAF, len(order) - leaf * LEAF)
             for c in range(LEAF):
                 given[c // DATA, c % DATA] = values[order[leaf * LEAF + c]] if c < whole else 0.0
-            sum_moments(kernel, given, columns[leaf], total)
+            sum_moments(activation, given, columns[leaf], total)
             data = near[near_start[leaf] : near_start[leaf + 1]]
             for a in range(few.shape[0]):
                 for e in range(len(data)):
@@ -239,7 +244,7 @@ def up_root(
             for e in range(len(data)):
                 answer[e] = 0.0
             for e in range(0, len(data), TILE):
-                gradient_tile(kernel, points[:, e:], columns[leaf], given, answer[e:], nothing)
+                gradient_tile(activation, points[:, e:], columns[leaf], given, answer[e:], nothing)
             for e in range(len(data)):
                 partial[data[e]] += answer[e]
         for e in range(far_start[k], far_start[k + 1]):
@@ -254,7 +259,7 @@ def up_root(
 
 @njit(parallel=True, cache=True)
 def up(
-    kernel, first, last, level, roots, far_start, far, near_start, near, columns, few, moments,
+    activation, first, last, level, roots, far_start, far, near_start, near, columns, few, moments,
     values, order, given, sums, points, answers, partial, few_order, out,
 ):  # fmt: skip
     """out_i = Σ_c values_c a(θ_c·x_i), summed below each root, then over the roots in order.
@@ -265,13 +270,13 @@ def up(
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
             up_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns,
+                r, activation, first, last, level, roots, far_start, far, near_start, near, columns,
                 few, moments, values, order, given[r], sums[r], points[r], answers[r], partial[r],
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
             up_root(
-                r, kernel, first, last, level, roots, far_start, far, near_start, near, columns,
+                r, activation, first, last, level, roots, far_start, far, near_start, near, columns,
                 few, moments, values, order, given[r], sums[r], points[r], answers[r], partial[r],
             )  # fmt: skip
     for i in range(len(out)):

@@ -31,12 +31,12 @@ def draw_overview(figure, run, save=-1, shared=None):
     else:
         _draw_exact(left.subplots(), run)
     draw_measure(right, run, title=False)
-    clock, proves = run.flow.clock, records.has_margins(run)
+    time_variable, proves = run.flow.time_variable, records.has_margins(run)
     energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
-    records.draw_energy(energy, run.records, clock)
-    records.draw_residuals(residuals, run.records, clock)
+    records.draw_energy(energy, run.records, time_variable)
+    records.draw_residuals(residuals, run.records, time_variable)
     if proves:
-        records.draw_margins(proof[0], run.records, clock)
+        records.draw_margins(proof[0], run.records, time_variable)
 
 
 def _draw_exact(ax, run):

@@ -35,10 +35,10 @@ def mass_of(records: Records, logarithmic: bool) -> tuple[NDArray[np.float64], s
     return records[name], RECORDS[name].axis
 
 
-def draw_time(ax: Axes, records: Records, clock: str) -> None:
+def draw_time(ax: Axes, records: Records, time_variable: str) -> None:
     """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
-    ax.set_xlabel(RECORDS["time" if clock == "time" else "smooth_margin"].axis)
-    if clock == "margin":
+    ax.set_xlabel(RECORDS["time" if time_variable == "time" else "smooth_margin"].axis)
+    if time_variable == "margin":
         scale_time(ax, records["time"])
 
 
@@ -57,10 +57,10 @@ def scale_time(ax: Axes, time: NDArray[np.float64]) -> None:
     ax.minorticks_off()
 
 
-def draw_energy(ax: Axes, records: Records, clock: str = "time") -> None:
+def draw_energy(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """Objective and total mass against time, on two scales; objective per mass and log mass where
     the mass needs a scale."""
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     by_scale = scaled(records)
     objective, label = objective_of(records, by_scale)
     ax.plot(records["time"], objective, color="C0")
@@ -78,13 +78,13 @@ def draw_energy(ax: Axes, records: Records, clock: str = "time") -> None:
 def draw_records(figure, run, save=-1, shared=None):
     """Everything that is recorded of a run in time: objective, mass, margin with its certified
     band, residuals of the budgets, and a user's records."""
-    records, clock = run.records, run.flow.clock
+    records, time_variable = run.records, run.flow.time_variable
     draws = panels(run)
     wide = figure.bbox.width > figure.bbox.height
     shape = (-(-len(draws) // 2), 2) if wide else (len(draws), 1)
     axes = np.ravel(figure.subplots(*shape, sharex=True))
     for ax, draw in zip(axes, draws, strict=False):
-        draw(ax, records, clock)
+        draw(ax, records, time_variable)
     for ax in axes[len(draws) :]:
         ax.remove()
     for ax in axes[: len(draws) - shape[1]]:
@@ -113,21 +113,21 @@ def has_margins(run) -> bool:
     )
 
 
-def draw_objective(ax: Axes, records: Records, clock: str = "time") -> None:
+def draw_objective(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """The objective against time, or the objective per mass; logarithmic if it is positive and
     falls by much."""
     values, label = objective_of(records, scaled(records))
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
     scale_values(ax, values, RECORDS["objective"].scale)
     ax.set_ylabel(label.replace("objective per", "objective\nper"))
 
 
-def draw_mass(ax: Axes, records: Records, clock: str = "time") -> None:
+def draw_mass(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """The total mass against time, or its logarithm."""
     logarithmic = scaled(records)
     values, label = mass_of(records, logarithmic)
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
     low, high = ax.get_ylim()
     if not logarithmic and values[0] > 0.0 and high - low < 1e-6 * abs(high):
@@ -135,11 +135,11 @@ def draw_mass(ax: Axes, records: Records, clock: str = "time") -> None:
     ax.set_ylabel(label.replace(" log |", "\nlog |"))
 
 
-def draw_residuals(ax: Axes, records: Records, clock: str = "time") -> None:
+def draw_residuals(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """Residuals of the energy identity and of the mass budget, relative to the largest objective
     and mass so far."""
     time = records["time"]
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     if np.isnan(records["energy_residual"]).all():
         ax.text(
             0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center"
@@ -161,9 +161,9 @@ def draw_residuals(ax: Axes, records: Records, clock: str = "time") -> None:
     )
 
 
-def draw_margins(ax: Axes, records: Records, clock: str = "time") -> None:
+def draw_margins(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """Margin and dual value, and between their running best, shaded, the max-margin."""
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
     known = np.isfinite(records["dual_value"])
     for name, seen, color in (("dual_value", known, "C1"), ("margin", slice(None), "C0")):
@@ -194,9 +194,9 @@ def draw_margins(ax: Axes, records: Records, clock: str = "time") -> None:
     ax.set_ylabel("margin/|ν|")
 
 
-def draw_record(ax: Axes, records: Records, clock: str, name: str) -> None:
+def draw_record(ax: Axes, records: Records, time_variable: str, name: str) -> None:
     """One record against time."""
-    draw_time(ax, records, clock)
+    draw_time(ax, records, time_variable)
     ax.plot(records["time"], records[name], color="C0")
     scale_values(ax, records[name], record_of(name).scale)
     ax.set_ylabel(plain(record_of(name).axis, 24))

@@ -29,7 +29,7 @@ def time_of(run, save):
 
 def clock_of(run):
     """What the run calls time: t, or the smooth margin γ̃."""
-    return "t" if run.flow.clock == "time" else "γ̃"
+    return "t" if run.flow.time_variable == "time" else "γ̃"
 
 
 def sign_name(sign):

@@ -65,7 +65,7 @@ def panels(figure, run):
         if len(run.signs) > 1:
             ax.set_title(sign_name(sign), loc="left", pad=2, fontsize=7)
     time, gaps = run.time, np.diff(run.time)
-    if len(time) > 2 and gaps.max() > UNEVEN * gaps.min() or run.flow.clock == "margin":
+    if len(time) > 2 and gaps.max() > UNEVEN * gaps.min() or run.flow.time_variable == "margin":
         scale_time(axes[-1], time)
     axes[-1].set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1.0)
     axes[-1].set_xlabel("time t" if clock_of(run) == "t" else "smooth margin γ̃")

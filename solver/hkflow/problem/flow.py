@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..errors import unknown_name
 
 DRIVES = ("measure", "probability")
-CLOCKS = ("time", "margin")
+TIME_VARIABLES = ("time", "margin")
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Flow:
         dν̄): "measure" takes J at ν = e^log_mass ν̄, which is the same flow seen through ν̄;
         "probability" keeps the mass as it is at the start, noise taking σν and giving σ|ν|U (Chizat
         & Bach 2020, eq. 12; Rotskoff et al. 2019)
-    clock : "time", or "margin": the flow of a smooth-margin risk run by γ̃ = −F instead of time,
-        dγ̃ = (−dF/dt) dt
+    time_variable : "time", or "margin": the flow of a smooth-margin risk run by γ̃ = −F instead of
+        time, dγ̃ = (−dF/dt) dt
     Raises ValueError for rates out of range and for combinations that are no flow.
     """
 
@@ -32,7 +32,7 @@ class Flow:
     noise: float = 0.0
     depth: float = 2.0
     drive: str | None = None
-    clock: str = "time"
+    time_variable: str = "time"
 
     def __post_init__(self):
         for name in ("transport", "reaction", "noise"):
@@ -44,8 +44,8 @@ class Flow:
             raise ValueError(f"depth must be finite and at least 1, got {self.depth}.")
         if self.drive is not None and self.drive not in DRIVES:
             raise ValueError(unknown_name("drive", self.drive, DRIVES))
-        if self.clock not in CLOCKS:
-            raise ValueError(unknown_name("clock", self.clock, CLOCKS))
+        if self.time_variable not in TIME_VARIABLES:
+            raise ValueError(unknown_name("time variable", self.time_variable, TIME_VARIABLES))
         if self.depth != 2.0:
             for name, value in (
                 ("transport", self.transport),

@@ -70,9 +70,9 @@ class Problem:
             raise ValueError(
                 "A signed density (depth 1) has no weight decay λ|ν|: weight_decay must be 0."
             )
-        if flow.clock == "margin" and self.objective.risk.scaled is None:
+        if flow.time_variable == "margin" and self.objective.risk.scaled is None:
             raise ValueError(
-                "The clock 'margin' runs by the smooth margin −F, but the risk is"
+                "The time variable 'margin' runs by the smooth margin −F, but the risk is"
                 f" '{self.objective.risk.name}'. Choose the loss smooth-margin or"
                 " smooth-logistic-margin, or the clock time."
             )

@@ -147,7 +147,7 @@ def margin_clock(method, step, clock):
     Large starts hide it: weights of size w know margins to 10⁻¹⁵ w at best.
     """
     time = clock.time + step.dt
-    if method.flow.clock != "margin" or method.fixed_steps:
+    if method.flow.time_variable != "margin" or method.fixed_steps:
         return None
     grown = (clock.objective_at_start - method.trial.objective) * np.exp(method.log_scale)
     if abs(grown - time) <= CLOCK_DRIFT * time:

@@ -119,7 +119,7 @@ class Loop:
         there was one to take."""
         method, clock, target = self.method, self.clock, self.times[self.clock.next_save]
         # the margin is seen on a logarithmic scale
-        whole = clock.time if method.flow.clock == "margin" else self.times[-1]
+        whole = clock.time if method.flow.time_variable == "margin" else self.times[-1]
         step = accepted_step(method, clock, self.control, target, TINY_STEP * whole, self.guards)
         if isinstance(step, str):
             self.status = f"Stopped {self._here()}: {step}."

@@ -361,8 +361,8 @@ class Result:
         out = np.zeros(len(full))
         for start in range(0, len(full), BLOCK):
             block = slice(start, start + BLOCK)
-            transform = feature.transform(atoms.positions, full[block], "dense")
-            transform.forward(atoms.signs * atoms.weights, out[block])
+            operator = feature.operator(atoms.positions, full[block], "dense")
+            operator.forward(atoms.signs * atoms.weights, out[block])
         return out
 
     def exact_errors(self) -> tuple | None:

@@ -2,7 +2,7 @@
 save time allow.
 
 Explicit steps, and steps that are implicit in the coupling through the data, have a controller
-each. With coupling = "auto" a run goes over to implicit steps where stability, not accuracy, keeps
+each. With imex = "auto" a run goes over to implicit steps where stability, not accuracy, keeps
 explicit ones short, and back where they gain nothing:
 
     explicit -> implicit   if the explicit limit is below the method's bound and above `enters`/λ,
@@ -102,9 +102,9 @@ class StepControl:
 
     def _wants_implicit(self, bound, look):
         method, (explicit, implicit) = self.method, self.sizes
-        if method.coupling == "explicit" or not method.knows_implicit():
+        if method.imex == "explicit" or not method.knows_implicit():
             return False
-        if method.coupling == "implicit":
+        if method.imex == "implicit":
             return True
         if method.fixed_steps:
             return method.exceeds_stiffness(method.max_step, 1.0)

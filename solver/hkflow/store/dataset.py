@@ -109,7 +109,7 @@ def _angles(run):
 
 
 def _attributes(name, run):
-    time = "time" if run.flow.clock == "time" else "smooth margin, which is the clock"
+    time = "time" if run.flow.time_variable == "time" else "smooth margin, which is the clock"
     names = LONG_NAMES | {f"record_{name}": _long_name(record_of(name)) for name in run.records}
     names |= {"time": time, "record_time": f"{time}, of the records"}
     return {

@@ -40,7 +40,7 @@ def problem(flow, n=6, dim=2, m=60, loss="square", feature="relu", seed=0, input
 
 def by_steps(start, count, time):
     """The method after so many explicit steps of one size."""
-    method = make_method(start, "characteristics", coupling="explicit")
+    method = make_method(start, "characteristics", imex="explicit")
     for _ in range(count):
         step = method.advance(time / count)
         assert step.rejection is None
@@ -187,7 +187,9 @@ def test_stiff_margins_are_implicit_and_enclosed():
 
 
 def test_the_clock_of_the_margin_runs_by_it():
-    start = problem(hkflow.Flow(1.0, 2.0, clock="margin"), 12, m=40, loss="smooth-margin", seed=5)
+    start = problem(
+        hkflow.Flow(1.0, 2.0, time_variable="margin"), 12, m=40, loss="smooth-margin", seed=5
+    )
     s = hkflow.solve(start, 1.0, tolerance=1e-4, **KIND)
     assert s.finished and s.records["objective"][0] - s.records["objective"][-1] == pytest.approx(
         1.0, abs=1e-8
@@ -246,8 +248,8 @@ def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():
         make_method(problem(hkflow.Flow(1.0, 4.0), feature="squared-relu"), "characteristics")
     with pytest.raises(ValueError, match="mobility of depth 2"):
         make_method(problem(hkflow.Flow(0.0, 9.0, depth=3.0)), "characteristics")
-    with pytest.raises(ValueError, match="Unknown coupling 'explict'"):
-        make_method(problem(hkflow.Flow()), "characteristics", coupling="explict")
+    with pytest.raises(ValueError, match="Unknown imex 'explict'"):
+        make_method(problem(hkflow.Flow()), "characteristics", imex="explict")
 
 
 def test_too_many_events_are_reported(monkeypatch):

@@ -204,7 +204,7 @@ def test_a_normalised_hellinger_flow_solves_its_equation(flow):
     wanted, log_mass = by_scipy(problem, TIME)
 
     def error(law=wanted, **options):
-        s = hkflow.solve(problem, TIME, coupling="explicit", **options)
+        s = hkflow.solve(problem, TIME, imex="explicit", **options)
         assert s.finished, s.status
         return (
             np.abs(s.density[-1] * np.exp(s.log_scale[-1] - s.records["log_mass"][-1]) - law).max()
@@ -241,7 +241,7 @@ def test_the_grid_s_normalised_form_is_the_same_flow(rates, noise):
         s = hkflow.solve(
             margin_problem(hkflow.Flow(*rates, noise, drive=drive), mesh),
             time,
-            coupling="explicit",
+            imex="explicit",
             **options,
         )
         assert s.finished, s.status

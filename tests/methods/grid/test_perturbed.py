@@ -140,7 +140,7 @@ def test_sibling_a_term_of_the_other_sign_bounds_nothing(monkeypatch, name):
 
     def flipped_mean(self, e):
         integrate(self, e)
-        e.first = -e.first
+        e.potential_integral = -e.potential_integral
 
     def flipped_minimum(*arguments):
         return 2.0 * problem.objective.weight_decay - search(*arguments)
@@ -165,12 +165,12 @@ def test_the_bound_holds_where_steps_are_implicit_and_where_the_mass_is_apart():
         ("probability", "explicit"),
     ):
         r = hkflow.solve(
-            replace(plain, flow=hkflow.Flow(1.0, 2.0, 0.05, drive=drive)), 5.0, coupling=coupling
+            replace(plain, flow=hkflow.Flow(1.0, 2.0, 0.05, drive=drive)), 5.0, imex=coupling
         ).records
         unit = np.exp(r["log_scale"])
         assert np.all(unit * r["gap_bound"] >= unit * r["objective"] - lowest), (drive, coupling)
     explicit, fine = (
-        hkflow.solve(plain, 1.0, coupling=coupling, max_step=2e-3).records["gap_bound"][-1]
+        hkflow.solve(plain, 1.0, imex=coupling, max_step=2e-3).records["gap_bound"][-1]
         for coupling in ("explicit", "implicit")
     )
     assert fine == pytest.approx(explicit, rel=0.1)

@@ -12,9 +12,13 @@ from hkflow.certificates.diagonal_path import l2_margin_direction, path_point
 X, Y = np.array([[0.6, 0.2, 0.8], [0.5, 0.5, 0.3], [0.5, 0.0, 0.8]]), np.ones(3)
 
 
-def a_problem(alpha, depth, clock="margin", loss="smooth-margin", reaction=None, weights=None):
+def a_problem(
+    alpha, depth, time_variable="margin", loss="smooth-margin", reaction=None, weights=None
+):
     objective = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS[loss], X, Y)
-    flow = hkflow.Flow(0.0, depth**2 if reaction is None else reaction, depth=depth, clock=clock)
+    flow = hkflow.Flow(
+        0.0, depth**2 if reaction is None else reaction, depth=depth, time_variable=time_variable
+    )
     start = np.full((2, 3), alpha**depth) if weights is None else weights
     return hkflow.Problem(hkflow.atoms_mesh(np.eye(3)), objective, flow, (1, -1), start)
 
@@ -62,7 +66,7 @@ def test_atoms_are_the_raw_network(alpha, depth):
         kind="particles",
         stepper="dop853",
         tolerance=1e-11,
-        coupling="explicit",
+        imex="explicit",
     )
     assert np.abs(directions(solution) - raw_directions(alpha, depth, LEVELS)).max() < 1e-8
     assert solution.records["smooth_margin"][-1] == pytest.approx(1000.0, rel=1e-8)
@@ -75,7 +79,7 @@ def test_another_mobility_is_told_apart():
         LEVELS[:3],
         kind="particles",
         tolerance=1e-9,
-        coupling="explicit",
+        imex="explicit",
     )
     assert np.abs(directions(solution) - raw_directions(1.0, 2.0, LEVELS[:3])).max() > 1e-3
 
@@ -83,7 +87,7 @@ def test_another_mobility_is_told_apart():
 def test_a_tiny_start_in_great_depth_leaves_its_saddle():
     """α = 10⁻³, D = 10: weights of 10⁻³⁰, γ̃ from 10⁻⁴⁷ on."""
     solution = hkflow.solve(
-        a_problem(1e-3, 10.0), 1.0, [1.0], kind="particles", tolerance=1e-7, coupling="explicit"
+        a_problem(1e-3, 10.0), 1.0, [1.0], kind="particles", tolerance=1e-7, imex="explicit"
     )
     assert solution.finished and solution.records["smooth_margin"][-1] == pytest.approx(
         1.0, rel=1e-5
@@ -128,7 +132,7 @@ def test_implicit_steps_reach_a_margin_of_a_hundred_million():
 def test_the_grid_on_atoms_follows_the_raw_parameters(depth):
     """Frozen potentials are integrated exactly for every mobility; third order in the step, against
     scipy on u."""
-    problem = a_problem(1.0, depth, clock="time")
+    problem = a_problem(1.0, depth, time_variable="time")
 
     def rate(_, u):
         margins = X @ (u[:3] ** depth - u[3:] ** depth)
@@ -140,9 +144,7 @@ def test_the_grid_on_atoms_follows_the_raw_parameters(depth):
     u = solve_ivp(rate, (0.0, end), np.ones(6), method="DOP853", rtol=1e-13, atol=1e-13).y[:, -1]
     errors = []
     for steps in (8, 16, 32):
-        solution = hkflow.solve(
-            problem, end, max_step=end / steps, tolerance=1e9, coupling="explicit"
-        )
+        solution = hkflow.solve(problem, end, max_step=end / steps, tolerance=1e9, imex="explicit")
         errors.append(np.abs(solution.density[-1].ravel() - u**depth).max())
     assert np.all(np.abs(np.log2(np.divide(errors[:-1], errors[1:])) - 3.0) < 0.4), errors
 

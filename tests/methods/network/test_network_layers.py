@@ -124,12 +124,12 @@ def test_descent_of_radii_takes_batches():
 # --- diagonal networks
 
 
-def diagonal_problem(depth, alpha, risk="smooth-margin", clock="time"):
+def diagonal_problem(depth, alpha, risk="smooth-margin", time_variable="time"):
     x, _ = data(3, 4)
     objective = hkflow.Objective(
         hkflow.FEATURES["linear"], hkflow.RISKS[risk], x, np.sign(x @ [1.0, 0.5, -0.2])
     )
-    flow = hkflow.Flow(0.0, depth**2, depth=depth, clock=clock)
+    flow = hkflow.Flow(0.0, depth**2, depth=depth, time_variable=time_variable)
     return hkflow.Problem(
         hkflow.atoms_mesh(np.eye(3)), objective, flow, (1, -1), np.full((2, 3), alpha**depth)
     )
@@ -191,7 +191,7 @@ def test_diagonal_networks_are_their_equation(depth, alpha, end, risk):
 def test_the_clock_of_the_smooth_margin_runs_from_any_start(depth, alpha):
     """By γ̃ the flow of the smooth-margin risk is that of all others; γ̃ = −F gains what the clock
     says, to the tolerance."""
-    problem = diagonal_problem(depth, alpha, clock="margin")
+    problem = diagonal_problem(depth, alpha, time_variable="margin")
     s = hkflow.solve(
         problem, 30.0, kind="network", layers="diagonal", stepper="dop853", tolerance=1e-10
     )
@@ -397,7 +397,7 @@ def test_a_state_goes_on_bit_for_bit(layers, schedule):
     stopped, _, _ = integrate(cut, [first], (Memory(),))
     resumed = hkflow.Network(problem, **options)
     resumed.load(cut.state())
-    integrate(resumed, [first, 2.0 * first], (memories[1],), clock=stopped)
+    integrate(resumed, [first, 2.0 * first], (memories[1],), time_variable=stopped)
     for name, value in whole.state().items():
         assert np.array_equal(resumed.state()[name], value) or name == "random", name
     last, again = memories[0].records[-1], memories[1].records[-1]
@@ -412,7 +412,7 @@ def test_the_wrong_flows_and_domains_are_refused():
         ValueError, match="layers 'radii' follows transport 0, reaction 4 and no noise"
     ):
         hkflow.Network(p, layers="radii")
-    with pytest.raises(ValueError, match="the domain 'atoms' with signs"):
+    with pytest.raises(ValueError, match="the domain 'fixed-features' with signs"):
         hkflow.Network(p, layers="diagonal")
     p = diagonal_problem(3, 0.5)
     wrong = hkflow.Problem(
@@ -420,6 +420,6 @@ def test_the_wrong_flows_and_domains_are_refused():
     )
     with pytest.raises(ValueError, match="reaction 9, depth 3 and no noise"):
         hkflow.Network(wrong, layers="diagonal")
-    clocked = diagonal_problem(2, 0.5, clock="margin")
-    with pytest.raises(ValueError, match="The clock 'margin' is for the gradient flow"):
+    clocked = diagonal_problem(2, 0.5, time_variable="margin")
+    with pytest.raises(ValueError, match="The time variable 'margin' is for the gradient flow"):
         hkflow.Network(clocked, layers="diagonal", training="gradient-descent")

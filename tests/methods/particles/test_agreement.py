@@ -51,7 +51,7 @@ def test_relu_agrees_at_first_order(dim, rates, sigma):
     # without transport the errors are a hundred times smaller
     noise = COARSE_NOISE[dim] if rates[0] > 0.0 else NOISE[dim]
     # whose order settles later there: see the next test
-    stepper = "ssprk3" if dim == 1 and rates[0] > 0.0 else "hancock"
+    stepper = "ssprk3" if dim == 1 and rates[0] > 0.0 else "muscl-hancock"
     found = errors(
         objectives,
         hkflow.Flow(*rates, sigma),

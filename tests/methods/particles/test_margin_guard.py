@@ -115,7 +115,7 @@ def test_deep_diagonal_networks_pass_by_their_norm():
         hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], x, np.sign(x @ [1.0, 0.5, -0.2])
     )
     for depth in (2.0, 3.0):
-        flow = hkflow.Flow(0.0, depth**2, depth=depth, clock="margin")
+        flow = hkflow.Flow(0.0, depth**2, depth=depth, time_variable="margin")
         problem = hkflow.Problem(
             hkflow.atoms_mesh(np.eye(3)), o, flow, (1, -1), np.full((2, 3), 0.1)
         )
@@ -179,7 +179,7 @@ def test_broken_flows_are_stopped(fault, monkeypatch):
     for breaks in (False, True):
         if breaks:
             monkeypatch.setattr(particles.kernels, "particle_rates", broken)
-        made = make_method(margin_problem(n=6), kind="particles", coupling="explicit")
+        made = make_method(margin_problem(n=6), kind="particles", imex="explicit")
         made.load(state)
         _, status, finished = integrate(made, [0.5], (Memory(),), guards=(guards.margin_increase,))
         assert finished != breaks, status

@@ -146,7 +146,7 @@ def test_pairs_have_their_order_at_fixed_steps(stepper, order, steps):
     exact, errors = moment_flow(3, (1.0, 4.0)), []
     problem = hkflow.Problem(None, exact.objective(), exact.flow, (1,), axisymmetric(exact, 40))
     for count in steps:
-        method = hkflow.Particles(problem, stepper=stepper, coupling="explicit")
+        method = hkflow.Particles(problem, stepper=stepper, imex="explicit")
         for _ in range(count):
             method.accept(method.advance(TIME / count))
         errors.append(abs(method.current.mass - wanted(exact)[0]))

@@ -215,13 +215,13 @@ def test_degenerate_data_come_to_an_end_and_lower_the_objective(inputs, rates, l
     [
         (hkflow.Flow(1.0, 2.0, drive="probability"), 0.1, "square"),
         (hkflow.Flow(1.0, 2.0, drive="measure"), 0.0, "square"),
-        (hkflow.Flow(1.0, 2.0, clock="margin"), 0.0, "smooth-margin"),
+        (hkflow.Flow(1.0, 2.0, time_variable="margin"), 0.0, "smooth-margin"),
     ],
 )
 def test_drives_clocks_and_decay_agree_with_characteristics(flow, decay, loss):
     start = problem(flow, 5, 10, loss=loss, decay=decay)
-    s = hkflow.solve(start, 1.0, tolerance=1e-8, coupling="explicit", **KIND)
-    other = hkflow.solve(start, 1.0, kind="characteristics", tolerance=1e-8, coupling="explicit")
+    s = hkflow.solve(start, 1.0, tolerance=1e-8, imex="explicit", **KIND)
+    other = hkflow.solve(start, 1.0, kind="characteristics", tolerance=1e-8, imex="explicit")
     assert s.finished and np.abs(s.predictions[-1] - other.predictions[-1]).max() < 1e-6
     assert s.records["mass"][-1] == pytest.approx(other.records["mass"][-1], rel=1e-6)
 

@@ -90,10 +90,10 @@ def particles(loss, mass, n=200, flow=hkflow.Flow(1.0, 4.0)):
 
 def mistakes(problem, steps, reference, **options):
     """Relative errors of the predictions after 0.05 for numbers of equal, implicit steps."""
-    wanted = hkflow.solve(problem, 0.05, coupling="explicit", **reference).predictions[-1]
+    wanted = hkflow.solve(problem, 0.05, imex="explicit", **reference).predictions[-1]
     found = []
     for count in steps:
-        got = hkflow.solve(problem, 0.05, coupling="implicit", max_step=0.05 / count, **options)
+        got = hkflow.solve(problem, 0.05, imex="implicit", max_step=0.05 / count, **options)
         assert len(got.records["time"]) == count + 1, got.status
         found.append(np.abs(got.predictions[-1] - wanted).max() / np.abs(wanted).max())
     return found
@@ -178,7 +178,7 @@ def test_explicit_steps_of_the_same_flow_are_right_but_many():
 
     def both(cells, rate, end):
         problem = grid("smooth-margin", np.exp(4.0), cells, hkflow.Flow(rate, 4.0, drive="measure"))
-        return [hkflow.solve(problem, end, coupling=coupling) for coupling in ("auto", "explicit")]
+        return [hkflow.solve(problem, end, imex=coupling) for coupling in ("auto", "explicit")]
 
     moved, coarser = both(64, 1.0, 1.5), both(32, 1.0, 1.5)
     errors = [
@@ -186,8 +186,8 @@ def test_explicit_steps_of_the_same_flow_are_right_but_many():
         for run in (moved, coarser)
     ]
     mesh_error = moved[1].records["objective"][-1] - coarser[1].records["objective"][-1]
-    # of hancock the mesh error at the transport's own step differs from that at short steps by a
-    # term dt · h
+    # of muscl-hancock the mesh error at the transport's own step differs from that at short steps
+    # by a term dt · h
     assert np.abs(errors).max() < 0.3 * abs(mesh_error) and abs(errors[0]) < 0.4 * abs(errors[1])
     automatic, explicit = both(32, 0.0, 4.0)
     assert len(explicit.records["time"]) > 5 * len(automatic.records["time"])
@@ -219,13 +219,13 @@ def test_unknown_risks_and_empty_data_are_refused():
     objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, x, np.ones(2))
     problem = hkflow.Problem(hkflow.circle_mesh(16), objective, hkflow.Flow(1.0, 2.0))
     with pytest.raises(ValueError, match="the curvature of the risk 'mine' is not known"):
-        hkflow.FiniteVolume(problem, coupling="implicit")
-    with pytest.raises(ValueError, match="Unknown coupling 'implict'. Did you mean 'implicit'"):
-        hkflow.FiniteVolume(problem, coupling="implict")
+        hkflow.FiniteVolume(problem, imex="implicit")
+    with pytest.raises(ValueError, match="Unknown imex 'implict'. Did you mean 'implicit'"):
+        hkflow.FiniteVolume(problem, imex="implict")
     population = hkflow.PopulationRisk(hkflow.FEATURES["relu"], x, np.ones(2))
     problem = hkflow.Problem(hkflow.circle_mesh(16), population, hkflow.Flow(1.0, 2.0))
     with pytest.raises(ValueError, match="population risk"):
-        hkflow.FiniteVolume(problem, coupling="implicit")
+        hkflow.FiniteVolume(problem, imex="implicit")
 
 
 def test_the_smooth_logistic_margin_needs_a_stored_coupling_below_margins_of_35(monkeypatch):
@@ -234,7 +234,7 @@ def test_the_smooth_logistic_margin_needs_a_stored_coupling_below_margins_of_35(
     start = np.full((2, 64), np.exp(8.0) / (4.0 * np.pi))
     flow, mesh = hkflow.Flow(1.0, 4.0, drive="measure"), hkflow.circle_mesh(64)
     method = hkflow.FiniteVolume(
-        hkflow.Problem(mesh, logistic, flow, (1, -1), start), coupling="implicit"
+        hkflow.Problem(mesh, logistic, flow, (1, -1), start), imex="implicit"
     )
     assert method.knows_implicit()  # uniform start: all margins are 0
     monkeypatch.setattr("hkflow.methods.stepping.implicit_residuals.DENSE", 0)
@@ -337,9 +337,7 @@ def test_auto_takes_about_as_few_steps_as_the_better_coupling(domain, loss):
         for coupling in ("implicit", "auto", "explicit"):
             watch = StopAfter(10**9 if coupling != "explicit" else 2 * runs["implicit"][1].taken)
             runs[coupling] = (
-                hkflow.solve(
-                    problem, end, coupling=coupling, observers=(watch,), record_interval=1.0
-                ),
+                hkflow.solve(problem, end, imex=coupling, observers=(watch,), record_interval=1.0),
                 watch,
             )
         (implicit, best), (auto, own), (explicit, other) = runs.values()

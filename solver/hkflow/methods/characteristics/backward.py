@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 
 from ...arguments import Floats
-from ...operators.parallel_loops import LARGE, kernel
+from ...operators.parallel_loops import LARGE, parallel_loop
 from ...problem.flow import Flow
 from ..frozen_relu.frozen import FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
 from ..frozen_relu.kinks import Kinks
@@ -115,7 +115,7 @@ def go_back(
     return growth
 
 
-@kernel
+@parallel_loop
 def trace(
     points, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
     values, origins, growth,

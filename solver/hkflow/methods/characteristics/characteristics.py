@@ -13,7 +13,7 @@ from ..frozen_relu.movement import Movement
 from ..particles.points import PointMethod
 from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
-from ..stepping.implicit import check_coupling
+from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import DENSE, Coupling
 from .history import Recorder
 from .tangent_gram import held_coupling
@@ -80,7 +80,7 @@ class Characteristics(PointMethod):
         square, relative to the larger of h and targets. The corrector is much closer: errors of all
         steps add up to about the tolerance
     max_step : no step is longer
-    coupling : through the data; implicit steps, of order 2, have their errors controlled by the
+    imex : through the data; implicit steps, of order 2, have their errors controlled by the
         energy budget. auto takes them where explicit ones would be unstable and much shorter, if
         there are at most 512 data
     Raises ValueError for what has no closed form, naming the method that computes it.
@@ -92,12 +92,12 @@ class Characteristics(PointMethod):
     # an implicit step costs as much as some explicit ones
     enters, leaves, least_gain = 2.0, 3.0, 2.0
 
-    def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), coupling="auto"):
+    def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), imex="auto"):
         _has_closed_form(problem)
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
-        check_coupling(coupling, problem.objective)
-        self.problem, self.flow, self.coupling = problem, problem.flow, coupling
+        check_imex(imex, problem.objective)
+        self.problem, self.flow, self.imex = problem, problem.flow, imex
         self.tolerance, self.max_step = tolerance, max_step
         self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
         n_data = len(problem.objective.inputs)
@@ -174,7 +174,7 @@ class Characteristics(PointMethod):
         J = self.signs * o.slopes + self.problem.objective.weight_decay
         steep = np.maximum(np.sum(along**2, axis=1) - o.slopes**2, 0.0)
         weights = np.abs(self.weights)
-        if self.flow.clock == "margin":
+        if self.flow.time_variable == "margin":
             e.speed = float(weights @ (self.flow.transport * steep + self.flow.reaction * J**2))
         rough = np.sqrt(weights @ (J**2 + steep) / e.mass)
         rate = max(self.flow.reaction, self.flow.transport) * rough
@@ -184,7 +184,7 @@ class Characteristics(PointMethod):
         """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
         `accept`."""
         step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
-        if self.flow.clock == "margin":
+        if self.flow.time_variable == "margin":
             self.trial.speed = dt / self.passed
         # an implicit step begins from a copy of the accepted state
         self.path = self.between[int(implicit)], self.trial
@@ -316,7 +316,7 @@ def _has_closed_form(problem):
     """Raise ValueError where the characteristics of a problem are not known."""
     flow, objective = problem.flow, problem.objective
     feature = objective.feature
-    if feature.kernel not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
+    if feature.activation not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
         what = (
             f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
         )

@@ -20,7 +20,7 @@ to the side of its bound.
 import numpy as np
 from numba import njit, prange
 
-from ...operators.parallel_loops import kernel
+from ...operators.parallel_loops import parallel_loop
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -419,7 +419,7 @@ def move(
     return growth, max(held, 0)
 
 
-@kernel
+@parallel_loop
 def move_atoms(
     positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
     log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,

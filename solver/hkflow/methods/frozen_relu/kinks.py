@@ -36,7 +36,7 @@ class Kinks:
     @staticmethod
     def of(feature, inputs):
         """The kinks of a feature, linear or ReLU, for inputs (n_data, p)."""
-        inputs, linear = np.ascontiguousarray(inputs, dtype=float), feature.kernel == LINEAR
+        inputs, linear = np.ascontiguousarray(inputs, dtype=float), feature.activation == LINEAR
         alive = np.flatnonzero(inputs.any(axis=1) & (not linear))
         kink, length = np.zeros(len(inputs), dtype=np.int64), np.zeros(len(inputs))
         if not len(alive):

@@ -33,7 +33,7 @@ def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving ReLU features of data, and not more data
     than the mesh can tell apart."""
     feature, mesh = problem.objective.feature, problem.mesh
-    if feature.kernel != RELU or feature.joint or problem.flow.transport == 0.0 or mesh is None:
+    if feature.activation != RELU or feature.joint or problem.flow.transport == 0.0 or mesh is None:
         return False
     return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 
@@ -55,7 +55,7 @@ class Capture:
         self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
         apart = SIDE * self.kinks.normals[self.chords.kink]
         middles = self.chords.middles
-        self.sides = objective.feature.transform(
+        self.sides = objective.feature.operator(
             np.concatenate([middles + apart, middles - apart]), objective.inputs, "auto",
             ranks=objective.ranks,
         )  # fmt: skip
@@ -195,6 +195,6 @@ class Capture:
         objective = self.problem.objective
         predictions = np.zeros(len(objective.inputs))
         if len(weights):
-            operator = objective.feature.transform(positions, objective.inputs, "dense")
+            operator = objective.feature.operator(positions, objective.inputs, "dense")
             operator.forward(signs * weights, predictions)
         return Atoms(positions, signs, weights, cells, predictions)

@@ -8,13 +8,13 @@ the potential falls towards it from both.
 import numpy as np
 from numba import njit, prange
 
-from ...operators.parallel_loops import BLOCK, kernel
+from ...operators.parallel_loops import BLOCK, parallel_loop
 from ..frozen_relu.frozen import TOUCH
 
 COINCIDENT = 1e-20  # square of a distance between atoms that are one
 
 
-@kernel
+@parallel_loop
 def cut_flows(
     starts, slot, kink, excess, signs, jumps, alpha, volumes, caught, flows, divergence, outflow
 ):  # fmt: skip
@@ -43,7 +43,7 @@ def cut_flows(
         outflow[b] = largest
 
 
-@kernel
+@parallel_loop
 def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, caught):
     """Share of a cell's density that each chord catches per time, α ε κ ℓ / V where it traps.
 
@@ -62,7 +62,7 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
                     caught[s, c] += rates[s, j]
 
 
-@kernel
+@parallel_loop
 def capture(dt, starts, rates, caught, volumes, density, amounts):
     """Take ν (1 − e^(−R dt)) out of each cell, R = caught, and share it among its chords.
 
@@ -81,7 +81,7 @@ def capture(dt, starts, rates, caught, volumes, density, amounts):
                     density[s, c] *= np.exp(-dt * caught[s, c])
 
 
-@kernel
+@parallel_loop
 def locate(positions, neighbors, centers, cells):
     """The cell of each atom, from a guess: go to the neighbour whose centre is nearest while one is
     nearer.
@@ -123,7 +123,7 @@ def region(position, normals, codes):
     return key
 
 
-@kernel
+@parallel_loop
 def label(positions, signs, cells, normals, codes, keys):
     """A number for each atom, the same for those of one sign, cell and region.
 

@@ -12,7 +12,7 @@ from ...geometry.mesh import Mesh
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
 from ..rules import check_courant_number, largest_courant_number, needs_max_step
 from ..step import Step
-from ..stepping.implicit import ImplicitSteps, check_coupling
+from ..stepping.implicit import ImplicitSteps, check_imex
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
@@ -28,19 +28,19 @@ class FiniteVolume(ImplicitSteps):
     """The Eulerian method: upwind fluxes with limited linear reconstruction, reaction and noise in
     exponential form.
 
-    With the stepper hancock and moving ReLU features of data, velocities are exact means over the
-    faces, and kinks that trap mass turn it into atoms beside the density (see capture.py).
+    With the stepper muscl-hancock and moving ReLU features of data, velocities are exact means over
+    the faces, and kinks that trap mass turn it into atoms beside the density (see capture.py).
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
-    stepper : hancock, one transport and one potential per step, that of its middle, extrapolated;
-        ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step (Wei et al.,
-        sec. E.3); if none is named, hancock, but ssprk3 where mass moves, no kink captures it, and
-        the tolerance is below 1e-4: there errors in time stay proportional to it
-    coupling : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
+    stepper : muscl-hancock, one transport and one potential per step, that of its middle,
+        extrapolated; ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step
+        (Wei et al., sec. E.3); if none is named, muscl-hancock, but ssprk3 where mass moves, no
+        kink captures it, and the tolerance is below 1e-4: there errors in time stay proportional to it
+    imex : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
         the others; or auto, which takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
-        most 1 with hancock or at first order, else ½
+        most 1 with muscl-hancock or at first order, else ½
     tolerance : largest error of one step in the energy and mass budgets, relative to what the step
         exchanged
     max_step : no step is longer
@@ -55,7 +55,7 @@ class FiniteVolume(ImplicitSteps):
         problem,
         limiter="mc",
         stepper=None,
-        coupling="auto",
+        imex="auto",
         cfl=None,
         tolerance=TOLERANCE,
         max_step=float("inf"),
@@ -66,15 +66,15 @@ class FiniteVolume(ImplicitSteps):
         self.tolerance, self.max_step = tolerance, max_step
         if stepper is None:
             tight = tolerance < TOLERANCE and self.flow.transport > 0.0
-            stepper = "ssprk3" if tight and not captures(problem) else "hancock"
+            stepper = "ssprk3" if tight and not captures(problem) else "muscl-hancock"
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
-        check_coupling(coupling, problem.objective)
+        check_imex(imex, problem.objective)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
-        if self.flow.clock != "time":
+        if self.flow.time_variable != "time":
             raise ValueError(
-                "The grid runs by time; the clock 'margin' is for particles and networks."
+                "The grid runs by time; the time variable 'margin' is for particles and networks."
             )
         self.rhs = RightHandSide(problem, limiter_code(limiter))
         self.stepper = STEPPERS[stepper](self.rhs)
@@ -87,9 +87,9 @@ class FiniteVolume(ImplicitSteps):
         self.cfl = self.stepper.cfl if cfl is None else cfl
         self.stepper.cfl = self.cfl
         self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
-        self.coupling = "explicit" if self.fixed_steps else coupling
-        self.imex = Imex(self.stepper, tolerance, self.accepted_coupling)
-        self.implicit_order = self.imex.order
+        self.imex = "explicit" if self.fixed_steps else imex
+        self.implicit_stepper = Imex(self.stepper, tolerance, self.accepted_coupling)
+        self.implicit_order = self.implicit_stepper.order
         self.cells = CellCoupling(problem, self.rhs.objective)
         self.bounds_gap = bounds_gap(problem)
         self.current, *self.spares = (
@@ -206,7 +206,7 @@ class FiniteVolume(ImplicitSteps):
     def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
         until `accept`."""
-        stepper = self.imex if implicit else self.stepper
+        stepper = self.implicit_stepper if implicit else self.stepper
         self.trial, step = stepper.advance(self.current, self.spares, dt)
         step.error = stepper.error(self.current, self.trial, step, self.tolerance)
         return step

@@ -9,11 +9,11 @@ are unrolled.
 import numpy as np
 from numba import prange
 
-from ...operators.parallel_loops import BLOCK, kernel
+from ...operators.parallel_loops import BLOCK, parallel_loop
 from .limiters import limited
 
 
-@kernel
+@parallel_loop
 def gradients(neighbors, gradient_weights, density, axes, out):
     """Least-squares gradient, ∇ν_c = Σ_k g_ck (ν_k − ν_c).
 
@@ -32,7 +32,7 @@ def gradients(neighbors, gradient_weights, density, axes, out):
                         out[s, c, a] += gradient_weights[c, k, a] * difference
 
 
-@kernel
+@parallel_loop
 def transport(
     neighbors, conductances, offsets, centers, volumes, density, potential, gradient, alpha,
     limiter, axes, out, outflow,
@@ -74,7 +74,7 @@ def transport(
         outflow[b] = largest
 
 
-@kernel
+@parallel_loop
 def integrals(density, mobility, potential, divergence, volumes, out):
     """Integrals over each block: 0 |ν|, 1 ∫J sgn(ν) m(ν), 2 ∫J² m(ν), 3 ∫J dθ, 4 ∫J·divergence dθ;
     5, 6 smallest ν and J.
@@ -99,7 +99,7 @@ def integrals(density, mobility, potential, divergence, volumes, out):
         out[b, 5], out[b, 6] = smallest, lowest
 
 
-@kernel
+@parallel_loop
 def stage(
     keep, dt, with_transport, beta, sigma, source, shift, start, divergence, potential, factor,
     growth, density,
@@ -128,7 +128,7 @@ def stage(
                 density[s, c] = np.exp(growth[s, c]) * factor[s, c]
 
 
-@kernel
+@parallel_loop
 def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, density):
     """The same stage of ∂_t ν = −β m(ν) J, m(ν) = τ (ν/τ)^(2 − 2/D): for fixed J it is solved
     exactly.
@@ -151,7 +151,7 @@ def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, d
                     density[s, c] = reference * root ** (1.0 / power)
 
 
-@kernel
+@parallel_loop
 def mobilities(density, depth, reference, out):
     """m(ν) = τ |ν/τ|^(2 − 2/D); density, out (n_signs, n_cells); depth D; reference τ, a number."""
     n_signs, n = density.shape
@@ -161,7 +161,7 @@ def mobilities(density, depth, reference, out):
                 out[s, c] = reference * abs(density[s, c] / reference) ** (2.0 - 2.0 / depth)
 
 
-@kernel
+@parallel_loop
 def euler_stage(
     dt, with_transport, beta, sigma, source, shift, start, divergence, potential, density
 ):
@@ -177,7 +177,7 @@ def euler_stage(
                 density[s, c] = start[s, c] + dt * rate
 
 
-@kernel
+@parallel_loop
 def begin_stages(start, factor, growth):
     """Before the first stage: w = start, Λ = 0. All (n_signs, n_cells)."""
     n_signs, n = start.shape

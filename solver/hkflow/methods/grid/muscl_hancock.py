@@ -15,11 +15,11 @@ times the velocity along the face to its side.
 import numpy as np
 from numba import prange
 
-from ...operators.parallel_loops import BLOCK, kernel
+from ...operators.parallel_loops import BLOCK, parallel_loop
 from .limiters import limited
 
 
-@kernel
+@parallel_loop
 def face_flows(
     neighbors, conductances, gradient_weights, volumes, potential, alpha, axes, flows, velocity,
     divergence, decline, outflow,
@@ -57,7 +57,7 @@ def face_flows(
         outflow[b] = largest
 
 
-@kernel
+@parallel_loop
 def outgoing(
     dt, neighbors, conductances, offsets, centers, volumes, density, gradient, flows, velocity,
     divergence, limiter, axes, leaving, kept,
@@ -116,7 +116,7 @@ def outgoing(
                 kept[s, c] = mass - total
 
 
-@kernel
+@parallel_loop
 def arrive(neighbors, back, volumes, leaving, kept, density):
     """ν_c = (kept_c + Σ_k leaving of the neighbour k into c) / volume_c.
 
@@ -133,7 +133,7 @@ def arrive(neighbors, back, volumes, leaving, kept, density):
                 density[s, c] = mass / volumes[c]
 
 
-@kernel
+@parallel_loop
 def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, start, density, sums):
     """ν′ = −(β (J + lead·decline − shift) + σ) ν + source over dt, all but ν fixed, exactly, z =
     −(β (…) + σ) dt:
@@ -173,7 +173,7 @@ def react(dt, beta, sigma, source, shift, lead, volumes, potential, decline, sta
         sums[b, 3], sums[b, 4] = size, lost
 
 
-@kernel
+@parallel_loop
 def exchange(volumes, potential, start, density, sums):
     """Integrals of what changed, over each block: sums (n_blocks, 2), 0 ∫J (ν − start), 1 ∫(|ν| −
     |start|)."""

@@ -129,7 +129,7 @@ class RightHandSide:
         if e.atoms is not None:
             mass += e.atoms.mass
             first += e.atoms.integral(e.loss_gradient, self.problem.objective.weight_decay)
-        e.mass, e.first = mass, first
+        e.mass, e.potential_integral = mass, first
         e.log_mass = float(self.log_scale + np.log(mass)) if mass > 0.0 else -np.inf
         e.rounding = self.problem.objective.rounding(
             e.objective, e.loss_gradient, mass, self.log_scale

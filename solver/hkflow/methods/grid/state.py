@@ -51,7 +51,8 @@ class Evaluation:
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, loss_gradient : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest
         (density), lowest (potential), outflow (largest, per time), rounding (of F), rms_potential
-        (root mean square of J under ν), mobility_mass (∫m(ν)), first (∫J m(ν)), shift : numbers
+        (root mean square of J under ν), mobility_mass (∫m(ν)), potential_integral (∫J m(ν)),
+        shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
     atoms : captured mass beside the density, see capture.py; None where nothing is captured
     """
@@ -67,7 +68,7 @@ class Evaluation:
         self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
         self.rounding = self.rms_potential = self.lowest = self.shift = self.mobility_mass = 0.0
-        self.defect = self.first = 0.0
+        self.defect = self.potential_integral = 0.0
 
 
 def next_unit(mass: float, log_scale: float, normalised: bool) -> tuple[float, float]:

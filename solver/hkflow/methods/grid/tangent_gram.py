@@ -17,7 +17,7 @@ class CellCoupling:
     """Makes K of a state on a mesh; what does not depend on the state is kept.
 
     problem : mesh, objective and flow;  objective : the ObjectiveAtFixedPoints of the cell centres,
-        whose transform is used
+        whose operator is used
     """
 
     def __init__(self, problem, objective):
@@ -81,11 +81,11 @@ class CellCoupling:
     def _product(self, mobility_mass, flowing, v):
         """K v, (n_data,), from the potential that loss gradients v make, without K."""
         potential, out, n = np.zeros(len(mobility_mass)), np.zeros(len(v)), len(mobility_mass)
-        self.objective.transform.adjoint(v, potential)
+        self.objective.operator.adjoint(v, potential)
         left, right = self.problem.mesh.faces.T
         flux = flowing * (potential[right] - potential[left])
         rate = mobility_mass * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
-        self.objective.transform.forward(rate, out)
+        self.objective.operator.forward(rate, out)
         return out
 
 

@@ -18,8 +18,8 @@ class Diagonal:
     def __init__(self, problem, layers="diagonal"):
         if not problem.domain.fixed or len(problem.signs) == 1:
             raise ValueError(
-                "A diagonal network has a parameter for each atom and sign: the domain 'atoms' with"
-                " signs=(1, -1)."
+                "A diagonal network has a parameter for each atom and sign: the domain"
+                " 'fixed-features' with signs=(1, -1)."
             )
         self.problem, self.depth = problem, problem.flow.depth
         self.shape = (len(problem.signs), problem.mesh.n_cells)

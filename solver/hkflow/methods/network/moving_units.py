@@ -67,7 +67,7 @@ class MovingUnits:
         parts = [arrays[name] for name in ("output", "inner") if name in arrays]
         self.m = len(parts[0])
         self.objective = self.on(self.problem.objective)
-        blocks = blocked(self.hidden, self.objective.transform.points.shape[2])
+        blocks = blocked(self.hidden, self.objective.operator.points.shape[2])
         self.shape, self.weights = blocks.shape, np.zeros(self.m)
         self.sums, self.scratch = (
             np.zeros((len(blocks), 5)),
@@ -112,7 +112,7 @@ class MovingUnits:
         )
         decay = self.problem.objective.weight_decay
         if self.layers == "normalized":
-            kernels.to_sphere(hidden, self.m, objective.transform.points)
+            kernels.to_sphere(hidden, self.m, objective.operator.points)
             np.multiply(inner, output, out=self.weights)
             risk = objective.evaluate(self.weights)
             kernels.normalized_unit_rates(
@@ -120,7 +120,7 @@ class MovingUnits:
                 inner_drift, drift, self.scratch, self.sums,
             )  # fmt: skip
             return self._integrals(e, risk, 1.0)
-        objective.transform.points[:] = hidden
+        objective.operator.points[:] = hidden
         np.divide(output, self.m, out=self.weights)
         risk = objective.evaluate(self.weights)
         trains_hidden, trains_output = (

@@ -53,7 +53,7 @@ def network_flow(layers, degree, depth=2.0):
 def check_network_flow(layers, degree, flow):
     """Raise ValueError if a flow is not the one that a network follows."""
     own = network_flow(layers, degree, flow.depth)
-    if replace(flow, clock="time") != own:
+    if replace(flow, time_variable="time") != own:
         depth = f", depth {own.depth:g}" if layers == "diagonal" else ""
         raise ValueError(
             f"a network with layers '{layers}' follows transport {own.transport:g}, reaction"
@@ -119,10 +119,10 @@ class Network(OdeMethod):
         }
         check_descent(training, schedule, layers, [name for name in others if others[name]])
         self.descends, self.keeps_budgets = training != "gradient-flow", training != "sgd"
-        if self.descends and problem.flow.clock != "time":
+        if self.descends and problem.flow.time_variable != "time":
             raise ValueError(
-                f"The clock '{problem.flow.clock}' is for the gradient flow; the time of descent is"
-                " the sum of its steps."
+                f"The time variable '{problem.flow.time_variable}' is for the gradient flow; the"
+                " time of descent is the sum of its steps."
             )
         self.parameters = LAYERS[layers](problem, layers)
         check_network_flow(layers, problem.objective.feature.degree, problem.flow)
@@ -155,7 +155,7 @@ class Network(OdeMethod):
                 whole.risk,
                 *data,
                 whole.weight_decay,
-                transform="dense",
+                operator="dense",
                 ranks=whole.ranks,
             )
             self.sample = self.parameters.on(batch)
@@ -322,7 +322,7 @@ class Network(OdeMethod):
                 len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum()
             )
             inputs, objective.targets[:] = whole.inputs[rows], whole.targets[rows]
-        self.sample.transform.set_inputs(inputs)
+        self.sample.operator.set_inputs(inputs)
 
     def accept(self, step):
         """Make the trial state the accepted one."""

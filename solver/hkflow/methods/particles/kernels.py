@@ -9,10 +9,10 @@ with zeros.
 import numpy as np
 from numba import njit, prange
 
-from ...operators.parallel_loops import BLOCK, kernel
+from ...operators.parallel_loops import BLOCK, parallel_loop
 
 
-@kernel
+@parallel_loop
 def combine(start, rates, coefficients, dt, out):
     """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n);
     coefficients (n_stages,)."""
@@ -28,7 +28,7 @@ def combine(start, rates, coefficients, dt, out):
                     out[i] += factor * rates[k, i]
 
 
-@kernel
+@parallel_loop
 def local_errors(start, rates, estimates, dt, relative, out):
     """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate
     e.
@@ -49,7 +49,7 @@ def local_errors(start, rates, estimates, dt, relative, out):
             out[b, e] = total
 
 
-@kernel
+@parallel_loop
 def to_sphere(positions, n, out):
     """out = positions / |positions|, both blocked (n_blocks, p, width); n particles."""
     width = positions.shape[2]
@@ -63,7 +63,7 @@ def to_sphere(positions, n, out):
                 out[b, a, c] = scale * positions[b, a, c]
 
 
-@kernel
+@parallel_loop
 def signed_weights(log_weights, signs, log_scale, out):
     """out = ε e^{log weight − L}; arrays (n,), L a number."""
     for b in prange((len(out) + BLOCK - 1) // BLOCK):
@@ -81,7 +81,7 @@ def inner_products(x, y, count, out):
             out[c] += x[a, c] * y[a, c]
 
 
-@kernel
+@parallel_loop
 def particle_rates(
     positions,
     weights,
@@ -139,7 +139,7 @@ def particle_rates(
         )
 
 
-@kernel
+@parallel_loop
 def unit_rates(
     hidden,
     output,
@@ -199,7 +199,7 @@ def unit_rates(
         sums[block, 3], sums[block, 4] = aside, along
 
 
-@kernel
+@parallel_loop
 def normalized_unit_rates(
     hidden,
     inner,

@@ -46,7 +46,7 @@ def default_tolerance(objective):
     Where a unit crosses a kink the error of a step is of first order in it, so steps shrink like
     the tolerance.
     """
-    kinked = objective.feature.kernel == RELU
+    kinked = objective.feature.activation == RELU
     return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
 
 
@@ -121,7 +121,7 @@ class OdeMethod(Method):
     def set_clock(self, e):
         """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃:
         divide by dγ̃/dt."""
-        if self.flow.clock == "margin":
+        if self.flow.time_variable == "margin":
             e.speed = -float(e.rates.energy.sum())
             e.rate /= e.speed
             e.rates.values /= e.speed

@@ -13,7 +13,7 @@ from ...operators.dense import unblocked
 from ..frozen_relu.kinks import Kinks
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
-from ..stepping.implicit import check_coupling
+from ..stepping.implicit import check_imex
 from . import kernels, waveform
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
@@ -33,7 +33,7 @@ class Particles(PointMethod, OdeMethod):
         waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
         given, that of `default_tolerance`
     max_step : no step is longer
-    coupling : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
+    imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
         auto takes them where stability keeps explicit steps short and there are at most 512 data
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
@@ -49,7 +49,7 @@ class Particles(PointMethod, OdeMethod):
     """
 
     def __init__(
-        self, problem, stepper="auto", tolerance=None, max_step=float("inf"), coupling="auto",
+        self, problem, stepper="auto", tolerance=None, max_step=float("inf"), imex="auto",
         noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
     ):  # fmt: skip
         if stepper not in ("auto", *PAIRS):
@@ -57,7 +57,7 @@ class Particles(PointMethod, OdeMethod):
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
-        check_coupling(coupling, problem.objective)
+        check_imex(imex, problem.objective)
         if self.flow.signed:
             raise ValueError(
                 "Particles have log weights, which a signed density (depth 1) has not: take the"
@@ -66,7 +66,7 @@ class Particles(PointMethod, OdeMethod):
         check_positive(noise_interval=noise_interval)
         self.substeps = min(self.pair.order, 2)
         self.implicit_order = self.substeps + 1  # of the local error
-        self.noise, self.noise_interval, self.coupling = noise, noise_interval, coupling
+        self.noise, self.noise_interval, self.imex = noise, noise_interval, imex
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
         self.renewed, self.renewal = True, None
@@ -248,7 +248,7 @@ class Particles(PointMethod, OdeMethod):
                 return step
             error, largest = 0.0, np.exp(-self.log_scale) * _rms(self.problem.objective.targets)
             for j in range(size - 1):
-                self.objective.transform.points[:] = self.at_nodes[0][j]
+                self.objective.operator.points[:] = self.at_nodes[0][j]
                 kernels.signed_weights(
                     self.at_nodes[1][j], self.signs, self.log_scale, self.weights
                 )

@@ -82,12 +82,12 @@ class PointMethod(ImplicitSteps):
         self.n, self.signs = len(positions), np.array(signs, dtype=float)
         self.weights = np.zeros(self.n)
         self.objective = self.problem.objective.at_moving_points(positions)
-        return blocked(positions, self.objective.transform.points.shape[2])
+        return blocked(positions, self.objective.operator.points.shape[2])
 
     def _set(self, e):
         """Give the objective the points and weights of e."""
         positions, log_weights = self.points(e)
-        self.objective.transform.points[:] = positions
+        self.objective.operator.points[:] = positions
         kernels.signed_weights(log_weights, self.signs, self.log_scale, self.weights)
 
     def state(self) -> dict[str, Any]:
@@ -143,7 +143,11 @@ class PointMethod(ImplicitSteps):
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step = advance(time)
             gained = self.current.objective - self.trial.objective
-            if step.rejection or self.flow.clock == "time" or abs(gained - dt) <= CLOCK_ERROR * dt:
+            if (
+                step.rejection
+                or self.flow.time_variable == "time"
+                or abs(gained - dt) <= CLOCK_ERROR * dt
+            ):
                 break
             if not gained > 0.0:
                 step.rejection = "the smooth margin does not grow"
@@ -168,10 +172,10 @@ class PointMethod(ImplicitSteps):
     def knows_implicit(self) -> bool:
         """Whether steps can be implicit; by themselves they are not where products with K cost more
         than explicit steps."""
-        if self.problem.objective.feature.kernel is None:
+        if self.problem.objective.feature.activation is None:
             return False
         return super().knows_implicit() and (
-            self.coupling == "implicit" or len(self.current.predictions) <= DENSE
+            self.imex == "implicit" or len(self.current.predictions) <= DENSE
         )
 
     # K where it jumps with the loss gradients; None where it does not

@@ -17,7 +17,7 @@ something holds: zeros of polynomials. What the particle does there is `settle`'
 import numpy as np
 from numba import njit, prange
 
-from ...operators.parallel_loops import kernel
+from ...operators.parallel_loops import parallel_loop
 from ..frozen_relu.frozen import SLIP, TOUCH, along, dot, project, settle
 
 TERMS = 19  # of a Taylor series
@@ -454,7 +454,7 @@ def move(
             sums[RELEASES] += was == 0 and is_now != 0
 
 
-@kernel
+@parallel_loop
 def move_particles(
     positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay, drift, shift,
     time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values, lists, limits,

@@ -22,7 +22,7 @@ from ..method import Method
 from ..step import Step
 from .implicit_residuals import curvatures, implicit_is_known
 
-COUPLINGS = ("auto", "explicit", "implicit")
+IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
 GAMMA = 1.0 - np.sqrt(0.5)
 # (time that r is implicit in, time it is used for)
@@ -32,17 +32,17 @@ TOO_FAR = 0.5  # slopes that have turned by less are let be
 CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradients are solved for
 
 
-def check_coupling(coupling, objective):
-    """Raise ValueError for an unknown coupling, and if it is to be implicit through a risk whose
+def check_imex(imex, objective):
+    """Raise ValueError for an unknown name, and if it is to be implicit through a risk whose
     curvature is not known."""
-    if coupling not in COUPLINGS:
-        raise ValueError(unknown_name("coupling", coupling, COUPLINGS))
-    if coupling == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
+    if imex not in IMEX:
+        raise ValueError(unknown_name("imex", imex, IMEX))
+    if imex == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
         risk = (
             f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
         )
         raise ValueError(
-            f"coupling = 'implicit' needs a built-in risk of data; the curvature of {risk} is not"
+            f"imex = 'implicit' needs a built-in risk of data; the curvature of {risk} is not"
             " known to it."
         )
 

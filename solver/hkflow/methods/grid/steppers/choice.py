@@ -7,6 +7,6 @@ from .muscl_hancock import MusclHancock
 from .runge_kutta import Euler, RungeKutta
 
 STEPPERS = {
-    "hancock": MusclHancock,
+    "muscl-hancock": MusclHancock,
     "euler": partial(Euler, splitting=EULER),
 } | {name: partial(RungeKutta, splitting=splitting) for name, splitting in SPLITTINGS.items()}
