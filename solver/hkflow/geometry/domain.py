@@ -54,13 +54,9 @@ class Domain:
     @property
     def kind(self) -> str:
         """Its name in case files."""
-        return (
-            "fixed-features"
-            if self.fixed
-            else "sphere"
-            if len(self.signs) == 1
-            else "signed-sphere"
-        )
+        if self.fixed:
+            return "fixed-features"
+        return "sphere" if len(self.signs) == 1 else "signed-sphere"
 
     @property
     def name(self) -> str:
