@@ -38,6 +38,7 @@ class FiniteVolume(ImplicitSteps):
         (Wei et al., sec. E.3); if none is named, muscl-hancock, but ssprk3 where mass moves, no
         kink captures it, and the tolerance is below 1e-4: there errors in time stay proportional
         to it
+    imex : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
         the others; or auto, which takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
         most 1 with muscl-hancock or at first order, else ½
