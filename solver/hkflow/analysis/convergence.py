@@ -2,9 +2,12 @@
 interval."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import Floats
 
 CONFIDENCE = 0.95
 
@@ -34,7 +37,7 @@ class ConvergenceTable:
     fit: Fit
 
 
-def convergence_table(h, errors):
+def convergence_table(h: Any, errors: Any) -> ConvergenceTable:
     """Orders p of errors ≈ C h^p.
 
     h : (n,) positive, n ≥ 2, in any order, none twice
@@ -91,7 +94,7 @@ def _fit(x, y, bars):
     return Fit(float(slope), float(slope - reach), float(slope + reach))
 
 
-def mean_and_band(values):
+def mean_and_band(values: ArrayLike) -> tuple[Floats, Floats]:
     """Mean of independent repeats and half the width of its 95 % confidence interval, by Student's
     t; values : (…, repeats)."""
     from scipy.stats import t
