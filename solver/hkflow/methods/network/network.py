@@ -13,7 +13,7 @@ from ...measures.point_measure import PointMeasure, Units
 from ...objectives.objective import Objective
 from ...problem.flow import Flow
 from ...problem.problem import Problem
-from ..particles.ode import Evaluation, OdeMethod
+from ..particles.ode import Evaluation, OdeMethod, size_of_error
 from ..particles.propositions import Progress, Proposition
 from ..rules import check_descent
 from ..step import Step, budget_error
@@ -230,14 +230,7 @@ class Network(OdeMethod):
             self.parameters.sizes(self.current.y), self.parameters.sizes(self.trial.y)
         )
         errors = dt * (self.estimates @ self.stages) / np.maximum(sizes, np.finfo(float).tiny)
-        squares = np.mean(errors**2, axis=1)
-        if len(squares) == 1:
-            return float(np.sqrt(squares[0])) or None
-        return (
-            float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1]))
-            if squares[0] > 0.0
-            else None
-        )
+        return size_of_error(np.mean(errors**2, axis=1))
 
     def _flow_step(self, dt):
         """A step of the flow; a diagonal network's w = u₊^D − u₋^D may be far smaller than u^D, so

@@ -55,6 +55,15 @@ def default_tolerance(objective: Objective) -> float:
     return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
 
 
+def size_of_error(squares: Floats) -> float | None:
+    """√s of one mean square s of an estimated error, s/√(s + s′/100) of two (those of dop853); None
+    if it is 0."""
+    if len(squares) == 1:
+        return float(np.sqrt(squares[0])) or None
+    first, second = squares
+    return float(first / np.sqrt(first + 0.01 * second)) if first > 0.0 else None
+
+
 class OdeMethod(Method):
     """Advances y by a pair of methods/stepping/embedded.py with error control.
 
@@ -160,14 +169,7 @@ class OdeMethod(Method):
         kernels.local_errors(
             self.current.y, self.stages, self.estimates, dt, self.relative, self.errors
         )
-        squares = self.errors.sum(axis=0) / self.numbers
-        if len(squares) == 1:
-            return float(np.sqrt(squares[0])) or None
-        return (
-            float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1]))
-            if squares[0] > 0.0
-            else None
-        )
+        return size_of_error(self.errors.sum(axis=0) / self.numbers)
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
