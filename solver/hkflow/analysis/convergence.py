@@ -2,7 +2,7 @@
 interval."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +37,7 @@ class ConvergenceTable:
     fit: Fit
 
 
-def convergence_table(h: Any, errors: Any) -> ConvergenceTable:
+def convergence_table(h: ArrayLike, errors: ArrayLike) -> ConvergenceTable:
     """Orders p of errors ≈ C h^p.
 
     h : (n,) positive, n ≥ 2, in any order, none twice
@@ -59,7 +59,7 @@ def convergence_table(h: Any, errors: Any) -> ConvergenceTable:
     bars = np.full(len(h), np.nan)
     if errors.ndim == 2:
         squares = errors**2
-        errors = np.sqrt(squares.mean(axis=1))
+        errors = np.asarray(np.sqrt(squares.mean(axis=1)))
         if squares.shape[1] > 2:
             bars = 0.5 * squares.std(axis=1, ddof=1) / np.sqrt(squares.shape[1]) / errors**2
     with np.errstate(divide="ignore", invalid="ignore"):
