@@ -233,3 +233,18 @@ def normalized_unit_rates(hidden, inner, outer, slopes, gradient, decay):
         inner_drift**2 + outer_drift**2,
     ]
     return velocities, inner_drift, outer_drift, np.array([part.sum() for part in parts])
+
+
+def kkt_residual(machine, K, y):
+    """The largest violation of the optimality conditions of kernel_margin, with u_i = y_i g(x_i):
+
+        p ≥ 0,  Σ p = 1,  |g|²_H = 1,  u_i ≥ γ,  p_i (u_i − γ) = 0,   the last two relative to γ
+
+    inf if γ = 0.   Source: Chizat & Bach 2020, Prop. 12 (for 𝓕₂).
+    """
+    p, c, gamma = machine.dual, machine.coefficients, machine.value
+    if not gamma > 0.0:
+        return np.inf
+    slack = y * machine.decision(K) / gamma - 1.0
+    sums = abs(p.sum() - 1.0), abs(c @ K @ c - 1.0)
+    return max(-p.min(), *sums, -slack.min(), np.abs(p * slack).max())

@@ -31,9 +31,11 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/potential_peers.py": "the same, against other libraries",
     "benchmarks/ranks.py": "replaces the messages between processes",
 }
-ANNOTATED = (  # rooms whose public functions are annotated
+ANNOTATED = (  # rooms whose public functions are annotated, folder by folder
     *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
-    *("files", "case", "running", "studies", "app"),
+    *("methods", "methods/stepping", "methods/frozen_relu", "methods/network"),
+    *("methods/particles", "methods/characteristics"),  # methods/grid is to follow
+    *("solving", "files", "case", "store", "running", "analysis", "studies", "plots", "app"),
 )
 COMPILED = (
     "njit",

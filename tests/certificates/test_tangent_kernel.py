@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from reference import kkt_residual
 
 from hkflow import FEATURES, RISKS, Objective
-from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin, kkt_residual
+from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin
 from hkflow.certificates.tangent_kernel import tangent_kernel, tangent_max_margin
 from hkflow.measures.point_measure import Units
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import Floats
 
 CONFIDENCE = 0.95
 
@@ -34,7 +37,7 @@ class ConvergenceTable:
     fit: Fit
 
 
-def convergence_table(h, errors):
+def convergence_table(h: ArrayLike, errors: ArrayLike) -> ConvergenceTable:
     """Orders p of errors ≈ C h^p.
 
     h : (n,) positive, n ≥ 2, in any order, none twice
@@ -56,7 +59,7 @@ def convergence_table(h, errors):
     bars = np.full(len(h), np.nan)
     if errors.ndim == 2:
         squares = errors**2
-        errors = np.sqrt(squares.mean(axis=1))
+        errors = np.asarray(np.sqrt(squares.mean(axis=1)))
         if squares.shape[1] > 2:
             bars = 0.5 * squares.std(axis=1, ddof=1) / np.sqrt(squares.shape[1]) / errors**2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,7 +94,7 @@ def _fit(x, y, bars):
     return Fit(float(slope), float(slope - reach), float(slope + reach))
 
 
-def mean_and_band(values):
+def mean_and_band(values: ArrayLike) -> tuple[Floats, Floats]:
     """Mean of independent repeats and half the width of its 95 % confidence interval, by Student's
     t; values : (…, repeats)."""
     from scipy.stats import t

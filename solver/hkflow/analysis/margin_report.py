@@ -1,8 +1,10 @@
 """The max-margins of a case's data, or of a run's: values with their proofs, decision functions,
 and files of both."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,19 +48,19 @@ class MarginReport:
     input_names: tuple
 
     @property
-    def separable(self):
+    def separable(self) -> bool:
         """Whether the F₁ max-margin is positive beyond doubt."""
         return self.f1.lower > 0.0 and self.f1.relative_gap < 1.0
 
     @property
-    def gamma(self):
+    def gamma(self) -> tuple[float, float]:
         """γ_ℓ1 of the signed sphere, (lower, upper): twice the max-margin of joint units, b(a·x)₊
         with |a|² + |b|² = 1."""
         times = 2.0 if self.problem.objective.feature.joint else 1.0
         return times * self.f1.lower, times * self.f1.upper
 
     @property
-    def of_network(self):
+    def of_network(self) -> tuple[float, ...] | None:
         """γ_ℓ1/2, which a network b(a·x) or b(a·x)₊ has per squared norm of all weights; None for
         other units, and for atoms."""
         feature, problem = self.problem.objective.feature, self.problem
@@ -71,11 +73,11 @@ class MarginReport:
             return tuple(0.5 * end for end in self.gamma)
         return None
 
-    def classifiers(self):
+    def classifiers(self) -> dict[str, Callable]:
         """Decision functions of inputs (n, p), bias included, by name, each divided by its
         margin."""
         feature, atoms = self.problem.objective.feature, self.f1.atoms
-        found = {}
+        found: dict[str, Callable] = {}
         if self.separable:
             found["F₁"] = lambda x: (
                 feature.matrix(atoms.positions, x) @ (atoms.signs * atoms.weights) / self.f1.lower
@@ -143,7 +145,7 @@ class MarginReport:
         lines += [f"  and {len(atoms) - SHOWN} more"] if len(atoms) > SHOWN else []
         return "\n".join(lines)
 
-    def write(self, folder):
+    def write(self, folder: str | Path) -> Path:
         """Write margin.json into a folder and return its path: values, measure, dual weights; null
         for what is not known.
 
@@ -188,7 +190,7 @@ def margin_report(
     case: str | Path | dict | None = None,
     run: ResultLike | None = None,
     tolerance: float = 1e-6,
-    **overrides,
+    **overrides: Any,
 ) -> MarginReport:
     """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search
     then starts from.

@@ -252,7 +252,7 @@ def animate(
     from ..running.progress import counted
 
     with counted() as watch:
-        film = animate_run(name, loaded(path), output, fps, wide, under, watch)
+        film = animate_run(name, loaded(path), output, fps, wide, under, watch)  # type: ignore[arg-type]
     typer.echo(f"film:             {film}")
 
 

@@ -42,7 +42,7 @@ class MarginCertifier:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
 
-    def record(self, e: Any, margin: float, known: Floats, renew: bool) -> dict[str, float]:
+    def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
         """The certificate of an evaluation e as numbers by name, and what margins are proved by
         now.
 

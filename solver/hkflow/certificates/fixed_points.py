@@ -8,6 +8,7 @@ z  =  data i ↓   z_ij = y_i φ(θ_j, x_i)          margins of the weights a : 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog, nnls
 
 from ..arguments import Floats, real_array
@@ -106,7 +107,7 @@ def least_distance(G: Floats, h: Floats) -> Floats:
 
 
 def mirror_ascent_bound(
-    gamma: float, z_max: float, n_units: int, n_data: int, steps: Floats, sums: Floats
+    gamma: float, z_max: float, n_units: int, n_data: int, steps: ArrayLike, sums: ArrayLike
 ) -> Floats:
     """What the best margin of t steps of gradient ascent on the radii of fixed directions exceeds:
 
@@ -123,7 +124,7 @@ def mirror_ascent_bound(
     return gamma - (first + 4.0 * np.log(n_data) * np.asarray(sums)) / np.sqrt(t)
 
 
-def projected_ascent_bound(gamma: float, z_max: float, n_data: int, steps: Floats) -> Floats:
+def projected_ascent_bound(gamma: float, z_max: float, n_data: int, steps: ArrayLike) -> Floats:
     """What the best margin of t steps of gradient ascent on the output weights exceeds:
 
         max_{s<t} min_i (z ā(s))_i ≥ γ₂ − (‖z‖/√t)(2√2 + √3 log n/γ₂)

@@ -171,30 +171,6 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     return KernelMachine(size * lower, size * lower, size * upper, p, p * y / (size * upper))
 
 
-def kkt_residual(machine: KernelMachine, K: Floats, y: Floats) -> float:
-    """The largest violation of the optimality conditions of kernel_margin, computed from K, with
-    u_i = y_i g(x_i):
-
-        p ≥ 0,  Σ p = 1,  |g|²_H = 1,  u_i ≥ γ,  p_i (u_i − γ) = 0,   the last two relative to γ
-
-    K : (n_data, n_data);  y : (n_data,).   Returns a float; inf if γ = 0.   Source: Chizat & Bach
-        2020, Prop. 12 (for 𝓕₂).
-    """
-    p, c, gamma = machine.dual, machine.coefficients, machine.value
-    if not gamma > 0.0:
-        return np.inf
-    slack = y * machine.decision(K) / gamma - 1.0
-    return float(
-        max(
-            -p.min(),
-            abs(p.sum() - 1.0),
-            abs(c @ K @ c - 1.0),
-            -slack.min(),
-            np.abs(p * slack).max(),
-        )
-    )
-
-
 def l2_interpolation(K: Floats, y: Floats) -> Interpolant:
     """Regression of least norm:
 

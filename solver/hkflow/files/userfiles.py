@@ -66,7 +66,7 @@ def read_text(path: str | os.PathLike[str], largest: float | None = None) -> str
         return stream.read()
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """What a JSON text holds. Raises ValueError for integers that no float can follow, and
     RecursionError for endless nesting."""
     return json.loads(text, parse_int=_integer)

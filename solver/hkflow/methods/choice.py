@@ -1,11 +1,13 @@
 """Methods by their names in case files."""
 
 from importlib import import_module
+from typing import Any
 
 from ..arguments import check_options
 from ..errors import unknown_name
 from ..measures.point_measure import Units
 from ..problem.problem import Problem
+from .method import Method
 from .rules import best_method
 
 METHODS = {
@@ -19,7 +21,7 @@ METHODS = {
 AUTO = "auto"
 
 
-def method_class(kind):
+def method_class(kind: str) -> type[Any]:
     """The method of a name, loaded when it is first wanted; raises ValueError with the choices for
     an unknown one."""
     if kind not in METHODS:
@@ -43,7 +45,7 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
     return best_method(name, noise, data, meshed, problem.domain.fixed)[0]
 
 
-def make_method(problem, kind=None, **options):
+def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:
     """The method of a problem, see `kind_of`; raises ValueError with the choices for an unknown
     one, or an unknown option."""
     kind = kind_of(problem, kind)

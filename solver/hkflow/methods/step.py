@@ -1,10 +1,13 @@
 """What every method reports of a step: what it exchanged, term by term, and how it went."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .method import Evaluation
 
 # The terms of dF/dt and of d|ν|/dt, a row for each. Run folders list budgets in this order, so that
 # a new term goes last.
@@ -130,7 +133,9 @@ MASS_ROUNDING = 1e-13  # of the mass, in one step
 SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 
-def budget_error(before, after, step: Step, tolerance: float) -> float | None:
+def budget_error(
+    before: "Evaluation", after: "Evaluation", step: Step, tolerance: float
+) -> float | None:
     """Largest relative error of the energy and mass budgets of a step; None if rounding hides it.
 
     |F₁ − F₀ − ∫Ḟ dt| / ∫(sum of the sizes of the terms of Ḟ) dt, and the same for the mass. Where

@@ -114,7 +114,7 @@ def block_sums(degree, points, sources, n_sources, weights, t, potential, gradie
                 gradient[a, c] += t[c] * x[a]
 
 
-@njit(parallel=True, cache=True)
+@parallel_loop
 def pair_sums(degree, points, n, sources, n_sources, weights, scratch, potential, gradient):
     """Add Σ_j weights_j k(θ_c·θ_j) to the potential and Σ_j weights_j k'(θ_c·θ_j) θ_j to the
     gradient, j in order.
@@ -125,32 +125,12 @@ def pair_sums(degree, points, n, sources, n_sources, weights, scratch, potential
     width) to leave it out
     """
     width = potential.shape[1]
-    if n * n_sources < SMALL:
-        for b in range(len(points)):
-            c = slice(0, min(width, n - b * width))
-            block_sums(
-                degree,
-                points[b, :, c],
-                sources,
-                n_sources,
-                weights,
-                scratch[b, c],
-                potential[b, c],
-                gradient[b, :, c],
-            )
-    else:
-        for b in prange(len(points)):
-            c = slice(0, min(width, n - b * width))
-            block_sums(
-                degree,
-                points[b, :, c],
-                sources,
-                n_sources,
-                weights,
-                scratch[b, c],
-                potential[b, c],
-                gradient[b, :, c],
-            )
+    for b in prange(len(points)):
+        c = slice(0, min(width, n - b * width))
+        block_sums(
+            degree, points[b, :, c], sources, n_sources, weights, scratch[b, c], potential[b, c],
+            gradient[b, :, c],
+        )  # fmt: skip
 
 
 @parallel_loop
@@ -236,18 +216,11 @@ class Charges:
     def add_interaction(self, other: "Charges") -> None:
         """Add the potential of other charges: Σ_j masses_j k(θ_c·θ_j) and Σ_j masses_j k'(θ_c·θ_j)
         θ_j."""
-        kind = (0,) * self.degree
-        pair_sums(
-            kind,
-            self.unit,
-            self.n,
-            other.unit,
-            other.n,
-            other.masses,
-            self.scratch,
-            self.sums,
+        kind, few = (0,) * self.degree, self.n * other.n < SMALL
+        (pair_sums.serial if few else pair_sums.parallel)(
+            kind, self.unit, self.n, other.unit, other.n, other.masses, self.scratch, self.sums,
             self.gradient,
-        )
+        )  # fmt: skip
 
     def energy(self) -> float:
         """Σ_c masses_c sums_c."""

@@ -8,6 +8,7 @@ threads made it.
 from collections.abc import Callable
 from functools import wraps
 from types import FunctionType
+from typing import Any
 
 from numba import njit
 
@@ -20,7 +21,7 @@ def n_blocks(n: int) -> int:
     return -(-n // BLOCK)
 
 
-def parallel_loop(function: Callable) -> Callable:
+def parallel_loop(function: Callable) -> Any:
     """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
     array is large."""
     parallel = njit(parallel=True, cache=True)(function)

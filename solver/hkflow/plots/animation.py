@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
 from ..solving.result import ResultLike
+from ..studies.study import StudyResult
 from .figures import style
 from .kinds import draw, loaded, plot_of, size_of
 
@@ -23,7 +24,7 @@ FORMATS = (".mp4", ".gif")
 
 def animate(
     name: str,
-    run: ResultLike,
+    run: ResultLike | StudyResult,
     path: str | Path | None = None,
     fps: float | None = None,
     wide: bool = False,
@@ -71,7 +72,7 @@ def animate(
     return path
 
 
-def ffmpeg():
+def ffmpeg() -> str | None:
     """The path of ffmpeg, or of the one that the package imageio-ffmpeg brings; None without
     either."""
     found = shutil.which("ffmpeg")

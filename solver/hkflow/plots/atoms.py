@@ -1,12 +1,16 @@
 """Atoms on spheres of any dimension."""
 
-import numpy as np
+from collections.abc import Collection
 
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..measures.point_measure import PointMeasure
 from .shown import sign_color, sign_name
 from .sphere import dot_areas
 
 
-def draw_atoms(ax, atoms, signs):
+def draw_atoms(ax: Axes, atoms: PointMeasure, signs: Collection[float]) -> None:
     """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their
     weights."""
     values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
@@ -15,8 +19,10 @@ def draw_atoms(ax, atoms, signs):
         positions, weights = atoms.sheet(sign)
         label = "atoms" if len(signs) == 1 else sign_name(sign)
         area = dot_areas(weights, atoms.weights)
+        x, y = (positions @ axes[:, :-3:-1]).T
         ax.scatter(
-            *(positions @ axes[:, :-3:-1]).T,
+            x,
+            y,
             s=area,
             color=sign_color(sign, signs),
             alpha=0.5,

@@ -1,7 +1,14 @@
 """Densities and atoms on the circle: unrolled, around it, and in time."""
 
-import numpy as np
+from collections.abc import Collection, Sequence
+from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+
+from ..arguments import Floats
+from ..geometry.mesh import Mesh
+from ..measures.point_measure import PointMeasure
 from .figures import legend_below
 from .shown import DECADES, PEAKED, clipped, sign_color, sign_name
 
@@ -11,8 +18,16 @@ FINE = 720  # points at least of a circle whose cells are arcs
 
 
 def draw_density(
-    ax, mesh, density, signs, initial=None, nu="ν", start=("t", 0.0), shared=(), linear=False
-):
+    ax: Axes,
+    mesh: Mesh,
+    density: Floats,
+    signs: Collection[float],
+    initial: Floats | None = None,
+    nu: str = "ν",
+    start: tuple[str, float] = ("t", 0.0),
+    shared: Collection[Floats] = (),
+    linear: bool = False,
+) -> None:
     """Draw the densities (n_signs, n_cells) against the angle of θ, and the initial ones dotted, by
     their logarithm if peaked.
 
@@ -62,7 +77,9 @@ def _logarithmic_axis(ax, values):
     return True
 
 
-def draw_atoms(ax, atoms, signs, nu="ν", top=None):
+def draw_atoms(
+    ax: Axes, atoms: PointMeasure, signs: Collection[float], nu: str = "ν", top: float | None = None
+) -> None:
     """Draw atoms as a histogram over the angle of θ: mass in each bin by its width; nu: what they
     are, top: of the axis."""
     heights, edges = histogram(atoms, signs)
@@ -81,7 +98,9 @@ def draw_atoms(ax, atoms, signs, nu="ν", top=None):
     ax.set_ylim(0.0, top)
 
 
-def histogram(atoms, signs, count=None):
+def histogram(
+    atoms: PointMeasure, signs: Collection[float], count: int | None = None
+) -> tuple[Floats, Floats]:
     """Mass of atoms by width in bins of their angle, (n_signs, n_bins), and the edges of the bins.
 
     count : of the atoms that the number of bins is for, by default all these
@@ -94,12 +113,20 @@ def histogram(atoms, signs, count=None):
     return np.array(rows) * bins / (2.0 * np.pi), np.linspace(-np.pi, np.pi, bins + 1)
 
 
-def bin_centers(count):
+def bin_centers(count: int) -> Floats:
     """The middles of so many bins of the angle."""
     return (np.arange(count) + 0.5) * 2.0 * np.pi / count - np.pi
 
 
-def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
+def draw_polar(
+    ax: Axes,
+    angle: Floats,
+    density: Floats,
+    signs: Collection[float],
+    norm: Any,
+    names: Sequence[str],
+    nu: str = "ν",
+) -> None:
     """Draw densities (n_signs, n) at angles (n,) as heights over a circle, outwards and, of the
     second sign, inwards.
 
@@ -151,7 +178,7 @@ def draw_polar(ax, angle, density, signs, norm, names, nu="ν"):
     legend_below(ax.figure, ax, text)
 
 
-def label_directions(ax, radius, names):
+def label_directions(ax: Axes, radius: float, names: Sequence[str]) -> None:
     """A frame for a disc: equal scales, no axes, and the names of the four directions outside a
     radius."""
     for angle, text in (
@@ -174,12 +201,12 @@ def _plane(points):
     return points.real, points.imag
 
 
-def angles(positions):
+def angles(positions: Floats) -> Floats:
     """Angle in (−π, π] of points (n, 2)."""
     return np.arctan2(positions[:, 1], positions[:, 0])
 
 
-def label_angles(ax, axis="x"):
+def label_angles(ax: Axes, axis: str = "x") -> None:
     """The angle of θ along an axis."""
     ticks, names = [-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"]
     if axis == "x":

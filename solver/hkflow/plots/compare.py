@@ -10,7 +10,7 @@ from ..measures.distances import systematic_draw
 from ..measures.point_measure import PointMeasure
 from ..store.shown import density_of
 from . import circle, records, sphere
-from .figures import PAGE, write_figure
+from .figures import PAGE, AnyFigure, write_figure
 from .shown import plain, sign_color, sign_name
 
 DOTS = 2000  # drawn at most
@@ -29,14 +29,14 @@ def save_comparison(comparison: Comparison, path: str | Path | None = None) -> P
     )
 
 
-def draw_comparison(figure, c):
+def draw_comparison(figure: AnyFigure, c: Comparison) -> None:
     """A title and five panels on an empty figure."""
     names = [
         f"{letter}: {plain(run.stem, 40)} ({_carriers(run)})"
         for letter, run in (("A", c.a), ("B", c.b))
     ]
     figure.suptitle(f"{plain(c.a.title or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))
+    top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
     draw = {"circle": _draw_on_circle, "map": _draw_on_sphere}
     draw.get(c.a.domain.picture, _draw_predictions)(left, c)

@@ -1,19 +1,22 @@
 """Studies: errors against resolution with slope triangles, errors against work, and values against
 what is swept."""
 
+from pathlib import Path
+
 import numpy as np
 
 from ..solving.registry import record_of
 from ..studies.file import described, readable
 from ..studies.report import TITLES
-from .figures import COLUMN, PAGE, write_figure
+from ..studies.study import StudyResult
+from .figures import COLUMN, PAGE, AnyFigure, Saves, write_figure
 from .shown import plain
 
 MARKERS = "os^Dv<>pX*"
 PANELS = 3  # errors that are drawn, at most
 
 
-def save_study(result):
+def save_study(result: StudyResult) -> Path:
     """Write figure.png and figure.pdf into the folder of a study, as wide as a page, and return the
     path of the former."""
     size = PAGE, height(result, True)
@@ -35,7 +38,7 @@ def _rows(count, wide):
     return -(-count // (3 if count == 3 else 2)) if wide else count
 
 
-def height(result, wide):
+def height(result: StudyResult, wide: bool) -> float:
     """Inches of the figure: for its rows of panels, the title and the legend."""
     groups = len(result.study.groups)
     return (
@@ -45,7 +48,9 @@ def height(result, wide):
     )
 
 
-def draw_study(figure, result, save=-1, shared=None):
+def draw_study(
+    figure: AnyFigure, result: StudyResult, save: int = -1, shared: Saves = None
+) -> None:
     """One panel for each error against h and one of the first error against seconds; or values
     against what is swept."""
     figure.suptitle(plain(result.study.table.title or result.study.name), wrap=True)

@@ -1,21 +1,33 @@
 """Measures on the atoms ±e_k: the weights of a diagonal linear network, coordinate by
 coordinate."""
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from ..arguments import Floats
+from ..measures.point_measure import PointMeasure
 from .shown import COLORS, NAME, plain
 
 NAMED = 12  # coordinates, at most, whose names are written
 
 
-def parts_of(atoms):
+def parts_of(atoms: PointMeasure) -> Floats:
     """ν(e_k) and −ν(−e_k) for every coordinate, (2, d+1)."""
     return np.array(
         [weights @ positions for positions, weights in map(atoms.sheet, (1.0, -1.0))]
     ) * [[1.0], [-1.0]]
 
 
-def draw_weights(ax, atoms, names, nu="ν", shared=()):
+def draw_weights(
+    ax: Axes,
+    atoms: PointMeasure,
+    names: Sequence[str],
+    nu: str = "ν",
+    shared: ArrayLike = (),
+) -> None:
     """Draw w_k = ν(e_k) − ν(−e_k) as dots, and over and under the axis the two parts as bars.
 
     names : of the inputs;  nu : how ν is called;  shared : (…, d+1) all the parts that the axis has

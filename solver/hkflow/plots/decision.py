@@ -1,18 +1,23 @@
 """What the measure predicts: over one or two inputs, beside the max-margin classifier of its
 kernel, or against the targets."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
 from ..analysis.comparison import POPULATION_FRAME
-from ..certificates.kernel_machine import KERNELS, f2_max_margin
+from ..arguments import Floats
+from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias
+from ..solving.result import Result
 from ..store.shown import is_normalised
-from .figures import legend_below
+from .figures import AnyFigure, Saves, legend_below
 from .shown import COLORS, NAME, plain, thinned, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
@@ -21,7 +26,7 @@ ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
 MANY = 300  # data from which they are drawn smaller
 
 
-def draw_predictions(ax, run, save=-1, shared=()):
+def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
     """Draw the prediction h at a save: a curve for one input, a map for two; h/|ν| where the mass
     is beyond numbers.
 
@@ -41,7 +46,7 @@ def draw_predictions(ax, run, save=-1, shared=()):
     if run.inputs.shape[1] == 1:
         _draw_curve(ax, run, grid, values, h, normalised, (low, high))
         return
-    targets = [] if normalised or run.classifies else run.targets
+    targets: Any = [] if normalised or run.classifies else run.targets
     image = _draw_map(ax, run, grid, values, np.max(np.abs([low, high, *targets])))
     _draw_data(ax, run, None if normalised else image.norm)
     if ax.get_legend_handles_labels()[1]:
@@ -55,7 +60,7 @@ def draw_predictions(ax, run, save=-1, shared=()):
     ax.figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=25).set_label(f"prediction {h}")
 
 
-def draw_decision(figure, run, save=-1, shared=None):
+def draw_decision(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Draw the prediction over one or two inputs, its zero level and the data, beside the F₂
     max-margin classifier.
 
@@ -96,7 +101,7 @@ def draw_decision(figure, run, save=-1, shared=None):
 
 
 @lru_cache(maxsize=2)
-def kernel_classifier(run):
+def kernel_classifier(run: Result) -> KernelClassifier | None:
     """The F₂ max-margin classifier of a run's data; None for other targets, units without a kernel,
     and data that it fails on."""
     objective = run.problem.objective
@@ -118,7 +123,7 @@ def _name(normalised):
     return "h/|ν|" if normalised else "h"
 
 
-def frame(values, share=0.08):
+def frame(values: Floats, share: float = 0.08) -> tuple[float, float]:
     """The interval of values, and a little more on both sides."""
     low, high = values.min(), values.max()
     edge = share * (high - low) or 1.0
@@ -237,13 +242,13 @@ def _teacher_units(ax, objective):
     ax.plot([], [], "--", color="C2", label="< 0")
 
 
-def draw_targets(figure, run, save=-1, shared=None):
+def draw_targets(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Draw the predictions of the data against their targets, or their histogram for each class."""
     figure.suptitle(time_of(run, save))
     draw_against_targets(figure.subplots(), run, save, shared or ())
 
 
-def draw_against_targets(ax, run, save=-1, shared=()):
+def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
     """The predictions of the data at a save against their targets, or their histogram for each
     class; h/|ν| of large masses."""
     saves = thinned(shared, save) if len(shared) else [save]
@@ -258,7 +263,7 @@ def draw_against_targets(ax, run, save=-1, shared=()):
 
     predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
-        inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)
+        inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)  # type: ignore[attr-defined]
         predictions, whose = run.predict(inputs, save, normalised), f" of {FRESH} fresh inputs"
     if run.classifies:
         edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)

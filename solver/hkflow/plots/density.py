@@ -1,15 +1,22 @@
 """The measure at one save, on whatever it lives."""
 
+from collections.abc import Collection
+from typing import Any
+
 import numpy as np
 
+from ..solving.result import Result
 from ..store.shown import density_of, is_normalised, name_of
 from . import atoms, circle, coordinates, sphere, traced
+from .figures import AnyFigure, Saves
 from .shown import clock_of, colors_of, sign_name, thinned, time_of
 
 WIDE = 1.7  # width over height from which the sheets of two signs stand side by side
 
 
-def draw_measure(figure, run, save=-1, shared=None, title=True):
+def draw_measure(
+    figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None, title: bool = True
+) -> None:
     """Draw the measure at a save on an empty figure, or ν/|ν| where a mass is beyond numbers.
 
     Unrolled on the circle, one map for each sign on S², bars for atoms, along its main axes on
@@ -69,7 +76,7 @@ def draw_measure(figure, run, save=-1, shared=None, title=True):
         atoms.draw_atoms(figure.subplots(), run.atoms_at(save, normalised), run.signs)
 
 
-def draw_polar(figure, run, save=-1, shared=None):
+def draw_polar(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Draw the measure on the circle itself: as height over it, outwards for the sign +1 and
     inwards for −1."""
     save = range(len(run.time))[save]
@@ -93,7 +100,7 @@ def draw_polar(figure, run, save=-1, shared=None):
     )
 
 
-def sheets(figure, signs):
+def sheets(figure: AnyFigure, signs: Collection[float]) -> Any:
     """Axes for the map of each sign: side by side on a wide figure, one over the other on a narrow
     one."""
     box = figure.bbox

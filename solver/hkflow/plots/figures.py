@@ -1,28 +1,34 @@
 """What all pictures share: two widths, one style, and how a picture becomes a file."""
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import matplotlib
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 
 from ..errors import RunFolderError
 
+AnyFigure = Figure | SubFigure
+Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
 COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: a column of a journal, and its page
 ENTRY = 1.05  # inches of an entry of a legend
 FORMATS = (".pdf", ".png", ".svg")
 
 
 @contextmanager
-def style():
+def style() -> Iterator[None]:
     """The project's style, for whatever is drawn inside: fonts, line widths, colours that
     colour-blind people tell apart."""
     with as_file(files(__package__) / "hkflow.mplstyle") as path, matplotlib.rc_context(fname=path):
         yield
 
 
-def write_figure(draw, path, size):
+def write_figure(
+    draw: Callable[[Figure], object], path: str | Path, size: tuple[float, float]
+) -> Path:
     """Write what draw(figure) draws, in the project's style, on a figure of `size` inches; returns
     the path.
 
@@ -45,7 +51,7 @@ def write_figure(draw, path, size):
     return path
 
 
-def legend_below(figure, ax, title=None):
+def legend_below(figure: AnyFigure, ax: Axes, title: str | None = None) -> None:
     """One legend for all axes of a figure, from the labels of one of them, in as many columns as
     its width has room for."""
     handles, words = ax.get_legend_handles_labels()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -208,7 +209,7 @@ def loaded(what: ResultLike | StudyResult) -> Result | StudyResult:
     return read_study(what) if (Path(what) / "study.h5").is_file() else load(what)
 
 
-def size_of(kind, run, wide):
+def size_of(kind: Plot, run: Result | StudyResult, wide: bool) -> tuple[float, float]:
     """Width and height of a picture in inches: as wide as a column, or as a page."""
     wide = wide or kind is PLOTS["overview"]
     return (PAGE if wide else COLUMN), kind.height(run, wide)
@@ -247,12 +248,12 @@ def draw(
             figure = Figure(figsize=size_of(kind, run, wide), layout="constrained")
             kind.draw(figure, run, save, shared, **layers)
         return figure
+    place: Any = figure
     if isinstance(figure, Axes):
-        axes, figure = figure, figure.figure
-        figure = figure.add_subfigure(axes.get_subplotspec())
-        axes.remove()
-    kind.draw(figure, run, save, shared, **layers)
-    return figure
+        place = figure.figure.add_subfigure(figure.get_subplotspec())
+        figure.remove()
+    kind.draw(place, run, save, shared, **layers)
+    return place
 
 
 def _ground(kind, name, run, under):

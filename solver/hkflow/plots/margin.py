@@ -3,17 +3,19 @@ function that proves it."""
 
 import numpy as np
 
+from ..analysis.margin_report import MarginReport
 from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .decision import frame
+from .figures import AnyFigure
 from .shown import plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
 
 
-def draw_margins(figure, report):
+def draw_margins(figure: AnyFigure, report: MarginReport) -> None:
     """Decision functions, each divided by its margin, and, on circle and S² of a positive margin,
     the optimal measure."""
     figure.suptitle(f"max-margins of {plain(report.name)}", fontsize=9)
@@ -21,7 +23,7 @@ def draw_margins(figure, report):
     if joint or not domain.in_space or report.contradiction:
         _draw_decisions(figure.subplots(), report)
         return
-    left, right = figure.subfigures(1, 2)
+    left, right = figure.subfigures(1, 2)  # type: ignore[misc]
     _draw_decisions(left.subplots(), report)
     if domain.picture == "circle":
         _draw_proof(right.subplots(), report)

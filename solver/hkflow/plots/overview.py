@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..solving.result import ResultLike
+from ..solving.result import Result, ResultLike
 from ..store.shown import density_of
 from . import records
 from .decision import draw_predictions
 from .density import draw_measure
+from .figures import AnyFigure, Saves
 from .shown import plain, time_of
 
 
@@ -20,11 +21,11 @@ def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
     return write("overview", run, path)
 
 
-def draw_overview(figure, run, save=-1, shared=None):
+def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Four or five panels and a title on an empty figure."""
     title = plain(run.title or "hkflow")
     figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
+    top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":
         draw_predictions(left.subplots(), run)

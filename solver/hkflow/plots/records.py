@@ -7,7 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ..arguments import Floats
 from ..solving.registry import RECORDS, record_of
+from ..solving.result import Result
+from .figures import AnyFigure, Saves
 from .shown import plain
 
 Records = Mapping[str, NDArray[np.float64]]
@@ -75,7 +78,7 @@ def draw_energy(ax: Axes, records: Records, time_variable: str = "time") -> None
         mass.set_ylim(0.0, 1.2 * values[0])
 
 
-def draw_records(figure, run, save=-1, shared=None):
+def draw_records(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Everything that is recorded of a run in time: objective, mass, margin with its certified
     band, residuals of the budgets, and a user's records."""
     records, time_variable = run.records, run.flow.time_variable
@@ -94,7 +97,7 @@ def draw_records(figure, run, save=-1, shared=None):
     figure.align_ylabels()
 
 
-def panels(run) -> list[Callable]:
+def panels(run: Result) -> list[Callable]:
     """The panels of the picture, functions (ax, records, clock): those that records name, then a
     user's."""
     shown = {record_of(name).panel for name in run.records}
@@ -105,7 +108,7 @@ def panels(run) -> list[Callable]:
     ]
 
 
-def has_margins(run) -> bool:
+def has_margins(run: Result) -> bool:
     """Whether a run proved an interval of the max-margin, and not only that it is above something
     or not positive."""
     return (
@@ -219,7 +222,7 @@ PANELS = {
 }
 
 
-def relative_to_largest(values, sizes, log_scale):
+def relative_to_largest(values: Floats, sizes: Floats, log_scale: Floats) -> Floats:
     """|values| over the largest |sizes| so far, all in units of e^log_scale, which change along the
     run; nan before the first."""
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,10 +1,16 @@
 """How measures are drawn and called: colours, their scales, titles."""
 
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.colors import LogNorm, Normalize, SymLogNorm
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.ticker import NullLocator
+
+from ..arguments import Floats
+from ..solving.result import Result
+from .figures import AnyFigure
 
 NAME = 40  # letters of a column that are shown
 DECADES = 4  # shown below the largest density
@@ -15,29 +21,29 @@ COLORS = {1.0: "C1", -1.0: "C5"}  # of signs, those of classes and those of unit
 PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
 
 
-def plain(text, length=200):
+def plain(text: str, length: int = 200) -> str:
     """A user's text as labels show it: its dollars are letters, not mathematics, and it is cut
     where it is long."""
     text = text if len(text) <= length else text[: length - 1] + "…"
     return text.replace("$", r"\$")
 
 
-def time_of(run, save):
+def time_of(run: Result, save: int) -> str:
     """A title: when a save was made."""
     return f"{clock_of(run)} = {run.time[save]:.4g}"
 
 
-def clock_of(run):
+def clock_of(run: Result) -> str:
     """What the run calls time: t, or the smooth margin γ̃."""
     return "t" if run.flow.time_variable == "time" else "γ̃"
 
 
-def sign_name(sign):
+def sign_name(sign: float) -> str:
     """How labels call a sheet."""
     return f"output sign {'+' if sign > 0 else '−'}1"
 
 
-def sign_color(sign, signs=(1, -1)):
+def sign_color(sign: float, signs: Collection[float] = (1, -1)) -> str:
     """The colour of an output sign, as of the class that it speaks for; where there is one sign
     alone, that of all else."""
     return "C0" if len(signs) == 1 else COLORS[sign]
@@ -47,12 +53,12 @@ class Colors(NamedTuple):
     """A scale of colours: its norm, the name of its map, None for the style's own, and at which end
     there is more."""
 
-    norm: Normalize
+    norm: Any  # a Normalize
     map: str | None
     extend: str
 
 
-def colors_of(densities):
+def colors_of(densities: Collection[Floats]) -> Colors:
     """The Colors that show where densities of any shapes are concentrated.
 
     Logarithmic over at most DECADES and at least one; where densities have both signs, from both
@@ -70,29 +76,31 @@ def colors_of(densities):
     return Colors(LogNorm(lowest, largest), None, "min" if smallest < lowest else "neither")
 
 
-def clipped(density, norm):
+def clipped(density: Floats, norm: Any) -> Floats:
     """A density, raised to the least that the colours or a logarithmic axis show: what is below
     belongs to the lowest colour."""
     return np.maximum(density, norm.vmin)
 
 
-def thinned(saves, save):
+def thinned(saves: Sequence[int], save: int) -> list[int]:
     """At most SEEN of the saves, evenly chosen, and the one that is shown."""
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, SEEN)).astype(int))
     return sorted({saves[k] for k in chosen} | {save})
 
 
-def draw_scale(figure, image, axes, label, extend):
+def draw_scale(
+    figure: AnyFigure, image: Any, axes: Iterable[Axes], label: str, extend: str
+) -> None:
     """The scale of colours of some axes, beside them; a logarithmic one of few decades has marks at
     1, 2 and 5 of each."""
     bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, extend=extend)
     bar.set_label(label)
     norm = image.norm
-    if isinstance(norm, SymLogNorm):
+    if isinstance(image.norm, SymLogNorm):
         decade = 10.0 ** np.floor(np.log10(norm.vmax))
         bar.set_ticks([-decade, -0.1 * decade, 0.0, 0.1 * decade, decade])
         bar.ax.yaxis.set_minor_locator(NullLocator())
-    if isinstance(norm, LogNorm) and norm.vmax < 10.0**FEW_DECADES * norm.vmin:
+    if isinstance(image.norm, LogNorm) and norm.vmax < 10.0**FEW_DECADES * norm.vmin:
         decades = 10.0 ** np.arange(np.floor(np.log10(norm.vmin)), np.ceil(np.log10(norm.vmax)) + 1)
         ticks = np.outer(decades, (1.0, 2.0, 5.0)).ravel()
         ticks = ticks[(ticks >= norm.vmin) & (ticks <= norm.vmax)]

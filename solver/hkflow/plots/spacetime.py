@@ -1,10 +1,16 @@
 """The circle in time: densities as columns of colour, particles as the lines that they draw."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
+from ..solving.result import Result
 from ..store.shown import are_beyond, density_of, name_of
 from . import circle
+from .figures import AnyFigure, Saves
 from .records import scale_time
 from .shown import clipped, clock_of, colors_of, draw_scale, sign_color, sign_name
 from .tracks import EDGE, Tracks, dot_sizes
@@ -14,13 +20,19 @@ UNEVEN = 20.0
 TURN = 2.0 * np.pi
 
 
-def draw_spacetime(figure, run, save=-1, shared=None):
+def draw_spacetime(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Draw the measure at all saves over time and the angle of θ, a panel for each sign; particles
     by their mass in bins."""
     draw_columns(figure, run, panels(figure, run))
 
 
-def draw_tracks(figure, run, save=-1, shared=None, under=None):
+def draw_tracks(
+    figure: AnyFigure,
+    run: Result,
+    save: int = -1,
+    shared: Saves = None,
+    under: Result | None = None,
+) -> None:
     """Draw the angles of particles up to a save, over the density of a grid run `under` if there is
     one; dots at the save."""
     axes = panels(figure, run)
@@ -57,7 +69,7 @@ def _pieces(time, angle):
     ]
 
 
-def panels(figure, run):
+def panels(figure: AnyFigure, run: Result) -> Any:
     """Axes of time and angle, one for each sign, over one another."""
     axes = np.atleast_1d(figure.subplots(len(run.signs), 1, sharex=True))
     for ax, sign in zip(axes, run.signs, strict=True):
@@ -72,7 +84,7 @@ def panels(figure, run):
     return axes
 
 
-def draw_columns(figure, run, axes):
+def draw_columns(figure: AnyFigure, run: Result, axes: Iterable[Axes]) -> None:
     """The measure at each save as a column of colour, which reaches half way to its neighbours."""
     normalised = are_beyond(run.log_mass)
     if run.method == "grid":

@@ -5,17 +5,25 @@ there are few, and pixel by pixel, each with the value of the cell that it lies 
 many.
 """
 
+from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Ellipse
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from ..arguments import Floats, Integers
+from ..geometry.mesh import Mesh
 from ..geometry.sphere import normalize
 from ..geometry.transfer import corner_table
-from .shown import clipped, colors_of, draw_scale, sign_color
+from ..measures.point_measure import PointMeasure
+from .shown import Colors, clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
 PIXELS = 1600  # of the width of a map otherwise
@@ -25,7 +33,7 @@ ROOT = np.sqrt(2.0)
 EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
 
-def hammer_points(width=PIXELS):
+def hammer_points(width: int = PIXELS) -> tuple[Floats, NDArray[np.bool_]]:
     """Pixels of the projection, x in [−2√2, 2√2], y in [−√2, √2], as points of S².
 
     Returns points (width/2, width, 3) and the mask of the pixels inside the ellipse.
@@ -45,7 +53,7 @@ def hammer_points(width=PIXELS):
     )
 
 
-def hammer(points):
+def hammer(points: Floats) -> tuple[Floats, Floats]:
     """Points (n, 3) of S² in the plane of the projection. Returns x, y."""
     longitude, latitude = (
         np.arctan2(points[:, 1], points[:, 0]),
@@ -59,7 +67,7 @@ def hammer(points):
 
 
 @lru_cache(maxsize=2)
-def cell_polygons(mesh):
+def cell_polygons(mesh: Mesh) -> tuple[list[Floats], Integers]:
     """The cells in the plane of the projection: a list of polygons (k, 2), and the cell of each;
     cut cells have two."""
     polygons, owners = [], []
@@ -79,7 +87,7 @@ def cell_polygons(mesh):
 
 
 @lru_cache(maxsize=2)
-def cell_pixels(mesh):
+def cell_pixels(mesh: Mesh) -> tuple[NDArray[np.bool_], Integers]:
     """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is
     nearest to its centre."""
     points, inside = hammer_points()
@@ -123,7 +131,15 @@ def _half(outline, side):
     return whole
 
 
-def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
+def draw_density(
+    axes: NDArray[np.object_],
+    mesh: Mesh,
+    densities: Collection[Floats],
+    labels: Sequence[str],
+    names: Sequence[str],
+    nu: str = "ν",
+    colors: Colors | None = None,
+) -> ScalarMappable:
     """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in
     both directions if signed.
 
@@ -139,7 +155,7 @@ def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
     for ax, density, label in zip(axes, densities, labels, strict=True):
         values = clipped(density, norm)[cell]
         if mesh.n_cells <= FEW:
-            image = PolyCollection(
+            image: Any = PolyCollection(
                 polygons, array=values, norm=norm, cmap=map_name, edgecolors="face", linewidths=0.25
             )
             ax.add_collection(image)
@@ -150,7 +166,9 @@ def draw_density(axes, mesh, densities, labels, names, nu="ν", colors=None):
     return image
 
 
-def draw_pixels(ax, inside, values, norm, map_name):
+def draw_pixels(
+    ax: Axes, inside: NDArray[np.bool_], values: Floats, norm: Any, map_name: str | None
+) -> ScalarMappable:
     """Draw values at the pixels of the projection that are inside, see hammer_points."""
     picture = np.full(inside.shape, np.nan)
     picture[inside] = clipped(values, norm)
@@ -164,7 +182,13 @@ def draw_pixels(ax, inside, values, norm, map_name):
     )
 
 
-def draw_atoms(axes, atoms, signs, labels, names):
+def draw_atoms(
+    axes: NDArray[np.object_],
+    atoms: PointMeasure,
+    signs: Collection[float],
+    labels: Sequence[str],
+    names: Sequence[str],
+) -> None:
     """Draw the atoms of each sign as dots with areas in proportion to their weights, on one
     projection each.
 
@@ -184,13 +208,13 @@ def draw_atoms(axes, atoms, signs, labels, names):
         )
 
 
-def dot_areas(weights, all_weights):
+def dot_areas(weights: Floats, all_weights: Floats) -> Floats:
     """Areas of dots: the dots of all atoms together cover a fixed area, none more than a hundredth
     of it."""
     return np.minimum(4000.0 * weights / (all_weights.sum() or 1.0), 40.0)
 
 
-def draw_frame(ax, label, names, color):
+def draw_frame(ax: Axes, label: str, names: Sequence[str], color: str) -> None:
     """The outline of the projection, a title in the corner that it leaves free, and the names of
     the axes.
 

@@ -6,8 +6,10 @@ import numpy as np
 from ..geometry.circle import circle_mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
+from ..solving.result import Result
 from ..store.shown import is_normalised, name_of
 from . import circle, sphere
+from .figures import AnyFigure, Saves
 from .shown import clock_of, colors_of, draw_scale, sign_color, sign_name, thinned, time_of
 
 # points times flows times kinks of one picture, about a second; points are fewer where there is
@@ -20,12 +22,19 @@ SAMPLE = 1000  # points that the colours of other saves are found from
 SAME = 1e-9  # radians between atoms that make one stem
 
 
-def is_traced(run):
+def is_traced(run: Result) -> bool:
     """Whether the measure of a run is drawn so."""
     return run.method == "characteristics" and run.domain.in_space and run.has_density
 
 
-def draw_traced(figure, run, save=-1, shared=None, title=True, width=None):
+def draw_traced(
+    figure: AnyFigure,
+    run: Result,
+    save: int = -1,
+    shared: Saves = None,
+    title: bool = True,
+    width: int | None = None,
+) -> None:
     """Draw the measure at a save on an empty figure, or ν/|ν| where a mass is beyond numbers.
 
     shared : saves that have colours and axes in common with this one

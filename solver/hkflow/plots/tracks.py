@@ -5,10 +5,12 @@ from functools import lru_cache
 import numpy as np
 from matplotlib.collections import LineCollection
 
+from ..arguments import Floats, Integers
+from ..solving.result import Result
 from ..store.shown import are_beyond, density_of, is_normalised, name_of
 from . import circle, sphere
 from .density import sheets
-from .figures import legend_below
+from .figures import AnyFigure, Saves, legend_below
 from .shown import colors_of, sign_color, sign_name, time_of
 
 LINES = 400  # drawn at most for each sign
@@ -26,7 +28,7 @@ class Tracks:
         last of these saves
     """
 
-    def __init__(self, run, save, normalised=True):
+    def __init__(self, run: Result, save: int, normalised: bool = True) -> None:
         positions, weights, signs = _whole(run, normalised)
         count = int(np.isfinite(weights[save]).sum())
         self.positions, self.weights = (
@@ -41,7 +43,7 @@ class Tracks:
             (0.9, 0.8) if count <= 50 else (0.5, 0.5) if count <= 200 else (0.3, 0.35)
         )
 
-    def chosen(self, sign):
+    def chosen(self, sign: float) -> Integers:
         """Numbers of at most LINES particles of a sign."""
         mine = np.flatnonzero(self.signs == sign)
         return mine[:: 1 + max(0, len(mine) - 1) // LINES]
@@ -67,13 +69,19 @@ def _whole(run, normalised):
     return filled("positions"), filled("weights"), filled("signs")
 
 
-def dot_sizes(weights, chosen):
+def dot_sizes(weights: Floats, chosen: Integers) -> Floats:
     """Areas of dots of some particles, in proportion to their weights (n,), of sum 1, as far as
     they can be seen."""
     return np.clip(1500.0 * weights[chosen], 1.0, 24.0)
 
 
-def draw_trails(figure, run, save=-1, shared=None, under=None):
+def draw_trails(
+    figure: AnyFigure,
+    run: Result,
+    save: int = -1,
+    shared: Saves = None,
+    under: Result | None = None,
+) -> None:
     """Draw particles on maps of S², their trails up to a save, over the density of a grid run
     `under` if there is one."""
     save = range(len(run.time))[save]
@@ -126,7 +134,7 @@ def _on_map(points):
     return [part for part in np.split(plane, cuts) if len(part) > 1]
 
 
-def draw_paths(figure, run, save=-1, shared=None):
+def draw_paths(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Draw the paths of particles or units in the plane of their weights, as Bach & Chizat 2022,
     Fig. 2.
 

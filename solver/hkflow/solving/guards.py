@@ -9,11 +9,16 @@ tiny steps shows in their sum.
 
 from functools import lru_cache
 from math import exp, isfinite, log
+from typing import Any
 
 import numpy as np
 
-from ..methods.step import MASS_ROUNDING, SMALLEST
+from ..arguments import Floats
+from ..methods.method import Method
+from ..methods.step import MASS_ROUNDING, SMALLEST, Step
 from ..objectives.losses import LARGEST_LOG, SMOOTH_MARGINS
+from ..objectives.objective import Objective
+from .state import LoopState
 
 CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
 MASS_DRIFT = 1e-12  # of the mass, since the start
@@ -22,7 +27,7 @@ ROUNDINGS = 64.0  # of the sums that make a smooth margin
 MARGIN_SLACK = 100.0
 
 
-def sound(method, step, clock):
+def sound(method: Method, step: Step, clock: LoopState) -> str | None:
     """Nothing is nan or infinite, and no density negative."""
     after, fault = method.trial, method.invalid_reason()
     if fault or (np.isfinite(after.objective) and np.isfinite(after.mass)):
@@ -30,7 +35,7 @@ def sound(method, step, clock):
     return f"objective {after.objective} and mass {after.mass} are not both finite"
 
 
-def mass_budget(method, step, clock):
+def mass_budget(method: Method, step: Step, clock: LoopState) -> str | None:
     """The mass changes by what reaction and noise exchange, and by nothing else: in this step, and
     since the start.
 
@@ -54,7 +59,7 @@ def mass_budget(method, step, clock):
     return None
 
 
-def energy_decrease(method, step, clock):
+def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
     """Without noise, the objective does not rise above the lowest value so far, beyond rounding and
     what the method may.
 
@@ -73,7 +78,7 @@ def energy_decrease(method, step, clock):
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
 
 
-def margin_increase(method, step, clock):
+def margin_increase(method: Method, step: Step, clock: LoopState) -> str | None:
     """Once the smooth margin ψ = ℓ⁻¹(Σ q_i ℓ(u_i) / min q) is positive, ψ/|ν| does not decrease.
 
     Along any flow with mobility ν and J = −c ∇ψ, c > 0, as exponential, logistic and their
@@ -98,7 +103,7 @@ def margin_increase(method, step, clock):
     unnormalised = method.flow.noise > 0.0 or method.flow.keeps_mass or objective.weight_decay > 0.0
     if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
-    sizes = [method.homogeneous_norm(e) for e in (before, after)]
+    sizes: list[Any] = [method.homogeneous_norm(e) for e in (before, after)]
     if method.slides or None in sizes:
         return None
     psi, later = (
@@ -120,7 +125,7 @@ def margin_increase(method, step, clock):
     )
 
 
-def attained_margin(objective, predictions, log_scale):
+def attained_margin(objective: Objective, predictions: Floats, log_scale: float) -> float:
     """ℓ⁻¹(Σ q_i ℓ(u_i) / min q) in units of e^log_scale, a lower bound of min u; ℓ⁻¹(n L) for
     weights 1/n.
 
@@ -140,7 +145,7 @@ def _log_smallest_weight(objective):
     return log(objective.weights[objective.weights > 0.0].min())
 
 
-def margin_clock(method, step, clock):
+def margin_clock(method: Method, step: Step, clock: LoopState) -> str | None:
     """If the smooth margin is the clock, it has grown by what the clock says: else its error is the
     time's.
 

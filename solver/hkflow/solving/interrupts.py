@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from typing import Any
 
 from .observer import Observer
 
@@ -12,8 +13,8 @@ class Interrupts:
 
     heard: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self):
-        self.previous = {}
+    def __init__(self) -> None:
+        self.previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():  # no other may hear signals
@@ -43,5 +44,5 @@ class DeferredInterrupt(Interrupts, Observer):
         self.received = True
         self.__exit__()
 
-    def stop(self):
+    def stop(self) -> str | None:
         return "Interrupted by SIGINT" if self.received else None

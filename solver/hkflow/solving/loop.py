@@ -1,13 +1,18 @@
 """The time loop: steps accepted or rejected, save times hit exactly, observers called."""
 
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
-from .observer import State, as_observer
+from ..arguments import Floats
+from ..certificates.certificate import MarginCertifier
+from ..methods.method import Method
+from ..methods.step import Step
+from .observer import Observer, State, as_observer
 from .records import take_record, true_smooth_margin
 from .registry import own_record
-from .state import start_of
+from .state import LoopState, start_of
 from .stepsize import StepControl
 
 MAX_REJECTIONS = 40  # of one step, each at least halving it
@@ -42,16 +47,16 @@ class Loop:
 
     def __init__(
         self,
-        method,
-        times,
-        observers=(),
-        guards=(),
-        certificate=None,
-        clock=None,
-        record_interval=0.0,
-        until_margin=None,
-        records=None,
-    ):
+        method: Method,
+        times: Floats,
+        observers: Sequence[Observer | Callable] = (),
+        guards: Sequence[Callable] = (),
+        certificate: MarginCertifier | None = None,
+        clock: LoopState | None = None,
+        record_interval: float = 0.0,
+        until_margin: float | None = None,
+        records: Mapping[str, Callable] | None = None,
+    ) -> None:
         self.method, self.times, self.guards, self.certificate = method, times, guards, certificate
         self.record_interval, self.until_margin = record_interval, until_margin
         self.observers = [as_observer(observer) for observer in observers]
@@ -60,15 +65,16 @@ class Loop:
         self.control = StepControl(method, self.clock.limits, self.clock.implicit)
         self.told = _Told(method, self.clock, self.observers)
         self.records, self.state = records or {}, State(method, self.clock)
-        self.status, self.finished = None, False
+        self.status: str | None = None
+        self.finished = False
 
-    def run(self):
+    def run(self) -> tuple[LoopState, str | None, bool]:
         """Take all steps; returns (clock, status sentence, finished)."""
         for _ in self.steps():
             pass
         return self.clock, self.status, self.finished
 
-    def steps(self):
+    def steps(self) -> Generator[None]:
         """Take the steps; yields after the start and after every accepted one, once the observers
         have seen it."""
         for observer in self.observers:
@@ -89,7 +95,7 @@ class Loop:
             self.told.fault(error)
             raise
         for observer in self.observers:
-            observer.finish(self.method, self.clock, self.status)
+            observer.finish(self.method, self.clock, self.status)  # type: ignore[arg-type]
 
     def _goes_on(self):
         return (
@@ -180,7 +186,14 @@ class Loop:
         )
 
 
-def accepted_step(method, clock, control, target, smallest, guards):
+def accepted_step(
+    method: Method,
+    clock: LoopState,
+    control: StepControl,
+    target: float,
+    smallest: float,
+    guards: Sequence[Callable],
+) -> Step | str:
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why
     there is none."""
     for attempt in range(MAX_REJECTIONS):

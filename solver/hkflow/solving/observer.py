@@ -1,8 +1,16 @@
 """What can watch a run: progress bars, memories, run folders, and functions of users."""
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import Floats
+from ..measures.point_measure import PointMeasure
+from ..methods.method import Method
 from .records import take_record
+from .state import LoopState
 
 
 class Observer:
@@ -12,22 +20,22 @@ class Observer:
         record : dict of numbers
     """
 
-    def start(self, method, clock, save_times):
+    def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         """Before the first step of this session."""
 
-    def record(self, method, clock, record):
+    def record(self, method: Method, clock: LoopState, record: dict[str, float]) -> None:
         """After accepted steps, as often as records are wanted."""
 
-    def step(self, method, clock):
+    def step(self, method: Method, clock: LoopState) -> None:
         """At the start, and after every accepted step."""
 
-    def save(self, method, clock):
+    def save(self, method: Method, clock: LoopState) -> None:
         """At every save time, and where the run ends before its time."""
 
-    def stop(self):
+    def stop(self) -> str | None:
         """A sentence that ends the run after this step, or None."""
 
-    def finish(self, method, clock, status):
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
         """After the last step, also if an exception ended the run."""
 
 
@@ -35,55 +43,55 @@ class State:
     """The accepted state of a run that goes on, in plain units: what e^log_scale times the method's
     own numbers is."""
 
-    def __init__(self, method, clock):
+    def __init__(self, method: Method, clock: LoopState) -> None:
         self._method, self._clock = method, clock
 
     @property
-    def time(self):
+    def time(self) -> float:
         """Simulated time."""
         return self._clock.time
 
     @property
-    def step(self):
+    def step(self) -> int:
         """How many steps were accepted so far."""
         return self._clock.step
 
     @property
-    def dt(self):
+    def dt(self) -> float:
         """Length of the last step."""
         return self._clock.dt
 
     @property
-    def objective(self):
+    def objective(self) -> float:
         """F, in units of e^log_scale for risks that are scale-free, such as the smooth margin."""
         return self._scaled(self._method.current.objective)
 
     @property
-    def mass(self):
+    def mass(self) -> float:
         """|ν|."""
         return self._scaled(self._method.current.mass)
 
     @property
-    def log_mass(self):
+    def log_mass(self) -> float:
         """log |ν|, a number where the mass is none."""
         return self._method.current.log_mass
 
     @property
-    def predictions(self):
+    def predictions(self) -> Floats:
         """h on the data, (n_data,)."""
         return self._scaled(self._method.current.predictions)
 
     @property
-    def density(self):
+    def density(self) -> Floats:
         """Of a grid: (n_signs, n_cells) mass per unit area."""
-        method = self._method
+        method: Any = self._method
         return self._scaled(method.density(method.state(), method.problem.mesh))
 
-    def atoms(self):
+    def atoms(self) -> PointMeasure:
         """The measure as atoms: cells, particles, or Π₂ of a network."""
         return self._method.problem.atoms_of(self._method.measure(self._method.state()))
 
-    def record(self):
+    def record(self) -> dict[str, float]:
         """The numbers that a record holds, by name; certificates left out, which cost more than all
         the rest."""
         return take_record(self._method, self._clock)
@@ -93,7 +101,9 @@ class State:
             return np.exp(self._method.log_scale) * value
 
 
-def observe(function, every=None, at=(), when=None):
+def observe(
+    function: Callable, every: float | None = None, at: ArrayLike = (), when: Callable | None = None
+) -> Observer:
     """An Observer that calls a function of a State, and ends the run if that returns True or a
     sentence.
 
@@ -106,7 +116,7 @@ def observe(function, every=None, at=(), when=None):
     return _Function(function, every, at, when)
 
 
-def as_observer(watching):
+def as_observer(watching: Observer | Callable) -> Observer:
     """An Observer as it is, a function of a State as one that is called after every step."""
     return (
         watching if isinstance(watching, Observer) or not callable(watching) else observe(watching)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..certificates.certificate import MarginCertifier
+from ..methods.method import Method
 from ..methods.record import SCALED, Record
 from ..methods.step import ENERGIES, TERMS
 from .state import LoopState
@@ -112,7 +114,10 @@ OF_CERTIFICATES = (
 
 
 def take_record(
-    method, clock: LoopState, certificate=None, renew: bool = False
+    method: Method,
+    clock: LoopState,
+    certificate: MarginCertifier | None = None,
+    renew: bool = False,
 ) -> dict[str, float]:
     """The numbers recorded after a step, by name; energies and masses are integrals since the
     start, in units of e^log_scale.
@@ -130,7 +135,7 @@ def take_record(
     return {name: float(value) for name, value in record.items()}
 
 
-def true_smooth_margin(method) -> float:
+def true_smooth_margin(method: Method) -> float:
     """γ̃ of the accepted state in units of one, inf beyond the largest number."""
     objective, scale = method.problem.objective, method.log_scale
     return objective.smooth_margin(method.current.predictions, scale) * np.exp(scale)

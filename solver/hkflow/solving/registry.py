@@ -12,6 +12,7 @@ from ..methods.grid.records import RECORDS as OF_GRIDS
 from ..methods.network.records import RECORDS as OF_NETWORKS
 from ..methods.particles.records import RECORDS as OF_PARTICLES
 from ..methods.record import SCALED, Record
+from .observer import State
 from .records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 
 RECORDS = {
@@ -71,7 +72,7 @@ def check_records(records: Any) -> dict[str, Callable]:
     return dict(records)
 
 
-def own_record(name: str, function: Callable, state) -> float:
+def own_record(name: str, function: Callable, state: State) -> float:
     """The number that a user's function of a State returns. Raises CaseError if it is none."""
     value = function(state)
     number = np.asarray(value)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arguments import real_array
+from ..arguments import Floats, real_array
 from ..certificates.contradiction import contradiction
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
@@ -394,12 +394,12 @@ class Result:
 ResultLike = Result | str | Path
 
 
-def has_bias(inputs):
+def has_bias(inputs: Floats) -> bool:
     """Whether the last column of inputs (n_data, p) is one of ones, and not the only one."""
     return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())
 
 
-def unscaled(state):
+def unscaled(state: dict) -> tuple[dict, float]:
     """A state whose measure is of order one, and s with ν = e^s · that measure."""
     if "log_weights" in state:
         scale = float(state["log_weights"].max())
@@ -409,7 +409,7 @@ def unscaled(state):
     return state, 0.0
 
 
-def in_plain_units(scaled, log_scale):
+def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:
     """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
     where it is beyond numbers."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import Floats
+from ..methods.method import Method
 from ..problem.problem import Problem
 from .observer import Observer
 from .result import Result, versions
+from .state import LoopState
 
 
 @dataclass(eq=False, repr=False)
@@ -50,20 +53,22 @@ class Memory(Observer):
     method : the method's options by name, its kind among them;  title : of the Solution
     """
 
-    def __init__(self, method=None, title=""):
+    def __init__(self, method: dict | None = None, title: str = "") -> None:
         self.options, self.title = {"kind": "grid"} | (method or {}), title
-        self.saves, self.records, self.end = [], [], {"status": ""}
+        self.saves: list[tuple] = []
+        self.records: list[dict] = []
+        self.end: dict[str, Any] = {"status": ""}
 
-    def start(self, method, clock, save_times):
+    def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.began = time.process_time()
 
-    def record(self, method, clock, record):
+    def record(self, method: Method, clock: LoopState, record: dict[str, float]) -> None:
         self.records.append(record)
 
-    def save(self, method, clock):
+    def save(self, method: Method, clock: LoopState) -> None:
         self.saves.append((clock.time, deepcopy(method.state()), method.current.predictions.copy()))
 
-    def finish(self, method, clock, status):
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
         self.end = {
             "status": status,
             "steps": clock.step,
@@ -71,7 +76,7 @@ class Memory(Observer):
             "seconds": time.process_time() - self.began,
         }
 
-    def solution(self, method, finished) -> Solution:
+    def solution(self, method: Method, finished: bool) -> Solution:
         """The run of a method as far as it went."""
         times, states, predictions = zip(*self.saves, strict=True) if self.saves else ((), (), ())
         names = self.records[0] if self.records else ()

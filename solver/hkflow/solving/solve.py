@@ -1,25 +1,28 @@
 """Problems solved in memory, at once or step by step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import check_options, real_array, whole_number
+from ..arguments import Floats, check_options, real_array, whole_number
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import kind_of, make_method, method_class
+from ..methods.method import Method
 from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
-from .observer import Observer
+from .observer import Observer, State
 from .registry import check_records
 from .solution import Memory, Solution
+from .state import LoopState
 
 
-def save_times(end, saves):
+def save_times(end: float, saves: int | ArrayLike) -> Floats:
     """The times to save at: `saves` equally spaced ones from 0 to end, or the listed ones and the
     end.
 
@@ -44,21 +47,21 @@ def save_times(end, saves):
         or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end)
     ):
         raise CaseError(
-            f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}."
+            f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}."  # type: ignore[arg-type]
         )
     return times if times[-1] == end else np.append(times, end)
 
 
 def integrate(
-    method,
-    times,
-    observers=(),
-    guards=GUARDS,
-    clock=None,
-    record_interval=0.0,
-    until_margin=None,
-    records=None,
-):
+    method: Method,
+    times: Floats,
+    observers: Sequence[Observer | Callable] = (),
+    guards: Sequence[Callable] = GUARDS,
+    clock: LoopState | None = None,
+    record_interval: float = 0.0,
+    until_margin: float | None = None,
+    records: Mapping[str, Callable] | None = None,
+) -> tuple[LoopState, str | None, bool]:
     """Run a method through the save times, guarded and certified; returns (clock, status sentence,
     finished). See loop.Loop."""
     certificate = margin_certifier(method.problem)
@@ -68,15 +71,15 @@ def integrate(
 
 
 def steps(
-    problem,
-    end,
-    saves=2,
-    observers=(),
-    record_interval=0.0,
-    until_margin=None,
-    records=None,
-    **method,
-):
+    problem: Problem,
+    end: float,
+    saves: int | ArrayLike = 2,
+    observers: Sequence[Observer | Callable] = (),
+    record_interval: float = 0.0,
+    until_margin: float | None = None,
+    records: Mapping[str, Callable] | None = None,
+    **method: Any,
+) -> Iterator[State]:
     """Solve a problem step by step: an iterator of a State, at the start and after every step.
 
         for state in hkflow.steps(problem, 2.0):
@@ -121,7 +124,7 @@ def solve(
     until_margin: float | None = None,
     title: str = "",
     records: Mapping[str, Callable] | None = None,
-    **method,
+    **method: Any,
 ) -> Solution:
     """Solve a problem in memory from t = 0 to t = end.
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..methods.step import Budget
+from ..methods.method import Method
+from ..methods.step import Budget, Step
+from .stepsize import StepControl
 
 
 @dataclass
@@ -53,7 +55,9 @@ class LoopState:
             self.lowest_objective *= factor
             self.budget.values *= factor
 
-    def add(self, step, time, evaluations, control, lowest):
+    def add(
+        self, step: Step, time: float, evaluations: int, control: StepControl, lowest: float
+    ) -> None:
         """Go on to a time by an accepted Step.
 
         evaluations : so far;  control : the StepControl that chose it;  lowest : objective so far
@@ -80,7 +84,7 @@ class LoopState:
         return cls(**numbers, budget=budget)
 
 
-def start_of(method) -> LoopState:
+def start_of(method: Method) -> LoopState:
     """The LoopState of a method with its initial state."""
     e, limits = method.current, [method.initial_step(), np.inf]
     return LoopState(

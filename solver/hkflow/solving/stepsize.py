@@ -15,6 +15,8 @@ longer than explicit ones when last tried, explicit steps go on at the stability
 
 from dataclasses import dataclass
 
+from ..methods.method import Method
+
 # per explicit step: what implicit steps could not do when last tried is tried again after a while
 FORGET = 1.05
 
@@ -34,7 +36,7 @@ class StepSize:
     largest: float = float("inf")
     limit: float = float("inf")
 
-    def propose(self, bound, remaining):
+    def propose(self, bound: float, remaining: float) -> float:
         """The next step; `remaining` is the time to the next save, hit exactly and without a sliver
         before it."""
         dt = min(bound, self.limit, self.largest)
@@ -43,7 +45,7 @@ class StepSize:
             return remaining
         return 0.5 * remaining if 2.0 * dt > remaining else dt
 
-    def learn(self, dt, error):
+    def learn(self, dt: float, error: float | None) -> bool:
         """Move the limit after a step of size dt; True if the step is accurate enough.
 
         error : relative error of the step, or None if rounding hides it: then the limit creeps up,
@@ -67,7 +69,7 @@ class StepControl:
         last step was implicit. With the method's state, all that a resumed run continues from
     """
 
-    def __init__(self, method, limits, implicit):
+    def __init__(self, method: Method, limits: list[float], implicit: bool) -> None:
         self.method, self.implicit = method, implicit
         orders = method.order, method.implicit_order
         self.sizes = [
@@ -76,16 +78,16 @@ class StepControl:
         ]
 
     @property
-    def limits(self):
+    def limits(self) -> list[float]:
         """Of explicit and of implicit steps."""
         return [size.limit for size in self.sizes]
 
     @property
-    def size(self):
+    def size(self) -> StepSize:
         """The controller of the kind of step that is being taken."""
         return self.sizes[self.implicit]
 
-    def propose(self, remaining, look=True):
+    def propose(self, remaining: float, look: bool = True) -> float:
         """The next step, hit exactly if it is the last one before the save; sets `implicit`.
 
         look : whether explicit steps are to be compared with λ, which costs as much as some of them
@@ -94,7 +96,7 @@ class StepControl:
         self.implicit = self._wants_implicit(bound, look)
         return self.size.propose(bound, remaining)
 
-    def learn(self, dt, error):
+    def learn(self, dt: float, error: float | None) -> bool:
         """Move the limit after a step of size dt; True if the step is accurate enough."""
         if not self.implicit:
             self.sizes[True].limit *= FORGET

@@ -52,7 +52,7 @@ UNITS = {"angle": "radian", "longitude": "degrees_east", "latitude": "degrees_no
 PACKED = {"zlib": True, "complevel": 1, "shuffle": True}
 
 
-def check_xarray(_=None):
+def check_xarray(_: object = None) -> None:
     """Raise CaseError if the packages are missing."""
     if not (find_spec("xarray") and find_spec("h5netcdf")):
         raise CaseError(

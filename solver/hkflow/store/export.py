@@ -1,5 +1,6 @@
 """Runs in the formats of other programs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import CaseError, RunFolderError, unknown_name
@@ -25,7 +26,7 @@ def _single(suffix, write):
 
 # What may stand in the way, said before anything is written; and a writer (stem, run) that returns
 # paths.
-FORMATS = {
+FORMATS: dict[str, tuple[Callable, Callable]] = {
     "vtk": (check_shape, _single(".vtkhdf", write_vtkhdf)),
     "netcdf": (check_xarray, _single(".nc", write_netcdf)),
     "csv": (lambda run: None, write_csv),

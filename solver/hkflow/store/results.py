@@ -4,12 +4,15 @@ open it."""
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import RunFolderError
 from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
+from ..solving.result import Result
 from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -34,7 +37,7 @@ DIMENSIONS = {
 }
 
 
-def pack(folder):
+def pack(folder: str | Path) -> Path:
     """Write results.h5 of a run folder and return its path.
 
     Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the
@@ -77,14 +80,14 @@ def _fill(file, run):
     _attach_scales(file)
 
 
-def plain_arrays(run):
+def plain_arrays(run: Result) -> dict[str, Floats]:
     """All arrays of a run but its states and records, by the names in DIMENSIONS."""
     arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
     arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
     if run.mesh is not None:
         arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
-    if getattr(run, "initial", None) is not None:
-        arrays["initial"] = run.initial
+    if (initial := getattr(run, "initial", None)) is not None:
+        arrays["initial"] = initial
     if run.history is not None:
         columns = run.history.durations, run.history.log_factors, run.history.loss_gradients
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
@@ -97,7 +100,7 @@ def plain_arrays(run):
     return arrays
 
 
-def state_shapes(run):
+def state_shapes(run: Result) -> tuple[dict[str, tuple], list[int]]:
     """The widest shape of each array of the states, and how many particles or units each save has,
     if it has any."""
     saves = len(run.time)
@@ -113,7 +116,7 @@ def state_shapes(run):
     return widest, [shape[counted[0]][0] for shape in shapes] if counted else []
 
 
-def fill_states(arrays, run, start=0):
+def fill_states(arrays: dict[str, Any], run: Result, start: int = 0) -> None:
     """Copy the states from one save on into arrays (time, …) by name, made as wide as the widest
     save."""
     for row in range(len(next(iter(arrays.values()), ()))):

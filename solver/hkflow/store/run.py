@@ -1,13 +1,16 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..case.build import (
     build_objective,
     density_function,
@@ -42,6 +45,7 @@ from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
+from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
@@ -111,7 +115,11 @@ class Run(Result):
     missing : a sentence on saves that are lost or damaged, or None
     """
 
-    def __init__(self, path, header, static, series, records, end):
+    path: Path
+
+    def __init__(
+        self, path: Path, header: dict, static: dict, series: dict, records: dict, end: dict
+    ) -> None:
         self.path, self.header, self.records, self.end = path, header, records, end
         self.title, self.missing = header["title"], series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
@@ -132,17 +140,17 @@ class Run(Result):
         return self._states[save]()
 
     @cached_property
-    def history(self):
+    def history(self) -> History | None:
         """What moved the atoms of characteristics, read when it is first wanted."""
         return read_history(self.path, self.inputs) if self.method == "characteristics" else None
 
     @cached_property
-    def flow(self):
+    def flow(self) -> Flow:
         """The flow that was followed."""
         return flow_of(self.case.flow)
 
     @property
-    def signal(self):
+    def signal(self) -> int | None:
         """Number of the signal that interrupted the run, or None."""
         return self.end.get("signal")
 
@@ -152,7 +160,7 @@ class Run(Result):
         return (found := super().contradiction) and self.header.get("contradiction", found)
 
     @property
-    def teacher_network(self):
+    def teacher_network(self) -> tuple | None:
         """Directions and output weights of the network that made the targets; None if none did."""
         return super().teacher_network or teacher_of(self.case)
 
@@ -347,7 +355,7 @@ def _damaged(folder, paths):
     return f"{names}: damaged. 'hkflow resume {folder}' computes it again." if paths else None
 
 
-def read_history(path, inputs):
+def read_history(path: Path, inputs: Floats) -> History | None:
     """The History in a run folder or a results.h5, None if there is none; rows that a crash cut
     short are left out."""
     if path.is_dir():
@@ -381,7 +389,7 @@ def _state_in(read, path, row):
     }
 
 
-def check_state(state, case, sizes):
+def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:
     """Raise ValueError unless the arrays of a state that make the measure are there, have the sizes
     wanted and are numbers."""
     sizes, values = (
@@ -413,7 +421,7 @@ def check_state(state, case, sizes):
         raise ValueError("'positions' are zero")
 
 
-def read_records(path, case):
+def read_records(path: Path, case: Any) -> dict[str, Floats]:
     """Records by name, each an array; a last line that a crash cut short is left out."""
     if not path.exists():
         return {}

@@ -24,17 +24,22 @@ import json
 import os
 import re
 import time
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
+from ..arguments import Floats
 from ..errors import RunFolderError
 from ..files.reading import DAMAGE, read_arrays
 from ..files.userfiles import parse_json, size_of
 from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from ..methods.method import Method
+from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.state import LoopState
 
@@ -62,7 +67,7 @@ OWN = (
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
 
-def refuse_used(folder, force=False):
+def refuse_used(folder: str | Path, force: bool = False) -> None:
     """Raise RunFolderError if a folder is not empty, unless `force` will move it aside.
 
     It moves a run folder alone, and neither the current folder nor one that this lies in.
@@ -111,7 +116,7 @@ def _is_own(name):
     return name in OWN or SNAPSHOT.fullmatch(name) is not None
 
 
-def claim_folder(folder, force=False):
+def claim_folder(folder: str | Path, force: bool = False) -> Path:
     """Make an empty run folder and return its path; with `force` a used one is moved aside, never
     deleted.
 
@@ -137,7 +142,7 @@ def _free(path):
     return next(other for other in others if not os.path.lexists(other))
 
 
-def lock(folder):
+def lock(folder: Path) -> BaseFileLock:
     """The lock that keeps two processes from writing one run.
 
     Raises RunFolderError if another process holds it, or a file that would be written is a symbolic
@@ -154,7 +159,7 @@ def lock(folder):
     return held
 
 
-def refuse_links(folder):
+def refuse_links(folder: Path) -> None:
     """Raise RunFolderError if a file of hkflow's is a symbolic link: its target may be someone
     else's."""
     for path in (*(folder / name for name in OWN), *snapshot_paths(folder)):
@@ -165,7 +170,9 @@ def refuse_links(folder):
             )
 
 
-def write_problem(folder, problem, inputs, header, initial=None):
+def write_problem(
+    folder: Path, problem: Problem, inputs: Floats, header: dict, initial: Floats | None = None
+) -> None:
     """Store what does not change during a run: data, signs and the mesh if there is one.
 
     inputs: (n, dim) without bias column;  header: the content of run.json;  initial : (n_signs,
@@ -190,7 +197,9 @@ def write_problem(folder, problem, inputs, header, initial=None):
     write_json(folder / "run.json", {"format": FORMAT, **header})
 
 
-def static_arrays(mesh, data, sign, initial=None):
+def static_arrays(
+    mesh: dict | None, data: dict, sign: Floats, initial: Floats | None = None
+) -> dict[str, Any]:
     """What does not change during a run, by name, for its checksum; mesh: its arrays, or None."""
     named = {"mesh": mesh or {}, "data": data, "sign": {"": sign}}
     named |= {} if initial is None else {"initial": {"": initial}}
@@ -207,24 +216,24 @@ class Log:
     length : of the file, in bytes, with what waits
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.length, self.waiting = os.fstat(self.handle).st_size, bytearray()
 
-    def add(self, content):
+    def add(self, content: bytes) -> None:
         self.waiting += content
         self.length += len(content)
 
-    def flush(self):
+    def flush(self) -> None:
         # a disk that fills up takes a part, and refuses the rest at the next time
         while self.waiting:
             del self.waiting[: os.write(self.handle, self.waiting)]
 
-    def sync(self):
+    def sync(self) -> None:
         self.flush()
         os.fsync(self.handle)
 
-    def close(self):
+    def close(self) -> None:
         os.close(self.handle)
 
 
@@ -240,13 +249,17 @@ class RunWriter(Observer):
     seconds : of processor time, all threads together, that the run has taken so far
     """
 
-    def __init__(self, folder, checkpoint=None, seconds=0.0):
+    def __init__(
+        self, folder: str | Path, checkpoint: Path | None = None, seconds: float = 0.0
+    ) -> None:
         self.folder, self.checkpoint, self.began = (
             Path(folder),
             checkpoint,
             time.process_time() - seconds,
         )
-        self.logs, self.waiting, self.size = {}, [], 0
+        self.logs: dict[str, Log] = {}
+        self.waiting: list[tuple[dict, dict]] = []
+        self.size = 0
 
     def __enter__(self):
         return self
@@ -258,12 +271,12 @@ class RunWriter(Observer):
             self._flush()
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """Of processor time, all threads together, earlier sessions included up to what they
         saved."""
         return time.process_time() - self.began
 
-    def start(self, method, clock, save_times):
+    def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.logs = {"records": Log(self.folder / "records.jsonl")}
         if method.history is not None:
             self.logs["history"], self.kept = Log(self.folder / "history.bin"), len(method.history)
@@ -273,7 +286,7 @@ class RunWriter(Observer):
         self.next_save = clock.next_save
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
-    def record(self, method, clock, record):
+    def record(self, method: Method, clock: LoopState, record: dict[str, float]) -> None:
         self.logs["records"].add(f"{json.dumps(record)}\n".encode())
         if time.monotonic() - self.last_flush > FLUSH_SECONDS:
             self._flush()
@@ -291,7 +304,7 @@ class RunWriter(Observer):
             log.flush()
         self.last_flush = time.monotonic()
 
-    def save(self, method, clock):
+    def save(self, method: Method, clock: LoopState) -> None:
         scheduled, self.next_save = clock.next_save > self.next_save, clock.next_save
         if scheduled:
             self._take(method, clock, clock.next_save - 1)
@@ -299,13 +312,13 @@ class RunWriter(Observer):
         elif self.last_step != clock.step or self.checkpoint is not None:
             self._write_alone(method, clock, END)
 
-    def step(self, method, clock):
+    def step(self, method: Method, clock: LoopState) -> None:
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
             self._write_alone(method, clock, CHECKPOINT)
         self._keep(method)
         self._write_in_time()
 
-    def finish(self, method, clock, status):
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
         try:
             self._write()
             self._flush()
@@ -382,18 +395,18 @@ def _layout(arrays):
     return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
-def snapshot_path(folder, step):
+def snapshot_path(folder: str | Path, step: int) -> Path:
     """Where snapshots are kept of which the last is the state after a step."""
     return Path(folder) / "snap" / f"{step:08d}.h5"
 
 
-def snapshot_paths(folder):
+def snapshot_paths(folder: str | Path) -> list[Path]:
     """The files of snapshots by their steps; what has another name is not hkflow's."""
     found = (path for path in (Path(folder) / "snap").glob("*.h5") if SNAPSHOT.fullmatch(path.name))
     return sorted(found, key=lambda path: int(path.stem))
 
 
-def read_snapshots(path):
+def read_snapshots(path: Path) -> list[tuple] | None:
     """What a file of snapshots holds, [(state, predictions, meta), …]; None if it is damaged or not
     there.
 
@@ -433,7 +446,7 @@ def _snapshot(arrays, meta):
     return arrays | meta.pop("state"), predictions, meta
 
 
-def missing_saves(folder, metas, damaged):
+def missing_saves(folder: Path, metas: Sequence[dict], damaged: Sequence[Path]) -> str | None:
     """A sentence on the first save that is not there though a later one is, and how to get it back,
     or None.
 
@@ -482,7 +495,7 @@ def _checked_meta(meta):
     return meta | {"clock": clock.as_dict()}
 
 
-def prepare_resume(folder):
+def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, float]:
     """Bring a folder back to its newest intact snapshot: set aside what is damaged, cut the
     records.
 

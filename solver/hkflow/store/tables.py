@@ -1,14 +1,17 @@
 """Runs as CSV tables in long form, every number with all its digits."""
 
 import csv
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from ..files.writing import write_whole
+from ..solving.result import Result
 from .run import COUNTED, STATE_ARRAYS
 
 
-def write_csv(stem, run):
+def write_csv(stem: Path, run: Result) -> list[Path]:
     """Write STEM-records.csv, STEM-predictions.csv and STEM-density.csv or STEM-particles.csv;
     returns their paths.
 
@@ -24,8 +27,8 @@ def write_csv(stem, run):
         **measure,
     }
     paths = {stem.with_name(f"{stem.name}-{name}.csv"): table for name, table in tables.items()}
-    for path, table in paths.items():
-        write_whole(path, lambda temporary, table=table: _write(temporary, *table))
+    for path, (header, blocks) in paths.items():
+        write_whole(path, partial(_write, header=header, blocks=blocks))
     return list(paths)
 
 

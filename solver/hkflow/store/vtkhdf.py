@@ -13,10 +13,13 @@ them or nothing, without a word; one that finds more times than steps breaks off
 written whole, and read back by VTK in the tests.
 """
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 
 from ..errors import RunFolderError
+from ..solving.result import Result
 from .shown import density_of, is_normalised
 
 # the columns of CellOffsets; readers want all four
@@ -24,7 +27,7 @@ TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
 CHUNK = 64  # rows at least
 
 
-def check_shape(run):
+def check_shape(run: Result) -> None:
     """Raise RunFolderError if a run's measure lives on nothing that can be shown in space."""
     if not run.domain.in_space:
         raise RunFolderError(
@@ -33,7 +36,7 @@ def check_shape(run):
         )
 
 
-def write_vtkhdf(path, run):
+def write_vtkhdf(path: Path, run: Result) -> None:
     """Write all saves of a run on the circle or S².
 
     Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data

@@ -163,7 +163,7 @@ def followed_back(
     n = len(points)
     groups = max(min(n, GROUPS), 1)
     origins, growth = np.zeros((n, p)), np.zeros(n)
-    compiled = trace.parallel if n * jumps.size >= LARGE else trace.serial  # type: ignore[attr-defined]
+    compiled = trace.parallel if n * jumps.size >= LARGE else trace.serial
     compiled(
         points, float(sign), jumps, constants, np.ascontiguousarray(durations),
         np.ascontiguousarray(kinks.normals.T), kinks.normals, float(flow.transport),

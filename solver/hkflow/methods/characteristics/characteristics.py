@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import check_positive
+from ...arguments import Floats, check_positive
 from ...operators.dense import LINEAR, RELU, unblocked
+from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
@@ -38,7 +39,7 @@ class Cloud:
     speed : of the clock of the smooth margin, 1 if the clock is time
     """
 
-    def __init__(self, shape, n, n_data):
+    def __init__(self, shape: tuple[int, ...], n: int, n_data: int) -> None:
         self.positions, self.log_weights, self.held = (
             np.zeros(shape),
             np.zeros(n),
@@ -58,7 +59,7 @@ class Cloud:
         self.mass = other.mass
 
     @property
-    def atoms(self):
+    def atoms(self) -> tuple[Floats, ...]:
         """The arrays that the kernel moves."""
         return tuple(getattr(self, name) for name in ATOMS)
 
@@ -92,7 +93,13 @@ class Characteristics(PointMethod):
     # an implicit step costs as much as some explicit ones
     enters, leaves, least_gain = 2.0, 3.0, 2.0
 
-    def __init__(self, problem, tolerance=1e-4, max_step=float("inf"), imex="auto"):
+    def __init__(
+        self,
+        problem: Problem,
+        tolerance: float = 1e-4,
+        max_step: float = float("inf"),
+        imex: str = "auto",
+    ) -> None:
         _has_closed_form(problem)
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
@@ -115,7 +122,7 @@ class Characteristics(PointMethod):
         )
         self.current.positions[:], self.current.log_weights[:] = blocks, log_weights
 
-    def points(self, e):
+    def points(self, e: Cloud) -> tuple[Floats, Floats]:
         return e.positions, e.log_weights
 
     def state(self) -> dict[str, Any]:
@@ -133,7 +140,7 @@ class Characteristics(PointMethod):
         self.current.captured[:] = state["captured"]
         self.history = Recorder(self.past.shape[1], int(state["flows"]))
 
-    def record(self, clock):
+    def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone: events so far, and the share of the mass that
         kinks hold."""
         e = self.current
@@ -144,7 +151,7 @@ class Characteristics(PointMethod):
         )
         return {"particles": self.n, **dict(zip(COUNTED, self.events, strict=True)), "held": share}
 
-    def invalid_reason(self):
+    def invalid_reason(self) -> str | None:
         """What is wrong with the values of the trial state, or None."""
         e = self.trial
         bad = np.count_nonzero(~np.isfinite(e.positions)) + np.count_nonzero(
@@ -160,11 +167,11 @@ class Characteristics(PointMethod):
 
     # --- steps
 
-    def largest_stable_step(self, remaining):
+    def largest_stable_step(self, remaining: float) -> float:
         """Nothing but accuracy bounds the step."""
         return float("inf")
 
-    def initial_step(self):
+    def initial_step(self) -> float:
         """A first guess of the step that accuracy allows: a twentieth of the time in which J
         acts."""
         e, o = self.current, self.objective
@@ -180,7 +187,7 @@ class Characteristics(PointMethod):
         rate = max(self.flow.reaction, self.flow.transport) * rough
         return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
 
-    def advance(self, dt, implicit=False):
+    def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
         `accept`."""
         step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
@@ -262,7 +269,7 @@ class Characteristics(PointMethod):
         size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
         return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
 
-    def accept(self, step):
+    def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
         for cloud in self.path:
             self.history.add(*cloud.came_by)
@@ -271,25 +278,27 @@ class Characteristics(PointMethod):
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
             self.passed,
         )
-        self.events += step.counts
+        self.events += step.counts  # type: ignore[arg-type]
         self.current, self.trial = self.trial, self.current
         self.state_changed()
         self.change_unit()
 
-    def coupling_at(self, e) -> Coupling:
+    def coupling_at(self, e: Cloud) -> Coupling:
         """K at an evaluation; what kinks hold answers along them alone."""
         objective, weights = self.problem.objective, np.exp(e.log_weights - self.log_scale)
         atoms = unblocked(e.positions, self.n), weights, e.held > 0
         matrix = held_coupling(objective, self.kinks.normals, *atoms, self.flow)
         return Coupling(objective, self.log_scale, matrix)
 
-    def coupling_at_current(self):
+    def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
         if len(self.past[0]) > DENSE:
             return super().coupling_at_current()
         return self.coupling_at(self.current)
 
-    def frozen(self, begin, after, loss_gradient, tau, step):
+    def frozen(
+        self, begin: Cloud, after: Cloud, loss_gradient: Floats, tau: float, step: Step
+    ) -> Floats:
         step.counts = np.zeros(len(COUNTED))
         self._flow(begin, after, loss_gradient, tau, step)
         if not step.rejection:

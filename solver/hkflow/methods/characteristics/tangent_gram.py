@@ -5,16 +5,22 @@ that hold it."""
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arguments import Floats
+from ...objectives.objective import Objective
+from ...problem.flow import Flow
 from ..particles.tangent_gram import CHUNK, add_gram, chunks, coupling_matrix
 
 ON = 1e-12  # |n_k·θ| of an atom that kink k may hold
 SPANNED = 1e-9  # eigenvalue of Σ n n^T over normals that span a direction
 
-Floats = NDArray[np.float64]
-
 
 def held_coupling(
-    objective, normals: Floats, positions: Floats, weights: Floats, held: NDArray[np.bool_], flow
+    objective: Objective,
+    normals: Floats,
+    positions: Floats,
+    weights: Floats,
+    held: NDArray[np.bool_],
+    flow: Flow,
 ) -> Floats:
     """K, (n_data, n_data), for ReLU or linear features.
 

@@ -10,9 +10,11 @@ x_i.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ...arguments import Floats
 from ...geometry.sphere import normalize
 from ...operators.dense import LINEAR
 
@@ -34,7 +36,7 @@ class Kinks:
     linear: bool = False
 
     @staticmethod
-    def of(feature, inputs):
+    def of(feature: Any, inputs: Floats) -> "Kinks":
         """The kinks of a feature, linear or ReLU, for inputs (n_data, p)."""
         inputs, linear = np.ascontiguousarray(inputs, dtype=float), feature.activation == LINEAR
         alive = np.flatnonzero(inputs.any(axis=1) & (not linear))
@@ -52,7 +54,7 @@ class Kinks:
         )
         return Kinks(np.ascontiguousarray(normals), inputs, kink, length, linear)
 
-    def gradient(self, loss_gradient):
+    def gradient(self, loss_gradient: Floats) -> tuple[np.ndarray, np.ndarray]:
         """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
         everywhere = (
             loss_gradient if self.linear else np.where(self.length < 0.0, loss_gradient, 0.0)

@@ -1,10 +1,16 @@
 """Flows S_r(τ) of atoms with frozen loss gradients, from array to array: the kernel with its
 scratch."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from ...arguments import Floats
 from ...operators.parallel_loops import LARGE
+from ...problem.flow import Flow
 from .frozen import SUMS, move_atoms
+from .kinks import Kinks
 
 GROUPS = 64  # of blocks of atoms, at most: a group is moved in order by one thread
 # of an atom in one frozen interval beyond which it is given up; EVENTS_PER_KINK come to it for each
@@ -20,7 +26,7 @@ class Movement:
         by the names in SUMS
     """
 
-    def __init__(self, kinks, n_blocks):
+    def __init__(self, kinks: Kinks, n_blocks: int) -> None:
         self.kinks, count = kinks, len(kinks.normals)
         p, groups = kinks.inputs.shape[1], min(n_blocks, GROUPS)
         self.normals = np.ascontiguousarray(kinks.normals.T)
@@ -32,8 +38,17 @@ class Movement:
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
     def __call__(
-        self, atoms, signs, loss_gradient, flow, decay, time, log_scale, out, captured=None
-    ):
+        self,
+        atoms: Sequence[Any],
+        signs: Floats,
+        loss_gradient: Floats,
+        flow: Flow,
+        decay: float,
+        time: float,
+        log_scale: float,
+        out: Sequence[Any],
+        captured: Any = None,
+    ) -> Floats:
         """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums.
 
         captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:

@@ -1,8 +1,12 @@
 """Diagonal linear networks in their raw parameters u, w = u₊^D − u₋^D."""
 
+from typing import Any
+
 import numpy as np
 
+from ...arguments import Floats
 from ...measures.point_measure import PointMeasure
+from ...problem.problem import Problem
 
 
 class Diagonal:
@@ -15,30 +19,32 @@ class Diagonal:
     Source: Moroshko et al. 2020, sec. 3 (eq. 5).
     """
 
-    def __init__(self, problem, layers="diagonal"):
+    problem: Any  # whose mesh and density are there
+
+    def __init__(self, problem: Problem, layers: str = "diagonal") -> None:
         if not problem.domain.fixed or len(problem.signs) == 1:
             raise ValueError(
                 "A diagonal network has a parameter for each atom and sign: the domain"
                 " 'fixed-features' with signs=(1, -1)."
             )
         self.problem, self.depth = problem, problem.flow.depth
-        self.shape = (len(problem.signs), problem.mesh.n_cells)
+        self.shape = (len(problem.signs), self.problem.mesh.n_cells)
 
-    def start(self, balance):
+    def start(self, balance: float) -> dict[str, Floats]:
         """u = density^(1/D), of the sign of the density."""
         density = self.problem.initial.ravel()
         return {"output": np.sign(density) * np.abs(density) ** (1.0 / self.depth)}
 
-    def place(self, arrays):
+    def place(self, arrays: dict[str, Any]) -> tuple[Floats, int]:
         """Take these arrays as the state; returns y and its length."""
         self.objective = self.on(self.problem.objective)
         return arrays["output"], len(arrays["output"])
 
-    def on(self, objective):
+    def on(self, objective: Any) -> Any:
         """An objective, of all data or of a batch, as a function of the weights u^D."""
         return objective.at_fixed_points(self.problem.mesh.centers, self.problem.signs)
 
-    def arrays(self, y):
+    def arrays(self, y: Floats) -> dict[str, Floats]:
         """What `place` takes, u, and what makes the measure: atoms with weights u^D, here
         `inner`."""
         centers, signs = self.problem.mesh.centers, np.array(self.problem.signs, dtype=float)
@@ -48,16 +54,16 @@ class Diagonal:
         }
         return places | {"output": y, "inner": y**self.depth}
 
-    def homogeneous_norm(self, y):
+    def homogeneous_norm(self, y: Floats) -> float:
         """|u|^D, of which w is a function of degree one."""
         return float(np.sum(y * y) ** (0.5 * self.depth))
 
-    def sizes(self, y):
+    def sizes(self, y: Floats) -> Floats:
         """What errors of u count relative to: |u| itself, or where u may be zero (D < 2) the
         largest."""
         return np.abs(y) if self.depth >= 2.0 else np.full(len(y), np.abs(y).max())
 
-    def fill(self, e, objective):
+    def fill(self, e: Any, objective: Any) -> None:
         """u̇ = −D u^(D−1) J; dF/dt = −D² ∫J² m(ν) and d|ν|/dt = −D² ∫J m(ν), m(ν) = u^(2D−2)."""
         D, u = self.depth, e.y.reshape(self.shape)
         nu = u**D
@@ -78,7 +84,7 @@ class Diagonal:
         )
 
     @staticmethod
-    def measure(arrays):
+    def measure(arrays: dict[str, Any]) -> PointMeasure:
         """The atoms with weights u^D; where these are negative the signs turn."""
         weights = arrays["inner"]
         return PointMeasure(

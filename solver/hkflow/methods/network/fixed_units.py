@@ -2,10 +2,13 @@
 Hellinger flow."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from ...arguments import Floats
 from ...measures.point_measure import PointMeasure
+from ...problem.problem import Problem
 
 
 class Radii:
@@ -16,10 +19,10 @@ class Radii:
     Source: Chizat & Bach 2020, sec. 4.
     """
 
-    def __init__(self, problem, layers="radii"):
+    def __init__(self, problem: Problem, layers: str = "radii") -> None:
         self.problem = problem
 
-    def start(self, balance):
+    def start(self, balance: float) -> dict[str, Floats]:
         """Directions, signs and radii of the problem's initial measure."""
         atoms = self.problem.atoms()
         return {
@@ -28,7 +31,7 @@ class Radii:
             "inner": np.sqrt(len(atoms) * atoms.weights),
         }
 
-    def place(self, arrays):
+    def place(self, arrays: dict[str, Any]) -> tuple[Floats, int]:
         """Take these arrays as the state; returns y and its length."""
         self.positions, self.signs = arrays["positions"], arrays["signs"]
         self.m = len(self.signs)
@@ -38,19 +41,19 @@ class Radii:
         )
         return arrays["inner"], self.m
 
-    def on(self, objective):
+    def on(self, objective: Any) -> Any:
         """An objective, of all data or of a batch, as a function of the signed weights ε r²/m."""
         return replace(objective, weight_decay=0.0).at_fixed_points(self.positions)
 
-    def arrays(self, y):
+    def arrays(self, y: Floats) -> dict[str, Floats]:
         """The arrays that `place` takes."""
         return {"positions": self.positions, "signs": self.signs, "inner": y}
 
-    def homogeneous_norm(self, y):
+    def homogeneous_norm(self, y: Floats) -> float:
         """|r|²/m, of which h is a function of degree one: the mass."""
         return float(np.sum(y * y)) / self.m
 
-    def fill(self, e, objective):
+    def fill(self, e: Any, objective: Any) -> None:
         """ṙ = −2 r J with J = ε Σ_i ∂_i R φ(θ, x_i) + λ; dF/dt = −4 ∫J² dν and d|ν|/dt = −4 ∫J
         dν."""
         nu, decay = e.y * e.y / self.m, self.problem.objective.weight_decay
@@ -69,7 +72,7 @@ class Radii:
         )
 
     @staticmethod
-    def measure(arrays):
+    def measure(arrays: dict[str, Any]) -> PointMeasure:
         """The atoms (1/m) Σ r_j² δ_(θ_j, ε_j)."""
         return PointMeasure(
             arrays["positions"], arrays["signs"], arrays["inner"] ** 2 / len(arrays["inner"])

@@ -1,10 +1,14 @@
 """Units of which weights are trained: both layers, the output layer alone, or both with normalized
 directions."""
 
+from typing import Any
+
 import numpy as np
 
+from ...arguments import Floats
 from ...measures.point_measure import PointMeasure, Units
 from ...operators.dense import blocked, unblocked
+from ...problem.problem import Problem
 from ..particles import kernels
 
 
@@ -15,7 +19,7 @@ class MovingUnits:
     Raises ValueError for a feature or signs that these layers cannot have.
     """
 
-    def __init__(self, problem, layers):
+    def __init__(self, problem: Problem, layers: str) -> None:
         feature = problem.objective.feature
         if layers != "output" and feature.degree not in (1, 2):
             raise ValueError(
@@ -29,7 +33,7 @@ class MovingUnits:
             )
         self.problem, self.layers, self.degree = problem, layers, feature.degree or 0
 
-    def start(self, balance):
+    def start(self, balance: float) -> dict[str, Floats]:
         """Hidden weights, output weights and, for normalized units, inner weights of the problem's
         initial measure."""
         initial = self.problem.initial
@@ -61,7 +65,7 @@ class MovingUnits:
         output = atoms.signs * radius * np.sqrt(balance)
         return {"hidden": atoms.positions, "output": output, "inner": radius / np.sqrt(balance)}
 
-    def place(self, arrays):
+    def place(self, arrays: dict[str, Any]) -> tuple[Floats, int]:
         """Take these arrays as the state; returns y and how many of its numbers are not padding."""
         self.hidden = arrays["hidden"]
         parts = [arrays[name] for name in ("output", "inner") if name in arrays]
@@ -75,24 +79,24 @@ class MovingUnits:
         )
         return np.concatenate([blocks.ravel(), *parts]), self.hidden.size + sum(map(len, parts))
 
-    def on(self, objective):
+    def on(self, objective: Any) -> Any:
         """An objective, of all data or of a batch, as a function of these units."""
         return objective.at_moving_points(self.hidden)
 
-    def parts(self, y):
+    def parts(self, y: Floats) -> tuple[Floats, Floats, Floats]:
         """Views of hidden (blocked), output and, for normalized units, inner weights in a state
         vector."""
         blocks, m = int(np.prod(self.shape)), self.m
         return y[:blocks].reshape(self.shape), y[blocks : blocks + m], y[blocks + m :]
 
-    def arrays(self, y):
+    def arrays(self, y: Floats) -> dict[str, Floats]:
         """The arrays that `place` takes."""
         hidden, output, inner = self.parts(y)
         return {"hidden": unblocked(hidden, self.m), "output": output} | (
             {"inner": inner} if len(inner) else {}
         )
 
-    def homogeneous_norm(self, y):
+    def homogeneous_norm(self, y: Floats) -> float:
         """The norm, to the power that makes h homogeneous of degree one in it, of the weights in
         which h is homogeneous."""
         hidden, output, inner = self.parts(y)
@@ -103,9 +107,8 @@ class MovingUnits:
         trained = np.sum(hidden**2) + (np.sum(output**2) if self.degree == 1 else 0.0)
         return float(trained) / (2.0 if self.degree == 1 else 1.0) / self.m
 
-    def fill(self, e, objective):
-        """e.rate = −m ∂F/∂w (normalized: −∂F/∂w) and the integrals at the state e.y; returns the
-        risk."""
+    def fill(self, e: Any, objective: Any) -> None:
+        """e.rate = −m ∂F/∂w (normalized: −∂F/∂w) and the integrals at the state e.y."""
         (hidden, output, inner), (velocities, drift, inner_drift) = (
             self.parts(e.y),
             self.parts(e.rate),
@@ -147,7 +150,7 @@ class MovingUnits:
         )
 
     @staticmethod
-    def measure(arrays):
+    def measure(arrays: dict[str, Any]) -> Units | PointMeasure:
         """The network, as Problem.initial wants it; normalized units as the atoms that they are."""
         if "inner" not in arrays:
             return Units(arrays["hidden"], arrays["output"])

@@ -3,14 +3,17 @@ approximates."""
 
 from copy import deepcopy
 from dataclasses import astuple, replace
+from typing import Any
 
 import numpy as np
 
 from ...arguments import check_positive, whole_number
 from ...errors import unknown_name
+from ...measures.point_measure import PointMeasure, Units
 from ...objectives.objective import Objective
 from ...problem.flow import Flow
-from ..particles.ode import OdeMethod
+from ...problem.problem import Problem
+from ..particles.ode import Evaluation, OdeMethod, size_of_error
 from ..particles.propositions import Progress, Proposition
 from ..rules import check_descent
 from ..step import Step, budget_error
@@ -36,7 +39,7 @@ STEP, BATCH, STEPPER = 0.01, 100, "dopri5"  # if not given
 BUNCH = 50  # steps of descent between two looks of the time loop
 
 
-def network_flow(layers, degree, depth=2.0):
+def network_flow(layers: str, degree: int | None, depth: float = 2.0) -> Flow:
     """The flow of measures that a balanced network of many units follows: transport α, reaction β
     and, if diagonal, depth D.
 
@@ -50,7 +53,7 @@ def network_flow(layers, degree, depth=2.0):
     return Flow(0.0, {"normalized": 2.0, "radii": 4.0, "output": 0.0}[layers])
 
 
-def check_network_flow(layers, degree, flow):
+def check_network_flow(layers: str, degree: int | None, flow: Flow) -> None:
     """Raise ValueError if a flow is not the one that a network follows."""
     own = network_flow(layers, degree, flow.depth)
     if replace(flow, time_variable="time") != own:
@@ -95,9 +98,11 @@ class Network(OdeMethod):
     """
 
     def __init__(
-        self, problem, layers="both", training="gradient-flow", step=STEP, schedule="constant",
-        batch=BATCH, balance=1.0, stepper=STEPPER, tolerance=None, max_step=float("inf"), seed=0,
-    ):  # fmt: skip
+        self, problem: Problem, layers: str = "both", training: str = "gradient-flow",
+        step: float = STEP, schedule: str = "constant", batch: int = BATCH, balance: float = 1.0,
+        stepper: str = STEPPER, tolerance: float | None = None, max_step: float = float("inf"),
+        seed: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(problem, stepper, tolerance, max_step)
         named = (
             ("layers", layers, LAYERS),
@@ -167,13 +172,13 @@ class Network(OdeMethod):
             points, signs, trained = start.get("hidden"), 1.0, start["output"]
         return Proposition(self.layers, self.problem.objective, points, signs, trained)
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """All that the method needs to go on from here, bit for bit."""
         state = self.parameters.arrays(self.current.y)
         state |= {"steps": self.steps, "random": self.random.bit_generator.state}
         return state | ({"progress": np.array(astuple(self.progress))} if self.proposition else {})
 
-    def load(self, state):
+    def load(self, state: dict[str, Any]) -> None:
         """Continue from a state made by `state`."""
         self._place(state)
         self.steps, self.random.bit_generator.state = int(state["steps"]), state["random"]
@@ -182,19 +187,19 @@ class Network(OdeMethod):
         self.evaluate(self.current)
 
     @staticmethod
-    def measure(state):
+    def measure(state: dict[str, Any]) -> Units | PointMeasure:
         """The network of a state, as Units or as PointMeasure, whatever its layers."""
         moving = "hidden" in state
         return (MovingUnits if moving else Diagonal if "output" in state else Radii).measure(state)
 
-    def record(self, clock):
+    def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone: the best margin so far, and what is proved of
         it."""
         return self.proposition.record(self.progress, self.steps) if self.proposition else {}
 
     # --- the right-hand side
 
-    def evaluate(self, e):
+    def evaluate(self, e: Evaluation) -> None:
         """Gradient, integrals and budgets at the state e.y, on all data."""
         objective = self.parameters.objective
         self.evaluations += 1
@@ -207,11 +212,11 @@ class Network(OdeMethod):
         self.set_clock(e)
 
     @property
-    def moves(self):
+    def moves(self) -> bool:
         """Whether hidden weights move, or normalized ones turn on their sphere."""
         return super().moves or self.layers == "normalized"
 
-    def homogeneous_norm(self, e):
+    def homogeneous_norm(self, e: Any) -> float:
         """Of the weights in which h is homogeneous, to the power that makes h of degree one in it;
         |ν| if balanced."""
         return self.parameters.homogeneous_norm(e.y)
@@ -225,14 +230,7 @@ class Network(OdeMethod):
             self.parameters.sizes(self.current.y), self.parameters.sizes(self.trial.y)
         )
         errors = dt * (self.estimates @ self.stages) / np.maximum(sizes, np.finfo(float).tiny)
-        squares = np.mean(errors**2, axis=1)
-        if len(squares) == 1:
-            return float(np.sqrt(squares[0])) or None
-        return (
-            float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1]))
-            if squares[0] > 0.0
-            else None
-        )
+        return size_of_error(np.mean(errors**2, axis=1))
 
     def _flow_step(self, dt):
         """A step of the flow; a diagonal network's w = u₊^D − u₋^D may be far smaller than u^D, so
@@ -245,18 +243,18 @@ class Network(OdeMethod):
 
     # --- descent
 
-    def largest_stable_step(self, remaining):
+    def largest_stable_step(self, remaining: float) -> float:
         """Descent takes a bunch of its steps at a time; a flow is bound by accuracy alone."""
         self.remaining = remaining
         if not self.descends:
             return float("inf")
         return float(BUNCH) if self.proposition else BUNCH * self.step * self.schedule(self.steps)
 
-    def initial_step(self):
+    def initial_step(self) -> float:
         """A first guess of the step that accuracy allows; descent has its own steps."""
         return float("inf") if self.descends else super().initial_step()
 
-    def advance(self, dt, implicit=False):
+    def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try steps of descent that add up to dt or a little less, or one step of the flow; the
         result is `trial`.
 
@@ -324,7 +322,7 @@ class Network(OdeMethod):
             inputs, objective.targets[:] = whole.inputs[rows], whole.targets[rows]
         self.sample.operator.set_inputs(inputs)
 
-    def accept(self, step):
+    def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
         super().accept(step)
         self.steps += step.count

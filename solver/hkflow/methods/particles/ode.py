@@ -1,12 +1,17 @@
 """What the Lagrangian methods share: a state vector y that follows ẏ = f(y), by an embedded
 Runge–Kutta pair."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from ...arguments import check_positive
+from ...arguments import Floats, check_positive
 from ...errors import unknown_name
+from ...objectives.objective import Objective
 from ...operators.dense import RELU
 from ...operators.parallel_loops import n_blocks
+from ...problem.problem import Problem
 from ..method import Method
 from ..rules import needs_max_step
 from ..step import Budget, Step
@@ -26,7 +31,7 @@ class Evaluation:
     rates : Budget of dF/dt and d|ν|/dt
     """
 
-    def __init__(self, n, n_data):
+    def __init__(self, n: int, n_data: int) -> None:
         self.y, self.rate = np.zeros(n), np.zeros(n)
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.rates = Budget()
@@ -40,7 +45,7 @@ class Evaluation:
         self.y[:], self.loss_gradient[:] = other.y, other.loss_gradient
 
 
-def default_tolerance(objective):
+def default_tolerance(objective: Objective) -> float:
     """1e-6; for smooth margins of ReLU units 1e-4, which leaves margins an error of some 1e-4.
 
     Where a unit crosses a kink the error of a step is of first order in it, so steps shrink like
@@ -48,6 +53,15 @@ def default_tolerance(objective):
     """
     kinked = objective.feature.activation == RELU
     return 1e-4 if kinked and objective.risk.scaled is not None else 1e-6
+
+
+def size_of_error(squares: Floats) -> float | None:
+    """√s of one mean square s of an estimated error, s/√(s + s′/100) of two (those of dop853); None
+    if it is 0."""
+    if len(squares) == 1:
+        return float(np.sqrt(squares[0])) or None
+    first, second = squares
+    return float(first / np.sqrt(first + 0.01 * second)) if first > 0.0 else None
 
 
 class OdeMethod(Method):
@@ -59,8 +73,11 @@ class OdeMethod(Method):
     """
 
     relative = 0.0
+    evaluate: Callable[..., None]
 
-    def __init__(self, problem, stepper, tolerance, max_step):
+    def __init__(
+        self, problem: Problem, stepper: str, tolerance: float | None, max_step: float
+    ) -> None:
         if stepper not in PAIRS:
             raise ValueError(unknown_name("stepper", stepper, PAIRS))
         tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
@@ -73,7 +90,7 @@ class OdeMethod(Method):
         self.stability = stability_limit(self.pair.A, self.pair.b)
         self.energy_slack, self.fixed_steps = 100.0 * tolerance, not self.pair.estimates
 
-    def allocate(self, n, n_data, numbers):
+    def allocate(self, n: int, n_data: int, numbers: int) -> None:
         """Room for state vectors of length n, of which so many numbers are not padding."""
         self.numbers = numbers
         self.current, self.trial, self.work = (Evaluation(n, n_data) for _ in range(3))
@@ -83,14 +100,14 @@ class OdeMethod(Method):
         )
         self.errors = np.zeros((n_blocks(n), len(self.estimates)))
 
-    def project(self, y):
+    def project(self, y: Floats) -> None:
         """Carry y back to its manifold, in place; nothing to do in a vector space."""
 
-    def record(self, clock):
+    def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone."""
         return {}
 
-    def invalid_reason(self):
+    def invalid_reason(self) -> str | None:
         """What is wrong with the values of the trial state, or None."""
         bad = np.flatnonzero(~np.isfinite(self.trial.y))
         return (
@@ -99,18 +116,18 @@ class OdeMethod(Method):
             else None
         )
 
-    def largest_stable_step(self, remaining):
+    def largest_stable_step(self, remaining: float) -> float:
         """Nothing but accuracy bounds the step."""
         return float("inf")
 
-    def initial_step(self):
+    def initial_step(self) -> float:
         """A first guess of the step that accuracy allows: a twentieth of the time in which J acts;
         none for fixed steps."""
         if not self.pair.estimates:
             return float("inf")
         return 0.05 * self.own_time()
 
-    def own_time(self):
+    def own_time(self) -> float:
         """The time in which J acts, by the clock."""
         rate = (
             max(self.flow.reaction, self.flow.transport) * self.current.rms_potential
@@ -118,7 +135,7 @@ class OdeMethod(Method):
         )
         return self.current.speed / rate if rate > 0.0 else float("inf")
 
-    def set_clock(self, e):
+    def set_clock(self, e: Evaluation) -> None:
         """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃:
         divide by dγ̃/dt."""
         if self.flow.time_variable == "margin":
@@ -126,7 +143,7 @@ class OdeMethod(Method):
             e.rate /= e.speed
             e.rates.values /= e.speed
 
-    def advance(self, dt, implicit=False):
+    def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
         until `accept`."""
         step, at, pair = Step(dt), self.current, self.pair
@@ -152,15 +169,8 @@ class OdeMethod(Method):
         kernels.local_errors(
             self.current.y, self.stages, self.estimates, dt, self.relative, self.errors
         )
-        squares = self.errors.sum(axis=0) / self.numbers
-        if len(squares) == 1:
-            return float(np.sqrt(squares[0])) or None
-        return (
-            float(squares[0] / np.sqrt(squares[0] + 0.01 * squares[1]))
-            if squares[0] > 0.0
-            else None
-        )
+        return size_of_error(self.errors.sum(axis=0) / self.numbers)
 
-    def accept(self, step):
+    def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
         self.current, self.trial = self.trial, self.current

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import check_positive, whole_number
+from ...arguments import Floats, check_positive, whole_number
 from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure
 from ...operators.dense import unblocked
+from ...problem.problem import Problem
 from ..frozen_relu.kinks import Kinks
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
@@ -49,9 +50,10 @@ class Particles(PointMethod, OdeMethod):
     """
 
     def __init__(
-        self, problem, stepper="auto", tolerance=None, max_step=float("inf"), imex="auto",
-        noise="deterministic", noise_points=1000, noise_interval=0.05, seed=0,
-    ):  # fmt: skip
+        self, problem: Problem, stepper: str = "auto", tolerance: float | None = None,
+        max_step: float = float("inf"), imex: str = "auto", noise: str = "deterministic",
+        noise_points: int = 1000, noise_interval: float = 0.05, seed: int = 0,
+    ) -> None:  # fmt: skip
         if stepper not in ("auto", *PAIRS):
             raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
@@ -69,7 +71,8 @@ class Particles(PointMethod, OdeMethod):
         self.noise, self.noise_interval, self.imex = noise, noise_interval, imex
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
-        self.renewed, self.renewal = True, None
+        self.renewed = True
+        self.renewal: Any = None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
         if stepper == "auto":
@@ -90,12 +93,12 @@ class Particles(PointMethod, OdeMethod):
         self.passed = self.past_time = 0.0
 
     @property
-    def enters(self):
+    def enters(self) -> float:
         """An implicit step costs as much as some explicit ones that see kinks."""
         return waveform.ENTERS if self.sees_kinks else super().enters
 
     @property
-    def leaves(self):
+    def leaves(self) -> float:
         return waveform.LEAVES if self.sees_kinks else super().leaves
 
     # --- state
@@ -124,7 +127,7 @@ class Particles(PointMethod, OdeMethod):
     def _log_weights(self, y):
         return y[len(y) - self.n :]
 
-    def points(self, e):
+    def points(self, e: Evaluation) -> tuple[Floats, Floats]:
         return self._positions(e.y), self._log_weights(e.y)
 
     def state(self) -> dict[str, Any]:
@@ -140,13 +143,13 @@ class Particles(PointMethod, OdeMethod):
         if self.sees_kinks and "past" in state:
             self.past[:], self.past_time = state["past"], float(state["past_time"])
 
-    def record(self, clock):
+    def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone."""
         return {"particles": self.n}
 
     # --- the right-hand side
 
-    def project(self, y):
+    def project(self, y: Floats) -> None:
         """Carry the positions back to the sphere."""
         positions = self._positions(y)
         kernels.to_sphere(positions, self.n, positions)
@@ -197,7 +200,7 @@ class Particles(PointMethod, OdeMethod):
 
     # --- steps
 
-    def advance(self, dt, implicit=False):
+    def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state, with the noise at its end; the result is
         `trial`, until `accept`."""
         if self.renewal is not None:  # of a step that was not accepted
@@ -328,7 +331,9 @@ class Particles(PointMethod, OdeMethod):
         """The rate at which masses decay."""
         return self.flow.noise if self.noise == "deterministic" else 0.0
 
-    def frozen(self, begin, after, loss_gradient, tau, step):
+    def frozen(
+        self, begin: Evaluation, after: Evaluation, loss_gradient: Floats, tau: float, step: Step
+    ) -> Floats:
         """Exact if the particles stay in place or see kinks, by the midpoint rule if not."""
         if self.sees_kinks:
             sums = self._sweep(begin, loss_gradient[None], 0.0, tau)
@@ -373,7 +378,7 @@ class Particles(PointMethod, OdeMethod):
 
     # --- noise
 
-    def largest_stable_step(self, remaining):
+    def largest_stable_step(self, remaining: float) -> float:
         """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
         an interval."""
         if self.flow.noise == 0.0:
@@ -387,7 +392,7 @@ class Particles(PointMethod, OdeMethod):
         """Whether the middle or the end of an interval is a step of size dt away."""
         return self.wait - dt <= 1e-9 * self.interval
 
-    def accept(self, step):
+    def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
         if self.renewal is None:
             super().accept(step)

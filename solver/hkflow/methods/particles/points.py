@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arguments import Floats
 from ...measures.point_measure import PointMeasure
 from ...operators.dense import blocked, unblocked
 from ..step import Step
@@ -33,11 +34,13 @@ class PointMethod(ImplicitSteps):
     between: list[Any]
     substeps = 2  # order of implicit steps
 
-    def points(self, e) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
         raise NotImplementedError
 
-    def frozen(self, begin, after, loss_gradient, tau: float, step: Step) -> NDArray[np.float64]:
+    def frozen(
+        self, begin: Any, after: Any, loss_gradient: Floats, tau: float, step: Step
+    ) -> NDArray[np.float64]:
         """Points driven for a time tau by given loss gradients, from `begin` into `after`; adds to
         the step's budget and returns the predictions (n_data,) there."""
         raise NotImplementedError
@@ -47,7 +50,7 @@ class PointMethod(ImplicitSteps):
         set."""
         raise NotImplementedError
 
-    def evaluate(self, e, loss_gradient=None, defect: float = 0.0) -> None:
+    def evaluate(self, e: Any, loss_gradient: Floats | None = None, defect: float = 0.0) -> None:
         """All that follows from the points of e, driven by their own or by given loss gradients."""
         objective = self.problem.objective
         self._set(e)
@@ -136,7 +139,7 @@ class PointMethod(ImplicitSteps):
         """Of the clock."""
         return self.current.speed
 
-    def by_clock(self, dt: float, advance) -> tuple[Step, float]:
+    def by_clock(self, dt: float, advance: Callable[[float], Step]) -> tuple[Step, float]:
         """The step in which the clock goes on by dt, and its time; advance : function (time) ->
         Step, into `trial`."""
         time = dt / self.current.speed

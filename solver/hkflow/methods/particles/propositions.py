@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...arguments import Floats
 from ...certificates.fixed_points import (
     l1_margin,
     l2_margin,
     mirror_ascent_bound,
     projected_ascent_bound,
 )
+from ...objectives.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,14 @@ class Proposition:
     data.
     """
 
-    def __init__(self, layers, objective, points, signs, start):
+    def __init__(
+        self,
+        layers: str,
+        objective: Objective,
+        points: Floats,
+        signs: Floats | float,
+        start: Floats,
+    ) -> None:
         equal = np.ptp(objective.weights) <= 1e-12 * objective.weights.max()
         normed = equal and abs(objective.weights.sum() - 1.0) <= 1e-12
         if objective.risk.name != "smooth-margin" or objective.weight_decay > 0.0 or not normed:
@@ -70,7 +79,9 @@ class Proposition:
                 " separate."
             )
 
-    def step(self, progress, t, predictions, norm):
+    def step(
+        self, progress: Progress, t: int, predictions: Floats, norm: float
+    ) -> tuple[float, Progress]:
         """The step from a state and the progress that counts it.
 
         t : steps taken before;  predictions : (n,) h;  norm : |a|₁ of radii, √m |a|₂ of output
@@ -82,7 +93,7 @@ class Proposition:
         size = 1.0 / 16.0 if self.layers == "radii" else beta * np.sqrt(2.0)
         return size / (self.largest * np.sqrt(t + 1.0)), after
 
-    def record(self, progress, steps):
+    def record(self, progress: Progress, steps: int) -> dict[str, float]:
         """The best margin of so many steps, and what it exceeds; nan before the first step."""
         if steps == 0:
             return {"best_margin": np.nan, "bound": np.nan}

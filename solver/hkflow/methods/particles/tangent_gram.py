@@ -1,27 +1,34 @@
 """The coupling of particles through their data, K_ij = Σ_c (β m_c φ_i φ_j + α w_c ∇φ_i·∇φ_j), the
 gradients along the sphere."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from ...arguments import Floats
+from ...objectives.objective import Objective
 from ...operators.matrix import gram
+from ...problem.flow import Flow
 
 CHUNK = 4096  # particles whose features are held at a time
 
 
-def chunks(*arrays, size=CHUNK):
+def chunks(*arrays: Floats, size: int = CHUNK) -> Iterator[tuple[Floats, ...]]:
     """Tuples of so many rows of each array."""
     for start in range(0, len(arrays[0]), size):
         yield tuple(array[start : start + size] for array in arrays)
 
 
-def add_gram(rows, weights, out):
+def add_gram(rows: Floats, weights: Floats, out: Floats) -> None:
     """out += rows diag(weights) rowsᵀ; rows (n, columns), weights (columns,)."""
     part = np.zeros_like(out)
     gram(np.ascontiguousarray(rows), weights, part)
     out += part
 
 
-def coupling_matrix(objective, positions, weights, mobility, flow):
+def coupling_matrix(
+    objective: Objective, positions: Floats, weights: Floats, mobility: Floats, flow: Flow
+) -> Floats:
     """K, (n_data, n_data), for a built-in feature.
 
     positions : (n, p) unit vectors;  weights, mobility : (n,) w ≥ 0 and m(w)
@@ -32,7 +39,7 @@ def coupling_matrix(objective, positions, weights, mobility, flow):
     values, moved, outputs = (np.zeros((n, n)) for _ in range(3))
     for points, w, m in chunks(positions, weights, mobility):
         phi = feature.matrix(points, x)
-        add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)
+        add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)  # type: ignore[operator]
         if flow.transport > 0.0:
             add_gram(feature.slopes(points, x), flow.transport * w, moved)
             if feature.joint:
@@ -40,7 +47,14 @@ def coupling_matrix(objective, positions, weights, mobility, flow):
     return values + (x @ x.T) * moved + outputs
 
 
-def coupling_product(objective, positions, weights, mobility, flow, v):
+def coupling_product(
+    objective: Objective,
+    positions: Floats,
+    weights: Floats,
+    mobility: Floats,
+    flow: Flow,
+    v: Floats,
+) -> Floats:
     """K v, (n_data,), for a built-in feature, without storing K."""
     feature, x, out = objective.feature, objective.inputs, np.zeros(len(v))
     columns = x.shape[1]

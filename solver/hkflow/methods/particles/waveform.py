@@ -6,9 +6,12 @@ nodes anew. The last sweep but one leaves out the middle node: by what predictio
 and after the last one is the error of a step, of order 5. What the last sweep gives is closer.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arguments import Floats
 from ...operators.parallel_loops import LARGE
 from ..frozen_relu.kinks import Kinks
 from .sliding import SUMS, TERMS, move_particles
@@ -69,7 +72,7 @@ class Sliding:
         self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + 1))
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
-    def potential(self, loss_gradient):
+    def potential(self, loss_gradient: Floats) -> tuple[Floats, Floats]:
         """κ (n_kinks, k) and g₀ (k, p) of loss gradients (k, n_data)."""
         below, above = self.slopes
         parts = [self.kinks.gradient(r) for r in loss_gradient]
@@ -78,7 +81,17 @@ class Sliding:
         constant = (above - below) * np.array([g for _, g in parts]) + below * linear
         return np.ascontiguousarray(jumps), np.ascontiguousarray(constant)
 
-    def __call__(self, start, signs, drive, rates, time, log_scale, nodes, out):
+    def __call__(
+        self,
+        start: Sequence[Floats],
+        signs: Floats,
+        drive: tuple[Floats, Floats],
+        rates: Sequence[float],
+        time: float,
+        log_scale: float,
+        nodes: Floats,
+        out: Sequence[Floats],
+    ) -> dict[str, float]:
         """Move particles (positions, log_weights) for a time; returns the sums by name.
 
         drive : loss gradient (k, n_data) and what reaction takes J relative to (k′,), coefficients

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ...arguments import Floats
+
 HISTORY = 3  # states that are known at most, the current one included
 # two points of a step whose mean is the mean of a cubic polynomial
 GAUSS = 0.5 + np.sqrt([1 / 12, 1 / 12]) * (-1.0, 1.0)
@@ -9,7 +11,7 @@ GAUSS = 0.5 + np.sqrt([1 / 12, 1 / 12]) * (-1.0, 1.0)
 STRETCH = 4.0
 
 
-def extrapolation(ages, time):
+def extrapolation(ages: Floats, time: float) -> Floats:
     """Weights (1 + len(ages),) of the current value and of earlier ones for the value at a later
     time.
 
@@ -24,7 +26,7 @@ def extrapolation(ages, time):
     )
 
 
-def usable(ages, dt):
+def usable(ages: Floats, dt: float) -> int:
     """How many earlier values to extrapolate a step dt from; ages (n,) increase, 0 for values that
     are not known."""
     known = int(np.count_nonzero(ages))

@@ -13,14 +13,18 @@ composition of flows: measures stay nonnegative, and F falls because it is conve
 the linear functional ∫J_s dν.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ...arguments import Floats
 from ...errors import unknown_name
+from ...objectives.objective import Objective
 from ..method import Method
 from ..step import Step
-from .implicit_residuals import curvatures, implicit_is_known
+from .implicit_residuals import Coupling, curvatures, implicit_is_known
 
 IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
@@ -32,7 +36,7 @@ TOO_FAR = 0.5  # slopes that have turned by less are let be
 CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradients are solved for
 
 
-def check_imex(imex, objective):
+def check_imex(imex: str, objective: Objective) -> None:
     """Raise ValueError for an unknown name, and if it is to be implicit through a risk whose
     curvature is not known."""
     if imex not in IMEX:
@@ -60,48 +64,49 @@ class ImplicitSteps(Method):
     least_gain : how many times as long as an explicit step an implicit one has to be
     """
 
+    coupling_at_current: Callable[[], Coupling]
     implicit_order, stability, least_gain = 2, 2.0, 1.0
     _coupling = _stiffness = None
 
     @property
-    def enters(self):
+    def enters(self) -> float:
         """An explicit step that error control shortens because it is unstable hovers around the
         stability limit."""
         return ENTER * self.stability
 
     @property
-    def leaves(self):
+    def leaves(self) -> float:
         """Well below, so that steps do not go to and fro."""
         return LEAVE * self.stability
 
-    def speed(self):
+    def speed(self) -> float:
         """Of the clock, per unit of time."""
         return 1.0
 
-    def state_changed(self):
+    def state_changed(self) -> None:
         """Forget the coupling of the state before."""
         self._coupling = self._stiffness = None
 
-    def knows_implicit(self):
+    def knows_implicit(self) -> bool:
         """Whether R* is known at the current state, so that steps can be implicit."""
         e, objective = self.current, self.problem.objective
         return objective.feature.degree is not None and implicit_is_known(
             objective, e.predictions, self.log_scale
         )
 
-    def accepted_coupling(self):
+    def accepted_coupling(self) -> Coupling:
         """The Coupling of the accepted state."""
         if self._coupling is None:
             self._coupling = self.coupling_at_current()
         return self._coupling
 
-    def exceeds_stiffness(self, dt, limit):
+    def exceeds_stiffness(self, dt: float, limit: float) -> bool:
         """Whether λ(K ∂²R) dt exceeds a limit; an upper bound of λ that costs nothing is asked
         first."""
         e, flow, objective = self.current, self.flow, self.problem.objective
         degree = objective.feature.degree
         # φ² and |∇φ|² are at most this
-        sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree
+        sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree  # type: ignore[operator]
         answer = curvatures(objective, e.predictions, e.loss_gradient, self.log_scale) @ sizes
         if (
             not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobility_mass)
@@ -110,7 +115,7 @@ class ImplicitSteps(Method):
             return False
         return bool(dt * self.stiffness() > limit * self.speed())
 
-    def stiffness(self):
+    def stiffness(self) -> float:
         """λ(K ∂²R) of the accepted state, asked for once."""
         if self._stiffness is None:
             self._stiffness = self.accepted_coupling().stiffness(
@@ -118,12 +123,20 @@ class ImplicitSteps(Method):
             )
         return self._stiffness
 
-    def stable_step(self):
+    def stable_step(self) -> float:
         """The longest stable explicit step, by the clock."""
         return self.stability * self.speed() / self.stiffness()
 
 
-def implicit_step(coupling, dt, substeps, states, frozen, tolerance, coupling_at=None):
+def implicit_step(
+    coupling: Coupling,
+    dt: float,
+    substeps: Sequence[tuple[float, float]],
+    states: Sequence[Any],
+    frozen: Callable[..., Floats],
+    tolerance: float,
+    coupling_at: Callable[[Any], Coupling] | None = None,
+) -> Step:
     """One step, composed of flows with frozen loss gradients; returns the Step, with a rejection if
     loss gradients are not found.
 
@@ -155,7 +168,14 @@ def implicit_step(coupling, dt, substeps, states, frozen, tolerance, coupling_at
     return step
 
 
-def coupled_residuals(coupling, flow_with, tau, guess, tolerance, renewed=None):
+def coupled_residuals(
+    coupling: Coupling,
+    flow_with: Callable[..., Floats],
+    tau: float,
+    guess: Floats,
+    tolerance: float,
+    renewed: Callable[[], Coupling] | None = None,
+) -> tuple[Floats, Step]:
     """Drive the flow over tau by loss gradients r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,)
     and the Step, maybe rejected.
 
@@ -197,7 +217,7 @@ def coupled_residuals(coupling, flow_with, tau, guess, tolerance, renewed=None):
         loss_gradient = line.end()
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"
-    return before[0], step
+    return before[0], step  # type: ignore[index]
 
 
 class _Line:

@@ -9,11 +9,15 @@ Over a time τ with loss gradients r the predictions change by −τ K r, K_ij =
 Everything is in units of e^L: predictions, K and ε = e^−L, the temperature of the conjugate R*.
 """
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ...arguments import Floats
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
+from ...objectives.objective import Objective
 
 DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
 # temperature below which float64 cannot tell the margins apart, relative to their size
@@ -33,9 +37,15 @@ class Coupling:
     matrix : K (n_data, n_data), or None;  product : function v -> K v if there is no matrix
     """
 
-    def __init__(self, objective, log_scale, matrix=None, product=None):
+    def __init__(
+        self,
+        objective: Objective,
+        log_scale: float,
+        matrix: Floats | None = None,
+        product: Callable[[Floats], Floats] | None = None,
+    ) -> None:
         self.objective, self.log_scale, self.matrix = objective, log_scale, matrix
-        self.product = product if matrix is None else matrix.__matmul__
+        self.product: Any = product if matrix is None else matrix.__matmul__
 
     @cached_property
     def _pulled(self):
@@ -43,7 +53,7 @@ class Coupling:
         y = self.objective.targets
         return None if self.matrix is None else y[:, None] * self.matrix * y
 
-    def corrected(self, change, answer):
+    def corrected(self, change: Floats, answer: Floats) -> "Coupling":
         """The coupling with K change = answer, as was found; the rest of K stays as it can (the
         BFGS formula).
 
@@ -59,7 +69,7 @@ class Coupling:
         matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
         return Coupling(self.objective, self.log_scale, matrix)
 
-    def stiffness(self, predictions, loss_gradient):
+    def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
         """Largest eigenvalue of K ∂²R, the rate at which loss gradients answer, to within some per
         cent from below."""
         curvature = np.sqrt(curvatures(self.objective, predictions, loss_gradient, self.log_scale))
@@ -70,12 +80,12 @@ class Coupling:
         for _ in range(8):
             v /= np.linalg.norm(v)
             v = curvature * self.product(curvature * v)
-            value = np.linalg.norm(v)
+            value = np.linalg.norm(v)  # type: ignore[assignment]
             if value == 0.0:
                 break
         return value
 
-    def solve(self, tau, predictions, guess):
+    def solve(self, tau: float, predictions: Floats, guess: Floats) -> Floats | None:
         """The loss gradients r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
         predictions h, guess (n_data,)."""
         objective, log_scale, n = self.objective, self.log_scale, len(predictions)
@@ -245,7 +255,7 @@ class Coupling:
         )[0]
 
 
-def implicit_is_known(objective, predictions, log_scale):
+def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
     """Whether `Coupling.solve` can do it: for built-in risks of weighted data, for the smooth
     logistic margin only with K stored, or from margins of 35 on."""
     risk = objective.risk
@@ -256,14 +266,16 @@ def implicit_is_known(objective, predictions, log_scale):
     return True
 
 
-def large_margins(objective, predictions, log_scale):
+def large_margins(objective: Objective, predictions: Floats, log_scale: float) -> bool:
     """Whether all margins are so large that the logistic tail is the exponential one."""
     return (
         np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
     )
 
 
-def logistic_margin_hessian(objective, predictions, loss_gradient, log_scale):
+def logistic_margin_hessian(
+    objective: Objective, predictions: Floats, loss_gradient: Floats, log_scale: float
+) -> Floats:
     """∂²R/∂h² (n_data, n_data) in units of e^−L of the smooth logistic margin: e^L y_i y_j (δ_ij
     p_i (1 − σ(−u_i)) − p_i p_j)."""
     y, scale = objective.targets, np.exp(min(log_scale, LARGEST_LOG))
@@ -274,7 +286,9 @@ def logistic_margin_hessian(objective, predictions, loss_gradient, log_scale):
     )
 
 
-def curvatures(objective, predictions, loss_gradient, log_scale):
+def curvatures(
+    objective: Objective, predictions: Floats, loss_gradient: Floats, log_scale: float
+) -> Floats:
     """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200); for
     predictions in units of e^L."""
     scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...arguments import Floats
+
 
 @dataclass(frozen=True)
 class Tableau:
@@ -40,7 +42,7 @@ class Tableau:
                     f" {wanted:.6g}."
                 )
 
-    def butcher(self):
+    def butcher(self) -> tuple[Floats, Floats]:
         """The same method as a Butcher matrix A and weights b."""
         n = len(self.keep)
         rows = np.zeros((n + 1, n))
@@ -49,12 +51,12 @@ class Tableau:
         return rows[:n], rows[n]
 
     @property
-    def weights(self):
+    def weights(self) -> Floats:
         """The quadrature weights b of the stages."""
         return self.butcher()[1]
 
 
-def stability_limit(A, b):
+def stability_limit(A: Floats, b: Floats) -> float:
     """Largest z ≤ 20 up to which |R(−z)| ≤ 1, R(z) = 1 + z bᵀ(1 − zA)⁻¹1 the factor of a
     Runge–Kutta step for ẏ = λy.
 
