@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from ..operators.distributed import shared
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.ranks import ALONE, Alone
+
+PIECES = {LINEAR: (1.0, 1.0), RELU: (0.0, 1.0)}  # slopes below and above 0
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,21 @@ class Feature:
     joint: bool = False
     ridge: Callable | None = None
 
-    @property
-    def kink(self) -> tuple[float, float] | None:
-        """ψ′ below and above 0 if ψ is homogeneous of degree 1 and its slope jumps there; else
+    @cached_property
+    def pieces(self) -> tuple[float, float] | None:
+        """ψ′ below and above 0 of φ = ψ(θ·x), or b ψ(a·x), if ψ is linear on either side of 0; else
         None."""
-        if self.activation == RELU:
-            return 0.0, 1.0
+        if self.activation in PIECES:
+            return PIECES[self.activation]
         if self.ridge is None or self.degree != 1:
             return None
         below, above = np.array([-1.0, 1.0]) * self.ridge(np.array([-1.0, 1.0]))[0]
-        return (float(below), float(above)) if below != above else None
+        return float(below), float(above)
+
+    @property
+    def kink(self) -> tuple[float, float] | None:
+        """The same where the slope jumps at 0; else None."""
+        return self.pieces if self.pieces and self.pieces[0] != self.pieces[1] else None
 
     def operator(
         self,
@@ -84,18 +91,17 @@ class Feature:
         )
 
     def slopes(self, points: Floats, inputs: Floats) -> Floats:
-        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ
-        along b if it is joint.
+        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or one with `pieces`: ∇φ =
+        slope x, besides ψ along b if it is joint.
 
         points : (n_points, p);  inputs : (n_data, p).   Returns (n_data, n_points)
         """
         s = inputs @ points[:, : inputs.shape[1]].T
-        derivative: dict[int | None, Callable] = {
-            LINEAR: np.ones_like,
-            RELU: lambda s: (s > 0.0) * 1.0,
-            SQUARED_RELU: lambda s: 2.0 * np.maximum(s, 0.0),
-        }
-        slope = derivative[self.activation](s)
+        if self.pieces:
+            below, above = self.pieces
+            slope = np.where(s > 0.0, above, below)
+        else:
+            slope = 2.0 * np.maximum(s, 0.0)  # squared ReLU
         return slope * points[:, -1] if self.joint else slope
 
     def moving_operator(

@@ -163,7 +163,7 @@ def test_faults_are_named(path, overrides, message):
         ),
         (
             {"objective.activation": "squared-relu"},
-            "method: Characteristics are known for the features 'relu' and 'linear'",
+            "method: Characteristics are known for features of data that are linear",
         ),
     ],
 )

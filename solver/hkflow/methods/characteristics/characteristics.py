@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import check_positive
-from ...operators.dense import LINEAR, RELU, unblocked
+from ...operators.dense import unblocked
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
@@ -316,13 +316,13 @@ def _has_closed_form(problem):
     """Raise ValueError where the characteristics of a problem are not known."""
     flow, objective = problem.flow, problem.objective
     feature = objective.feature
-    if feature.activation not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
+    if not feature.pieces or feature.joint or not len(objective.inputs):
         what = (
             f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
         )
         raise ValueError(
-            "Characteristics are known for the features 'relu' and 'linear' of data, not for"
-            f" {what}: take particles or the grid."
+            "Characteristics are known for features of data that are linear on either side of a"
+            f" kink, as 'relu', not for {what}: take particles or the grid."
         )
     if flow.noise > 0.0:
         raise ValueError(
