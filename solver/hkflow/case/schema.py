@@ -196,7 +196,7 @@ Data = Annotated[
 
 
 # the names in objectives.activations, which takes long to load
-ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu")
+ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu", "absolute-value")
 
 
 def _activation(name):
@@ -222,7 +222,7 @@ class ObjectiveTable(Table):
         "relu",
         description=(
             "φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and"
-            " output weights; 'module:function' beside the case or where Python looks: a function s"
+            " output weights; absolute-value is |θ·x|; 'module:function' beside the case or where Python looks: a function s"
             " -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a hkflow.Feature"
         ),
     )

@@ -13,6 +13,7 @@ from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
+from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
 
 PIECES = {LINEAR: (1.0, 1.0), RELU: (0.0, 1.0)}  # slopes below and above 0
@@ -28,7 +29,8 @@ class Feature:
     degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network; None if
         not homogeneous
     activation : code of one that compiled operators know, see operators.dense, or None: then the
-        matrix is stored, at 8 n_data n_points bytes
+        matrix is stored, at 8 n_data n_points bytes, but for ridges of degree 1, whose sums are
+        those of ReLU and of first moments
     pullback : function (points, inputs, loss_gradient (n_data,)) -> (n_points, p), Σ_i
         loss_gradient_i ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is
         no activation
@@ -76,6 +78,10 @@ class Feature:
         """
         if self.activation is not None and not self.joint:
             return make_operator(name, points, inputs, self.activation, moving, ranks)
+        if self.pieces and not self.joint:
+            relu = make_operator(name, points, inputs, RELU, moving, ranks)
+            held = relu.points if moving else points
+            return PiecewiseLinearOperator(relu, held, inputs, *self.pieces)
         if name not in ("auto", "dense"):
             raise ValueError(
                 f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
@@ -109,7 +115,7 @@ class Feature:
     ) -> Any:
         """The sums over this feature and its gradient for points that move. Raises ValueError if no
         gradient is known."""
-        if self.activation is not None:
+        if self.activation is not None or self.pieces:
             return self.operator(points, inputs, name, True, ranks)
         if self.pullback is None:
             raise ValueError(
@@ -185,6 +191,10 @@ def _relu(points, inputs):
     return np.maximum(inputs @ points.T, 0.0)
 
 
+def _absolute_value(s):
+    return np.abs(s), np.sign(s)
+
+
 FEATURES = {
     feature.name: feature
     for feature in (
@@ -192,5 +202,6 @@ FEATURES = {
         Feature("relu", _relu, 1, RELU),
         Feature("squared-relu", lambda points, inputs: _relu(points, inputs) ** 2, 2, SQUARED_RELU),
         Feature("joint-relu", joint_matrix(_relu), 2, RELU, joint=True),
+        ridge(_absolute_value, "absolute-value", 1),
     )
 }
