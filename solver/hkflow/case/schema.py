@@ -222,8 +222,8 @@ class ObjectiveTable(Table):
         "relu",
         description=(
             "φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and"
-            " output weights; absolute-value is |θ·x|; 'module:function' beside the case or where Python looks: a function s"
-            " -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a hkflow.Feature"
+            " output weights; absolute-value is |θ·x|; 'module:function' beside the case or where"
+            " Python looks: a function s -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a hkflow.Feature"
         ),
     )
     bias: bool = Field(False, description="append a constant 1 to every input")

@@ -12,11 +12,12 @@ def needs_max_step(stepper: str | None, max_step: float | None) -> None:
 
 
 def best_method(
-    activation: str, noise: float, data: bool, meshed: bool, discrete: bool
+    activation: str, spreads: bool, data: bool, meshed: bool, discrete: bool
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
-    activation : its name;  noise : σ;  data : whether the risk is that of data, not of a population
+    activation : its name;  spreads : see Flow;  data : whether the risk is that of data, not of a
+        population
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
     """
     from ..objectives.activations import FEATURES  # slow to load
@@ -24,7 +25,7 @@ def best_method(
     feature = FEATURES.get(activation)
     if discrete:
         return "grid", "the domain is finite"
-    if noise > 0.0:
+    if spreads:
         return (
             ("grid", "noise makes the measure a density")
             if meshed

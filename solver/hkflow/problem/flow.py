@@ -1,9 +1,12 @@
 """The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..errors import unknown_name
 
+RATES = ("transport", "reaction", "noise")
+MOVING = ("transport",)  # those that need neighbours
 DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
 
@@ -35,7 +38,7 @@ class Flow:
     time_variable: str = "time"
 
     def __post_init__(self):
-        for name in ("transport", "reaction", "noise"):
+        for name in RATES:
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise ValueError(
                     f"{name} must be finite and at least 0, got {getattr(self, name)}."
@@ -47,17 +50,33 @@ class Flow:
         if self.time_variable not in TIME_VARIABLES:
             raise ValueError(unknown_name("time variable", self.time_variable, TIME_VARIABLES))
         if self.depth != 2.0:
-            for name, value in (
-                ("transport", self.transport),
-                ("noise", self.noise),
-                ("a drive", self.drive),
-            ):
+            others = {name: getattr(self, name) for name in self.beyond(["reaction"])}
+            for name, value in (others | {"a drive": self.drive}).items():
                 if value:
                     raise ValueError(
                         f"A flow of depth {self.depth:g} has the mobility"
                         f" ν^{2.0 - 2.0 / self.depth:.3g} and fixed positions: it goes without"
                         f" {name}, got {value}. Depth 2 has them all."
                     )
+
+    def beyond(self, known: Collection[str]) -> list[str]:
+        """The names of its rates that are not among those known."""
+        return [name for name in RATES if name not in known and getattr(self, name) > 0.0]
+
+    @property
+    def moves(self) -> bool:
+        """Whether mass moves on the domain."""
+        return any(getattr(self, name) > 0.0 for name in MOVING)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether atoms do not stay atoms; then F may rise."""
+        return self.noise > 0.0
+
+    @property
+    def concentrates(self) -> bool:
+        """Whether a density may gather in atoms."""
+        return self.transport > 0.0
 
     @property
     def signed(self) -> bool:

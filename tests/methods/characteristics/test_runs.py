@@ -159,7 +159,7 @@ def test_faults_are_named(path, overrides, message):
     [
         (
             {"flow": {"kind": "perturbed", "noise": 0.1}},
-            "method: Characteristics are those of flows without noise, got noise = 0.1",
+            "method: The method 'characteristics' has no noise, got noise = 0.1",
         ),
         (
             {"objective.activation": "squared-relu"},

@@ -88,6 +88,7 @@ class Characteristics(PointMethod):
 
     energy_slack = 0.0  # every step falls, or is taken again shorter
     sees_kinks = True
+    rates = ("transport", "reaction")
     order, stability = ORDER, 2.0
     # an implicit step costs as much as some explicit ones
     enters, leaves, least_gain = 2.0, 3.0, 2.0
@@ -323,11 +324,6 @@ def _has_closed_form(problem):
         raise ValueError(
             "Characteristics are known for features of data that are linear on either side of a"
             f" kink, as 'relu', not for {what}: take particles or the grid."
-        )
-    if flow.noise > 0.0:
-        raise ValueError(
-            f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: "
-            "take particles or the grid."
         )
     if flow.depth != 2.0 or problem.domain.fixed:
         raise ValueError(

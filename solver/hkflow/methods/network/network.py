@@ -94,6 +94,8 @@ class Network(OdeMethod):
     or a start that does not fit.
     """
 
+    rates = ("transport", "reaction")
+
     def __init__(
         self, problem, layers="both", training="gradient-flow", step=STEP, schedule="constant",
         batch=BATCH, balance=1.0, stepper=STEPPER, tolerance=None, max_step=float("inf"), seed=0,
