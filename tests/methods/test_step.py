@@ -25,11 +25,14 @@ def test_terms_are_found_by_name():
     assert budget.energy.sum() == -0.75 and budget.mass.sum() == 2.0
     budget.add(energy_transport=-1.0, energy_exchanged=1.0)
     budget["mass_reaction"] = 5.0
-    assert budget.energy.tolist() == [-2.0, 0.0, 0.0, 0.25] and budget.exchanged.tolist() == [1, 3]
+    assert budget.energy.tolist() == [-2.0, 0.0, 0.0, 0.25, 0.0] and budget.exchanged.tolist() == [
+        1,
+        3,
+    ]
     budget.set(mass_noise_gain=1.0)
     assert budget.values.sum() == budget["mass_noise_gain"] == 1.0
-    with pytest.raises(KeyError, match="energy_diffusion"):
-        budget.add(energy_diffusion=1.0)
+    with pytest.raises(KeyError, match="energy_curvature"):
+        budget.add(energy_curvature=1.0)
 
 
 def test_rates_are_integrated_with_what_they_exchange():
@@ -62,17 +65,17 @@ def test_the_error_is_what_a_budget_misses():
 
 
 def test_lists_keep_their_order():
-    """That of run folders of format 4 and 5."""
-    assert list(TERMS) == [*ENERGIES, *MASSES] and len(TERMS) == 7
+    """That of run folders of format 4 and 5, which end before diffusion."""
+    assert set(TERMS) == {*ENERGIES, *MASSES} and list(TERMS)[7:] == ["energy_diffusion"]
     terms, exchanged = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], [1.0, 2.0]
     budget = Budget.from_lists(terms, exchanged)
-    assert budget.as_lists() == (terms, exchanged)
+    assert budget.as_lists() == ([*terms, 0.0], exchanged)
     assert budget["energy_noise_gain"] == 0.4 and budget["mass_noise_gain"] == 0.7
 
 
 @pytest.mark.parametrize(
     "terms, exchanged",
-    [([0.0] * 6, [0.0] * 2), ([0.0] * 8, [0.0] * 2), ([0.0] * 7, [0.0]), ([0.0] * 7, None),
+    [([0.0] * 6, [0.0] * 2), ([0.0] * 9, [0.0] * 2), ([0.0] * 7, [0.0]), ([0.0] * 7, None),
      (["1"] * 7, [0.0] * 2), (7, [0.0] * 2)],
 )  # fmt: skip
 def test_lists_that_are_none_are_refused(terms, exchanged):
@@ -83,16 +86,17 @@ def test_lists_that_are_none_are_refused(terms, exchanged):
 def test_a_further_energy_is_one_row(monkeypatch):
     """It has a place and a name, counts in sums, and folders of before are read without it."""
     lines = inspect.getsource(step).splitlines()
-    place = next(k for k, line in enumerate(lines) if '"mass_noise_gain":' in line)
-    lines.insert(place + 1, '    "energy_diffusion": "Energy that diffusion exchanged.",')
+    place = next(k for k, line in enumerate(lines) if '"energy_diffusion":' in line)
+    lines.insert(place + 1, '    "energy_curvature": "Energy that curvature exchanged.",')
+    lines = [line.replace("from ..", "from hkflow.") for line in lines]
     longer = ModuleType("longer")
     monkeypatch.setitem(sys.modules, "longer", longer)  # where dataclasses look
     exec(compile("\n".join(lines), "longer", "exec"), vars(longer))
     old = longer.Budget.from_lists(list(np.arange(7.0)), [1.0, 2.0])
-    assert old["energy_diffusion"] == 0.0 and old["mass_noise_gain"] == 6.0
-    old.add(energy_diffusion=-1.0)
+    assert old["energy_curvature"] == 0.0 and old["mass_noise_gain"] == 6.0
+    old.add(energy_curvature=-1.0)
     assert old.energy.sum() == 0.0 + 1.0 + 2.0 + 3.0 - 1.0 and old.mass.sum() == 15.0
-    assert longer.Budget.from_lists(*old.as_lists())["energy_diffusion"] == -1.0
+    assert longer.Budget.from_lists(*old.as_lists())["energy_curvature"] == -1.0
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])

@@ -10,6 +10,7 @@ import hkflow
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.record import PLAIN, SCALED
 from hkflow.plots.records import PANELS
+from hkflow.solving.records import _effective_number
 from hkflow.solving.registry import RECORDS, in_units_of_one, own_names, record_of
 
 INPUTS, TARGETS = [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]], [1.0, -1.0, -1.0]
@@ -74,6 +75,16 @@ def test_every_record_is_registered(name):
 def test_sibling_a_record_that_is_not_registered_is_seen(monkeypatch):
     monkeypatch.setattr(FiniteVolume, "record", lambda self, clock: {"novelty": 1.0})
     assert own_names(records_of("grid")) == ["novelty"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_effective_data_lie_between_one_and_all_of_them(name):
+    """r = (1, 1, 0) counts two, however small r is."""
+    found = records_of(name)["effective_data"]
+    assert np.all((found >= 1.0) & (found <= len(INPUTS) * (1.0 + 1e-15))), found
+    for size in (1.0, -1e-200):
+        assert _effective_number(size * np.array([1.0, 1.0, 0.0])) == 2.0
+    assert _effective_number(np.zeros(3)) == 0.0 and np.isnan(_effective_number(np.zeros(0)))
 
 
 def test_units_of_one():

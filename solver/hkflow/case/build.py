@@ -1,6 +1,7 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
     return best_method(
         case.objective.activation,
-        case.flow.noise,
+        flow_of(case.flow).spreads,
         case.data.source != "population",
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
@@ -141,14 +142,7 @@ def _resolved_flow(case, folder):
 def flow_of(table: FlowTable) -> Flow:
     """The Flow of a resolved [flow] table. Raises CaseError if its keys make no flow."""
     try:
-        return Flow(
-            table.transport,
-            table.reaction,
-            table.noise,
-            table.depth,
-            table.drive,
-            table.time_variable,
-        )
+        return Flow(**{field.name: getattr(table, field.name) for field in fields(Flow)})
     except ValueError as error:
         raise CaseError(f"flow: {error}") from error
 
@@ -251,15 +245,16 @@ def build_objective(
                 "flow.depth: the moment problem lives on a sphere, where it must be 2, got"
                 f" {case.flow.depth:g}."
             )
-        moment = MomentFlow(np.array(case.data.direction), case.data.target, flow_of(case.flow))
-        solvable = case.objective.weight_decay == 0.0 and case.domain.kind == "sphere"
+        flow, moment = flow_of(case.flow), (np.array(case.data.direction), case.data.target)
+        known = MomentFlow.knows(flow) and case.objective.weight_decay == 0.0
+        solvable = known and case.domain.kind == "sphere"
         drawn = getattr(case.method, "points", None) == "gaussian"
         exact = (
-            moment
+            MomentFlow(*moment, flow)
             if solvable and not drawn and case.initial == UniformInitial(kind="uniform")
             else None
         )
-        o = moment.objective()
+        o = MomentFlow(*moment, Flow()).objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     elif case.data.source == "population":
         return _population_risk(case, feature), None

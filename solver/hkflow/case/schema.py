@@ -196,7 +196,7 @@ Data = Annotated[
 
 
 # the names in objectives.activations, which takes long to load
-ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu")
+ACTIVATIONS = ("linear", "relu", "squared-relu", "joint-relu", "absolute-value")
 
 
 def _activation(name):
@@ -222,8 +222,9 @@ class ObjectiveTable(Table):
         "relu",
         description=(
             "φ(θ, x) of a unit; joint-relu is b(a·x)₊ for θ = (a, b) on the sphere of input and"
-            " output weights; 'module:function' beside the case or where Python looks: a function s"
-            " -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a hkflow.Feature"
+            " output weights; absolute-value is |θ·x|; 'module:function' beside the case or where"
+            " Python looks: a function s -> (ψ(s), ψ′(s)) of arrays for φ = ψ(θ·x), or a"
+            " hkflow.Feature"
         ),
     )
     bias: bool = Field(False, description="append a constant 1 to every input")
@@ -377,6 +378,7 @@ class FlowTable(Table):
     transport: NonNegative | None = Field(None, description="α")
     reaction: NonNegative | None = Field(None, description="β")
     noise: NonNegative = Field(0.0, description="σ")
+    diffusion: NonNegative = Field(0.0, description="κ of a term κ Δν, on grids")
     depth: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
         2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on fixed features"
     )

@@ -47,14 +47,14 @@ class Contradiction:
 def contradiction(objective: Objective) -> Contradiction | None:
     """The first Contradiction in an objective's data, or None.
 
-    The built-in features are homogeneous of degree k in x: with x_i = c x_j and opposite labels p_i
-    ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other. Inputs count as parallel if
-    they are so exactly, as rational numbers.
+    The built-in features, and those with `pieces`, are homogeneous of degree k in x: with x_i = c
+    x_j and opposite labels p_i ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other.
+    Inputs count as parallel if they are so exactly, as rational numbers.
     """
     inputs, y, built_in = (
         objective.inputs,
         objective.targets,
-        objective.feature.activation is not None,
+        objective.feature.activation is not None or objective.feature.pieces is not None,
     )
     if len(y) == 0 or (np.abs(y) != 1.0).any():
         return None

@@ -41,14 +41,20 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
         return "network"
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
-    name, noise = objective.feature.name, problem.flow.noise
-    return best_method(name, noise, data, meshed, problem.domain.fixed)[0]
+    name, spreads = objective.feature.name, problem.flow.spreads
+    return best_method(name, spreads, data, meshed, problem.domain.fixed)[0]
 
 
 def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:
     """The method of a problem, see `kind_of`; raises ValueError with the choices for an unknown
     one, or an unknown option."""
     kind = kind_of(problem, kind)
-    made = method_class(kind)
+    made, flow = method_class(kind), problem.flow
+    for name in flow.beyond(made.rates):
+        others = [other for other in METHODS if not flow.beyond(method_class(other).rates)]
+        raise ValueError(
+            f"The method '{kind}' has no {name}, got {name} = {getattr(flow, name):g}. Choose from:"
+            f" {', '.join(others)}."
+        )
     check_options(options, made, f"{kind} option")
     return made(problem, **options)

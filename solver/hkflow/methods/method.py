@@ -47,6 +47,7 @@ class Method(ABC):
     keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
         see where the gradient of a feature jumps
     history : the Recorder of what moved its points, of characteristics
+    rates : names of the rates of a flow that it knows; it is not made for others
     """
 
     problem: Problem
@@ -66,6 +67,7 @@ class Method(ABC):
     keeps_budgets: bool = True
     sees_kinks: bool = False
     history: Any = None
+    rates: tuple[str, ...] = ("transport", "reaction", "noise")
 
     @abstractmethod
     def largest_stable_step(self, remaining: float) -> float:
@@ -119,7 +121,7 @@ class Method(ABC):
     @property
     def moves(self) -> bool:
         """Whether points move on the sphere."""
-        return self.flow.transport > 0.0
+        return self.flow.moves
 
     @property
     def slides(self) -> bool:

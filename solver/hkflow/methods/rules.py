@@ -11,26 +11,27 @@ def needs_max_step(stepper: str | None, max_step: float | None) -> None:
         raise ValueError("'euler' takes fixed steps: give their length, 'max_step'")
 
 
-IN_CLOSED_FORM = ("linear", "relu")  # activations whose units move exactly in a frozen potential
-
-
 def best_method(
-    activation: str, noise: float, data: bool, meshed: bool, discrete: bool
+    activation: str, spreads: bool, data: bool, meshed: bool, discrete: bool
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
-    activation : its name;  noise : σ;  data : whether the risk is that of data, not of a population
+    activation : its name;  spreads : see Flow;  data : whether the risk is that of data, not of a
+        population
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
     """
+    from ..objectives.activations import FEATURES  # slow to load
+
+    feature = FEATURES.get(activation)
     if discrete:
         return "grid", "the domain is finite"
-    if noise > 0.0:
+    if spreads:
         return (
             ("grid", "noise makes the measure a density")
             if meshed
             else ("particles", "there is noise, and no mesh")
         )
-    if data and activation in IN_CLOSED_FORM:
+    if data and feature and feature.pieces and not feature.joint:
         return "characteristics", f"without noise, '{activation}' units move in closed form"
     if not data and meshed:
         return "grid", "a population risk is a smooth function of a density"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,10 @@ from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
+from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
+
+PIECES = {LINEAR: (1.0, 1.0), RELU: (0.0, 1.0)}  # slopes below and above 0
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Feature:
     degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network; None if
         not homogeneous
     activation : code of one that compiled operators know, see operators.dense, or None: then the
-        matrix is stored, at 8 n_data n_points bytes
+        matrix is stored, at 8 n_data n_points bytes, but for ridges of degree 1, whose sums are
+        those of ReLU and of first moments
     pullback : function (points, inputs, loss_gradient (n_data,)) -> (n_points, p), Σ_i
         loss_gradient_i ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is
         no activation
@@ -43,16 +47,21 @@ class Feature:
     joint: bool = False
     ridge: Callable | None = None
 
-    @property
-    def kink(self) -> tuple[float, float] | None:
-        """ψ′ below and above 0 if ψ is homogeneous of degree 1 and its slope jumps there; else
+    @cached_property
+    def pieces(self) -> tuple[float, float] | None:
+        """ψ′ below and above 0 of φ = ψ(θ·x), or b ψ(a·x), if ψ is linear on either side of 0; else
         None."""
-        if self.activation == RELU:
-            return 0.0, 1.0
+        if self.activation in PIECES:
+            return PIECES[self.activation]
         if self.ridge is None or self.degree != 1:
             return None
         below, above = np.array([-1.0, 1.0]) * self.ridge(np.array([-1.0, 1.0]))[0]
-        return (float(below), float(above)) if below != above else None
+        return float(below), float(above)
+
+    @property
+    def kink(self) -> tuple[float, float] | None:
+        """The same where the slope jumps at 0; else None."""
+        return self.pieces if self.pieces and self.pieces[0] != self.pieces[1] else None
 
     def operator(
         self,
@@ -69,6 +78,10 @@ class Feature:
         """
         if self.activation is not None and not self.joint:
             return make_operator(name, points, inputs, self.activation, moving, ranks)
+        if self.pieces and not self.joint:
+            relu = make_operator(name, points, inputs, RELU, moving, ranks)
+            held = relu.points if moving else points
+            return PiecewiseLinearOperator(relu, held, inputs, *self.pieces)
         if name not in ("auto", "dense"):
             raise ValueError(
                 f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
@@ -84,18 +97,17 @@ class Feature:
         )
 
     def slopes(self, points: Floats, inputs: Floats) -> Floats:
-        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature: ∇φ = slope x, besides ψ
-        along b if it is joint.
+        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or one with `pieces`: ∇φ =
+        slope x, besides ψ along b if it is joint.
 
         points : (n_points, p);  inputs : (n_data, p).   Returns (n_data, n_points)
         """
         s = inputs @ points[:, : inputs.shape[1]].T
-        derivative: dict[int | None, Callable] = {
-            LINEAR: np.ones_like,
-            RELU: lambda s: (s > 0.0) * 1.0,
-            SQUARED_RELU: lambda s: 2.0 * np.maximum(s, 0.0),
-        }
-        slope = derivative[self.activation](s)
+        if self.pieces:
+            below, above = self.pieces
+            slope = np.where(s > 0.0, above, below)
+        else:
+            slope = 2.0 * np.maximum(s, 0.0)  # squared ReLU
         return slope * points[:, -1] if self.joint else slope
 
     def moving_operator(
@@ -103,7 +115,7 @@ class Feature:
     ) -> Any:
         """The sums over this feature and its gradient for points that move. Raises ValueError if no
         gradient is known."""
-        if self.activation is not None:
+        if self.activation is not None or self.pieces:
             return self.operator(points, inputs, name, True, ranks)
         if self.pullback is None:
             raise ValueError(
@@ -179,6 +191,10 @@ def _relu(points, inputs):
     return np.maximum(inputs @ points.T, 0.0)
 
 
+def _absolute_value(s):
+    return np.abs(s), np.sign(s)
+
+
 FEATURES = {
     feature.name: feature
     for feature in (
@@ -186,5 +202,6 @@ FEATURES = {
         Feature("relu", _relu, 1, RELU),
         Feature("squared-relu", lambda points, inputs: _relu(points, inputs) ** 2, 2, SQUARED_RELU),
         Feature("joint-relu", joint_matrix(_relu), 2, RELU, joint=True),
+        ridge(_absolute_value, "absolute-value", 1),
     )
 }

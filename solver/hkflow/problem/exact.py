@@ -15,6 +15,7 @@ from .flow import Flow
 
 # of the trapezoidal rule in x = log tan(χ/2): its error is about e^(−π²/SPACING), whatever K is
 SPACING = 0.125
+KNOWN = ("transport", "reaction", "noise")  # rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class MomentFlow:
 
     direction : (d+1,) e, normalised here;  target : m*;  flow : transport α, reaction β, noise σ,
         drive; its depth is 2
-    Raises ValueError for another depth, for which no closed form is known.
+    Raises ValueError for a flow with more than these, for which no closed form is known.
     """
 
     direction: Floats
@@ -43,7 +44,15 @@ class MomentFlow:
     def __post_init__(self):
         if self.flow.depth != 2.0:
             raise ValueError(f"The closed-form moment flow needs depth 2, got {self.flow.depth:g}.")
+        if not self.knows(self.flow):
+            names = ", ".join(self.flow.beyond(KNOWN))
+            raise ValueError(f"The closed-form moment flow is known without {names}: make it 0.")
         object.__setattr__(self, "direction", normalize(real_array(self.direction, "Directions")))
+
+    @staticmethod
+    def knows(flow: Flow) -> bool:
+        """Whether the closed form is that of a flow."""
+        return flow.depth == 2.0 and not flow.beyond(KNOWN)
 
     @property
     def dim(self) -> int:

@@ -1,20 +1,24 @@
-"""The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
+"""The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..errors import unknown_name
 
+RATES = ("transport", "reaction", "noise", "diffusion")
+MOVING = ("transport", "diffusion")  # those that need neighbours
 DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Rates of the three mechanisms, the mobility m(ν) = ν^(2 − 2/depth), and whether the mass is
-    set apart.
+    """∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν: the rates of its mechanisms, the mobility
+    m(ν) = ν^(2 − 2/depth), and whether the mass is set apart.
 
     transport : α ≥ 0;  reaction : β ≥ 0;  noise : σ ≥ 0;  U is the uniform probability on the
         domain
+    diffusion : κ ≥ 0, on a grid
     depth : D ≥ 1 of a diagonal linear network. 2 is the Hellinger mobility ν, any other one needs
         fixed positions: D = 1 is the flow of a signed density with respect to a fixed τ, the
         uniform probability (on atoms the counting measure)
@@ -33,9 +37,10 @@ class Flow:
     depth: float = 2.0
     drive: str | None = None
     time_variable: str = "time"
+    diffusion: float = 0.0
 
     def __post_init__(self):
-        for name in ("transport", "reaction", "noise"):
+        for name in RATES:
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise ValueError(
                     f"{name} must be finite and at least 0, got {getattr(self, name)}."
@@ -47,17 +52,33 @@ class Flow:
         if self.time_variable not in TIME_VARIABLES:
             raise ValueError(unknown_name("time variable", self.time_variable, TIME_VARIABLES))
         if self.depth != 2.0:
-            for name, value in (
-                ("transport", self.transport),
-                ("noise", self.noise),
-                ("a drive", self.drive),
-            ):
+            others = {name: getattr(self, name) for name in self.beyond(["reaction"])}
+            for name, value in (others | {"a drive": self.drive}).items():
                 if value:
                     raise ValueError(
                         f"A flow of depth {self.depth:g} has the mobility"
                         f" ν^{2.0 - 2.0 / self.depth:.3g} and fixed positions: it goes without"
                         f" {name}, got {value}. Depth 2 has them all."
                     )
+
+    def beyond(self, known: Collection[str]) -> list[str]:
+        """The names of its rates that are not among those known."""
+        return [name for name in RATES if name not in known and getattr(self, name) > 0.0]
+
+    @property
+    def moves(self) -> bool:
+        """Whether mass moves on the domain."""
+        return any(getattr(self, name) > 0.0 for name in MOVING)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether atoms do not stay atoms; then F may rise."""
+        return self.noise > 0.0 or self.diffusion > 0.0
+
+    @property
+    def concentrates(self) -> bool:
+        """Whether a density may gather in atoms."""
+        return self.transport > 0.0 and self.diffusion == 0.0
 
     @property
     def signed(self) -> bool:

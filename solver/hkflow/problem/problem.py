@@ -14,7 +14,7 @@ from ..measures.point_measure import DensityAndAtoms, PointMeasure, Units, atoms
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
 from .exact import MomentFlow
-from .flow import Flow
+from .flow import MOVING, Flow
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,12 @@ class Problem:
 
     def _check_flow(self):
         flow = self.flow
-        if self.domain.fixed and flow.transport > 0.0:
+        if self.domain.fixed and flow.moves:
+            name = next(name for name in MOVING if getattr(flow, name) > 0.0)
             raise ValueError(
-                "Atoms have no neighbours, so nothing is transported: transport must be 0, got"
-                f" {flow.transport:g}. Choose the flow hellinger, spherical-hellinger, diagonal or"
-                " output-layer, or the domain sphere."
+                f"Atoms have no neighbours, so nothing moves: {name} must be 0, got"
+                f" {getattr(flow, name):g}. Choose the flow hellinger, spherical-hellinger,"
+                " diagonal or output-layer, or the domain sphere."
             )
         if flow.signed and self.objective.weight_decay > 0.0:
             raise ValueError(

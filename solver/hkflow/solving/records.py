@@ -22,6 +22,16 @@ def _energy(name: str) -> Record:
     return Record(name, label, f"{TERMS[name]}.", unit=SCALED, value=value)
 
 
+def _effective_number(shares) -> float:
+    """(Σ|s|)² / Σs²: n for n equal shares, 1 for a single one; nan if there are none at all."""
+    sizes = np.abs(shares)
+    largest = sizes.max(initial=0.0)
+    if largest == 0.0:
+        return 0.0 if len(sizes) else np.nan
+    sizes = sizes / largest  # their squares are numbers
+    return sizes.sum() ** 2 / (sizes**2).sum()
+
+
 OF_EVERY_RUN = (
     Record(
         "time", "time", "Time of the flow, or the smooth margin where that is the clock.", "t",
@@ -72,6 +82,11 @@ OF_EVERY_RUN = (
         "Share of the data on the wrong side of zero, or root mean square error of a regression.",
         compared=True,
         value=lambda method, clock: method.problem.objective.error(method.current.predictions),
+    ),
+    Record(
+        "effective_data", "effective data",
+        "How many data drive the flow, (Σ|∂R/∂h|)² / Σ(∂R/∂h)²; the support vectors of a margin.",
+        value=lambda method, clock: _effective_number(method.current.loss_gradient),
     ),
 )  # fmt: skip
 

@@ -241,7 +241,7 @@ def test_one_and_two_threads_make_the_same_bits():
 def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():
     noisy = problem(hkflow.Flow(1.0, 2.0, noise=0.1))
     with pytest.raises(
-        ValueError, match="flows without noise, got noise = 0.1: take particles or the grid"
+        ValueError, match="has no noise, got noise = 0.1. Choose from: grid, particles"
     ):
         make_method(noisy, "characteristics")
     with pytest.raises(ValueError, match="not for the feature 'squared-relu'"):

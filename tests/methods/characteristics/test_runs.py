@@ -159,11 +159,11 @@ def test_faults_are_named(path, overrides, message):
     [
         (
             {"flow": {"kind": "perturbed", "noise": 0.1}},
-            "method: Characteristics are those of flows without noise, got noise = 0.1",
+            "method: The method 'characteristics' has no noise, got noise = 0.1",
         ),
         (
             {"objective.activation": "squared-relu"},
-            "method: Characteristics are known for the features 'relu' and 'linear'",
+            "method: Characteristics are known for features of data that are linear",
         ),
     ],
 )

@@ -23,10 +23,20 @@ KIND = {"kind": "particles"}
 RATES = [(1.0, 0.0), (1.0, 2.0)]
 
 
+def kinked(below, above):
+    """The ridge with these slopes below and above 0."""
+
+    def ramp(s):
+        slope = np.where(s > 0.0, above, below)
+        return slope * s, slope
+
+    return hkflow.ridge(ramp, degree=1)
+
+
 def moved(points, signs, inputs, loss_gradient, rates, time, slopes=(0.0, 1.0), joint=False):
     """Positions and growth of log masses at the end, and the sums; loss_gradient (k, n_data)."""
     n, blocks = len(points), blocked(np.asarray(points, dtype=float))
-    move = Sliding(Kinks.of(RELU, inputs), slopes, joint, len(blocks))
+    move = Sliding(Kinks.of(kinked(*slopes), inputs), joint, len(blocks))
     out = np.zeros((4, *blocks.shape)), np.zeros((4, n))
     drive = np.atleast_2d(loss_gradient), np.zeros(1)
     signs = np.array(signs, dtype=float)
@@ -77,7 +87,7 @@ def test_the_valley_is_slid_along_to_rounding(slope, time):
 def test_sibling_without_events_the_valley_is_missed(monkeypatch):
     monkeypatch.setattr(sliding, "first_zero", lambda c, count, side, allowed, end: end)
     theta, r = np.array([0.6, 0.0, 0.8]), np.array([[1.0, 1.0, 0.3, -0.3]])
-    move = Sliding(Kinks.of(RELU, VALLEY), (0.0, 1.0), False, 1)
+    move = Sliding(Kinks.of(RELU, VALLEY), False, 1)
     jumps, constant = move.potential(r)
     y, at_nodes = np.append(theta, 1.0) / np.sqrt(2.0), np.zeros((1, 4))
     shapes = (2, 1, 3), (sliding.TERMS, 4), (2, 3), (2, 3, 3), (2, 2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats, check_positive
-from ...operators.dense import LINEAR, RELU, unblocked
+from ...operators.dense import unblocked
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
@@ -89,6 +89,7 @@ class Characteristics(PointMethod):
 
     energy_slack = 0.0  # every step falls, or is taken again shorter
     sees_kinks = True
+    rates = ("transport", "reaction")
     order, stability = ORDER, 2.0
     # an implicit step costs as much as some explicit ones
     enters, leaves, least_gain = 2.0, 3.0, 2.0
@@ -325,18 +326,13 @@ def _has_closed_form(problem):
     """Raise ValueError where the characteristics of a problem are not known."""
     flow, objective = problem.flow, problem.objective
     feature = objective.feature
-    if feature.activation not in (LINEAR, RELU) or feature.joint or not len(objective.inputs):
+    if not feature.pieces or feature.joint or not len(objective.inputs):
         what = (
             f"the feature '{feature.name}'" if len(objective.inputs) else "a population of inputs"
         )
         raise ValueError(
-            "Characteristics are known for the features 'relu' and 'linear' of data, not for"
-            f" {what}: take particles or the grid."
-        )
-    if flow.noise > 0.0:
-        raise ValueError(
-            f"Characteristics are those of flows without noise, got noise = {flow.noise:g}: "
-            "take particles or the grid."
+            "Characteristics are known for features of data that are linear on either side of a"
+            f" kink, as 'relu', not for {what}: take particles or the grid."
         )
     if flow.depth != 2.0 or problem.domain.fixed:
         raise ValueError(

@@ -1,12 +1,11 @@
-"""Kinks of ∫φ: the great spheres n·θ = 0 across which the gradient of a potential of ReLU features
-jumps.
+"""Kinks of ∫φ: the great spheres n·θ = 0 across which the gradient of a potential of features
+ψ(θ·x) jumps, ψ linear on either side of 0.
 
-    Σ_i r_i (x_i·θ)₊ = θ·g(θ),   g(θ) = Σ_{x_i·θ > 0} r_i x_i = g₀ + Σ_{n_k·θ > 0} κ_k n_k
+    Σ_i r_i ψ(x_i·θ) = θ·g(θ),   g(θ) = g₀ + Σ_{n_k·θ > 0} κ_k n_k,   ψ(s) = b s + j (s)₊
 
 Data with parallel inputs share a kink, x_i = s_i n_k with s_i of either sign: (x·θ)₊ = |s| (n·θ)₊
-for s > 0, and
-|s| (n·θ)₊ + x·θ for s < 0. A zero input has none. Linear features have no kinks: g = g₀ = Σ r_i
-x_i.
+for s > 0, and |s| (n·θ)₊ + x·θ for s < 0. So κ_k = j Σ r_i |s_i| and g₀ = b Σ r_i x_i + j Σ_{s_i <
+0} r_i x_i. A zero input has no kink, and linear features (j = 0) have none.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ import numpy as np
 
 from ...arguments import Floats
 from ...geometry.sphere import normalize
-from ...operators.dense import LINEAR
 
 PARALLEL = 1e-14  # distance of unit vectors that are one direction
 
@@ -27,22 +25,25 @@ class Kinks:
 
     normals : (n_kinks, p) unit vectors n_k;  inputs : (n_data, p) the x_i
     kink, length : (n_data,) k and s of x_i = s n_k; k is 0 where there is none, and s then 0
+    below, jump : b and j, slopes of ψ
     """
 
     normals: np.ndarray
     inputs: np.ndarray
     kink: np.ndarray
     length: np.ndarray
-    linear: bool = False
+    below: float
+    jump: float
 
     @staticmethod
     def of(feature: Any, inputs: Floats) -> "Kinks":
-        """The kinks of a feature, linear or ReLU, for inputs (n_data, p)."""
-        inputs, linear = np.ascontiguousarray(inputs, dtype=float), feature.activation == LINEAR
-        alive = np.flatnonzero(inputs.any(axis=1) & (not linear))
+        """The kinks of a feature with `pieces` for inputs (n_data, p)."""
+        inputs, (below, above) = np.ascontiguousarray(inputs, dtype=float), feature.pieces
+        slopes = below, above - below
+        alive = np.flatnonzero(inputs.any(axis=1) & (above != below))
         kink, length = np.zeros(len(inputs), dtype=np.int64), np.zeros(len(inputs))
         if not len(alive):
-            return Kinks(np.zeros((0, inputs.shape[1])), inputs, kink, length, linear)
+            return Kinks(np.zeros((0, inputs.shape[1])), inputs, kink, length, *slopes)
         units = normalize(inputs[alive])
         same, opposite = _directions(units)
         _, first, kink[alive] = np.unique(
@@ -52,17 +53,15 @@ class Kinks:
         length[alive] = np.where(same == same[first][kink[alive]], 1.0, -1.0) * np.linalg.norm(
             inputs[alive], axis=1
         )
-        return Kinks(np.ascontiguousarray(normals), inputs, kink, length, linear)
+        return Kinks(np.ascontiguousarray(normals), inputs, kink, length, *slopes)
 
     def gradient(self, loss_gradient: Floats) -> tuple[np.ndarray, np.ndarray]:
         """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
-        everywhere = (
-            loss_gradient if self.linear else np.where(self.length < 0.0, loss_gradient, 0.0)
-        )
+        everywhere = np.where(self.length < 0.0, self.below + self.jump, self.below) * loss_gradient
         jumps = np.bincount(self.kink, loss_gradient * np.abs(self.length), len(self.normals))[
             : len(self.normals)
         ]
-        return jumps, np.einsum(
+        return self.jump * jumps, np.einsum(
             "i,ia->a", everywhere, self.inputs
         )  # not BLAS: its threads would fight with the kernels’
 

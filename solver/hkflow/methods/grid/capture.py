@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operators.dense import RELU, blocked, unblocked
+from ...operators.dense import blocked, unblocked
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
@@ -30,10 +30,10 @@ MOST_KINKS = 24.0
 
 
 def captures(problem: Problem) -> bool:
-    """Whether kinks capture mass of a problem: of moving ReLU features of data, and not more data
-    than the mesh can tell apart."""
+    """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
+    not more data than the mesh can tell apart."""
     feature, mesh = problem.objective.feature, problem.mesh
-    if feature.activation != RELU or feature.joint or problem.flow.transport == 0.0 or mesh is None:
+    if not feature.kink or feature.joint or not problem.flow.concentrates or mesh is None:
         return False
     return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 

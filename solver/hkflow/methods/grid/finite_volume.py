@@ -10,6 +10,7 @@ from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
 from ...geometry.mesh import Mesh
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
+from ...problem.flow import RATES
 from ..rules import check_courant_number, largest_courant_number, needs_max_step
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_imex
@@ -50,6 +51,7 @@ class FiniteVolume(ImplicitSteps):
 
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     sees_kinks = True
+    rates = RATES
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class FiniteVolume(ImplicitSteps):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
         if stepper is None:
-            tight = tolerance < TOLERANCE and self.flow.transport > 0.0
+            tight = tolerance < TOLERANCE and self.flow.moves
             stepper = "ssprk3" if tight and not captures(problem) else "muscl-hancock"
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))

@@ -1,12 +1,12 @@
-"""The flow of a measure while its potential stands still: one transport, between two halves of the
-reaction and noise.
+"""The flow of a measure while its potential stands still: one transport and diffusion, between two
+halves of the reaction and noise.
 
-    ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U,   J fixed,   over dt:   react(dt/2), transport(dt),
-    react(dt/2)
+    ∂_t ν = α div(ν ∇J) + κ Δν − β m(ν) J − σ ν + σ U,   J fixed,
+    over dt:   react(dt/2), transport(dt), diffuse(dt), react(dt/2)
 
-It is of second order in space and time, keeps ν ≥ 0 while no cell loses more than it has,
-dissipates ∫J dν, and what each mechanism exchanges of ∫J dν and of mass is known to rounding: ∫J
-Δν, ∫Δν.
+It is of second order in space and time (for diffusion see diffusion.py), keeps ν ≥ 0 while no cell
+loses more than it has, dissipates ∫J dν without diffusion, and what each mechanism exchanges of ∫J
+dν and of mass is known to rounding: ∫J Δν, ∫Δν.
 """
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..step import Step
 from . import kernels
 from . import muscl_hancock as hancock
 from .capture import Capture
+from .diffusion import Diffusion
 from .right_hand_side import RightHandSide
 from .state import Evaluation
 from .stencil import Stencil
@@ -76,6 +77,8 @@ class FrozenFlow:
             if rhs.flow.transport > 0.0
             else None
         )
+        rate, n_signs = rhs.flow.diffusion, len(rhs.problem.signs)
+        self.diffusion = Diffusion(rate, rhs.stencil, n_signs) if rate > 0.0 else None
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
         self.sums = np.zeros((n_blocks(rhs.problem.mesh.n_cells), 5))
 
@@ -95,37 +98,53 @@ class FrozenFlow:
 
     def follow(self, e: Evaluation) -> float:
         """Take the potential of e; returns the largest outflow, per time."""
-        if self.transport is None:
-            return 0.0
-        self.transport.follow(e.potential, self.rhs.flow.transport)
-        if self.capture:
-            self.capture.follow(e.loss_gradient, self.transport)
-        return self.transport.outflow
+        if self.transport:
+            self.transport.follow(e.potential, self.rhs.flow.transport)
+            if self.capture:
+                self.capture.follow(e.loss_gradient, self.transport)
+        return self._outflow()
+
+    def _outflow(self):
+        return sum(part.outflow for part in (self.transport, self.diffusion) if part)
 
     def move(self, dt: float, begin: Evaluation, after: Evaluation, step: Step) -> None:
         """Fill density and atoms at dt from those at the beginning, J as given to `follow`; adds to
         the step's budget, or rejects it."""
-        flow, transport = self.rhs.flow, self.transport
+        flow = self.rhs.flow
         potential, start, density = after.potential, begin.density, after.density
-        if transport and not dt * transport.outflow <= 1.0 + 1e-12:
-            step.rejection = f"Courant number {dt * transport.outflow:.3g} beyond 1"
+        if not dt * self._outflow() <= 1.0 + 1e-12:
+            step.rejection = f"Courant number {dt * self._outflow():.3g} beyond 1"
             return
         if flow.depth != 2.0:
             self._grow(dt, potential, start, density, step)
             return
         shift = self._mean(begin, after) if flow.keeps_mass else 0.0
-        if transport is None:
+        if not flow.moves:
             self._react(dt, 0.0, shift, potential, start, density, step)
         elif flow.reaction == 0.0 and flow.noise == 0.0:
-            self._transport(dt, potential, start, density, step)
+            self._move(dt, potential, start, density, step)
         else:
-            self._react(0.5 * dt, -dt / 6.0, shift, potential, start, self.before, step)
-            self._transport(dt, potential, self.before, self.after, step)
-            self._react(0.5 * dt, dt / 6.0, shift, potential, self.after, density, step)
+            lead = dt / 6.0 if self.transport else 0.0
+            self._react(0.5 * dt, -lead, shift, potential, start, self.before, step)
+            self._move(dt, potential, self.before, self.after, step)
+            self._react(0.5 * dt, lead, shift, potential, self.after, density, step)
         if self.capture and begin.atoms is not None:
             after.atoms = self.capture.advance(begin.atoms, after.loss_gradient, dt, shift, step)
         if flow.keeps_mass:
             self._normalise(after, step)
+
+    def _move(self, dt, potential, start, density, step):
+        """Transport, then diffusion."""
+        if self.transport:
+            self._transport(dt, potential, start, density, step)
+        else:
+            density[:] = start
+        if self.diffusion:
+            change = self.diffusion.of(density)
+            work = dt * self.diffusion.work(potential)
+            change *= dt
+            density += change
+            step.budget.add(energy_diffusion=work, energy_exchanged=abs(work))
 
     def _transport(self, dt, potential, start, density, step):
         """Transport, between two halves of capture."""

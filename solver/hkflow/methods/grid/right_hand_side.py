@@ -1,6 +1,6 @@
 """The right-hand side of the flow on a mesh, term by term:
 
-    ∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν),   J = δF/δν
+    ∂_t ν = transport(velocity(J), ν) + κ Δν − β m(ν) (J − J̄) + σ (U − ν),   J = δF/δν
 
 transport(V, ν) = −div(ν V), V = −α∇J;  J̄ = ∫J dν / |ν| where the flow keeps its mass, else 0.
 """
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
 from . import kernels
+from .diffusion import Diffusion
 from .state import Atoms, Evaluation
 from .stencil import stencil_of
 
@@ -38,6 +39,12 @@ class RightHandSide:
         self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
 
     @cached_property
+    def diffusion(self) -> Diffusion | None:
+        """κ Δν, where there is diffusion."""
+        rate = self.flow.diffusion
+        return Diffusion(rate, self.stencil, self.shape[0]) if rate > 0.0 else None
+
+    @cached_property
     def gradient(self) -> NDArray[np.float64]:
         """Room for the gradient of the density, which only `transport` needs."""
         return np.zeros((*self.shape, self.problem.mesh.dim + 1))
@@ -49,7 +56,8 @@ class RightHandSide:
     # --- the equation
 
     def rate(self, e: Evaluation) -> NDArray[np.float64]:
-        """∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν), (n_signs, n_cells)."""
+        """∂_t ν = transport(velocity(J), ν) + κ Δν − β m(ν) (J − J̄) + σ (U − ν), (n_signs,
+        n_cells)."""
         self.evaluate(e)
         return (
             e.divergence
@@ -94,12 +102,19 @@ class RightHandSide:
         e.potential[:] = self.objective.potential
 
     def transport(self, e: Evaluation) -> None:
-        """α div(ν∇J) by upwind fluxes with limited linear reconstruction, and the largest outflow
-        of a cell."""
-        st, alpha = self.stencil, self.flow.transport
+        """α div(ν∇J) by upwind fluxes with limited linear reconstruction, plus κ Δν, and the
+        largest outflow of a cell."""
         e.outflow = 0.0
-        if alpha == 0.0:
-            return
+        if self.flow.transport > 0.0:
+            self._transport(e)
+        elif self.diffusion:
+            e.divergence.fill(0.0)
+        if self.diffusion:
+            e.divergence += self.diffusion.of(e.density)
+            e.outflow += self.diffusion.outflow
+
+    def _transport(self, e):
+        st, alpha = self.stencil, self.flow.transport
         if self.limiter >= 0:
             kernels.gradients(st.neighbors, st.gradient_weights, e.density, st.axes, self.gradient)
         kernels.transport(
@@ -140,12 +155,14 @@ class RightHandSide:
         self._budget(e, first, second, plain * self.problem.uniform, work)
 
     def _budget(self, e, first, second, average, work):
-        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν) − σ |ν| +
-        σ, term by term."""
+        """dF/dt = ∫J transport + κ ∫J Δν − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν)
+        − σ |ν| + σ, term by term."""
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self.source()
+        diffused = self.diffusion.work(e.potential) if self.diffusion else 0.0
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
         e.rates.set(
-            energy_transport=work,
+            energy_transport=work - diffused,
+            energy_diffusion=diffused,
             energy_reaction=reaction,
             energy_noise_loss=-sigma * first,
             energy_noise_gain=gain * average,

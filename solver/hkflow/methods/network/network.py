@@ -97,6 +97,8 @@ class Network(OdeMethod):
     or a start that does not fit.
     """
 
+    rates = ("transport", "reaction")
+
     def __init__(
         self, problem: Problem, layers: str = "both", training: str = "gradient-flow",
         step: float = STEP, schedule: str = "constant", batch: int = BATCH, balance: float = 1.0,

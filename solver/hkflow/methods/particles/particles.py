@@ -118,7 +118,7 @@ class Particles(PointMethod, OdeMethod):
         self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
         if self.sees_kinks:
             feature, count = self.problem.objective.feature, len(NODES) - 1
-            self.sliding = Sliding(self.kinks, feature.kink, feature.joint, len(blocks))
+            self.sliding = Sliding(self.kinks, feature.joint, len(blocks))
             self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
 
     def _positions(self, y):

@@ -175,7 +175,8 @@ class PointMethod(ImplicitSteps):
     def knows_implicit(self) -> bool:
         """Whether steps can be implicit; by themselves they are not where products with K cost more
         than explicit steps."""
-        if self.problem.objective.feature.activation is None:
+        feature = self.problem.objective.feature
+        if feature.activation is None and feature.pieces is None:
             return False
         return super().knows_implicit() and (
             self.imex == "implicit" or len(self.current.predictions) <= DENSE

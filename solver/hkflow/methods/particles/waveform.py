@@ -50,13 +50,11 @@ def extrapolated(values: NDArray[np.float64], stretch: float) -> NDArray[np.floa
 class Sliding:
     """Moves particles over a step, in the potential of a loss gradient polynomial in time.
 
-    slopes : ψ′ below and above 0;  joint : whether φ = b ψ(a·x);  n_blocks : of the positions
+    joint : whether φ = b ψ(a·x);  n_blocks : of the positions
     """
 
-    def __init__(
-        self, kinks: Kinks, slopes: tuple[float, float], joint: bool, n_blocks: int
-    ) -> None:
-        self.kinks, self.slopes, self.joint = kinks, slopes, joint
+    def __init__(self, kinks: Kinks, joint: bool, n_blocks: int) -> None:
+        self.kinks, self.joint = kinks, joint
         count, p = kinks.normals.shape
         q, groups = p + joint, min(n_blocks, GROUPS)
         self.normals = np.ascontiguousarray(kinks.normals.T)
@@ -74,12 +72,8 @@ class Sliding:
 
     def potential(self, loss_gradient: Floats) -> tuple[Floats, Floats]:
         """κ (n_kinks, k) and g₀ (k, p) of loss gradients (k, n_data)."""
-        below, above = self.slopes
-        parts = [self.kinks.gradient(r) for r in loss_gradient]
-        jumps = np.array([(above - below) * jump for jump, _ in parts]).T
-        linear = np.einsum("ki,ia->ka", loss_gradient, self.kinks.inputs)
-        constant = (above - below) * np.array([g for _, g in parts]) + below * linear
-        return np.ascontiguousarray(jumps), np.ascontiguousarray(constant)
+        jumps, constant = zip(*map(self.kinks.gradient, loss_gradient), strict=True)
+        return np.ascontiguousarray(np.array(jumps).T), np.array(constant)
 
     def __call__(
         self,

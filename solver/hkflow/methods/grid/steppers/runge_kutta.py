@@ -74,7 +74,7 @@ class RungeKutta(Stepper):
         """Of the equation, as a substep has them: whether there is transport, β, σ, σU and J̄."""
         rhs, flow, reacts = self.rhs, self.rhs.flow, substep.reaction
         return (
-            substep.transport and flow.transport > 0.0,
+            substep.transport and flow.moves,
             flow.reaction * reacts,
             flow.noise * reacts,
             rhs.source() * reacts * rhs.problem.uniform,
