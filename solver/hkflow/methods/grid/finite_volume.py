@@ -16,7 +16,7 @@ from ..stepping.implicit import ImplicitSteps, check_imex
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
-from .state import next_unit
+from .state import next_unit, room_for
 from .steppers.choice import STEPPERS
 from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
@@ -36,7 +36,8 @@ class FiniteVolume(ImplicitSteps):
     stepper : muscl-hancock, one transport and one potential per step, that of its middle,
         extrapolated; ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step
         (Wei et al., sec. E.3); if none is named, muscl-hancock, but ssprk3 where mass moves, no
-        kink captures it, and the tolerance is below 1e-4: there errors in time stay proportional to it
+        kink captures it, and the tolerance is below 1e-4: there errors in time stay proportional
+        to it
     imex : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
         the others; or auto, which takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
@@ -116,7 +117,8 @@ class FiniteVolume(ImplicitSteps):
         loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
         """
         now = self.current
-        atoms = {} if now.atoms is None else now.atoms.as_dict()
+        filler = self.problem.mesh.centers[0]
+        atoms = {} if now.atoms is None else now.atoms.as_dict(self.room, filler)
         return (
             atoms
             | {
@@ -136,6 +138,7 @@ class FiniteVolume(ImplicitSteps):
         self.current.density[:] = state["density"]
         if self.stepper.capture:
             self.current.atoms = self.stepper.capture.atoms(state)
+            self.room = room_for(len(state.get("atom_weights", ())))
         self.stepper.evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
         self.state_changed()
 
@@ -144,10 +147,12 @@ class FiniteVolume(ImplicitSteps):
         """The measure of a state, as Problem.initial wants it: a density, and the atoms if there
         are any."""
         scale = np.exp(state["log_scale"])
-        weights = state.get("atom_weights", ())
-        if len(weights) == 0:
+        weights = state.get("atom_weights", np.zeros(0))
+        alive = weights > 0.0
+        if not alive.any():
             return scale * state["density"]
-        atoms = PointMeasure(state["atom_positions"], state["atom_signs"], scale * weights)
+        positions, signs = state["atom_positions"][alive], state["atom_signs"][alive]
+        atoms = PointMeasure(positions, signs, scale * weights[alive])
         return DensityAndAtoms(scale * state["density"], atoms)
 
     @staticmethod
@@ -217,6 +222,8 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.remember(self.current, step.dt)
         self.spares[self.spares.index(self.trial)] = self.current
         self.current = self.trial
+        if self.current.atoms is not None:
+            self.room = room_for(len(self.current.atoms.weights), self.room)
         normalised = self.flow.drive == "measure"
         factor, log_scale = next_unit(self.current.mass, self.log_scale, normalised)
         if log_scale != self.log_scale:
