@@ -204,11 +204,11 @@ def test_results_hold_states_of_different_lengths(tmp_path):
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads():
-    problem = problem_of(hkflow.geodesic_mesh(4), Flow(1.0, 2.0), n=16)
+    problem = problem_of(hkflow.geodesic_mesh(4), Flow(1.0, 2.0), n=40)
     runs = []
     for threads in {1, numba.config.NUMBA_NUM_THREADS}:
         numba.set_num_threads(threads)
-        runs.append(hkflow.solve(problem, 0.5, [0.5]))
+        runs.append(hkflow.solve(problem, 1.0, [1.0]))
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     states = [run.state_at(-1) for run in runs]
     assert np.count_nonzero(states[0]["atom_weights"]) > 512  # more than one parallel block
