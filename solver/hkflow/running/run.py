@@ -260,6 +260,12 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
 def _continue(method, state, clock, stored):
     """Load a state into a method. Raises RunFolderError if it is not one of this method, or the
     clock not one of this case."""
+    if "atom_weights" in method.state() and "atom_weights" not in state:
+        raise RunFolderError(
+            f"{stored.path}: begun by a version whose grid did not turn mass that kinks of ReLU"
+            " capture into atoms; this one does, and would go on to other numbers. Run its case"
+            " again in another folder; what is saved here can still be read."
+        )
     try:
         times = save_times(stored.case.time.end, stored.case.time.saves)
         if clock.next_save < len(times) and times[clock.next_save] < clock.time:

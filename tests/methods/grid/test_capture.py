@@ -1,10 +1,13 @@
 """Density and captured atoms: convergence in a valley, budgets, exact merging, and a state that
 resumes to the bit."""
 
+import h5py
+import numba
 import numpy as np
 import pytest
 
 import hkflow
+from hkflow.files.writing import checksum
 from hkflow.methods.grid.capture import Capture
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.state import Atoms
@@ -55,9 +58,9 @@ def test_sibling_without_capture_a_valley_does_not_converge(pinned_mass):
     assert (errors()[:, 0] > 0.1).all()
 
 
-def problem_of(mesh, flow, loss="square", decay=0.0):
+def problem_of(mesh, flow, loss="square", decay=0.0, n=6):
     rng = np.random.default_rng(1)
-    inputs, targets = rng.normal(size=(6, mesh.dim + 1)), rng.choice([-1.0, 1.0], size=6)
+    inputs, targets = rng.normal(size=(n, mesh.dim + 1)), rng.choice([-1.0, 1.0], size=n)
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS[loss], inputs, targets, None, decay
     )
@@ -97,9 +100,11 @@ def test_all_parts_of_the_measure_are_told():
     solution = hkflow.solve(problem_of(MESHES["sphere"], Flow(1.0, 2.0)), 2.0, [2.0])
     atoms, mesh = solution.atoms_at(-1), MESHES["sphere"]
     state = solution.state_at(-1)
-    assert len(atoms) > mesh.n_cells * 2 and len(state["atom_weights"]) > 10
+    assert len(atoms) > mesh.n_cells * 2 and np.count_nonzero(state["atom_weights"]) > 10
     assert atoms.mass == pytest.approx(solution.mass[-1], rel=1e-13)
-    assert (solution.density_at(-1) @ mesh.volumes).sum() == pytest.approx(atoms.mass, rel=1e-13)
+    assert (solution.cell_density_at(-1) @ mesh.volumes).sum() == pytest.approx(
+        atoms.mass, rel=1e-13
+    )
     inputs = solution.problem.objective.inputs
     np.testing.assert_allclose(solution.predict(inputs), solution.predictions[-1], atol=1e-13)
 
@@ -140,7 +145,7 @@ def test_a_state_resumes_to_the_bit(drive):
     one, two = FiniteVolume(problem), FiniteVolume(problem)
     two.load({name: np.copy(value) for name, value in stepped(one, 6).items()})
     ends = stepped(one, 6), stepped(two, 6)
-    assert len(ends[0]["atom_weights"]) > 10
+    assert np.count_nonzero(ends[0]["atom_weights"]) > 10
     for name, value in ends[0].items():
         np.testing.assert_array_equal(value, ends[1][name], err_msg=name)
 
@@ -152,11 +157,78 @@ def test_run_folders_keep_atoms(tmp_path):
     packed = hkflow.load(tmp_path / "run" / "results.h5")
     hkflow.export(made, "csv", "vtk")
     for run in (folder, packed):
-        assert run.finished and len(run.state_at(-1)["atom_weights"]) > 0
+        assert run.finished and run.state_at(-1)["atom_weights"].any()
         np.testing.assert_array_equal(run.atoms_at(-1).positions, made.atoms_at(-1).positions)
         np.testing.assert_array_equal(run.predictions, made.predictions)
         inputs = problem.objective.inputs
         np.testing.assert_allclose(run.predict(inputs), run.predictions[-1], atol=1e-13)
+
+
+def test_the_room_for_atoms_grows_seldom_and_is_part_of_the_state():
+    """Arrays of a state are as long as before, or doubled; what is beyond the atoms weighs nothing
+    and is left out of the measure."""
+    method = FiniteVolume(problem_of(MESHES["sphere"], Flow(1.0, 2.0)))
+    rooms, counts = [], []
+    for _ in range(12):
+        state = stepped(method, 1)
+        rooms.append(len(state["atom_weights"]))
+        counts.append(len(method.current.atoms.weights))
+        assert np.count_nonzero(state["atom_weights"]) == counts[-1] <= rooms[-1]
+        measure = FiniteVolume.measure(state)
+        assert len(measure.atoms.weights) == counts[-1]
+    assert len(set(counts)) > 5 and len(set(rooms)) <= 4
+    assert all(room in (64 * 2**k for k in range(12)) for room in rooms)
+    again = FiniteVolume(method.problem)
+    again.load(state)
+    assert len(again.state()["atom_weights"]) == rooms[-1]
+
+
+def test_results_hold_states_of_different_lengths(tmp_path):
+    """The atoms of every save come back from results.h5, and xarray and csv have their mass."""
+    xarray = pytest.importorskip("xarray")
+    problem = problem_of(MESHES["sphere"], Flow(1.0, 2.0))
+    made = hkflow.run(problem, output=tmp_path / "run", end=1.0, saves=5)
+    packed = hkflow.load(tmp_path / "run" / "results.h5")
+    assert len({len(made.state_at(k)["atom_weights"]) for k in range(5)}) > 1
+    for k in range(5):
+        for name, value in made.state_at(k).items():
+            if name in packed.state_at(k):
+                np.testing.assert_array_equal(packed.state_at(k)[name], value, err_msg=name)
+        assert packed.atoms_at(k).mass == pytest.approx(made.mass[k], rel=1e-13)
+    with xarray.open_dataset(tmp_path / "run" / "results.h5", engine="h5netcdf") as data:
+        assert data["atom_positions"].dims == ("time", "atom", "axis")
+    volumes = problem.mesh.volumes
+    np.testing.assert_allclose(
+        (hkflow.to_xarray(made)["density"].values @ volumes).sum(1), made.mass
+    )
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    problem = problem_of(hkflow.geodesic_mesh(4), Flow(1.0, 2.0), n=40)
+    runs = []
+    for threads in {1, numba.config.NUMBA_NUM_THREADS}:
+        numba.set_num_threads(threads)
+        runs.append(hkflow.solve(problem, 1.0, [1.0]))
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    states = [run.state_at(-1) for run in runs]
+    assert np.count_nonzero(states[0]["atom_weights"]) > 512  # more than one parallel block
+    for name, value in states[0].items():
+        np.testing.assert_array_equal(value, states[-1][name], err_msg=name)
+
+
+def test_a_run_from_before_there_were_atoms_is_refused(tmp_path):
+    problem = problem_of(MESHES["circle"], Flow(1.0, 2.0))
+    run = hkflow.run(problem, output=tmp_path / "run", end=0.5, saves=3)
+    for path in sorted((run.path / "snap").glob("*.h5")):
+        with h5py.File(path) as file:
+            arrays = {n: item[()] for n, item in file.items() if not n.startswith("atom_")}
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+            file.attrs["sha256"] = checksum(arrays)
+    with pytest.raises(hkflow.RunFolderError, match="captures? into atoms.*Run its case again"):
+        hkflow.resume(run.path)
+    assert len(hkflow.load(run.path).time) == 3
 
 
 def test_smooth_features_and_explicit_steppers_capture_nothing():

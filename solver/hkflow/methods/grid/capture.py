@@ -69,13 +69,13 @@ class Capture:
         self.codes |= np.uint64(1)
 
     def atoms(self, state: dict[str, Any]) -> Atoms:
-        """The atoms of a state made by `Atoms.as_dict`, or none."""
-        axes = self.stencil.centers.shape[1]
+        """The atoms of a state made by `Atoms.as_dict`, without those of weight 0; or none."""
+        if "atom_weights" not in state:
+            none = np.zeros(0)
+            return self._atoms(np.zeros((0, self.stencil.centers.shape[1])), none, none, none)
+        alive = state["atom_weights"] > 0.0
         return self._atoms(
-            np.array(state.get("atom_positions", np.zeros((0, axes)))),
-            np.array(state.get("atom_signs", np.zeros(0))),
-            np.array(state.get("atom_weights", np.zeros(0))),
-            np.array(state.get("atom_cells", np.zeros(0)), np.int64),
+            *(state[f"atom_{name}"][alive] for name in ("positions", "signs", "weights", "cells"))
         )
 
     def follow(self, loss_gradient: NDArray[np.float64], transport: Any) -> None:
@@ -197,4 +197,4 @@ class Capture:
         if len(weights):
             operator = objective.feature.operator(positions, objective.inputs, "dense")
             operator.forward(signs * weights, predictions)
-        return Atoms(positions, signs, weights, cells, predictions)
+        return Atoms(positions, signs, weights, cells.astype(np.int64), predictions)

@@ -17,7 +17,7 @@ from ..stepping.implicit import ImplicitSteps, check_imex
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
-from .state import next_unit
+from .state import next_unit, room_for
 from .steppers.choice import STEPPERS
 from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
@@ -119,7 +119,8 @@ class FiniteVolume(ImplicitSteps):
         loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
         """
         now = self.current
-        atoms = {} if now.atoms is None else now.atoms.as_dict()
+        filler = self.problem.mesh.centers[0]
+        atoms = {} if now.atoms is None else now.atoms.as_dict(self.room, filler)
         return (
             atoms
             | {
@@ -139,6 +140,7 @@ class FiniteVolume(ImplicitSteps):
         self.current.density[:] = state["density"]
         if self.stepper.capture:
             self.current.atoms = self.stepper.capture.atoms(state)
+            self.room = room_for(len(state.get("atom_weights", ())))
         self.stepper.evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
         self.state_changed()
 
@@ -147,10 +149,12 @@ class FiniteVolume(ImplicitSteps):
         """The measure of a state, as Problem.initial wants it: a density, and the atoms if there
         are any."""
         scale = np.exp(state["log_scale"])
-        weights = state.get("atom_weights", ())
-        if len(weights) == 0:
+        weights = state.get("atom_weights", np.zeros(0))
+        alive = weights > 0.0
+        if not alive.any():
             return scale * state["density"]
-        atoms = PointMeasure(state["atom_positions"], state["atom_signs"], scale * weights)
+        positions, signs = state["atom_positions"][alive], state["atom_signs"][alive]
+        atoms = PointMeasure(positions, signs, scale * weights[alive])
         return DensityAndAtoms(scale * state["density"], atoms)
 
     @staticmethod
@@ -220,6 +224,8 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.remember(self.current, step.dt)
         self.spares[self.spares.index(self.trial)] = self.current
         self.current = self.trial
+        if self.current.atoms is not None:
+            self.room = room_for(len(self.current.atoms.weights), self.room)
         normalised = self.flow.drive == "measure"
         factor, log_scale = next_unit(self.current.mass, self.log_scale, normalised)
         if log_scale != self.log_scale:

@@ -2,6 +2,7 @@
 numbers."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from ..step import Budget
 
 RESCALE = 2.0**64  # a mass that outgrows this factor moves into log_scale
+FEWEST_ATOMS = 64  # that the arrays of a state have room for
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +27,20 @@ class Atoms:
     cells: NDArray[np.int64]
     predictions: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
-    def as_dict(self) -> dict[str, NDArray[np.float64]]:
-        """What a state has of them."""
-        return {
-            "atom_positions": self.positions,
-            "atom_signs": self.signs,
-            "atom_weights": self.weights,
-            "atom_cells": self.cells.astype(float),
+    def as_dict(self, capacity: int, filler: NDArray[np.float64]) -> dict[str, Any]:
+        """What a state has of them: arrays of a length that seldom changes, so that many saves can
+        be stacked in one file. They end with atoms of weight 0 at the point `filler` (d+1,)."""
+        n = len(self.weights)
+        found = {
+            "atom_positions": np.tile(filler, (capacity, 1)),
+            "atom_signs": np.ones(capacity),
+            "atom_weights": np.zeros(capacity),
+            "atom_cells": np.zeros(capacity),
         }
+        values = self.positions, self.signs, self.weights, self.cells
+        for array, value in zip(found.values(), values, strict=True):
+            array[:n] = value
+        return found
 
     @property
     def mass(self) -> float:
@@ -69,6 +77,13 @@ class Evaluation:
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
         self.rounding = self.rms_potential = self.lowest = self.shift = self.mobility_mass = 0.0
         self.defect = self.potential_integral = 0.0
+
+
+def room_for(n: int, room: int = FEWEST_ATOMS) -> int:
+    """The length of arrays that hold n atoms: as it was, or doubled until they fit."""
+    while room < n:
+        room *= 2
+    return room
 
 
 def next_unit(mass: float, log_scale: float, normalised: bool) -> tuple[float, float]:
