@@ -184,8 +184,8 @@ def seconds_to(problem, gamma, options):
 def margins(quick):
     """Ten draws of cluster data."""
     ends = "draw", "ended at t", "steps", "seconds", "log mass"
-    shares = "margin / γ", "lower / γ", "upper / γ"
-    head(*ends, *shares, "95 % of γ: seconds", "at t", "by the grid: seconds", "at t")
+    interval = "margin", "γ is above", "γ is below"
+    head(*ends, *interval, "95 % of γ: seconds", "at t", "by the grid: seconds", "at t")
     methods = {"characteristics": {"kind": "characteristics"}, "grid": {"kind": "grid"}}
 
     def problem_of(seed):
@@ -205,7 +205,7 @@ def margins(quick):
             run.end["steps"],
             f"{spent:.1f}",
             f"{records['log_mass'][-1]:.0f}",
-            *(f"{records[key][-1] / gamma:.4f}" for key in keys),
+            *(f"{records[key][-1]:.6f}" for key in keys),
             *(
                 f"{value:.3g}"
                 for options in methods.values()
