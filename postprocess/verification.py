@@ -15,7 +15,14 @@ import hkflow
 
 ROOT = Path(__file__).parent.parent
 # shown besides the tables
-FIGURES = ("space-sphere", "limiters", "monte-carlo", "noise", "tolerance-transport")
+FIGURES = (
+    "space-sphere",
+    "kinks-grid",
+    "limiters",
+    "monte-carlo",
+    "noise",
+    "tolerance-transport",
+)
 HEAD = """# Verification
 
 Tables of the studies in `cases/studies`, made by `python postprocess/verification.py`; each alone by `hkflow study FILE`.

@@ -64,3 +64,16 @@ def test_standardized_and_principal_components(rng):
     c = data.principal_components(x, 2)
     values = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
     assert np.allclose(np.cov(c.T, bias=True), np.diag(values[:2]), atol=1e-10)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_teacher_of_both_layers_is_the_one_of_the_input_layer(bias):
+    """Its units are (a, b) with b = ±1; before, these points lacked their last coordinate."""
+    (x, y), (x_joint, y_joint) = (
+        data.teacher(np.random.default_rng(4), FEATURES[name], 3, 5, bias)(
+            np.random.default_rng(5), 50
+        )
+        for name in ("relu", "joint-relu")
+    )
+    assert np.array_equal(x, x_joint) and np.abs(y).max() > 0.1
+    assert y_joint == pytest.approx(y, rel=1e-13, abs=1e-14)

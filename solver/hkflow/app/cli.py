@@ -162,8 +162,9 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
         f"{len(problem.atoms())} {'units' if resolved.method.kind == 'network' else 'particles'}"
     )
     carriers = f"{problem.mesh.n_cells} cells" if resolved.method.kind == "grid" else carriers
+    sphere = f"S^{axes - 1 + problem.objective.feature.joint}"
     typer.echo(
-        f"# {case} is valid: {data} data, {carriers} on S^{axes - 1}, {len(problem.signs)} sign(s)."
+        f"# {case} is valid: {data} data, {carriers} on {sphere}, {len(problem.signs)} sign(s)."
     )
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
     best, why = best_method_of(resolved)

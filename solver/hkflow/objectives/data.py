@@ -97,12 +97,18 @@ def teacher(
 
     With `classify` the target is the sign of the network, and inputs with |network| < margin are
     drawn again (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in
-    `tries`.
+    `tries`. A feature of both layers, b(a·x)₊, takes the units (a, b) with these directions a and
+    output weights b, so its teacher is that of (a·x)₊.
     """
     directions, outputs = teacher_units(rng, dim + bias, units)
 
+    points, weights = directions, outputs
+    if feature.joint:  # b(a·x)₊ of (a, b)/√2 is half of that of (a, b)
+        points = np.column_stack([directions, outputs]) / np.sqrt(2.0)
+        weights = np.full(units, 2.0)
+
     def network(x):
-        return outputs @ feature.matrix(directions, with_bias(x) if bias else x).T
+        return weights @ feature.matrix(points, with_bias(x) if bias else x).T
 
     def draw(rng, n):
         inputs = rng.standard_normal((n, dim))

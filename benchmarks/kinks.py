@@ -1,0 +1,228 @@
+"""ReLU flows where kinks trap mass: characteristics, grid and particles against known answers, as
+Markdown tables.
+
+* A valley: J = |a·θ| + s b·θ stands still, a ⟂ b, transport alone, from a uniform start. Errors of
+  ∫b·θ dν and ∫|a·θ| dν against the closed form, summed by Gauss's rule.
+* Iris (cases/quickstart/iris.toml) and six random data: root mean square error of predictions over
+  the data, against characteristics from 2 × 40962 cells.
+* Margin flows: ten draws of cases/colt/cluster-margin.toml by characteristics to t = 2800: the end,
+  and seconds to 95 % of γ_ℓ1 beside those of the grid.
+
+Cells are of geodesic meshes; characteristics and particles start from their centres. Seconds are
+without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more.
+
+    NUMBA_NUM_THREADS=1 python -m benchmarks.kinks [valley iris six margin] [--quick]
+"""
+
+import sys
+
+import numpy as np
+
+import hkflow
+from hkflow.certificates import max_margin
+
+from .characteristics import FLOWS, IRIS, six
+from .timing import clock
+
+METHODS = {
+    "characteristics": {"kind": "characteristics"},
+    "grid": {"kind": "grid"},
+    "particles": {"kind": "particles", "tolerance": 1e-6},
+}
+LEVELS = {162: 2, 642: 3, 2562: 4, 10242: 5, 40962: 6}
+FINEST = {"characteristics": 10242, "grid": 40962, "particles": 2562}
+COARSE = 162  # cells of a first run, which compiles
+VALLEYS = ((0.3, 4.0), (0.1, 8.0))  # slope, end
+A = np.array([0.3, -0.5, 0.8]) / np.sqrt(0.98)  # off the axes of the mesh
+B = np.cross(A, [0.9, 0.2, -0.1]) / np.linalg.norm(np.cross(A, [0.9, 0.2, -0.1]))
+MARGIN = IRIS.parent.parent / "colt" / "cluster-margin.toml"
+NEAR = 0.95  # of γ
+PATIENCE = 30.0  # seconds after which a run to NEAR is given up
+
+
+def head(*columns):
+    """The first two lines of a table, whose first column is text."""
+    print("\n| " + " | ".join(columns) + " |\n| --- |" + " ---: |" * (len(columns) - 1))
+
+
+def row(*cells):
+    """A line of a table."""
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def timed(make, cells, times, options):
+    """The run of the problem make(cells), and its seconds."""
+    hkflow.solve(make(COARSE), times[0], times[:1], **options)
+    problem, begin = make(cells), clock()
+    solution = hkflow.solve(problem, times[-1], times, **options)
+    if not solution.finished:
+        raise RuntimeError(solution.status)
+    return solution, clock() - begin
+
+
+def _linear(predictions, targets, weights, out):
+    out[:] = targets
+    return float(predictions @ targets)
+
+
+def valley(cells, slope):
+    """A flow whose potential |a·θ| + slope b·θ stands still."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"],
+        hkflow.Risk("linear", _linear, False),
+        np.array([A, -A, B, -B]),
+        np.array([1.0, 1.0, slope, -slope]),
+    )
+    return hkflow.Problem(hkflow.geodesic_mesh(LEVELS[cells]), objective, hkflow.Flow(1.0, 0.0))
+
+
+def moments(points, weights):
+    """∫b·θ dν and ∫|a·θ| dν."""
+    return weights @ np.column_stack([points @ B, np.abs(points @ A)])
+
+
+def closed_form(slope, time):
+    """The moments of the valley at a time: down to a·θ = 0, then along it, by 600 × 800 nodes."""
+    x, w = np.polynomial.legendre.leggauss(600)
+    polar, angle = (
+        v.ravel()
+        for v in np.meshgrid(0.25 * np.pi * (1.0 + x), (np.arange(800) + 0.5) * np.pi / 400.0)
+    )
+    points = np.stack([np.cos(polar), np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle)])
+    points = np.stack([A, B, np.cross(A, B)]).T @ points  # of the half a·θ > 0; the other is alike
+    weights = np.tile(0.25 * np.pi * w * np.sin(0.25 * np.pi * (1.0 + x)), 800) / 800.0
+
+    def moved(points, pull, times):
+        """Points (3, n) that times (n,) carry by a constant gradient."""
+        size = np.linalg.norm(pull)
+        e, tau = -pull / size, size * times
+        z = e @ points
+        points = points + np.outer(e, z * (np.cosh(tau) - 1.0) + np.sinh(tau))
+        return points / np.linalg.norm(points, axis=0)
+
+    pull = A + slope * B
+    size = np.linalg.norm(pull)
+    z, c = -(pull @ points) / size, (A @ points) * size / (A @ pull)
+    hit = np.log((z + c + np.sqrt((z + c) ** 2 + 1.0 - z**2)) / (1.0 + z)) / size
+    ends = moved(moved(points, pull, np.minimum(hit, time)), slope * B, np.maximum(time - hit, 0.0))
+    return moments(ends.T, weights)
+
+
+def valleys(quick):
+    """Errors of the moments in the two valleys."""
+    head("valley", "method", "cells", "error of ∫b·θ", "error of ∫|a·θ|", "steps", "seconds")
+    for slope, time in VALLEYS[: 1 if quick else 2]:
+        wanted = closed_form(slope, time)
+        row(
+            f"s = {slope:g}, t = {time:g}", "closed form", "", *(f"{v:.6g}" for v in wanted), "", ""
+        )
+        for name, options in METHODS.items():
+            for cells in (642, 2562) if quick else (642, 2562, 10242):
+                run, spent = timed(lambda n, s=slope: valley(n, s), cells, [time], options)
+                atoms = run.atoms_at(-1)
+                errors = np.abs(moments(atoms.positions, atoms.weights) - wanted)
+                found = (f"{error:.1e}" for error in errors)
+                row("", name, cells, *found, run.end["steps"], f"{spent:.2f}")
+
+
+def predictions(title, make, times, most, reference):
+    """Errors of the predictions by the three methods."""
+    exact = hkflow.solve(make(reference), times[-1], times, kind="characteristics", tolerance=1e-7)
+    for name, options in METHODS.items():
+        for cells in (n for n in LEVELS if COARSE < n <= min(most, FINEST[name])):
+            run, spent = timed(make, cells, times, options)
+            errors = np.sqrt(np.mean((run.predictions - exact.predictions) ** 2, axis=1))
+            found = (f"{error:.1e}" for error in errors)
+            row(title, name, f"2 × {cells}", *found, run.end["steps"], f"{spent:.2f}")
+
+
+def at(times):
+    """Names of columns of errors."""
+    return [f"error at t = {time:g}" for time in times]
+
+
+def iris(quick):
+    """The quickstart case."""
+    times = [5.0, 10.0, 20.0]
+    head("problem", "method", "cells", *at(times), "steps", "seconds")
+
+    def make(cells):
+        return hkflow.check(IRIS, **{"domain.cells": cells})[1]
+
+    predictions("iris", make, times, *((2562, 10242) if quick else (40962, 40962)))
+
+
+def six_data(quick):
+    """Six data, few enough for kinks to hold much of the mass."""
+    times = [5.0, 20.0, 40.0]
+    head("problem", "method", "cells", *at(times), "steps", "seconds")
+    for seed in range(1 if quick else 5):
+        for flow in FLOWS:
+
+            def make(cells, seed=seed, flow=flow):
+                return six(cells, seed, flow)
+
+            title = f"six data, seed {seed}, {flow}"
+            predictions(title, make, times, *((642, 2562) if quick else (10242, 10242)))
+
+
+def seconds_to(problem, gamma, options):
+    """Seconds until the margin of ν̄ is NEAR γ, and that time of the flow; nan if it is not
+    reached."""
+    targets, begin, found = problem.objective.targets, clock(), [np.nan, np.nan]
+
+    def near(state):
+        if np.min(targets * state.predictions) >= NEAR * gamma * state.mass:
+            found[:] = clock() - begin, state.time
+            return True
+        return clock() - begin > PATIENCE
+
+    hkflow.solve(problem, 2800.0, observers=[near], **options)
+    return found
+
+
+def margins(quick):
+    """Ten draws of cluster data."""
+    ends = "draw", "ended at t", "steps", "seconds", "log mass"
+    interval = "margin", "γ is above", "γ is below"
+    head(*ends, *interval, "95 % of γ: seconds", "at t", "by the grid: seconds", "at t")
+    methods = {"characteristics": {"kind": "characteristics"}, "grid": {"kind": "grid"}}
+
+    def problem_of(seed):
+        return hkflow.check(MARGIN, seed=seed)[1]
+
+    for options in methods.values():
+        hkflow.solve(problem_of(0), 60.0, **options)  # compiles, implicit steps too
+    for seed in range(1, 3 if quick else 11):
+        problem = problem_of(seed)
+        gamma, begin = max_margin(problem.objective, problem.signs).upper, clock()
+        run = hkflow.solve(problem, 2800.0, record_interval=50.0, **methods["characteristics"])
+        spent, records = clock() - begin, run.records
+        keys = ("margin", "margin_lower", "margin_upper")
+        row(
+            seed,
+            f"{run.time[-1]:.0f}",
+            run.end["steps"],
+            f"{spent:.1f}",
+            f"{records['log_mass'][-1]:.0f}",
+            *(f"{records[key][-1]:.6f}" for key in keys),
+            *(
+                f"{value:.3g}"
+                for options in methods.values()
+                for value in seconds_to(problem, gamma, options)
+            ),
+        )
+
+
+PARTS = {"valley": valleys, "iris": iris, "six": six_data, "margin": margins}
+
+
+def main(words):
+    """Print the tables that are named, or all; quick: coarse and few."""
+    named = [word for word in words if word != "--quick"]
+    for part in named or PARTS:
+        PARTS[part]("--quick" in words)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
