@@ -397,7 +397,7 @@ def test_a_state_goes_on_bit_for_bit(layers, schedule):
     stopped, _, _ = integrate(cut, [first], (Memory(),))
     resumed = hkflow.Network(problem, **options)
     resumed.load(cut.state())
-    integrate(resumed, [first, 2.0 * first], (memories[1],), time_variable=stopped)
+    integrate(resumed, [first, 2.0 * first], (memories[1],), clock=stopped)
     for name, value in whole.state().items():
         assert np.array_equal(resumed.state()[name], value) or name == "random", name
     last, again = memories[0].records[-1], memories[1].records[-1]
