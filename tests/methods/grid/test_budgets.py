@@ -115,7 +115,7 @@ def test_noise_alone_relaxes_to_the_uniform_probability_exactly():
 @given(
     seed=st.integers(0, 2**32 - 1),
     domain=st.sampled_from(sorted(MESHES)),
-    # not absolute-value: what kinks capture counts twice in the exchange that steps are measured by,
+    # not absolute-value: what kinks capture counts twice in the exchange that measures the steps,
     # and its kinks capture so much that errors reach 1.4 tolerances of the net exchange
     activation=st.sampled_from(sorted(hkflow.FEATURES.keys() - {"absolute-value"})),
     loss=st.sampled_from(sorted(hkflow.RISKS)),
