@@ -19,8 +19,8 @@ from .flow import MOVING, Flow
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """∂_t ν = α div(ν ∇J_ν) − β m(ν) J_ν − σ ν + σ U on a sphere, signed sphere or atoms, from an
-    initial measure.
+    """The flow of a measure, see Flow for its equation, on a sphere, signed sphere or atoms, from
+    an initial measure.
 
     mesh : cells on S^d, or atoms, or None if the initial measure is made of particles or of the
         units of a network

@@ -1,4 +1,4 @@
-"""Finite volumes on the sphere for ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
+"""Finite volumes on the sphere for the flows of problem/flow.py."""
 
 from typing import Any
 
