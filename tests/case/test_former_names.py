@@ -107,7 +107,7 @@ def test_the_domain_of_fixed_features(tmp_path):
     (tmp_path / "paths.toml").write_text(PATHS)
     with pytest.warns(FutureWarning) as found:
         case, problem = hkflow.check(tmp_path / "paths.toml")
-    assert problem.is_discrete and case.domain.kind == "fixed-features"
+    assert problem.domain.fixed and case.domain.kind == "fixed-features"
     message = "domain.kind: 'atoms' is called 'fixed-features' now"
     at = line(PATHS, '"atoms"')
     assert f"{tmp_path / 'paths.toml'}:{at}: {message}{LATER}" in {str(w.message) for w in found}
