@@ -41,9 +41,11 @@ def pack(folder: str | Path) -> Path:
     """Write results.h5 of a run folder and return its path.
 
     Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the
-    states: of a grid density (time, sign, cell), log_scale and mesh/…; of particles positions
+    states: of a grid density (time, sign, cell), log_scale and mesh/…, and of captured atoms
+    atom_positions (time, atom, axis), atom_signs, atom_weights, atom_cells, which end with atoms of
+    weight 0; of particles positions
     (time, particle, axis), signs, log_weights, log_scale; of a network hidden (time, unit, axis)
-    and output; where numbers of particles differ, `count` says how many of each save are there.
+    and output; where numbers differ, `count` says how many of each save are there.
     With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status,
     finished, seconds, ….
     Raises RunFolderError, with an earlier file left as it was, if a save is missing.

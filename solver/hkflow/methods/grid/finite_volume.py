@@ -119,7 +119,7 @@ class FiniteVolume(ImplicitSteps):
         loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
         """
         now = self.current
-        filler = self.problem.mesh.centers[0]
+        filler = self.rhs.stencil.centers[0]
         atoms = {} if now.atoms is None else now.atoms.as_dict(self.room, filler)
         return (
             atoms
