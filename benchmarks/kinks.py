@@ -163,7 +163,7 @@ def six_data(quick):
                 return six(cells, seed, flow)
 
             title = f"six data, seed {seed}, {flow}"
-            predictions(title, make, times, *((642, 2562) if quick else (10242, 10242)))
+            predictions(title, make, times, *((642, 10242) if quick else (10242, 40962)))
 
 
 def seconds_to(problem, gamma, options):
