@@ -22,7 +22,6 @@ from hkflow.operators.dense import blocked
 
 from .timing import clock, seconds
 
-LEVELS = {162: 2, 642: 3, 2562: 4, 10242: 5}
 REFERENCE = {"cells": 10242, "tolerance": 1e-7}
 IRIS = Path(__file__).parent.parent / "cases" / "quickstart" / "iris.toml"
 FLOWS = {"W": hkflow.Flow(1.0, 0.0), "HK": hkflow.Flow(1.0, 2.0)}
@@ -39,7 +38,9 @@ def six(cells, seed, flow):
     rng = np.random.default_rng(seed)
     x, y = np.column_stack([rng.normal(size=(6, 2)), np.ones(6)]), rng.normal(size=6)
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, y)
-    return hkflow.Problem(hkflow.geodesic_mesh(LEVELS[cells]), objective, FLOWS[flow], (1, -1))
+    return hkflow.Problem(
+        hkflow.geodesic_mesh(hkflow.geodesic_level(cells)), objective, FLOWS[flow], (1, -1)
+    )
 
 
 def run(problem, times, tolerance):
