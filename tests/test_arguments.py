@@ -228,8 +228,8 @@ def test_a_largest_step_is_positive(kind, value):
         (
             {"kind": "netwrk"},
             (
-                "Unknown method 'netwrk'. Did you mean 'network'? Choose from: auto, characteristics,"
-                " grid, network, particles."
+                "Unknown method 'netwrk'. Did you mean 'network'? Choose from: auto,"
+                " characteristics, grid, network, particles."
             ),
         ),
     ],

@@ -15,8 +15,8 @@ CIRCLE, SPHERE, FEATURES = hkflow.Domain(1), hkflow.Domain(2), hkflow.Domain(2, 
         (hkflow.Domain(1, (1, -1)), "signed-sphere", "the circle", "circle", True),
         (SPHERE, "sphere", "S^2", "map", True),
         (hkflow.Domain(5, (1, -1)), "signed-sphere", "S^5", "axes", False),
-        (FEATURES, "atoms", "atoms", "bars", False),
-        (hkflow.Domain(1, fixed=True), "atoms", "atoms", "bars", False),
+        (FEATURES, "fixed-features", "atoms", "bars", False),
+        (hkflow.Domain(1, fixed=True), "fixed-features", "atoms", "bars", False),
     ],
 )
 def test_what_a_domain_says_of_itself(domain, kind, name, picture, in_space):

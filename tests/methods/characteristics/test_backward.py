@@ -330,7 +330,9 @@ def test_grids_give_the_density_of_the_cell_and_others_say_what_to_take():
         grid.density_on(start.mesh), np.exp(grid.log_scale[-1]) * grid.density[-1]
     )
     assert np.allclose(grid.density_on(start.mesh, log=True), np.log(grid.density_on(start.mesh)))
-    assert len(grid.captured_at()) == 0
+    caught = grid.captured_at()
+    assert 0 < len(caught) == np.count_nonzero(grid.state_at(-1)["atom_weights"])
+    assert caught.mass == pytest.approx(grid.state_at(-1)["atom_weights"].sum(), rel=1e-14)
     particles = hkflow.solve(start, 0.1, kind="particles")
     with pytest.raises(ValueError, match="'particles' is made of atoms alone; take atoms_at"):
         particles.density_at([[1.0, 0.0, 0.0]])
