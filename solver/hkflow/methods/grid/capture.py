@@ -107,9 +107,11 @@ class Capture:
     ) -> Atoms:
         """Atoms after a step, with those captured in it, in the middle of the step; adds to its
         budget."""
+        taken = step.budget["energy_transport"]  # by transport, what was captured included
         old, _ = self.move(atoms, loss_gradient, dt, shift, step)
         new, gained = self.move(self.caught_atoms(), loss_gradient, 0.5 * dt, shift, step)
-        step.budget.add(energy_transport=gained)  # what transport took away
+        given_back = abs(taken + gained) - abs(taken)
+        step.budget.add(energy_transport=gained, energy_exchanged=given_back)
         return self.merged(old, new)
 
     def taken(self, dt: float, density: NDArray[np.float64]) -> NDArray[np.float64]:
