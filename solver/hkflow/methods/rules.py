@@ -27,9 +27,9 @@ def best_method(
         return "grid", "the domain is finite"
     if spreads:
         return (
-            ("grid", "noise makes the measure a density")
+            ("grid", "noise or diffusion makes the measure a density")
             if meshed
-            else ("particles", "there is noise, and no mesh")
+            else ("particles", "there is noise or diffusion, and no mesh")
         )
     if data and feature and feature.pieces and not feature.joint:
         return "characteristics", f"without noise, '{activation}' units move in closed form"

@@ -83,8 +83,8 @@ def _of_kink(mesh, frame, normal):
     near = np.flatnonzero(~(np.all(sides, axis=0) | ~np.any(sides, axis=0)))
     ends, areas = corners[near], mesh.face_areas[near]
     first = np.abs(ends[:, 0])
-    points_are_faces = mesh.face_vertices.shape[1] == 1  # on the circle
-    if points_are_faces:
+    faces_are_points = mesh.face_vertices.shape[1] == 1  # on the circle
+    if faces_are_points:
         crossed, positive = np.zeros(len(near), dtype=bool), (ends[:, 0] > 0.0).astype(float)
         arc = points = None
     else:
@@ -98,7 +98,7 @@ def _of_kink(mesh, frame, normal):
     slope = np.maximum(right[near] @ normal, 0.0) - np.maximum(left[near] @ normal, 0.0)
     excess = areas * slope / between[near] - (across[near] @ normal) * positive
     kept = excess != 0.0
-    if points_are_faces:
+    if faces_are_points:
         return _points_of(mesh, normal), (near[kept], excess[kept])
     faces = mesh.faces[near[crossed]]
     owner, points = faces.ravel(), np.repeat(points[crossed], 2, axis=0)
