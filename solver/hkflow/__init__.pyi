@@ -2,6 +2,7 @@
 
 from . import certificates as certificates
 from . import plots as plots
+from .accuracy.error_bars import ErrorBars as ErrorBars
 from .analysis.comparison import compare as compare
 from .analysis.convergence import convergence_table as convergence_table
 from .analysis.convergence import mean_and_band as mean_and_band
@@ -43,6 +44,7 @@ from .problem.exact import MomentFlow as MomentFlow
 from .problem.flow import Flow as Flow
 from .problem.flow import named_flow as named_flow
 from .problem.problem import Problem as Problem
+from .running.error_bars import error_bars as error_bars
 from .running.progress import StudyProgress as StudyProgress
 from .running.run import resume as resume
 from .running.run import run as run

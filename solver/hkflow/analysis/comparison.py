@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..errors import CaseError
 from ..measures import distances as metrics
-from ..solving.registry import in_units_of_one
 from ..solving.result import Result, ResultLike
 from ..store.run import loaded
 
@@ -124,22 +123,10 @@ def _row(runs, saves, atoms, test):
         "data_rms": np.sqrt(np.mean(data**2)) if len(data) else np.nan,
         "test_max": np.abs(new).max(),
         "test_rms": np.sqrt(np.mean(new**2)),
-        "objective": [
-            _objective(run, save, one) for run, save, one in zip(runs, saves, atoms, strict=True)
-        ],
+        "objective": [run.objective_at(save) for run, save in zip(runs, saves, strict=True)],
         "mass": [one.mass for one in atoms],
         "moment": np.linalg.norm(atoms[0].moment() - atoms[1].moment()),
     }
-
-
-def _objective(run, save, atoms):
-    """F at a save: the record of that time, or that of the atoms if there is none."""
-    recorded = np.flatnonzero(run.records["time"] == run.time[save]) if run.records else ()
-    if len(recorded):
-        return in_units_of_one(run.records, "objective")[recorded[-1]]
-    objective = run.problem.objective
-    risk = objective.at_moving_points(atoms.positions).value(atoms.signs * atoms.weights)
-    return risk + objective.weight_decay * atoms.mass
 
 
 # --- what can be compared

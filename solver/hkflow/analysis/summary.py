@@ -12,7 +12,7 @@ from .comparison import described
 
 def summary(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on a run, the status first."""
-    rows = [("status", run.status), *_last_records(run)]
+    rows = [("status", run.status), *_last_records(run), *_errors(run)]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"
@@ -28,19 +28,60 @@ def summary(run: Result) -> list[tuple[str, str]]:
     return rows
 
 
+def _errors(run):
+    """What is known of how accurate a run is."""
+    bars = run.errors
+    if bars is None:
+        return []
+    if not bars.bars:
+        return [("error", f"not estimated: {bars.remark}")]
+    rows = []
+    if "predictions" in bars.bars:
+        bar, largest = bars["predictions"][-1], bars.each[-1].max()
+        values = run.scaled_predictions[-1] * (1.0 if not bars.normalised else _per_mass(run))
+        extent = np.ptp(values) if len(values) > 1 else np.abs(values).max()
+        share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
+        rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
+        chosen = bars.bars["predictions"]
+    else:
+        chosen = bars.bars["objective"]
+    parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
+    return [*rows, ("error", f"{parts}; {chosen.verdict}")]
+
+
+def _per_mass(run):
+    """e^log_scale over the mass at the last save."""
+    return float(np.exp(run.log_scale[-1] - run.log_mass_at(len(run.time) - 1)))
+
+
+def _bar(run, name, relative_to=None):
+    """ " ± bar" of a quantity at the last save, or "" if there is none."""
+    bars = run.errors
+    if bars is None or name not in bars.bars or not bars.bars[name].total[-1] > 0.0:
+        return ""
+    return f" ± {bars[name][-1] * (relative_to or 1.0):.1e}"
+
+
 def _last_records(run):
     if not run.records:
         return []
     last = {name: values[-1] for name, values in run.records.items()}
-    if last.get("log_scale", 0.0):
+    objective, scaled = _bar(run, "objective"), bool(last.get("log_scale", 0.0))
+    if run.errors is not None and run.errors.normalised != scaled:
+        objective = ""  # in other units
+    if scaled:
         rows = [
-            ("objective/mass", f"{last['objective'] / last['mass']:.8g}"),
-            (RECORDS["log_mass"].label, f"{last['log_mass']:.8g}"),
+            ("objective/mass", f"{last['objective'] / last['mass']:.8g}{objective}"),
+            (RECORDS["log_mass"].label, f"{last['log_mass']:.8g}{_bar(run, 'log_mass')}"),
         ]
     else:
-        rows = [(RECORDS[name].label, f"{last[name]:.8g}") for name in ("objective", "mass")]
+        mass = _bar(run, "log_mass", relative_to=last["mass"])
+        rows = [
+            (RECORDS["objective"].label, f"{last['objective']:.8g}{objective}"),
+            (RECORDS["mass"].label, f"{last['mass']:.8g}{mass}"),
+        ]
     if "margin" in last:
-        rows.append(("margin/mass", f"{last['margin']:.6g}"))
+        rows.append(("margin/mass", f"{last['margin']:.6g}{_bar(run, 'margin')}"))
     if "margin_upper" in last and run.contradiction:
         rows.append(
             ("F₁ max-margin", f"{'0' if len(run.signs) == 2 else 'at most 0'}: {run.contradiction}")

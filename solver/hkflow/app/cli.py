@@ -258,6 +258,24 @@ def animate(
 
 
 @app.command()
+def errors(
+    path: RunPath,
+    own: Annotated[
+        bool, typer.Option("--own", help="without comparing with another method")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Estimate how far a run is from the flow that it computes, from coarser and tighter runs; keep
+    the error bars in its folder."""
+    from ..running.error_bars import error_bars, keep
+
+    bars = error_bars(path, "own" if own else "all", quiet)
+    keep(path, bars)
+    if not quiet:
+        typer.echo(str(bars))
+
+
+@app.command()
 def report(
     paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
     output: Annotated[

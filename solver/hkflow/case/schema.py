@@ -692,6 +692,18 @@ class TimeTable(Table):
         return self
 
 
+class ErrorTable(Table):
+    """How errors are estimated when a run has ended."""
+
+    companions: Literal["all", "own", "none"] = Field(
+        "all",
+        description=(
+            "runs beside it, on 1/4 and 1/16 of the cells or points and with a tighter tolerance,"
+            " from which its error bars come; all: also by another method, where there is one"
+        ),
+    )
+
+
 # of tables that are there without saying of which kind; without a mesh the method is "auto"
 DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
@@ -712,6 +724,7 @@ class Case(Table):
         GridMethod(), description="a grid of domain.cells, or 'auto' where there are none"
     )
     time: TimeTable
+    error: ErrorTable = ErrorTable()
     records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
         None,
         description=(
@@ -861,4 +874,5 @@ class ProblemCase(Table):
     flow: FlowTable
     method: MethodTable
     time: TimeTable
+    error: ErrorTable = ErrorTable()
     exact: ExactTable | None = None

@@ -21,6 +21,12 @@ def geodesic_level(cells: int) -> int | None:
     return level if level >= 0 and geodesic_cells(level) == cells else None
 
 
+def coarser_geodesic(cells: int) -> int | None:
+    """How many cells the mesh of twice the width has; None below the icosahedron."""
+    level = geodesic_level(cells)
+    return geodesic_cells(level - 1) if level else None
+
+
 def geodesic_mesh_of(cells: int) -> Mesh:
     """The geodesic mesh of a number of cells. Raises ValueError if none has it."""
     level = geodesic_level(cells)

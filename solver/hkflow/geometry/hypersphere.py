@@ -44,6 +44,12 @@ def hypersphere_mesh_of(cells: int) -> Mesh:
     return hypersphere_mesh(near)
 
 
+def coarser_hypersphere(cells: int) -> int | None:
+    """How many cells the mesh of half as many divisions has; None of the 600-cell itself."""
+    divisions = round((cells / 100.0) ** (1.0 / 3.0))
+    return hypersphere_cells(divisions // 2) if divisions >= 2 else None
+
+
 def divided(n: int) -> Floats:
     """Points on S³ that divide the edges, triangles and tetrahedra of the 600-cell evenly, (N, 4).
 

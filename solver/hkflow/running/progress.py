@@ -40,6 +40,17 @@ def counted() -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, count: bar.update(task, completed=done, total=count)
 
 
+@contextmanager
+def companions_made(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A function watch(done, count) that says on a terminal that errors are being estimated."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with _bar("estimating errors  {task.completed} of {task.total}  ETA") as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, count: bar.update(task, completed=done, total=count)
+
+
 def _bar(text=None):
     """A bar with its ETA, and a text or what is done of how many between them, on the terminal."""
     from rich.console import Console

@@ -45,6 +45,7 @@ from ..store.run_folder import (
     refuse_used,
     write_problem,
 )
+from .error_bars import estimated
 from .progress import ProgressBar, preparing
 
 # of a Problem, besides the options of its method
@@ -107,7 +108,16 @@ def run(
     with ExitStack() as held:
         ranks.told(begin)
         made = _integrate(
-            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records
+            folder,
+            method,
+            resolved,
+            RunWriter(folder),
+            observers,
+            None,
+            quiet,
+            ranks,
+            records,
+            problem=problem,
         )
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
@@ -220,7 +230,9 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""):
+def _integrate(
+    folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", problem=None
+):  # fmt: skip
     signals = Signals(ranks)
     observers = (
         [*observers, signals]
@@ -251,7 +263,10 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
                     **work,
                 },
             )
-            pack(folder)
+            try:
+                estimated(folder, problem, case.error.companions, quiet)
+            finally:  # whatever breaks that off, the run is whole
+                pack(folder)
 
     ranks.told(end)
     return None if ranks.rank else load(folder)

@@ -40,6 +40,7 @@ class Result:
     title : given by the user;  header : versions, …, as a run folder stores them
     path : of the folder or file that it was read from, None in memory
     history : what moved the atoms of characteristics, a History; None of other methods
+    errors : ErrorBars of a run in files, or None; see hkflow.error_bars
 
     These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """
@@ -56,6 +57,7 @@ class Result:
     header: dict
     path: Path | None = None
     history: Any = None
+    errors: Any = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save: arrays and numbers by name."""
@@ -331,6 +333,21 @@ class Result:
                     for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))
                 ]
             )
+
+    def objective_at(self, save: int, normalised: bool = False) -> float:
+        """F at one save: the record of that time, or that of the atoms if there is none;
+        normalised: over the mass."""
+        found = np.flatnonzero(self.records["time"] == self.time[save]) if self.records else ()
+        if len(found):
+            recorded = {name: self.records[name][found[-1]] for name in ("objective", "mass")}
+            if normalised:
+                return float(recorded["objective"] / recorded["mass"])
+            with np.errstate(over="ignore"):
+                return float(np.exp(self.records["log_scale"][found[-1]]) * recorded["objective"])
+        atoms, objective = self.atoms_at(save), self.problem.objective
+        risk = objective.at_moving_points(atoms.positions).value(atoms.signs * atoms.weights)
+        value = risk + objective.weight_decay * atoms.mass
+        return float(value / atoms.mass if normalised else value)
 
     # --- what it predicts
 

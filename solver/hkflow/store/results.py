@@ -13,6 +13,7 @@ from ..errors import RunFolderError
 from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
+from .errors import BARS
 from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -32,6 +33,7 @@ DIMENSIONS = {
     "error_moment": ("time",),
     "initial": ("sign", "cell"),
     **{f"history/{name}": dimensions for name, dimensions in HISTORY.items()},
+    **{f"errors/{name}": dimensions for name, dimensions in BARS.items()},
     **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
@@ -46,8 +48,9 @@ def pack(folder: str | Path) -> Path:
     weight 0; of particles positions
     (time, particle, axis), signs, log_weights, log_scale; of a network hidden (time, unit, axis)
     and output; where numbers differ, `count` says how many of each save are there.
-    With an exact solution error_l1 and error_max. Attributes: case, resolved_case, status,
-    finished, seconds, ….
+    With an exact solution error_l1 and error_max. errors/…: error bars, space and time apart, with
+    their orders and verdicts as JSON in the attribute `errors`. Attributes: case, resolved_case,
+    status, finished, seconds, ….
     Raises RunFolderError, with an earlier file left as it was, if a save is missing.
     """
     refuse_links(Path(folder))
@@ -68,6 +71,8 @@ def _fill(file, run):
     file.attrs["header"] = json.dumps(run.header)
     if run.mesh is not None:
         file.attrs["mesh"] = run.mesh.name
+    if run.errors is not None:
+        file.attrs["errors"] = run.errors.words()
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
@@ -93,6 +98,8 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
     if run.history is not None:
         columns = run.history.durations, run.history.log_factors, run.history.loss_gradients
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
+    if run.errors is not None:
+        arrays |= {f"errors/{name}": array for name, array in run.errors.arrays().items()}
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         names = (

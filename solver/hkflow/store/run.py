@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
 from ..case.build import (
     build_objective,
@@ -49,6 +50,7 @@ from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
+from .errors import read_errors
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
@@ -143,6 +145,12 @@ class Run(Result):
     def history(self) -> History | None:
         """What moved the atoms of characteristics, read when it is first wanted."""
         return read_history(self.path, self.inputs) if self.method == "characteristics" else None
+
+    @cached_property
+    def errors(self) -> ErrorBars | None:  # type: ignore[override]  # read when it is first wanted
+        """Its error bars; None if none were estimated, or it has been computed on since."""
+        with _reading(self.path):
+            return read_errors(self.path, self.time, len(self.targets))
 
     @cached_property
     def flow(self) -> Flow:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ..case.load import CaseFile, toml_of
+from ..case.schema import ErrorTable
 from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
 from ..solving.interrupts import Interrupts
@@ -83,7 +85,7 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
             else:
                 # a process was killed here before it saved anything
                 shutil.rmtree(folder, ignore_errors=True)
-                made = run(file, output=folder, observers=(Stopping(),))
+                made = run(_without_companions(file), output=folder, observers=(Stopping(),))
         if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
             leaving.set()
         return made.finished, made.status
@@ -94,6 +96,14 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
     except Exception as error:  # one wrong run must not end the others
         traceback.print_exc()
         return False, f"Failed unexpectedly: {type(error).__name__}: {error}"
+
+
+def _without_companions(file):
+    """A case whose errors are judged by the study, unless it asks for companions itself."""
+    if "error" in file.case.model_fields_set:
+        return file
+    case = file.case.model_copy(update={"error": ErrorTable(companions="none")})
+    return replace(file, case=case)
 
 
 class Stopping(Observer):

@@ -1,0 +1,1 @@
+"""How accurate a run is: error bars from companions of it, coarser and tighter ones."""

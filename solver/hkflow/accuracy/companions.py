@@ -1,0 +1,323 @@
+"""Companions of a run: the same problem on fewer cells or points, with a tighter tolerance, and by
+another method. What they differ by is how far the run may be from the flow."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from ..errors import HkflowError
+from ..geometry.domain import Meshes
+from ..geometry.mesh import Mesh
+from ..geometry.point_sets import quasi_uniform
+from ..geometry.transfer import restrict
+from ..measures.initial import CellDensity
+from ..measures.point_measure import PointMeasure
+from ..methods.choice import make_method, method_class
+from ..methods.rules import best_method
+from ..problem.problem import Problem
+from ..solving.guards import GUARDS
+from ..solving.loop import Loop
+from ..solving.result import Result
+from ..solving.solution import Memory, Solution
+from .error_bars import Bar, ErrorBars
+from .estimate import (
+    TIGHTER,
+    TIME_FACTOR,
+    WIDE,
+    Spread,
+    corrected,
+    extrapolated,
+    of_batches,
+    rms,
+)
+from .quantities import is_large, quantities
+
+# orders in the width that errors are expected to show: of a grid, of one where slopes jump, of
+# points, and between points of few kinds
+SMOOTH, KINKED, SEEDS = (1.0, 2.0), (0.5, 1.25), (1.0, 2.0)
+FEWER = 4  # times fewer points, or cells where meshes are of any size
+BATCHES, SHARE = 4, 1.0 / 16.0  # of random points
+LEAST = 8  # points or cells of a companion
+INDEPENDENT = 1000  # at most so many cells' centres start the independent method
+EXPECTED = (HkflowError, ValueError, ArithmeticError)
+
+MeshOf = Callable[[Meshes, int], Mesh]
+Watch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Companion:
+    """A run to be made: problem, options of its method, the width of its cells or the distance of
+    its points in units of those of the run itself, and what it is in words."""
+
+    problem: Problem
+    options: dict
+    width: float
+    words: str
+
+
+def _fresh(meshes, cells):
+    return meshes.of_size(cells)
+
+
+def error_bars(
+    run: Result,
+    problem: Problem | None = None,
+    independent: bool = True,
+    mesh_of: MeshOf = _fresh,
+    watch: Watch | None = None,
+) -> ErrorBars:
+    """Estimate how far a finished run is from the flow that it computes, by companions of it.
+
+    Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), or for
+    random points four parts of 1/16; see `estimate`. Errors in time: the smallest of them with a
+    tolerance ten times tighter. A grid without noise is besides compared with characteristics or
+    particles, which are computed in another way.
+
+    problem : what was solved, if the run does not begin at t = 0 with its first save
+    independent : whether to compute by another method, too
+    mesh_of : function (Meshes, cells) -> Mesh;  watch : function (done, of how many)
+    """
+    reason = _unfit(run, problem)
+    if reason:
+        return ErrorBars(run.time, remark=reason)
+    problem, options = problem or run.problem, _options(run)
+    coarse = _coarser(problem, run.method, options, mesh_of)
+    batches = [] if coarse else _batches(problem, run.options, options)
+    last = (coarse or batches or [Companion(problem, options, 1.0, "the run itself")])[-1]
+    tight = _tighter(last, run.method)
+    apart = _independent(problem, run.method, mesh_of) if independent else []
+    wanted = [*coarse, *batches, *tight, *apart]
+    if not wanted:
+        return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
+    made: dict[int, Solution] = {}
+    for k, companion in enumerate(wanted):
+        if watch:
+            watch(k, len(wanted))
+        solution = _solved(companion, run.time)
+        if solution is not None:
+            made[id(companion)] = solution
+    return _bars(run, made, coarse, batches, tight, apart)
+
+
+def _unfit(run, problem):
+    """Why nothing can be said of a run, or ""."""
+    if not run.finished:
+        return "the run did not reach its end"
+    if run.method == "network" and run.options.get("training", "gradient-flow") != "gradient-flow":
+        return "descent in steps is what was asked for"
+    if problem is None and run.time[0] != 0.0:
+        return "its start is no save"
+    return ""
+
+
+def _options(run):
+    """The options that its method takes."""
+    known = signature(method_class(run.method)).parameters
+    return {"kind": run.method} | {
+        name: value for name, value in run.options.items() if name in known and value is not None
+    }
+
+
+# --- companions
+
+
+def _coarser(problem, method, options, mesh_of):
+    """The same on fewer cells or points, at most twice; none if there is nothing to thin out."""
+    found, one, width = [], problem, 1.0
+    for _ in range(2):
+        made = _thinner(one, method, mesh_of)
+        if made is None:
+            break
+        one, ratio, words = made
+        width *= ratio
+        found.append(Companion(one, options, width, words))
+    return found
+
+
+def _thinner(problem, method, mesh_of):
+    """The problem on the next coarser mesh, or from 1/4 of the points; the ratio of widths; words.
+    None if there is none."""
+    if problem.domain.fixed or method == "network":
+        return None
+    if problem.mesh is not None:
+        cells = problem.domain.meshes.coarser(problem.mesh.n_cells)
+        if cells is None or cells < LEAST:
+            return None
+        mesh = mesh_of(problem.domain.meshes, cells)
+        ratio = (problem.mesh.n_cells / cells) ** (1.0 / problem.dim)
+        coarse = replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
+        return coarse, ratio, f"{cells} {'cells' if method == 'grid' else 'points'}"
+    if problem.density is None or not isinstance(problem.initial, PointMeasure):
+        return None
+    count = len(problem.initial) // (FEWER * len(problem.signs))
+    if count < LEAST:
+        return None
+    points = quasi_uniform(count, problem.dim)
+    weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
+    signs = np.repeat(np.array(problem.signs, dtype=float), count)
+    alive = weights > 0.0
+    if not alive.any():
+        return None
+    points = np.tile(points, (len(problem.signs), 1))
+    atoms = PointMeasure(points[alive], signs[alive], weights[alive])
+    few = replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
+    return few, FEWER ** (1.0 / problem.dim), f"{len(atoms)} points"
+
+
+def _carried(problem, mesh):
+    """The initial density on a coarser mesh, of the same mass on each sign."""
+    fine, density = problem.mesh, problem.initial
+    try:
+        return restrict(density, fine, mesh)
+    except ValueError:  # S³, whose overlaps are not known
+        cells = CellDensity(fine, density, problem.signs)
+        found = np.array([cells(mesh.centers, sign) for sign in problem.signs])
+        wanted, got = density @ fine.volumes, found @ mesh.volumes
+        return found * np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0.0)[:, None]
+
+
+def _batches(problem, said, options):
+    """Disjoint parts of random points; none of points that were given."""
+    start, drawn = problem.initial, said.get("points") in ("random", "gaussian")
+    if not drawn or not isinstance(start, PointMeasure) or SHARE * len(start) < LEAST:
+        return []
+    order = np.random.default_rng(0).permutation(len(start))
+    count = int(SHARE * len(start))
+    parts = [order[k * count : (k + 1) * count] for k in range(BATCHES)]
+    return [
+        Companion(
+            replace(problem, initial=_part(start, part), exact=None),
+            options,
+            4.0,
+            f"{count} points",
+        )
+        for part in parts
+    ]
+
+
+def _part(atoms, chosen):
+    """Some of the atoms, with the mass of all."""
+    part = PointMeasure(atoms.positions[chosen], atoms.signs[chosen], atoms.weights[chosen])
+    return part.scaled_to(atoms.mass)
+
+
+def _tighter(companion, method):
+    """It again with a tighter tolerance, if a tolerance governs its steps."""
+    made = make_method(companion.problem, **companion.options)
+    if made.fixed_steps or getattr(made, "tolerance", None) is None:
+        return []
+    tolerance = made.tolerance / TIGHTER
+    words = f"{companion.words} with tolerance {tolerance:.1g}"
+    options = companion.options | {"tolerance": tolerance}
+    return [replace(companion, options=options, words=words)]
+
+
+def _independent(problem, method, mesh_of):
+    """The same by characteristics or particles from the centres of coarser cells, twice; none where
+    neither is another way."""
+    data = bool(len(problem.objective.inputs))
+    if method != "grid" or problem.flow.spreads or problem.domain.fixed or not data:
+        return []
+    if problem.flow.signed:
+        return []
+    feature = problem.objective.feature
+    kind, _ = best_method(feature.name, False, data, True, False)
+    if kind == "particles" and feature.activation is None and feature.pullback is None:
+        return []
+    found = []
+    one, width = problem, 1.0
+    while len(found) < 2:
+        made = _thinner(one, "particles", mesh_of)
+        if made is None:
+            break
+        one, ratio, words = made
+        width *= ratio
+        if one.mesh.n_cells <= INDEPENDENT:
+            found.append(Companion(one, {"kind": kind}, width, f"{kind} from {words}"))
+    return found if len(found) == 2 else []
+
+
+def _solved(companion, times):
+    """The companion's run, in memory; None if it fails."""
+    try:
+        made, memory = (
+            make_method(companion.problem, **companion.options),
+            Memory(companion.options),
+        )
+        _, _, finished = Loop(made, times, (memory,), GUARDS).run()
+    except EXPECTED:
+        return None
+    return memory.solution(made, finished) if finished else None
+
+
+# --- bars
+
+
+def _bars(run, made, coarse, batches, tight, apart):
+    """The bars of a run from the companions that were made."""
+    everything = [run, *made.values()]
+    normalised = any(is_large(one) for one in everything)
+    own = quantities(run, normalised)
+    found = {key: quantities(solution, normalised) for key, solution in made.items()}
+
+    def results(companions):
+        return [found[id(one)] for one in companions if id(one) in found]
+
+    several, parts, tighter = results(coarse), results(batches), results(tight)
+    looser = results((coarse or batches)[-1:]) or [own]
+    others = results(apart)
+    widths = [1.0, *(one.width for one in coarse if id(one) in found)]
+    bars, each = {}, np.zeros(run.scaled_predictions.shape)
+    for name, values in own.items():
+        spread = _in_space(name, values, several, parts, widths, _band(run))
+        if len(others) == 2 and several:
+            spread = _compared(spread, values, [one[name] for one in others], apart)
+        time = np.zeros(len(values))
+        if tighter:
+            time = TIME_FACTOR * rms(looser[0][name] - tighter[0][name])
+        bars[name] = Bar(spread.bar, time, spread.order, spread.verdict)
+        if name == "predictions":
+            each = _each(values, several or parts or tighter, bars[name].total)
+    words = tuple(one.words for one in (*coarse, *batches[:1], *tight, *apart) if id(one) in made)
+    if not bars or not (several or parts or tighter):
+        return ErrorBars(run.time, remark="its companions failed")
+    return ErrorBars(run.time, bars, each, normalised, words)
+
+
+def _in_space(name, values, several, parts, widths, band):
+    if several:
+        return extrapolated([values, *(one[name] for one in several)], widths, band)
+    if parts:
+        return of_batches(values, [one[name] for one in parts], SHARE)
+    return Spread(np.zeros(len(values)), np.nan, "no error in space")
+
+
+def _compared(spread, values, others, apart):
+    ratio = apart[1].width / apart[0].width
+    own = WIDE * rms(others[0] - others[1]) / (ratio ** SEEDS[1] - 1.0)
+    return corrected(spread, rms(values - others[0]), own)
+
+
+def _each(values, others, total):
+    """The bars of every prediction, at least those of all together, and larger where it differs
+    more."""
+    apart = np.abs(values - others[0]["predictions"])
+    mean = rms(apart)[:, None]
+    share = np.divide(apart, mean, out=np.ones_like(apart), where=mean > 0.0)
+    return total[:, None] * np.maximum(share, 1.0)
+
+
+def _band(run):
+    """The orders that are expected of its method."""
+    if run.method != "grid":
+        return SEEDS
+    if run.options.get("limiter") == "first-order":
+        return KINKED[0], 1.0
+    objective: Any = run.problem.objective
+    feature = objective.feature
+    smooth = feature.kink is None and not feature.joint and len(objective.inputs)
+    return SMOOTH if smooth or not len(objective.inputs) else KINKED

@@ -1,0 +1,124 @@
+"""Error bars of a run: numbers, units, and words."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arguments import Floats
+
+LABELS = {  # of quantities, and of what they are in units of the mass where that is beyond numbers
+    "predictions": ("predictions", "predictions/mass"),
+    "objective": ("objective", "objective/mass"),
+    "log_mass": ("log mass", "log mass"),
+    "margin": ("margin/mass", "margin/mass"),
+    "moment": ("first moment", "first moment/mass"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bar:
+    """Errors of one quantity at the saves, as they are estimated; no bounds.
+
+    space, time : (n_saves,) what meshes or points leave, and what steps leave; root mean squares of
+        a quantity of several components
+    order : observed, nan if unknown;  verdict : whether the estimate can be trusted
+    """
+
+    space: Floats
+    time: Floats
+    order: float = np.nan
+    verdict: str = ""
+
+    @property
+    def total(self) -> Floats:
+        """Both together, (n_saves,)."""
+        return self.space + self.time
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBars:
+    """How far a run may be from the flow that it computes: estimates from companions, in every
+    quantity of `bars`.
+
+    time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"}
+    each : (n_saves, n_data) of every prediction, space and time together
+    normalised : whether predictions, objective and moment are those of ν/|ν|
+    companions : what was computed, in words;  remark : why there are no bars, or ""
+    """
+
+    time: Floats
+    bars: dict[str, Bar] = field(default_factory=dict)
+    each: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    normalised: bool = False
+    companions: tuple[str, ...] = ()
+    remark: str = ""
+
+    def __getitem__(self, name: str) -> Floats:
+        """The total bar of a quantity, (n_saves,)."""
+        return self.bars[name].total
+
+    def label(self, name: str) -> str:
+        """What a quantity is called."""
+        return LABELS[name][self.normalised]
+
+    def __str__(self):
+        if not self.bars:
+            return f"Errors are not estimated: {self.remark}."
+        rows = [f"{'':20} {'error':>9} {'space':>9} {'time':>9}"]
+        for name, bar in self.bars.items():
+            numbers = " ".join(f"{x[-1]:9.2e}" for x in (bar.total, bar.space, bar.time))
+            rows.append(f"{self.label(name):20} {numbers}   {bar.verdict}")
+        return "\n".join(
+            [*rows, f"Estimated at t = {self.time[-1]:g} from: " + "; ".join(self.companions)]
+        )
+
+    def arrays(self) -> dict[str, Floats]:
+        """All numbers by name, as files keep them: predictions_space, predictions_time, …,
+        predictions_each."""
+        if not self.bars:
+            return {}
+        parts = {
+            f"{name}_{part}": getattr(bar, part)
+            for name, bar in self.bars.items()
+            for part in ("space", "time")
+        }
+        return parts | {"predictions_each": self.each}
+
+    def words(self) -> str:
+        """All the rest as JSON."""
+        return json.dumps(
+            {
+                "orders": {name: _plain(bar.order) for name, bar in self.bars.items()},
+                "verdicts": {name: bar.verdict for name, bar in self.bars.items()},
+                "labels": {name: self.label(name) for name in self.bars},
+                "normalised": self.normalised,
+                "companions": self.companions,
+                "remark": self.remark,
+            },
+            ensure_ascii=False,
+        )
+
+
+def _plain(order):
+    return None if np.isnan(order) else order
+
+
+def from_arrays(time: Floats, arrays: Mapping[str, Floats], words: str) -> ErrorBars:
+    """The ErrorBars that files keep. Raises KeyError, TypeError or ValueError if they are none."""
+    said: dict[str, Any] = json.loads(words)
+    bars = {
+        name: Bar(
+            np.asarray(arrays[f"{name}_space"]),
+            np.asarray(arrays[f"{name}_time"]),
+            np.nan if said["orders"][name] is None else float(said["orders"][name]),
+            str(said["verdicts"][name]),
+        )
+        for name in said["orders"]
+        if name in LABELS
+    }
+    each = np.asarray(arrays["predictions_each"]) if bars else np.zeros((0, 0))
+    companions = tuple(map(str, said["companions"]))
+    return ErrorBars(time, bars, each, bool(said["normalised"]), companions, str(said["remark"]))

@@ -1,0 +1,116 @@
+"""How far numbers on a mesh may be from their limit, judged by the same numbers on coarser
+meshes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import Floats
+
+FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
+NEIGHBOUR = 0.5  # share of the difference at a save that counts at those beside it
+LARGEST_ORDER = 8.0
+TIGHTER = 10.0  # by how much the tolerance of one companion is tighter
+# what is left of the error then, if it falls like tolerance^½, the least that steppers have shown
+TIME_FACTOR = FACTOR / (1.0 - TIGHTER**-0.5)
+STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """An error bar (n_saves,), the observed order (nan if unknown), and a verdict in words."""
+
+    bar: Floats
+    order: float
+    verdict: str
+
+
+def rms(values: Floats) -> Floats:
+    """Root mean square of the rows, (n,) of (n, k)."""
+    return np.sqrt(np.mean(values**2, axis=1))
+
+
+def extrapolated(
+    values: Sequence[Floats], widths: Sequence[float], band: tuple[float, float]
+) -> Spread:
+    """The error bar of the first of two or three results, by Richardson's extrapolation.
+
+        bar = s |f₁ − f₂| h₁^p / (h₂^p − h₁^p)
+        (h₄^p − h₂^p) / (h₂^p − h₁^p) = |f₂ − f₄| / |f₁ − f₂|
+
+    |·| is the root mean square over components. The order p is that of all saves together, within
+    the band that is expected; s = 1.25, and 3 with two results or an order below the band (Roache
+    1998; ASME V&V 20). Where f₁ − f₂ is smaller than f₂ − f₄ and the highest order allow, f₁ and f₂
+    are equal by chance: the latter counts; and so do neighbouring saves by half.
+
+    values : (n_saves, k) each, finest first;  widths : of their meshes;  band : orders expected
+    """
+    first = rms(values[0] - values[1])
+    low, high = band
+    if len(values) == 2:
+        return Spread(WIDE * first * _share(widths, high), np.nan, "two meshes tell no order")
+    second = rms(values[1] - values[2])
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    order = float(np.clip(found, low, high))
+    least = second * _ratio(widths, high)
+    bar = np.maximum(first, least)
+    beside = bar.copy()
+    beside[1:] = np.maximum(beside[1:], NEIGHBOUR * bar[:-1])
+    beside[:-1] = np.maximum(beside[:-1], NEIGHBOUR * bar[1:])
+    safety = FACTOR if found >= low else WIDE
+    return Spread(safety * beside * _share(widths, order), found, _verdict(found, low, high))
+
+
+def _verdict(order, low, high):
+    if np.isnan(order):
+        return "meshes agree"
+    if order < low:
+        return f"not in the asymptotic range: order {order:.1f}, expected {low:g} to {high:g}"
+    return f"in the asymptotic range: order {order:.1f}"
+
+
+def _share(widths, order):
+    """h₁^p / (h₂^p − h₁^p)."""
+    return 1.0 / ((widths[1] / widths[0]) ** order - 1.0)
+
+
+def _ratio(widths, order):
+    """(h₂^p − h₁^p) / (h₄^p − h₂^p)."""
+    one, two, four = (np.asarray(widths[:3]) / widths[1]) ** order
+    return (two - one) / (four - two)
+
+
+def _order(widths, first, second):
+    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are 0."""
+    if not second > 0.0:
+        return np.nan if not first > 0.0 else -LARGEST_ORDER
+    orders = np.linspace(-LARGEST_ORDER, LARGEST_ORDER, 3201) + 1e-9  # at 0 both sides are 0
+    ratios = np.array([_ratio(widths, order) for order in orders])
+    return float(orders[np.argmin(np.abs(np.log(ratios) - np.log(max(first / second, 1e-300))))])
+
+
+def corrected(bar: Spread, apart: Floats, own: Floats) -> Spread:
+    """A bar, widened where an independent result is farther apart than that one's own bar explains.
+
+    apart : (n_saves,) distance of the two results;  own : (n_saves,) bar of the independent one
+    """
+    disagrees = (apart > own) & (apart > bar.bar)
+    if not disagrees.any():
+        return bar
+    verdict = f"{bar.verdict}; another method differs by more than meshes do"
+    return Spread(np.where(disagrees, apart, bar.bar), bar.order, verdict)
+
+
+def of_batches(value: Floats, batches: Sequence[Floats], share: float) -> Spread:
+    """The error bar of a result with random points, by results with disjoint parts of them.
+
+        bar = t √share · std(batches) + share |mean(batches) − f| / (1 − share)
+
+    value : (n_saves, k);  batches : of the same shape, 4 of them;  share : of the points that each
+        has;  t : 95 % of Student's distribution
+    """
+    found = np.array(batches)
+    scatter = np.sqrt(share) * rms(found.std(axis=0, ddof=1))
+    bias = share / (1.0 - share) * rms(found.mean(axis=0) - value)
+    return Spread(STUDENT * scatter + bias, np.nan, "by the scatter of random parts")

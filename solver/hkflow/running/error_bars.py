@@ -1,0 +1,60 @@
+"""Error bars of a run: estimated when it has ended, or later."""
+
+from pathlib import Path
+
+from ..accuracy.companions import error_bars as bars_of
+from ..accuracy.error_bars import ErrorBars
+from ..case.mesh_cache import cached_mesh
+from ..files.userfiles import named
+from ..problem.problem import Problem
+from ..solving.result import ResultLike
+from ..store.errors import write_errors
+from ..store.results import pack
+from ..store.run import load, loaded
+from ..store.run_folder import lock
+from .progress import companions_made
+
+
+def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> ErrorBars:
+    """Estimate how far a Run, a Solution or a run folder is from the flow that it computes.
+
+    Companions are computed: the same on fewer cells or points and with a tighter tolerance, and for
+    grids by characteristics or particles, see `accuracy.companions`. They are estimates, no bounds;
+    docs/accuracy.md says how often the true error lay within.
+
+        bars = hkflow.error_bars(solution)
+        print(bars)                    # the last save
+        bars["predictions"]            # (n_saves,)
+
+    companions : "all", or "own": without another method;  quiet : no progress
+    """
+    run = loaded(run)
+    with companions_made(quiet) as watch:
+        return bars_of(run, None, companions == "all", cached_mesh, watch)
+
+
+def estimated(folder: Path, problem: Problem | None, companions: str, quiet: bool) -> None:
+    """Estimate the errors of the run in a folder and write them there; "none": remove what an
+    earlier session left."""
+    (folder / "errors.h5").unlink(missing_ok=True)
+    run = load(folder)
+    if companions == "none" or not run.finished:
+        return
+    try:
+        with companions_made(quiet) as watch:
+            bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
+    except KeyboardInterrupt:
+        why = f"broken off; 'hkflow errors {folder}' does it again"
+        bars = ErrorBars(run.time, remark=why)
+    write_errors(folder, bars)
+
+
+def keep(path: Path, bars: ErrorBars) -> None:
+    """Write error bars into the run folder that they are of, and its results.h5 again; nothing for
+    a run in one file."""
+    path = named(path)
+    if not (path / "snap").is_dir():
+        return
+    with lock(path):
+        write_errors(path, bars)
+        pack(path)
