@@ -42,7 +42,7 @@ FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points
 LEAST = 8  # points or cells of a companion
 INDEPENDENT = 1000  # at most so many cells' centres start the independent method
-EXPECTED = (HkflowError, ValueError, ArithmeticError)
+EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
 Watch = Callable[[int, int], None]

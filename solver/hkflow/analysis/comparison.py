@@ -282,6 +282,27 @@ def _notes(a, b):
             )
         if not run.finished:
             yield f"{name}: {run.status}"
+    yield from _within_bars(a, b)
+
+
+def _within_bars(a, b):
+    """Whether the predictions at the last common time differ by more than error bars explain, a
+    sentence; nothing without bars."""
+    known = [run.errors is not None and "predictions" in run.errors.bars for run in (a, b)]
+    if not any(known) or a.errors and a.errors.normalised or b.errors and b.errors.normalised:
+        return
+    first, second = common_saves(a, b)[-1]
+    apart = np.sqrt(np.mean((a.predictions[first] - b.predictions[second]) ** 2))
+    bars = [
+        run.errors["predictions"][save] if there else 0.0
+        for run, save, there in zip((a, b), (first, second), known, strict=True)
+    ]
+    whose = "of A and B together" if all(known) else f"of {'AB'[known.index(True)]} alone"
+    verdict = "within" if apart <= sum(bars) else "outside"
+    yield (
+        f"At t = {a.time[first]:g} predictions differ by {apart:.2e} (RMS), {verdict} the error"
+        f" bars {whose}, {sum(bars):.2e}."
+    )
 
 
 # --- in words

@@ -23,8 +23,10 @@ def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
 
 def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Four or five panels and a title on an empty figure."""
-    title = plain(run.title or "hkflow")
-    figure.suptitle(f"{title}\n{time_of(run, -1)}", fontsize=9, wrap=True)
+    title, bars = plain(run.title or "hkflow"), run.errors
+    known = bars is not None and "predictions" in bars.bars
+    error = f",  {bars.label('predictions')} ± {bars['predictions'][-1]:.1e}" if known else ""
+    figure.suptitle(f"{title}\n{time_of(run, -1)}{error}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":
@@ -35,9 +37,11 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     time_variable, proves = run.flow.time_variable, records.has_margins(run)
     energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
     records.draw_energy(energy, run.records, time_variable)
+    records.shade_errors(energy, run, "objective")
     records.draw_residuals(residuals, run.records, time_variable)
     if proves:
         records.draw_margins(proof[0], run.records, time_variable)
+        records.shade_errors(proof[0], run, "margin")
 
 
 def _draw_exact(ax, run):

@@ -88,6 +88,8 @@ def draw_records(figure: AnyFigure, run: Result, save: int = -1, shared: Saves =
     axes = np.ravel(figure.subplots(*shape, sharex=True))
     for ax, draw in zip(axes, draws, strict=False):
         draw(ax, records, time_variable)
+        if draw in BARRED:
+            shade_errors(ax, run, BARRED[draw])
     for ax in axes[len(draws) :]:
         ax.remove()
     for ax in axes[: len(draws) - shape[1]]:
@@ -205,6 +207,30 @@ def draw_record(ax: Axes, records: Records, time_variable: str, name: str) -> No
     ax.set_ylabel(plain(record_of(name).axis, 24))
 
 
+def shade_errors(ax: Axes, run: Result, name: str) -> None:
+    """Shade the error bars of a quantity around its values at the saves; nothing without bars, or
+    where they are in other units than the records."""
+    bars, per_mass = run.errors, scaled(run.records)
+    if bars is None or name not in bars.bars or bars.normalised != per_mass:
+        return
+    saves, bar = range(len(run.time)), bars[name]
+    if name == "objective":
+        values = np.array([run.objective_at(k, per_mass) for k in saves])
+    elif name == "margin":
+        at = np.searchsorted(run.records["time"], run.time * (1.0 + 1e-12), side="right") - 1
+        values = run.records["margin"][np.maximum(at, 0)]
+    else:
+        values = run.log_mass
+    low, high = values - bar, values + bar
+    if name == "log_mass" and not per_mass:
+        low, high = np.exp(low), np.exp(high)
+    limits = ax.get_ylim()
+    if ax.get_yscale() == "log":
+        low = np.maximum(low, limits[0])
+    ax.fill_between(run.time, low, high, color="C0", alpha=0.25, linewidth=0.0, label="error bar")
+    ax.set_ylim(limits)
+
+
 def scale_values(ax: Axes, values: NDArray[np.float64], scale: str) -> None:
     """Give an axis the scale of a record: logarithmic only if values are positive and differ by
     much."""
@@ -220,6 +246,9 @@ PANELS = {
     "margins": draw_margins,
     "residuals": draw_residuals,
 }
+
+
+BARRED = {draw_objective: "objective", draw_mass: "log_mass", draw_margins: "margin"}
 
 
 def relative_to_largest(values: Floats, sizes: Floats, log_scale: Floats) -> Floats:

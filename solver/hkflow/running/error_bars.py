@@ -4,13 +4,13 @@ from pathlib import Path
 
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
+from ..case.build import build_problem
 from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
-from ..problem.problem import Problem
 from ..solving.result import ResultLike
 from ..store.errors import write_errors
 from ..store.results import pack
-from ..store.run import load, loaded
+from ..store.run import Run, load, loaded
 from ..store.run_folder import lock
 from .progress import companions_made
 
@@ -30,10 +30,21 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
     """
     run = loaded(run)
     with companions_made(quiet) as watch:
-        return bars_of(run, None, companions == "all", cached_mesh, watch)
+        return bars_of(run, _stated(run), companions == "all", cached_mesh, watch)
 
 
-def estimated(folder: Path, problem: Problem | None, companions: str, quiet: bool) -> None:
+def _stated(run):
+    """The problem as the run's case states it, where no save holds its start; None where a save
+    does, or the case names files."""
+    if not len(run.time) or run.time[0] == 0.0 or not isinstance(run, Run):
+        return run.problem if not isinstance(run, Run) else None
+    case = run.case
+    if case.data.source == "arrays" or getattr(case.initial, "file", None) or run.own.feature:
+        return None
+    return build_problem(case, Path(), (run.inputs, run.targets, run.weights))
+
+
+def estimated(folder: Path, companions: str, quiet: bool) -> None:
     """Estimate the errors of the run in a folder and write them there; "none": remove what an
     earlier session left."""
     (folder / "errors.h5").unlink(missing_ok=True)
@@ -42,7 +53,7 @@ def estimated(folder: Path, problem: Problem | None, companions: str, quiet: boo
         return
     try:
         with companions_made(quiet) as watch:
-            bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
+            bars = bars_of(run, _stated(run), companions == "all", cached_mesh, watch)
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)

@@ -108,16 +108,7 @@ def run(
     with ExitStack() as held:
         ranks.told(begin)
         made = _integrate(
-            folder,
-            method,
-            resolved,
-            RunWriter(folder),
-            observers,
-            None,
-            quiet,
-            ranks,
-            records,
-            problem=problem,
+            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records
         )
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
@@ -231,7 +222,7 @@ def _method(problem, case, source=""):
 
 
 def _integrate(
-    folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", problem=None
+    folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""
 ):  # fmt: skip
     signals = Signals(ranks)
     observers = (
@@ -264,7 +255,7 @@ def _integrate(
                 },
             )
             try:
-                estimated(folder, problem, case.error.companions, quiet)
+                estimated(folder, case.error.companions, quiet)
             finally:  # whatever breaks that off, the run is whole
                 pack(folder)
 
