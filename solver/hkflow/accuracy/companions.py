@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
@@ -39,7 +40,7 @@ from .quantities import is_large, quantities
 # points, and between points of few kinds
 SMOOTH, KINKED, SEEDS = (1.0, 2.0), (0.5, 1.25), (1.0, 2.0)
 FEWER = 4  # times fewer points, or cells where meshes are of any size
-BATCHES, SHARE = 4, 1.0 / 16.0  # of random points
+BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 INDEPENDENT = 1000  # at most so many cells' centres start the independent method
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
@@ -97,7 +98,7 @@ def error_bars(
     for k, companion in enumerate(wanted):
         if watch:
             watch(k, len(wanted))
-        solution = _solved(companion, run.time)
+        solution = solved(companion, run.time)
         if solution is not None:
             made[id(companion)] = solution
     return _bars(run, made, coarse, batches, tight, apart)
@@ -183,10 +184,10 @@ def _carried(problem, mesh):
 def _batches(problem, said, options):
     """Disjoint parts of random points; none of points that were given."""
     start, drawn = problem.initial, said.get("points") in ("random", "gaussian")
-    if not drawn or not isinstance(start, PointMeasure) or SHARE * len(start) < LEAST:
+    if not drawn or not isinstance(start, PointMeasure) or len(start) < LEAST:
         return []
     order = np.random.default_rng(0).permutation(len(start))
-    count = int(SHARE * len(start))
+    count = min(max(LEAST, int(SHARE * len(start))), len(start) // BATCHES)
     parts = [order[k * count : (k + 1) * count] for k in range(BATCHES)]
     return [
         Companion(
@@ -241,8 +242,8 @@ def _independent(problem, method, mesh_of):
     return found if len(found) == 2 else []
 
 
-def _solved(companion, times):
-    """The companion's run, in memory; None if it fails."""
+def solved(companion: Companion, times: Floats) -> Solution | None:
+    """The run of a companion in memory; None if it fails."""
     try:
         made, memory = (
             make_method(companion.problem, **companion.options),
@@ -273,7 +274,8 @@ def _bars(run, made, coarse, batches, tight, apart):
     widths = [1.0, *(one.width for one in coarse if id(one) in found)]
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in own.items():
-        spread = _in_space(name, values, several, parts, widths, _band(run))
+        share = batches[0].width ** -run.dim if batches else SHARE
+        spread = _in_space(name, values, several, parts, widths, _band(run), share)
         if len(others) == 2 and several:
             spread = _compared(spread, values, [one[name] for one in others], apart)
         time = np.zeros(len(values))
@@ -288,11 +290,11 @@ def _bars(run, made, coarse, batches, tight, apart):
     return ErrorBars(run.time, bars, each, normalised, words)
 
 
-def _in_space(name, values, several, parts, widths, band):
+def _in_space(name, values, several, parts, widths, band, share):
     if several:
         return extrapolated([values, *(one[name] for one in several)], widths, band)
     if parts:
-        return of_batches(values, [one[name] for one in parts], SHARE)
+        return of_batches(values, [one[name] for one in parts], share)
     return Spread(np.zeros(len(values)), np.nan, "no error in space")
 
 

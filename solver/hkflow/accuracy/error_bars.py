@@ -47,6 +47,8 @@ class ErrorBars:
     each : (n_saves, n_data) of every prediction, space and time together
     normalised : whether predictions, objective and moment are those of ν/|ν|
     companions : what was computed, in words;  remark : why there are no bars, or ""
+    wanted, reached : the accuracy that was asked for and what came of it, relative errors of the
+        predictions; nan if none was;  limit : what kept it from that, or ""
     """
 
     time: Floats
@@ -55,6 +57,9 @@ class ErrorBars:
     normalised: bool = False
     companions: tuple[str, ...] = ()
     remark: str = ""
+    wanted: float = np.nan
+    reached: float = np.nan
+    limit: str = ""
 
     def __getitem__(self, name: str) -> Floats:
         """The total bar of a quantity, (n_saves,)."""
@@ -97,13 +102,21 @@ class ErrorBars:
                 "normalised": self.normalised,
                 "companions": self.companions,
                 "remark": self.remark,
+                "wanted": _plain(self.wanted),
+                "reached": _plain(self.reached),
+                "limit": self.limit,
             },
             ensure_ascii=False,
         )
 
 
-def _plain(order):
-    return None if np.isnan(order) else order
+def _plain(number):
+    """A number for JSON, which knows no nan."""
+    return None if np.isnan(number) else number
+
+
+def _number(plain):
+    return np.nan if plain is None else float(plain)
 
 
 def from_arrays(time: Floats, arrays: Mapping[str, Floats], words: str) -> ErrorBars:
@@ -113,7 +126,7 @@ def from_arrays(time: Floats, arrays: Mapping[str, Floats], words: str) -> Error
         name: Bar(
             np.asarray(arrays[f"{name}_space"]),
             np.asarray(arrays[f"{name}_time"]),
-            np.nan if said["orders"][name] is None else float(said["orders"][name]),
+            _number(said["orders"][name]),
             str(said["verdicts"][name]),
         )
         for name in said["orders"]
@@ -121,4 +134,7 @@ def from_arrays(time: Floats, arrays: Mapping[str, Floats], words: str) -> Error
     }
     each = np.asarray(arrays["predictions_each"]) if bars else np.zeros((0, 0))
     companions = tuple(map(str, said["companions"]))
-    return ErrorBars(time, bars, each, bool(said["normalised"]), companions, str(said["remark"]))
+    asked = _number(said["wanted"]), _number(said["reached"]), str(said["limit"])
+    return ErrorBars(
+        time, bars, each, bool(said["normalised"]), companions, str(said["remark"]), *asked
+    )

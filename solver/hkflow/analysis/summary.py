@@ -12,7 +12,10 @@ from .comparison import described
 
 def summary(run: Result) -> list[tuple[str, str]]:
     """Rows (name, text) on a run, the status first."""
-    rows = [("status", run.status), *_last_records(run), *_errors(run)]
+    own = [
+        (record_of(name).label, f"{run.records[name][-1]:.8g}") for name in own_names(run.records)
+    ]
+    rows = [("status", run.status), *_last_records(run), *_errors(run), *own]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"
@@ -45,6 +48,10 @@ def _errors(run):
         chosen = bars.bars["predictions"]
     else:
         chosen = bars.bars["objective"]
+    if bars.wanted == bars.wanted:
+        limit = f": {bars.limit}" if bars.limit else ""
+        text = f"{bars.reached:.1e} reached, {bars.wanted:.1e} wanted{limit}"
+        rows.append(("accuracy", text))
     parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
     return [*rows, ("error", f"{parts}; {chosen.verdict}")]
 
@@ -111,7 +118,7 @@ def _last_records(run):
             (RECORDS["mass_residual"].label, f"{relative:.2e} of the largest mass"),
             (RECORDS["energy_residual"].label, f"{share:.2e} of the energy exchanged"),
         ]
-    return rows + [(record_of(name).label, f"{last[name]:.8g}") for name in own_names(last)]
+    return rows
 
 
 def provenance(run: Result) -> list[tuple[str, str]]:

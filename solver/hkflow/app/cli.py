@@ -151,6 +151,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     """Check a case file and its data; print the case with every default written out, and the memory
     it needs."""
     file = _read(case, overrides)
+    from ..case.accuracy import asks_for_accuracy
     from ..case.build import best_method_of, estimated_memory
     from ..case.check import check as checked
     from ..case.load import toml_of
@@ -167,6 +168,14 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
         f"# {case} is valid: {data} data, {carriers} on {sphere}, {len(problem.signs)} sign(s)."
     )
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
+    if asks_for_accuracy(file.case):
+        from ..running.accuracy import plan
+
+        choice = plan(file)
+        typer.echo(
+            f"# For an accuracy of {file.case.method.accuracy:g} it takes {choice}: about"
+            f" {choice.seconds:.2g} s and {choice.memory / 1e9:.2f} GB."
+        )
     best, why = best_method_of(resolved)
     typer.echo(f"# method.kind = 'auto' takes {best}: {why}.")
 

@@ -1,10 +1,12 @@
 """A case file, checked and built."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import CaseError
 from ..problem.problem import Problem
+from .accuracy import asks_for_accuracy, dimension, sized
 from .build import build_problem, read_named, resolve
 from .load import CaseFile, case_of_tables, load_case
 from .schema import Case
@@ -24,8 +26,13 @@ def read_case(case: str | Path | dict | CaseFile, overrides: dict) -> CaseFile:
 
 
 def build_case(file: CaseFile) -> tuple[Case, Problem]:
-    """The resolved case of a CaseFile and its Problem; raises CaseError, which names the file."""
+    """The resolved case of a CaseFile and its Problem; raises CaseError, which names the file.
+
+    Of a case that asks for an accuracy it is the coarse one with which that begins.
+    """
     try:
+        if asks_for_accuracy(file.case):
+            file = replace(file, case=sized(file.case, dimension(file.case, file.folder)))
         resolved, data = read_named(resolve(file.case, file.folder), file.folder)
         return resolved, build_problem(resolved, file.folder, data)
     except CaseError as error:

@@ -413,7 +413,29 @@ class FlowTable(Table):
         return self
 
 
-class GridMethod(Table):
+class ToAccuracy(Table):
+    """The key of methods that find out by themselves how many cells or points they need."""
+
+    accuracy: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None,
+        description=(
+            "of the predictions at every save, root mean square, relative to them or the targets;"
+            " in the place of domain.cells, particles and tolerance, which are chosen from a coarse"
+            " run, and again from the error bars, at most twice"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _chosen_once(self):
+        chosen = [key for key in ("particles", "tolerance") if key in self.model_fields_set]
+        if self.accuracy is not None and chosen:
+            raise ValueError(
+                f"'accuracy' chooses {' and '.join(map(repr, chosen))}; give one or the other"
+            )
+        return self
+
+
+class GridMethod(ToAccuracy):
     """Finite volumes on a mesh."""
 
     kind: Literal["grid"] = "grid"
@@ -454,7 +476,7 @@ class GridMethod(Table):
         return self
 
 
-class AutomaticMethod(Table):
+class AutomaticMethod(ToAccuracy):
     """The method with most accuracy per second: characteristics for ReLU and linear units without
     noise, a grid for noise and population risks where domain.cells are given, else particles."""
 
@@ -520,7 +542,7 @@ class FromPoints(StartingPoints):
         return self
 
 
-class CharacteristicsMethod(StartingPoints):
+class CharacteristicsMethod(StartingPoints, ToAccuracy):
     """Atoms that move exactly between kinks, in any dimension: ReLU or linear features, no
     noise."""
 
@@ -541,7 +563,7 @@ class CharacteristicsMethod(StartingPoints):
         return self.particles
 
 
-class ParticlesMethod(FromPoints):
+class ParticlesMethod(FromPoints, ToAccuracy):
     """Weighted particles, in any dimension."""
 
     kind: Literal["particles"]
@@ -759,9 +781,22 @@ class Case(Table):
         if self.flow is None and kind != "network":
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
         discrete = self.domain.kind == "fixed-features"
+        accuracy = getattr(self.method, "accuracy", None)
+        if accuracy is not None and (discrete or self.domain.cells is not None):
+            raise ValueError(
+                "method.accuracy: "
+                + ("fixed features need no mesh" if discrete else "it chooses domain.cells")
+                + "; leave one of the two out"
+            )
+        if accuracy is not None and getattr(self.method, "points", "") in ("mesh", "gaussian"):
+            raise ValueError(
+                f"method.accuracy: it chooses how many points, which '{self.method.points}' does as"
+                " well; leave one of the two out"
+            )
         if (
             not discrete
             and self.domain.cells is None
+            and accuracy is None
             and (kind == "grid" or self.method.points == "mesh")
         ):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats, real_array
 from .circle import circle_mesh
-from .geodesic import coarser_geodesic, geodesic_mesh_of
-from .hypersphere import coarser_hypersphere, hypersphere_mesh_of
+from .geodesic import coarser_geodesic, finer_geodesic, geodesic_mesh_of
+from .hypersphere import coarser_hypersphere, finer_hypersphere, hypersphere_mesh_of
 from .mesh import Mesh
 from .sphere import surface_area
 
@@ -23,19 +23,27 @@ class Meshes:
     of_size : function (cells) -> Mesh; raises ValueError for a number of cells that none has
     coarser : function (cells) -> how many cells the next coarser mesh has that tells of errors;
         None if there is none
+    finer : function (cells) -> how many cells the next finer mesh has
     kept : whether they take so long to make that they are kept in the cache
     """
 
     name: str
     of_size: Callable[[int], Mesh]
     coarser: Callable[[int], int | None]
+    finer: Callable[[int], int]
     kept: bool = True
 
 
 MESHES = {
-    1: Meshes("circle", circle_mesh, lambda cells: cells // 4 if cells >= 12 else None, kept=False),
-    2: Meshes("geodesic", geodesic_mesh_of, coarser_geodesic),
-    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere),
+    1: Meshes(
+        "circle",
+        circle_mesh,
+        lambda cells: cells // 4 if cells >= 12 else None,
+        lambda cells: 4 * cells,
+        kept=False,
+    ),
+    2: Meshes("geodesic", geodesic_mesh_of, coarser_geodesic, finer_geodesic),
+    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere),
 }
 PICTURES = {1: "circle", 2: "map"}
 
@@ -102,7 +110,9 @@ class Domain:
     def meshes(self) -> Meshes:
         """Its meshes. Raises ValueError for a sphere without one."""
         if self.fixed:
-            return Meshes("atoms", lambda cells: atoms_mesh(np.eye(cells)), lambda _: None, False)
+            return Meshes(
+                "atoms", lambda cells: atoms_mesh(np.eye(cells)), lambda _: None, int, False
+            )
         if self.dim not in MESHES:
             there = ", ".join(f"S^{dim}" for dim in MESHES)
             raise ValueError(f"{self.name} has no mesh. There are meshes of {there}.")

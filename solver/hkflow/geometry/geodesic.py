@@ -27,6 +27,11 @@ def coarser_geodesic(cells: int) -> int | None:
     return geodesic_cells(level - 1) if level else None
 
 
+def finer_geodesic(cells: int) -> int:
+    """How many cells the mesh of half the width has."""
+    return 4 * (cells - 2) + 2
+
+
 def geodesic_mesh_of(cells: int) -> Mesh:
     """The geodesic mesh of a number of cells. Raises ValueError if none has it."""
     level = geodesic_level(cells)

@@ -50,6 +50,11 @@ def coarser_hypersphere(cells: int) -> int | None:
     return hypersphere_cells(divisions // 2) if divisions >= 2 else None
 
 
+def finer_hypersphere(cells: int) -> int:
+    """How many cells the mesh of twice as many divisions has."""
+    return hypersphere_cells(2 * round((cells / 100.0) ** (1.0 / 3.0)))
+
+
 def divided(n: int) -> Floats:
     """Points on S³ that divide the edges, triangles and tetrahedra of the 600-cell evenly, (N, 4).
 

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from ..arguments import check_options
+from ..case.accuracy import asks_for_accuracy
 from ..case.aliases import current
 from ..case.build import DYNAMICS, lines_of_data
 from ..case.check import build_case, read_case
@@ -62,7 +63,7 @@ def run(
     records: Mapping[str, Callable] | None = None,
     **overrides: Any,
 ) -> Run:
-    """Run a case, or a problem made in Python, and return its Run.
+    """Run a case, or a problem made in Python, and return its Run, with error bars.
 
     case : path of a TOML file, its tables {"data": {…}, …}, or a Problem
     output : run folder, by default runs/<name of the file>, runs/case or runs/problem
@@ -78,6 +79,11 @@ def run(
     """
     records = check_records(records)
     given = case if isinstance(case, Problem) else None
+    if given is None and asks_for_accuracy((file := read_case(case, overrides)).case):  # type: ignore[arg-type]
+        from .accuracy import run_to_accuracy
+
+        how = {"quiet": quiet, "observers": observers, "ranks": ranks, "records": records}
+        return run_to_accuracy(run, file, named(output or Path("runs") / file.name), force, how)
     file, own = ranks.all(
         lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
     )
@@ -221,9 +227,7 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(
-    folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""
-):  # fmt: skip
+def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""):
     signals = Signals(ranks)
     observers = (
         [*observers, signals]

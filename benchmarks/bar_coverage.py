@@ -1,0 +1,203 @@
+"""How often the true error lies within the error bar, and how much wider the bar is, over flows
+whose truth is known.
+
+    python -m benchmarks.bar_coverage [--quick]
+
+Truth is a closed form, or a run by characteristics (ReLU, absolute values, linear units) or by
+particles (squared ReLU, joint ReLU) with many more points and a tight tolerance. A triple is one
+quantity of one case at one resolution, at its last save; errors below a millionth of the quantity
+are left out. Rows are methods and activations.
+"""
+
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+import hkflow
+
+FLOWS = {"W": (1.0, 0.0), "HK": (1.0, 2.0), "H": (0.0, 2.0)}
+CELLS = {1: (64, 256), 2: (642, 2562)}
+TIMES = {"square": (1.0, 10.0), "logistic": (5.0,), "exponential": (3.0,)}
+MANY = {1: 8192, 2: 10242}  # cells whose centres start a reference
+NEGLIGIBLE = 1e-6
+QUANTITIES = ("predictions", "largest", "objective", "log_mass", "moment", "margin")
+
+
+@cache
+def mesh(dim, cells):
+    """Of the circle or of S²."""
+    return hkflow.Domain(dim).mesh(cells)
+
+
+def objective(dim, activation, loss, seed):
+    """Regression on a teacher of three units, or its sign; Gaussian inputs with a bias."""
+    rng = np.random.default_rng(seed)
+    n = 8 if dim == 1 else 15
+    columns = dim - (activation == "joint-relu")
+    inputs = np.column_stack([rng.normal(size=(n, columns)), np.ones(n)])
+    feature = hkflow.FEATURES[activation]
+    units = rng.normal(size=(3, dim + 1))
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    targets = feature.matrix(units, inputs) @ np.array([1.0, -1.0, 1.0])
+    if loss != "square":
+        targets = np.where(targets >= np.median(targets), 1.0, -1.0)
+    return hkflow.Objective(feature, hkflow.RISKS[loss], inputs, targets)
+
+
+def start(dim, cells, signs):
+    """A density with a bump, of mass one."""
+    cell = mesh(dim, cells)
+    towards = np.array([1.0, 0.5, 0.3][: dim + 1])
+    towards /= np.linalg.norm(towards)
+    density = np.tile(np.exp(cell.centers @ towards - 1.0), (len(signs), 1))
+    return cell, density / (density @ cell.volumes).sum()
+
+
+def flows(quick):
+    """Name, activation and function (cells) -> Problem of every flow with data, its end, and the
+    method of its reference."""
+    activations = ("relu", "absolute-value", "linear", "squared-relu", "joint-relu")
+    for dim in (1, 2):
+        for activation in activations[: 2 if quick else None]:
+            if activation == "joint-relu" and dim == 1:
+                continue
+            for flow, rates in FLOWS.items():
+                for loss, ends in TIMES.items():
+                    if loss != "square" and activation == "linear":
+                        continue
+                    if quick and (loss != "square" or flow != "HK"):
+                        continue
+                    for end in ends[:1] if quick else ends:
+                        yield dim, activation, flow, rates, loss, end
+
+
+def problem(dim, activation, rates, loss, cells):
+    """One of them on so many cells."""
+    signs = (1,) if activation == "joint-relu" else (1, -1)
+    cell, density = start(dim, cells, signs)
+    seed = 10 * dim + len(activation)
+    return hkflow.Problem(
+        cell, objective(dim, activation, loss, seed), hkflow.Flow(*rates), signs, density
+    )
+
+
+def values(run):
+    """The quantities at the last save, by name."""
+    mass = np.exp(run.log_mass[-1])
+    found = {
+        "predictions": run.predictions[-1],
+        "largest": run.predictions[-1],
+        "objective": np.array([run.objective_at(-1)]),
+        "log_mass": run.log_mass[-1:],
+        "moment": run.atoms_at(-1).moment(),
+    }
+    if run.classifies:
+        found["margin"] = np.array([(run.targets * run.predictions[-1]).min() / mass])
+    return found
+
+
+def judged(run, truth):
+    """(quantity, true error, bar) of a run at its last save."""
+    bars, got = hkflow.error_bars(run), values(run)
+    for name in QUANTITIES:
+        if name not in truth or name not in got:
+            continue
+        off = got[name] - truth[name]
+        largest = name == "largest"
+        error = np.abs(off).max() if largest else np.sqrt(np.mean(off**2))
+        bar = bars.each[-1].max() if largest else bars[name][-1]
+        if error > NEGLIGIBLE * max(np.abs(truth[name]).max(), 1e-3):
+            yield name, error, bar
+
+
+def with_data(quick):
+    """(row, case, quantity, error, bar) of flows that data drive."""
+    for dim, activation, flow, rates, loss, end in flows(quick):
+        made = [problem(dim, activation, rates, loss, n) for n in (*CELLS[dim], MANY[dim])]
+        exact = activation in ("relu", "absolute-value", "linear")
+        kind = "characteristics" if exact else "particles"
+        saves = np.linspace(0.0, end, 6)
+        reference = hkflow.solve(made[-1], end, saves, kind=kind, tolerance=1e-6 if exact else 1e-7)
+        truth = values(reference)
+        case = f"S{dim} {activation} {flow} {loss} t={end:g}"
+        for one, cells in zip(made, CELLS[dim], strict=False):
+            for method in ("grid", kind):
+                run = hkflow.solve(one, end, saves, kind=method)
+                for found in judged(run, truth):
+                    yield f"{method}, {activation}", f"{case} N={cells}", *found
+
+
+def closed_forms(quick):
+    """The same of flows with a closed form: grids, seeds, evenly spread and random particles."""
+    for dim in (1, 2):
+        axis = np.eye(dim + 1)[0] + 0.3
+        for rates in ((1.0, 0.0), (1.0, 4.0), (0.0, 4.0), (1.0, 4.0, 0.5))[: 1 if quick else None]:
+            flow = hkflow.Flow(*rates)
+            exact = hkflow.MomentFlow(axis, 1.5, flow)
+            end = 2.0
+            mass, moment = exact.mass_and_moment(end)
+            predicted = moment * exact.direction
+            error = 0.5 * np.sum((predicted - 1.5 * exact.direction) ** 2)
+            truth = {
+                "predictions": predicted,
+                "largest": predicted,
+                "objective": np.array([error]),
+                "log_mass": np.array([np.log(mass)]),
+                "moment": predicted,
+            }
+            saves = np.linspace(0.0, end, 6)
+            for cells in CELLS[dim]:
+                one = hkflow.Problem(mesh(dim, cells), exact.objective(), flow)
+                methods = ["grid"] + ([] if flow.noise else ["characteristics", "particles"])
+                for method in methods:
+                    run = hkflow.solve(one, end, saves, kind=method)
+                    for found in judged(run, truth):
+                        yield f"{method}, closed form", f"S{dim} {rates} N={cells}", *found
+                if flow.noise:
+                    continue
+                for seed in range(2):
+                    points = hkflow.random_uniform(np.random.default_rng(seed), cells, dim)
+                    drawn = replace(one, mesh=None, initial=hkflow.PointMeasure(points))
+                    run = hkflow.solve(drawn, end, saves, kind="particles")
+                    run.options["points"] = "random"
+                    for found in judged(run, truth):
+                        yield "particles, random", f"S{dim} {rates} N={cells} {seed}", *found
+
+
+def table(rows):
+    """Coverage and median width by row, and over all, as Markdown; the worst cases."""
+    by = defaultdict(list)
+    for row, case, name, error, bar in rows:
+        by[row].append((bar / error, case, name, error, bar))
+    everything = [one for found in by.values() for one in found]
+    lines = ["| bars | triples | within the bar | median bar / error | 90 % below |",
+             "| --- | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    for row, found in [*sorted(by.items()), ("all", everything)]:
+        ratios = np.array([one[0] for one in found])
+        lines.append(
+            f"| {row} | {len(ratios)} | {100.0 * np.mean(ratios >= 1.0):.1f} % |"
+            f" {np.median(ratios):.1f} | {np.quantile(ratios, 0.9):.0f} |"
+        )
+    lines += ["", "Outside by most:", ""]
+    for ratio, case, name, error, bar in sorted(everything)[:12]:
+        lines.append(f"- {case}, {name}: error {error:.1e}, bar {bar:.1e}" if ratio < 1.0 else "")
+    return "\n".join(line for line in lines if line is not None)
+
+
+def main():
+    """Print the table."""
+    quick = "--quick" in sys.argv
+    rows = []
+    for source in (closed_forms, with_data):
+        for row in source(quick):
+            rows.append(row)
+            if sys.stderr.isatty():
+                print(f"\r{len(rows)} triples", end="", file=sys.stderr)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Cases that ask for an accuracy instead of cells, points and tolerance: made into cases that
+name these."""
+
+from pathlib import Path
+
+from ..errors import CaseError
+from ..geometry.domain import MESHES
+from ..methods.rules import best_method
+from .build import flow_of, read_named, resolve
+from .schema import Case, CharacteristicsMethod, ErrorTable, GridMethod, ParticlesMethod
+
+FIRST = {1: 64, 2: 162, 3: 840}  # cells, or points for each sign, of the coarse run
+FIRST_POINTS = 256  # for each sign, beyond
+MOST_CELLS = {1: 2**16, 2: 655362, 3: 411840}
+MOST_POINTS = 400_000  # for each sign
+TABLES = {
+    "grid": GridMethod,
+    "characteristics": CharacteristicsMethod,
+    "particles": ParticlesMethod,
+}
+
+
+def asks_for_accuracy(case: Case) -> bool:
+    """Whether a case names an accuracy instead of cells, points and tolerance."""
+    return getattr(case.method, "accuracy", None) is not None
+
+
+def dimension(case: Case, folder: Path) -> int:
+    """d of the sphere, from the data."""
+    named, data = read_named(case, folder)
+    table = named.data
+    if data is not None:
+        columns = data[0].shape[1]
+    else:
+        columns = len(table.direction) if table.source == "moment" else table.dim
+    return columns + case.objective.bias - 1 + (case.objective.activation == "joint-relu")
+
+
+def first_size(dim: int) -> int:
+    """Cells, or points for each sign, of the coarse run."""
+    return FIRST.get(dim, FIRST_POINTS)
+
+
+def size_for(kind: str, dim: int, wanted: float) -> int:
+    """The smallest number of cells that there is, or of points for each sign, of at least so many;
+    the largest if there is none."""
+    if kind != "grid":
+        return int(min(max(wanted, first_size(dim)), MOST_POINTS))
+    if dim == 1:
+        return int(min(max(wanted, FIRST[1]), MOST_CELLS[1]))
+    size = first_size(dim)
+    while size < wanted and size < MOST_CELLS[dim]:
+        size = MESHES[dim].finer(size)
+    return size
+
+
+def is_largest(kind: str, dim: int, size: int) -> bool:
+    """Whether no more cells or points are tried."""
+    return size >= (MOST_CELLS.get(dim, 0) if kind == "grid" else MOST_POINTS)
+
+
+def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None = None) -> Case:
+    """A case that names cells or points and tolerance in the place of its accuracy; those of the
+    coarse run if not given.
+
+    Raises CaseError for a grid of a sphere without meshes.
+    """
+    table, size = case.method, size or first_size(dim)
+    kind = table.kind
+    if kind == "auto":
+        kind, _ = best_method(
+            case.objective.activation,
+            flow_of(resolve(_without(case)).flow).spreads,
+            case.data.source != "population",
+            dim in MESHES,
+            case.domain.kind == "fixed-features",
+        )
+    if kind == "grid" and dim not in MESHES:
+        there = ", ".join(f"S^{d}" for d in MESHES)
+        raise CaseError(
+            f"method.accuracy: a grid needs a mesh, and directions lie on S^{dim}; there are meshes"
+            f" of {there}. Choose the method 'particles' or 'characteristics'."
+        )
+    keys = table.model_dump(include=table.model_fields_set - {"kind", "accuracy"})
+    if tolerance is not None:
+        keys["tolerance"] = tolerance
+    domain = case.domain
+    if kind == "grid":
+        domain = domain.model_copy(update={"cells": size})
+    elif case.initial.kind != "points":
+        keys["particles"] = size * (1 if domain.kind == "sphere" else 2)
+    method = TABLES[kind].model_validate({"kind": kind} | keys)
+    own = case.error if case.error.companions != "none" else ErrorTable(companions="own")
+    return case.model_copy(update={"domain": domain, "method": method, "error": own})
+
+
+def _without(case):
+    """The case by the default method, to resolve its flow."""
+    return case.model_copy(update={"method": GridMethod()})

@@ -1,0 +1,197 @@
+"""Runs to an accuracy: cells or points and tolerance are chosen from a coarse run, and again from
+error bars."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from ..accuracy.companions import Companion, error_bars, solved
+from ..accuracy.error_bars import ErrorBars
+from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
+from ..case.build import estimated_memory, resolve
+from ..case.check import build_case
+from ..case.load import CaseFile
+from ..case.mesh_cache import cached_mesh
+from ..errors import CaseError
+from ..solving.result import Result
+from ..solving.solve import save_times
+from ..store.run import Run, load
+from ..store.run_folder import refuse_used
+from .error_bars import keep
+from .progress import preparing
+
+AGAIN = 2  # times at most that a run is made again with more
+AIM = 0.7  # of the accuracy that is wanted, shared by space and time
+IN_TIME = 0.25  # of that
+TIME_ORDER = 2.0 / 3.0  # of errors in the tolerance, at least
+LEAST_TOLERANCE = 1e-10
+GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
+EXACT = 1e-14  # relative, below which nothing is left to gain
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a run to an accuracy is made.
+
+    kind : of the method;  size : cells, or points for each sign;  tolerance : of the method
+    seconds : that its steps are expected to take;  memory : bytes that it needs
+    limit : what keeps it from more cells or points, or ""
+    """
+
+    file: CaseFile
+    kind: str
+    size: int
+    tolerance: float
+    seconds: float
+    memory: int
+    limit: str
+
+    def __str__(self):
+        what = "cells" if self.kind == "grid" else "points for each sign"
+        return f"{self.kind}, {self.size} {what}, tolerance {self.tolerance:.2g}"
+
+
+def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
+    """The largest error of the predictions over all saves, and its parts in space and time;
+    relative to the larger of predictions and targets, root mean squares. Without data those of the
+    first moment, relative to the mass."""
+    if not bars.bars:
+        return (np.nan,) * 3
+    if "predictions" not in bars.bars:
+        bar = bars.bars["moment"]
+        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
+    else:
+        bar, scale = bars.bars["predictions"], np.exp(run.log_scale)
+        if bars.normalised:
+            sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1))
+            sizes = sizes * np.exp(run.log_scale - run.log_mass)
+        else:
+            sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1)) * scale
+            sizes = np.maximum(sizes, np.sqrt(np.mean(run.targets**2)))
+    k = int(np.argmax(bar.total / sizes))
+    return tuple(float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
+
+
+def run_to_accuracy(
+    run: Callable[..., Run], file: CaseFile, folder: Path, force: bool, how: dict
+) -> Run:
+    """Make the run of a case that asks for an accuracy: as planned, and again with more at most
+    twice; earlier ones are moved aside.
+
+    run : that makes a run folder of a case;  how : its arguments besides
+    """
+    if how["ranks"].size > 1:
+        raise CaseError(
+            f"{file.source}: method.accuracy: several ranks compute what is chosen already; give"
+            " cells or particles, and tolerance."
+        )
+    refuse_used(folder, force)
+    with preparing(how["quiet"]):
+        choice = plan(file)
+    for again in range(AGAIN + 1):
+        made = run(choice.file, folder, force or again > 0, **how)
+        if not made.finished or made.errors is None:
+            return made
+        reached = relative_error(made, made.errors)[0]
+        if reached <= file.case.method.accuracy or choice.limit or again == AGAIN:  # type: ignore[union-attr]
+            break
+        choice = refined(file, choice, made)
+    wanted = file.case.method.accuracy  # type: ignore[union-attr]
+    limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
+    keep(folder, replace(made.errors, wanted=wanted, reached=reached, limit=limit))
+    return load(folder)
+
+
+def plan(file: CaseFile) -> Choice:
+    """How to make the run of a case that asks for an accuracy, from a coarse run in memory."""
+    dim = dimension(file.case, file.folder)
+    case = sized(file.case, dim)
+    resolved, problem = build_case(replace(file, case=case))
+    options = {
+        name: value
+        for name, value in resolved.method.model_dump().items()
+        if value is not None and name not in ("particles", "points", "scale", "accuracy")
+    }
+    data = len(problem.objective.inputs)
+    times = save_times(resolved.time.end, resolved.time.saves)
+    began = time.perf_counter()
+    run = solved(Companion(problem, options, 1.0, "the coarse run"), times)
+    seconds = time.perf_counter() - began
+    if run is None:
+        return _choice(file, case, dim, data, first_size(dim), None, seconds)
+    run.options["points"] = getattr(resolved.method, "points", None)
+    bars = error_bars(run, problem, independent=False, mesh_of=cached_mesh)
+    return _better(file, case, dim, first_size(dim), run, bars, seconds)
+
+
+def refined(file: CaseFile, choice: Choice, made: Result) -> Choice:
+    """What to do after a run that was not accurate enough."""
+    dim = dimension(file.case, file.folder)
+    seconds = made.end.get("seconds", choice.seconds)
+    found = _better(file, choice.file.case, dim, choice.size, made, made.errors, seconds)
+    if found.size > choice.size or found.tolerance < 0.9 * choice.tolerance:
+        return found
+    more = size_for(choice.kind, dim, 2.0 * choice.size)
+    data = len(made.inputs)
+    return _choice(file, choice.file.case, dim, data, more, choice.tolerance, seconds, choice.size)
+
+
+def _better(file, case, dim, size, run, bars, seconds):
+    """A choice by the errors of a run of so many cells or points."""
+    wanted = AIM * file.case.method.accuracy
+    total, space, in_time = relative_error(run, bars)
+    tolerance = _tolerance_of(case, run)
+    if np.isnan(total):
+        return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
+    allowed = wanted * (1.0 - IN_TIME)
+    grows = (space / allowed) ** (dim / _order(bars, dim)) if space > EXACT else 0.0
+    new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
+    share = IN_TIME * wanted / max(in_time, 1e-300)
+    tolerance *= min(share ** (1.0 / TIME_ORDER), 10.0)
+    tolerance = max(tolerance, LEAST_TOLERANCE)
+    return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
+
+
+def _order(bars, dim):
+    """The order in the distance of points by which errors are expected to fall."""
+    name = "predictions" if "predictions" in bars.bars else "moment"
+    order = bars.bars[name].order
+    if "random" in bars.bars[name].verdict:
+        return 0.5 * dim
+    return float(np.clip(1.5 if np.isnan(order) else order, 0.8, 2.0))
+
+
+def _tolerance_of(case, run):
+    found = case.method.tolerance
+    return found if found is not None else float(run.options.get("tolerance") or 1e-4)
+
+
+def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
+    """The Choice of at least so many cells or points."""
+    kind = case.method.kind
+    new = size_for(kind, dim, wanted)
+    limit = f"{new} is the most" if is_largest(kind, dim, new) else ""
+    there = psutil.virtual_memory().total
+    while True:
+        made = sized(file.case, dim, new, tolerance)
+        memory = estimated_memory(resolve(made, file.folder), data, dim + 1)
+        if memory <= there or new <= first_size(dim):
+            break
+        new, limit = size_for(kind, dim, new // 5), f"the memory of {there / 1e9:.1f} GB"
+    growth = new / (size or new)
+    seconds *= growth ** (1.0 + (1.0 / dim if kind == "grid" else 0.0))
+    named: Any = replace(file, case=made)
+    return Choice(
+        named,
+        kind,
+        new,
+        float(made.method.tolerance or 1e-6),
+        seconds,
+        memory,
+        limit,
+    )
