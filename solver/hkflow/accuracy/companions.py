@@ -86,8 +86,11 @@ def error_bars(
     if reason:
         return ErrorBars(run.time, remark=reason)
     problem, options = problem or run.problem, _options(run)
-    coarse = _coarser(problem, run.method, options, mesh_of)
-    batches = [] if coarse else _batches(problem, run.options, options)
+    drawn = _is_drawn(run)
+    coarse = [] if drawn else _coarser(problem, run.method, options, mesh_of)
+    batches = _batches(problem, options) if drawn else []
+    if not (coarse or batches or _is_exact(problem, run)):
+        return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
     last = (coarse or batches or [Companion(problem, options, 1.0, "the run itself")])[-1]
     tight = _tighter(last, run.method)
     apart = _independent(problem, run.method, mesh_of) if independent else []
@@ -115,6 +118,18 @@ def _unfit(run, problem):
     return ""
 
 
+def _is_drawn(run):
+    """Whether its points are random, at the start or by noise."""
+    by_noise = run.options.get("noise") == "random" and run.flow.noise > 0.0
+    return run.options.get("points") in ("random", "gaussian") or by_noise
+
+
+def _is_exact(problem, run):
+    """Whether its points are the measure itself, and no choice of points for a density."""
+    given = problem.mesh is None and problem.density is None and not _is_drawn(run)
+    return problem.domain.fixed or run.method == "network" or given
+
+
 def _options(run):
     """The options that its method takes."""
     known = signature(method_class(run.method)).parameters
@@ -135,6 +150,8 @@ def _coarser(problem, method, options, mesh_of):
             break
         one, ratio, words = made
         width *= ratio
+        if "noise_points" in options:
+            options = options | {"noise_points": max(2, options["noise_points"] // FEWER)}
         found.append(Companion(one, options, width, words))
     return found
 
@@ -181,10 +198,11 @@ def _carried(problem, mesh):
         return found * np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0.0)[:, None]
 
 
-def _batches(problem, said, options):
-    """Disjoint parts of random points; none of points that were given."""
-    start, drawn = problem.initial, said.get("points") in ("random", "gaussian")
-    if not drawn or not isinstance(start, PointMeasure) or len(start) < LEAST:
+def _batches(problem, options):
+    """Disjoint parts of random points, none of a few or of a network's units; each with random
+    numbers of its own."""
+    start = problem.initial
+    if not isinstance(start, PointMeasure) or len(start) < LEAST:
         return []
     order = np.random.default_rng(0).permutation(len(start))
     count = min(max(LEAST, int(SHARE * len(start))), len(start) // BATCHES)
@@ -192,11 +210,11 @@ def _batches(problem, said, options):
     return [
         Companion(
             replace(problem, initial=_part(start, part), exact=None),
-            options,
+            options | ({"seed": k} if options.get("noise") == "random" else {}),
             4.0,
             f"{count} points",
         )
-        for part in parts
+        for k, part in enumerate(parts)
     ]
 
 
@@ -276,11 +294,11 @@ def _bars(run, made, coarse, batches, tight, apart):
     for name, values in own.items():
         share = batches[0].width ** -run.dim if batches else SHARE
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
-        if len(others) == 2 and several:
-            spread = _compared(spread, values, [one[name] for one in others], apart)
         time = np.zeros(len(values))
         if tighter:
             time = TIME_FACTOR * rms(looser[0][name] - tighter[0][name])
+        if len(others) == 2 and several:
+            spread = _compared(spread, values, [one[name] for one in others], apart, time)
         bars[name] = Bar(spread.bar, time, spread.order, spread.verdict)
         if name == "predictions":
             each = _each(values, several or parts or tighter, bars[name].total)
@@ -298,10 +316,11 @@ def _in_space(name, values, several, parts, widths, band, share):
     return Spread(np.zeros(len(values)), np.nan, "no error in space")
 
 
-def _compared(spread, values, others, apart):
+def _compared(spread, values, others, apart, time):
+    """The bar in space, compared with another method; errors in time are no disagreement."""
     ratio = apart[1].width / apart[0].width
     own = WIDE * rms(others[0] - others[1]) / (ratio ** SEEDS[1] - 1.0)
-    return corrected(spread, rms(values - others[0]), own)
+    return corrected(spread, rms(values - others[0]) - time, own)
 
 
 def _each(values, others, total):

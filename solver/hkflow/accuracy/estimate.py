@@ -11,6 +11,7 @@ from ..arguments import Floats
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
 NEIGHBOUR = 0.5  # share of the difference at a save that counts at those beside it
 LARGEST_ORDER = 8.0
+ABOVE = 1.0  # how far beyond what is expected an order may be seen
 TIGHTER = 10.0  # by how much the tolerance of one companion is tighter
 # what is left of the error then, if it falls like tolerance^½, the least that steppers have shown
 TIME_FACTOR = FACTOR / (1.0 - TIGHTER**-0.5)
@@ -52,13 +53,13 @@ def extrapolated(
         return Spread(WIDE * first * _share(widths, high), np.nan, "two meshes tell no order")
     second = rms(values[1] - values[2])
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
-    order = float(np.clip(found, low, high))
+    order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
     bar = np.maximum(first, least)
     beside = bar.copy()
     beside[1:] = np.maximum(beside[1:], NEIGHBOUR * bar[:-1])
     beside[:-1] = np.maximum(beside[:-1], NEIGHBOUR * bar[1:])
-    safety = FACTOR if found >= low else WIDE
+    safety = WIDE if found < low else FACTOR
     return Spread(safety * beside * _share(widths, order), found, _verdict(found, low, high))
 
 
@@ -67,6 +68,8 @@ def _verdict(order, low, high):
         return "meshes agree"
     if order < low:
         return f"not in the asymptotic range: order {order:.1f}, expected {low:g} to {high:g}"
+    if order > high + ABOVE:
+        return f"not sure: order {order:.1f}, above {high:g}"
     return f"in the asymptotic range: order {order:.1f}"
 
 
@@ -91,7 +94,8 @@ def _order(widths, first, second):
 
 
 def corrected(bar: Spread, apart: Floats, own: Floats) -> Spread:
-    """A bar, widened where an independent result is farther apart than that one's own bar explains.
+    """A bar, widened where an independent result is farther apart than it and that one's own bar
+    explain.
 
     apart : (n_saves,) distance of the two results;  own : (n_saves,) bar of the independent one
     """

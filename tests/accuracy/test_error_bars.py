@@ -1,0 +1,151 @@
+"""Error bars of runs: the true error lies within, files keep them, and nothing is lost for them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.accuracy import companions
+from hkflow.analysis.summary import summary
+from hkflow.store.errors import BARS
+
+SAVES = np.linspace(0.0, 2.0, 5)
+CASE = """
+[data]
+source = "moment"
+direction = [1.0, 0.4]
+target = 1.5
+[objective]
+activation = "linear"
+loss = "square"
+[domain]
+kind = "sphere"
+cells = 128
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 1.0
+saves = 3
+"""
+
+
+def exact(noise=0.0):
+    return hkflow.MomentFlow([1.0, 0.3], 1.5, hkflow.Flow(1.0, 4.0, noise))
+
+
+def on_circle(cells=64, noise=0.0):
+    flow = exact(noise)
+    return hkflow.Problem(hkflow.circle_mesh(cells), flow.objective(), flow.flow)
+
+
+def true_errors(run, noise=0.0):
+    """Of predictions (RMS) and log mass at the last save."""
+    flow = exact(noise)
+    mass, moment = flow.mass_and_moment(run.time[-1])
+    off = run.predictions[-1] - moment * flow.direction
+    return np.sqrt(np.mean(off**2)), abs(run.log_mass[-1] - np.log(mass))
+
+
+@pytest.mark.parametrize("method", ["grid", "characteristics", "particles"])
+@pytest.mark.parametrize("cells", [64, 256])
+def test_bars_hold_the_true_error(method, cells):
+    run = hkflow.solve(on_circle(cells), 2.0, SAVES, kind=method)
+    bars = hkflow.error_bars(run)
+    for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
+        assert error <= bars[name][-1] + 1e-12
+        assert bars[name][-1] <= 8.0 / cells**1.5
+    assert bars.each.shape == run.predictions.shape
+    assert (bars.each >= 0.999 * bars["predictions"][:, None]).all()
+
+
+def test_bars_hold_with_noise():
+    run = hkflow.solve(on_circle(noise=0.5), 2.0, SAVES)
+    bars = hkflow.error_bars(run)
+    assert true_errors(run, 0.5)[0] <= bars["predictions"][-1]
+    assert not any("characteristics" in words for words in bars.companions)
+
+
+def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch):
+    """So the test above can fail."""
+
+    def no_coarser(problem, method, options, mesh_of):
+        return [companions.Companion(problem, options, width, "") for width in (4.0, 16.0)]
+
+    monkeypatch.setattr(companions, "_coarser", no_coarser)
+    monkeypatch.setattr(companions, "_tighter", lambda companion, method: [])
+    run = hkflow.solve(on_circle(), 2.0, SAVES)
+    assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
+
+
+def test_random_points_are_judged_by_parts_of_them():
+    points = hkflow.random_uniform(np.random.default_rng(1), 512, 1)
+    problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure(points))
+    run = hkflow.solve(problem, 2.0, SAVES, kind="particles")
+    run.options["points"] = "random"
+    bars = hkflow.error_bars(run)
+    assert true_errors(run)[0] <= bars["predictions"][-1] <= 1.0
+    assert "random parts" in bars.bars["predictions"].verdict
+
+
+def test_given_points_have_an_error_in_time_alone():
+    problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.2], [0.0, 1.0]]))
+    run = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-3)
+    better = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-11)
+    bars = hkflow.error_bars(run)
+    assert not bars.bars["predictions"].space.any()
+    error = np.sqrt(np.mean((run.predictions[-1] - better.predictions[-1]) ** 2))
+    assert 0.0 < error <= bars["predictions"][-1] <= 100.0 * error
+
+
+def test_what_cannot_be_judged_says_why():
+    few = hkflow.error_bars(hkflow.solve(on_circle(8), 0.1))
+    assert not few.bars and "too few cells" in str(few)
+    stopped = hkflow.solve(on_circle(), 2.0, observers=[lambda state: "Enough"])
+    assert "did not reach its end" in str(hkflow.error_bars(stopped))
+
+
+def test_a_run_ends_with_bars_which_its_files_keep(tmp_path):
+    path = tmp_path / "case.toml"
+    path.write_text(CASE)
+    run = hkflow.run(path, output=tmp_path / "run")
+    packed = hkflow.load(run.path / "results.h5")
+    assert run.errors.arrays().keys() <= BARS.keys()
+    for name, array in run.errors.arrays().items():
+        assert np.array_equal(array, packed.errors.arrays()[name])
+    assert run.errors.words() == packed.errors.words()
+    rows = dict(summary(packed))
+    assert " ± " in rows["objective"] and rows["predictions"].startswith("± ")
+    assert "asymptotic range" in rows["error"]
+    again = hkflow.error_bars(run.path)
+    assert np.array_equal(again["predictions"], run.errors["predictions"])
+
+
+def test_companions_are_left_out_if_wanted(tmp_path):
+    path = tmp_path / "case.toml"
+    path.write_text(CASE + "[error]\ncompanions = 'none'\n")
+    run = hkflow.run(path, output=tmp_path / "run")
+    assert run.errors is None and not (run.path / "errors.h5").exists()
+
+
+def test_ctrl_c_while_errors_are_estimated_costs_them_alone(tmp_path, monkeypatch):
+    def interrupted(companion, times):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "case.toml"
+    path.write_text(CASE)
+    with monkeypatch.context() as patch:
+        patch.setattr(companions, "solved", interrupted)
+        run = hkflow.run(path, output=tmp_path / "run")
+    assert run.finished and (run.path / "results.h5").exists()
+    assert "broken off; 'hkflow errors" in str(run.errors)
+
+
+def test_comparing_says_whether_runs_differ_by_more_than_their_bars(tmp_path):
+    path = tmp_path / "case.toml"
+    path.write_text(CASE)
+    a = hkflow.run(path, output=tmp_path / "a")
+    b = hkflow.run(path, output=tmp_path / "b", domain={"cells": 256})
+    assert any("within the error bars of A and B" in note for note in hkflow.compare(a, b).notes)
+    a.predictions = a.predictions + 1.0
+    assert any("outside the error bars" in note for note in hkflow.compare(a, b).notes)

@@ -1,0 +1,82 @@
+"""Error bars from numbers on several meshes: exact where the error is a power of the width."""
+
+import numpy as np
+import pytest
+
+from hkflow.accuracy.estimate import FACTOR, WIDE, corrected, extrapolated, of_batches, rms
+
+SMOOTH = (1.0, 2.0)
+TRUTH = np.linspace(1.0, 2.0, 12).reshape(4, 3)
+SHAPE = np.array([[1.0, -2.0, 0.5]])
+
+
+def on_meshes(order, widths):
+    """Results whose error is 0.1 h^p in some direction."""
+    return [TRUTH + 0.1 * width**order * SHAPE for width in widths]
+
+
+@pytest.mark.parametrize("order", [1.0, 1.4, 2.0])
+@pytest.mark.parametrize("widths", [(1.0, 2.0, 4.0), (1.0, 4.0, 16.0), (1.0, 2.1, 3.9)])
+def test_a_power_of_the_width_is_found_and_its_error_times_the_safety(order, widths):
+    values = on_meshes(order, widths)
+    found = extrapolated(values, widths, SMOOTH)
+    assert found.order == pytest.approx(order, abs=0.006)
+    assert found.bar == pytest.approx(FACTOR * rms(values[0] - TRUTH), rel=0.02)
+    assert "in the asymptotic range" in found.verdict
+
+
+def test_an_order_below_the_band_widens_the_bar():
+    widths = (1.0, 2.0, 4.0)
+    values = on_meshes(0.3, widths)
+    found = extrapolated(values, widths, SMOOTH)
+    assert "not in the asymptotic range: order 0.3" in found.verdict
+    assert found.bar == pytest.approx(WIDE * rms(values[0] - values[1]))  # as of order 1
+    assert (found.bar > rms(values[0] - TRUTH) / 4.0).all()
+
+
+def test_an_order_above_the_band_is_taken_for_its_end():
+    widths = (1.0, 2.0, 4.0)
+    values = on_meshes(3.0, widths)
+    wanted = FACTOR * rms(values[1] - values[2]) / 4.0 / 3.0  # as of order 2, from the coarser two
+    assert extrapolated(values, widths, SMOOTH).bar == pytest.approx(wanted)
+
+
+def test_results_that_agree_by_chance_do_not_make_a_small_bar():
+    widths = (1.0, 2.0, 4.0)
+    values = on_meshes(2.0, widths)
+    values[1][2] = values[0][2]  # at one save
+    found = extrapolated(values, widths, SMOOTH)
+    assert (found.bar > 0.5 * rms(values[0] - TRUTH)).all()
+
+
+def test_two_meshes_tell_no_order():
+    values = on_meshes(2.0, (1.0, 2.0))
+    found = extrapolated(values, (1.0, 2.0), SMOOTH)
+    assert np.isnan(found.order)
+    assert found.bar == pytest.approx(WIDE * rms(values[0] - values[1]) / 3.0)
+
+
+def test_equal_results_have_no_error():
+    found = extrapolated([TRUTH] * 3, (1.0, 2.0, 4.0), SMOOTH)
+    assert not found.bar.any() and found.verdict == "meshes agree"
+
+
+def test_another_method_widens_a_bar_only_beyond_its_own():
+    bar = extrapolated(on_meshes(2.0, (1.0, 2.0, 4.0)), (1.0, 2.0, 4.0), SMOOTH)
+    far = 2.0 * bar.bar
+    assert corrected(bar, far, 3.0 * bar.bar) is bar
+    wider = corrected(bar, far, 0.5 * bar.bar)
+    assert np.array_equal(wider.bar, far) and "another method" in wider.verdict
+
+
+@pytest.mark.parametrize(("scale", "holds"), [(1.0, True), (0.1, False)])
+def test_bars_of_random_points_hold_the_error(scale, holds):
+    """Of means of n normal numbers, in nineteen of twenty; not so if batches vary too little."""
+    rng, inside, n, share = np.random.default_rng(0), 0, 320, 1.0 / 16.0
+    for _ in range(300):
+        draws = rng.normal(size=(n, 3))
+        mean = draws.mean(axis=0, keepdims=True)
+        parts = [draws[20 * k : 20 * (k + 1)].mean(axis=0, keepdims=True) for k in range(4)]
+        parts = [mean + scale * (part - mean) for part in parts]
+        inside += of_batches(mean, parts, share).bar[0] >= rms(mean)[0]
+    assert (inside >= 0.93 * 300) == holds
