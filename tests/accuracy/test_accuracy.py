@@ -1,0 +1,96 @@
+"""Runs to an accuracy: reached in truth, with what was chosen in the run folder, or a sentence on
+what stopped them."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.analysis.summary import summary
+from hkflow.case import accuracy as sizes
+from hkflow.running import accuracy as planning
+
+CASE = """
+[data]
+source = "moment"
+direction = [1.0, 0.4]
+target = 1.5
+[objective]
+activation = "linear"
+loss = "square"
+[domain]
+kind = "sphere"
+[flow]
+kind = "hellinger-kantorovich"
+[method]
+accuracy = 1e-3
+[time]
+end = 1.0
+saves = 5
+"""
+
+
+@pytest.fixture
+def case(tmp_path):
+    path = tmp_path / "case.toml"
+    path.write_text(CASE)
+    return path
+
+
+def true_error(run):
+    """Largest relative error of the predictions over the saves; the target is of size 1.5/√2."""
+    exact = hkflow.MomentFlow([1.0, 0.4], 1.5, hkflow.Flow(1.0, 4.0))
+    off = [
+        run.predictions[k] - exact.mass_and_moment(t)[1] * exact.direction
+        for k, t in enumerate(run.time)
+    ]
+    return np.sqrt(np.mean(np.square(off), axis=1)).max() / np.sqrt(np.mean(run.targets**2))
+
+
+@pytest.mark.parametrize("kind", ["auto", "grid", "particles"])
+@pytest.mark.parametrize("accuracy", [1e-2, 1e-4])
+def test_it_is_reached(case, tmp_path, kind, accuracy):
+    table = {"kind": kind, "accuracy": accuracy}
+    run = hkflow.run(case, output=tmp_path / "run", method=table)
+    assert true_error(run) <= run.errors.reached <= run.errors.wanted == accuracy
+    assert run.method == {"auto": "characteristics"}.get(kind, kind)
+    assert f"{accuracy:.1e} wanted" in dict(summary(run))["accuracy"]
+
+
+def test_more_is_computed_where_a_plan_falls_short(case, tmp_path, monkeypatch):
+    made = []
+
+    def short(*arguments):
+        choice = planning._choice(*arguments[:3], 2, 64, 1e-3, 1.0)
+        made.append(choice)
+        return choice
+
+    monkeypatch.setattr(planning, "plan", lambda file: short(file, sizes.sized(file.case, 1), 1))
+    run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-4})
+    assert made[0].size == 64 < run.mesh.n_cells
+    assert true_error(run) <= run.errors.reached <= 1e-4
+    assert (tmp_path / "run.1" / "results.h5").exists()  # the first is kept
+
+
+def test_what_stops_it_is_said(case, tmp_path, monkeypatch):
+    monkeypatch.setitem(sizes.MOST_CELLS, 1, 64)
+    run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-7})
+    assert run.mesh.n_cells == 64 and run.errors.reached > 1e-7
+    assert "64 is the most" in dict(summary(run))["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "words"),
+    [
+        ("method", "tolerance", 1e-5, "'accuracy' chooses"),
+        ("domain", "cells", 64, "it chooses domain.cells"),
+        ("method", "accuracy", 0.0, "method.accuracy"),
+    ],
+)
+def test_it_stands_in_the_place_of_what_it_chooses(case, table, key, value, words):
+    with pytest.raises(hkflow.CaseError, match=words):
+        hkflow.check(case, **{f"{table}.{key}": value})
+
+
+def test_a_grid_needs_a_sphere_with_meshes(case):
+    with pytest.raises(hkflow.CaseError, match="S\\^5; there are meshes of S\\^1, S\\^2, S\\^3"):
+        hkflow.check(case, method={"kind": "grid", "accuracy": 1e-2}, data={"direction": [1.0] * 6})
