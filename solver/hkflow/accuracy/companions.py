@@ -36,9 +36,9 @@ from .estimate import (
 )
 from .quantities import is_large, quantities
 
-# orders in the width that errors are expected to show: of a grid, of one where slopes jump, of
-# points, and between points of few kinds
-SMOOTH, KINKED, SEEDS = (1.0, 2.0), (0.5, 1.25), (1.0, 2.0)
+# orders in the width that errors are expected to show: of a grid, of one where slopes jump, and of
+# points, of which few lie beside each kink on the circle
+SMOOTH, KINKED, SEEDS, ON_CIRCLE = (1.0, 2.0), (0.5, 1.25), (1.0, 1.75), (0.5, 1.25)
 FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
@@ -335,7 +335,7 @@ def _each(values, others, total):
 def _band(run):
     """The orders that are expected of its method."""
     if run.method != "grid":
-        return SEEDS
+        return ON_CIRCLE if run.dim == 1 else SEEDS
     if run.options.get("limiter") == "first-order":
         return KINKED[0], 1.0
     objective: Any = run.problem.objective

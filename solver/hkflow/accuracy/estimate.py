@@ -9,7 +9,6 @@ import numpy as np
 from ..arguments import Floats
 
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
-NEIGHBOUR = 0.5  # share of the difference at a save that counts at those beside it
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen
 TIGHTER = 10.0  # by how much the tolerance of one companion is tighter
@@ -43,7 +42,7 @@ def extrapolated(
     |·| is the root mean square over components. The order p is that of all saves together, within
     the band that is expected; s = 1.25, and 3 with two results or an order below the band (Roache
     1998; ASME V&V 20). Where f₁ − f₂ is smaller than f₂ − f₄ and the highest order allow, f₁ and f₂
-    are equal by chance: the latter counts; and so do neighbouring saves by half.
+    are equal by chance: the latter counts; and so do the saves beside each.
 
     values : (n_saves, k) each, finest first;  widths : of their meshes;  band : orders expected
     """
@@ -57,8 +56,8 @@ def extrapolated(
     least = second * _ratio(widths, high)
     bar = np.maximum(first, least)
     beside = bar.copy()
-    beside[1:] = np.maximum(beside[1:], NEIGHBOUR * bar[:-1])
-    beside[:-1] = np.maximum(beside[:-1], NEIGHBOUR * bar[1:])
+    beside[1:] = np.maximum(beside[1:], bar[:-1])
+    beside[:-1] = np.maximum(beside[:-1], bar[1:])
     safety = WIDE if found < low else FACTOR
     return Spread(safety * beside * _share(widths, order), found, _verdict(found, low, high))
 
