@@ -119,9 +119,9 @@ def _number(plain):
     return np.nan if plain is None else float(plain)
 
 
-def from_arrays(time: Floats, arrays: Mapping[str, Floats], words: str) -> ErrorBars:
-    """The ErrorBars that files keep. Raises KeyError, TypeError or ValueError if they are none."""
-    said: dict[str, Any] = json.loads(words)
+def from_arrays(time: Floats, arrays: Mapping[str, Floats], said: Mapping[str, Any]) -> ErrorBars:
+    """The ErrorBars that files keep, said : what `words` writes. Raises KeyError, TypeError or
+    ValueError if they are none."""
     bars = {
         name: Bar(
             np.asarray(arrays[f"{name}_space"]),

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import h5py
-
 from ..accuracy.error_bars import LABELS, ErrorBars, from_arrays
 from ..arguments import Floats
 from ..files.reading import find, open_hdf5, read_arrays
+from ..files.userfiles import parse_json
 from ..files.writing import write_arrays, write_hdf5
 
 # what may be there, with its dimensions
@@ -34,14 +33,12 @@ def read_errors(path: Path, time: Floats, data: int) -> ErrorBars | None:
     with open_hdf5(file) as opened:
         if "errors" not in opened.attrs:
             return None
-        group = opened if path.is_dir() else opened.get("errors", {})
+        group = opened
+        if not path.is_dir():
+            group = find(opened, "errors") if "errors" in opened else {}
         there = {name: dimensions for name, dimensions in BARS.items() if name in group}
         sizes = {"time": len(time), "datum": data}
-        arrays = _read(opened, path.is_dir(), there, sizes)
-        return from_arrays(time, arrays, opened.attrs["errors"])
-
-
-def _read(file: h5py.File, alone: bool, there: dict, sizes: dict) -> dict:
-    if not there:
-        return {}
-    return read_arrays(file if alone else find(file, "errors"), there, sizes)
+        arrays = read_arrays(group, there, sizes) if there else {}
+        if not all((array >= 0.0).all() for array in arrays.values()):
+            raise ValueError("error bars are not positive")
+        return from_arrays(time, arrays, parse_json(opened.attrs["errors"]))

@@ -149,7 +149,7 @@ class Run(Result):
     @cached_property
     def errors(self) -> ErrorBars | None:  # type: ignore[override]  # read when it is first wanted
         """Its error bars; None if none were estimated, or it has been computed on since."""
-        with _reading(self.path):
+        with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
             return read_errors(self.path, self.time, len(self.targets))
 
     @cached_property
