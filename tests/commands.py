@@ -1,8 +1,14 @@
-"""The command in a process of its own, and cases made quick."""
+"""The command, here or in a process of its own, and cases made quick."""
 
 import subprocess
 import sys
 import tomllib
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from unittest.mock import patch
+
+from hkflow.app.cli import main
 
 MESHES = {"circle": 64, "hypersphere": 2760}  # cells, by a word in the name; 642 of others
 SHORT = {
@@ -19,7 +25,24 @@ SHORT = {
 
 
 def hk(*words, code=0):
-    """Run `hkflow words…` in a process of its own; returns (stdout, stderr)."""
+    """Run `hkflow words…` in this process, which has all loaded; returns (stdout, stderr)."""
+    out, err, words = StringIO(), StringIO(), ["hkflow", *map(str, words)]
+    with (
+        patch.object(sys, "argv", words),
+        patch.object(warnings, "formatwarning"),  # which the program replaces
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            ended = main()
+        except SystemExit as end:
+            ended = end.code
+    assert (ended or 0) == code, out.getvalue() + err.getvalue()
+    return out.getvalue(), err.getvalue()
+
+
+def hk_alone(*words, code=0):
+    """The same in a process of its own, as a user has it."""
     command = [sys.executable, "-c", "from hkflow.app.cli import main; main()", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr

@@ -1,8 +1,13 @@
 """Shared by all tests: a mesh cache of their own, and the moment problem that most orders are
 measured on."""
 
+import os
 import sys
 from pathlib import Path
+
+# Each core has a worker of its own: threads of BLAS would wait for one another, and while they wait
+# they keep cores busy. To be said before it is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

@@ -34,7 +34,7 @@ INTERNAL = {  # programs that import more, with the reason
 ANNOTATED = (  # rooms whose public functions are annotated, folder by folder
     *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
     *("methods", "methods/stepping", "methods/frozen_relu", "methods/network"),
-    *("methods/particles", "methods/characteristics"),  # methods/grid is to follow
+    *("methods/particles", "methods/characteristics", "methods/grid", "methods/grid/steppers"),
     *("solving", "files", "case", "store", "running", "analysis", "studies", "plots", "app"),
 )
 COMPILED = (

@@ -1,12 +1,11 @@
 """Two runs compared: the same problem by different methods agrees, and another problem is
 refused."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import hk
 from matplotlib.figure import Figure
 
 import hkflow
@@ -351,23 +350,6 @@ def test_masses_beyond_numbers_are_refused(made):
         hkflow.CaseError, match=r"up to a mass of e\^600. The mass at save 11 is e\^90"
     ):
         hkflow.compare(run, made("grid64"))
-
-
-def hk(*words, code=0):
-    """Run `hkflow words…` in a process of its own; returns (stdout, stderr)."""
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "-W",
-        "ignore::DeprecationWarning",
-        "-c",
-        "from hkflow.app.cli import main; main()",
-        *map(str, words),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout, done.stderr
 
 
 def test_the_command(made, tmp_path):

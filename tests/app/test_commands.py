@@ -6,7 +6,7 @@ import sys
 import tomllib
 
 import pytest
-from commands import coarse, hk
+from commands import coarse, hk, hk_alone
 from conftest import CASES, ROOT
 
 import hkflow
@@ -16,7 +16,7 @@ SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.sa
 
 
 def test_run_info_plot_pack_resume(tmp_path):
-    out, err = hk("run", IRIS, "--output", tmp_path / "run", *SMALL)
+    out, err = hk_alone("run", IRIS, "--output", tmp_path / "run", *SMALL)
     for word in (
         "Completed at t = 2",
         "objective:",
@@ -60,7 +60,7 @@ def test_run_info_plot_pack_resume(tmp_path):
 
 
 def test_errors_have_exit_code_two_and_leave_nothing(tmp_path):
-    _, err = hk("run", IRIS, "--output", tmp_path / "run", "--set", "flow.nois=0.1", code=2)
+    _, err = hk_alone("run", IRIS, "--output", tmp_path / "run", "--set", "flow.nois=0.1", code=2)
     assert "flow.nois: unknown key. Did you mean 'noise'" in err and "Traceback" not in err
     hk("run", tmp_path / "none.toml", "--output", tmp_path / "run", code=2)
     hk("info", tmp_path / "run", code=2)

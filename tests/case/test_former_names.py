@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from commands import hk
+from commands import hk_alone
 
 import hkflow
 from hkflow.case import aliases
@@ -127,7 +127,7 @@ def test_overrides_by_former_names(places, overrides):
 def test_the_command_line_says_it_once(places):
     former, _ = places
     for words in (("check", former), ("run", former, "-q", "--output", former.parent / "run")):
-        _, err = hk(*words)
+        _, err = hk_alone(*words)
         lines = err.splitlines()
         assert len(lines) == 4 and sum("'hancock'" in one for one in lines) == 1, err
         assert f"{former}:{line(CASE, 'hancock')}: method.stepper: 'hancock' is called" in err

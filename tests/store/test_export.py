@@ -3,14 +3,13 @@ csv."""
 
 import csv
 import shutil
-import sys
 
 import h5py
 import numpy as np
 import pytest
+from commands import hk
 
 import hkflow
-from hkflow.app.cli import main
 from hkflow.solving.observer import Observer
 from hkflow.store import dataset, vtkhdf
 
@@ -343,41 +342,22 @@ def test_tables_hold_every_bit(runs, tmp_path, name):
 # --- the command
 
 
-def hk(monkeypatch, *words):
-    """Run `hkflow words…` here; returns the exit code."""
-    monkeypatch.setattr(sys, "argv", ["hkflow", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code or 0
-
-
-def test_the_command_writes_all_formats_over_older_ones(runs, tmp_path, monkeypatch, capsys):
+def test_the_command_writes_all_formats_over_older_ones(runs, tmp_path):
     shutil.copy(runs("circle").path / "results.h5", tmp_path / "results.h5")
     out = tmp_path / "new" / "folder"
     for _ in range(2):
-        assert (
-            hk(
-                monkeypatch,
-                "export",
-                tmp_path / "results.h5",
-                "--vtk",
-                "--netcdf",
-                "--csv",
-                "--output",
-                out,
-            )
-            == 0
-        )
+        formats = "--vtk", "--netcdf", "--csv"
+        said, _ = hk("export", tmp_path / "results.h5", *formats, "--output", out)
         name = tmp_path.name
         wanted = {
             f"{name}{end}"
             for end in (".vtkhdf", ".nc", "-records.csv", "-predictions.csv", "-density.csv")
         }
         assert {path.name for path in out.iterdir()} == wanted
-        assert capsys.readouterr().out.count("export:") == 5
+        assert said.count("export:") == 5
 
 
-def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch, capsys):
+def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch):
     empty = tmp_path / "empty"
     shutil.copytree(
         runs("circle").path,
@@ -397,13 +377,11 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch, c
         ((tmp_path / "none", "--vtk"), "no run here"),
         ((runs("circle").path, "--xls"), "No such option"),
     ]:
-        assert hk(monkeypatch, "export", *words, "--output", tmp_path / "out") == 2
-        assert sentence in capsys.readouterr().err.replace("no such", "No such")
+        _, err = hk("export", *words, "--output", tmp_path / "out", code=2)
+        assert sentence in err.replace("no such", "No such")
     assert not (tmp_path / "out").exists()
-    assert (
-        hk(monkeypatch, "export", runs("circle").path, "--csv", "--output", tmp_path / "file") == 2
-    )
-    assert "the export cannot be written (File exists)" in capsys.readouterr().err
+    _, err = hk("export", runs("circle").path, "--csv", "--output", tmp_path / "file", code=2)
+    assert "the export cannot be written (File exists)" in err
     with pytest.raises(hkflow.CaseError, match="Unknown format 'vtkhdf'. Did you mean 'vtk'"):
         hkflow.export(runs("circle"), "vtkhdf")
     monkeypatch.setattr(dataset, "find_spec", lambda name: None)

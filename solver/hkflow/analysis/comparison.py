@@ -310,9 +310,9 @@ def _within_bars(a, b):
 
 def described(run: Result) -> str:
     """What carries a run's measure, in words."""
-    if run.domain.fixed:
+    if run.mesh and run.domain.fixed:
         return f"{run.method} on {run.mesh.n_cells} atoms, {len(run.signs)} output sign(s)"
-    if run.method == "grid":
+    if run.mesh and run.method == "grid":
         return f"grid of {run.mesh.n_cells} cells on S^{run.dim}, {len(run.signs)} output sign(s)"
     count = len(run.atoms_at(len(run.time) - 1, normalised=True)) if len(run.time) else "no saved"
     if run.method != "network":
@@ -340,7 +340,8 @@ def table(c: Comparison) -> str:
         f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
     )
     lines += [LEGENDS[name] for name in c.distances]
-    widths = [run.mesh.width for run in (c.a, c.b) if run.method == "grid" and not run.domain.fixed]
+    grids = [run for run in (c.a, c.b) if run.method == "grid" and not run.domain.fixed]
+    widths = [run.mesh.width for run in grids if run.mesh]
     if widths:
         lines.append(
             "Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h ="

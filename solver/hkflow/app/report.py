@@ -24,15 +24,15 @@ def write_report(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "rep
     """
     from jinja2 import Environment, PackageLoader
 
-    runs = [loaded(run) for run in runs]
-    for run in runs:
+    found = [loaded(run) for run in runs]
+    for run in found:
         if not len(run.time):
             raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to report.")
     page = Environment(
         loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     text = page.get_template("report.html").render(
-        runs=[_shown(run) for run in runs], table=_table(runs)
+        runs=[_shown(run) for run in found], table=_table(found)
     )
     path = Path(path)
     try:

@@ -161,8 +161,10 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
     for i in range(n):
         lists[0, i] = i
     now, count, value = 0, len(pieces), max(value, _climbed(x, c, whole, squared, pieces))
-    corners[0, :count], tops[0, :count], begins[0, :count], ends[0, :count] = pieces, np.inf, 0, n
-    sums[0, :count] = whole
+    for k in range(count):
+        _copy(pieces[k], corners[0, k])
+        _copy(whole, sums[0, k])
+        tops[0, k], begins[0, k], ends[0, k] = np.inf, 0, n
     for size in range(FINEST + 1):
         then, made, used = 1 - now, 0, 0
         for k in range(count):
@@ -170,7 +172,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 bound = max(bound, tops[now, k])
                 continue
             cosine, sine = _cap(corners[now, k], center)
-            M[:] = sums[now, k]
+            _copy(sums[now, k], M)
             begin = end = used
             undecided = extra = 0.0
             for j in range(begins[now, k], ends[now, k]):
@@ -198,7 +200,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 for q in range(3):
                     A[q] = _dot(M[q], center)
                 value = max(value, _dot(A, center) + undecided)
-                R[:] = M  # (s)₊² ≤ s² and −(s)₊² ≤ 0
+                _copy(M, R)  # (s)₊² ≤ s² and −(s)₊² ≤ 0
                 for i in others:
                     if c[i] > 0.0:
                         _add(c[i], x[i], True, R)
@@ -206,9 +208,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 if highest > value + tolerance:
                     values, vectors = np.linalg.eigh(np.ascontiguousarray(R[:p, :p]))
                     highest = min(highest, values[-1])
-                    A[:p] = vectors[:, -1]
-                    A[p:] = 0.0
-                    A *= 1.0 if _dot(A, center) >= 0.0 else -1.0
+                    _toward(vectors, center, A)
                     value = max(value, _value(x, c, whole, squared, A, L))
             else:
                 value = max(value, _dot(M[0], center) + undecided)
@@ -226,26 +226,50 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
             if highest <= value + tolerance or size == FINEST:
                 bound = max(bound, highest)
                 continue
-            used, parts = end, _cut(corners[now, k], corners[then], made)
+            used, parts = end, _cut(corners[now, k], corners[then, made:])
             for child in range(made, made + parts):
-                sums[then, child], tops[then, child], begins[then, child], ends[then, child] = (
-                    M,
-                    highest,
-                    begin,
-                    end,
-                )
+                _copy(M, sums[then, child])
+                tops[then, child], begins[then, child], ends[then, child] = highest, begin, end
             made += parts
         now, count = then, made
     return value, bound
 
 
 @njit(cache=True)
+def _copy(array, out):
+    """out = array, of the same shape. An assignment of arrays makes the compiler build Numba's
+    sentence about shapes, which takes seconds."""
+    for place in np.ndindex(array.shape):
+        out[place] = array[place]
+
+
+@njit(cache=True)
+def _middle(corners, out):
+    """Write the centre of a piece, a unit vector."""
+    for q in range(3):
+        out[q] = 0.0
+        for k in range(len(corners)):
+            out[q] += corners[k, q]
+    length = np.sqrt(_dot(out, out))
+    for q in range(3):
+        out[q] /= length
+
+
+@njit(cache=True)
+def _toward(vectors, center, A):
+    """Write the last eigenvector to A, zeros after it, on the side of a centre."""
+    p = len(vectors)
+    for q in range(3):
+        A[q] = vectors[q, p - 1] if q < p else 0.0
+    if _dot(A, center) < 0.0:
+        for q in range(3):
+            A[q] = -A[q]
+
+
+@njit(cache=True)
 def _cap(corners, center):
     """Cosine and sine of the radius of the cap around a piece; writes its centre."""
-    center[:] = 0.0
-    for corner in corners:
-        center += corner
-    center /= np.sqrt(_dot(center, center))
+    _middle(corners, center)
     chord = 0.0  # its square, exact for small pieces too
     for corner in corners:
         chord = max(
@@ -258,21 +282,24 @@ def _cap(corners, center):
 
 
 @njit(cache=True)
-def _cut(corners, out, at):
-    """Cut an arc into two, a triangle into four, at the middles of their sides; writes them to
-    out[at], …; returns how many."""
+def _cut(corners, out):
+    """Cut an arc into two, a triangle into four, at the middles of their sides; returns how
+    many."""
     p = len(corners)
     middle = np.empty((3, 3))
     for k in range(p):
         for q in range(3):
             middle[k, q] = corners[k, q] + corners[(k + 1) % p, q]
-        middle[k] /= np.sqrt(_dot(middle[k], middle[k]))
+        length = np.sqrt(_dot(middle[k], middle[k]))
+        for q in range(3):
+            middle[k, q] /= length
     for k in range(p):
-        out[at + k, 0], out[at + k, 1] = corners[k], middle[0 if p == 2 else k]
+        _copy(corners[k], out[k, 0])
+        _copy(middle[0 if p == 2 else k], out[k, 1])
         if p == 3:
-            out[at + k, 2] = middle[(k + 2) % 3]
+            _copy(middle[(k + 2) % 3], out[k, 2])
     if p == 3:
-        out[at + 3] = middle
+        _copy(middle, out[3])
     return 2 if p == 2 else 4
 
 
@@ -283,10 +310,7 @@ def _climbed(x, c, whole, squared, pieces):
     starts, values, highest = np.empty((len(pieces), 3)), np.empty(len(pieces)), -np.inf
     slope, trial, trial_slope, M = np.empty(3), np.empty(3), np.empty(3), np.empty((3, 3))
     for k in range(len(pieces)):
-        starts[k] = 0.0
-        for corner in pieces[k]:
-            starts[k] += corner
-        starts[k] /= np.sqrt(_dot(starts[k], starts[k]))
+        _middle(pieces[k], starts[k])
         values[k] = _value(x, c, whole, squared, starts[k], slope)
     for _ in range(CLIMBS):
         best = np.argmax(values)
@@ -299,24 +323,25 @@ def _climbed(x, c, whole, squared, pieces):
             for q in range(3):
                 trial[q] = (1.0 - step) * theta[q] + step * slope[q] / size
             length = np.sqrt(_dot(trial, trial))
-            trial /= max(length, SHORT)
+            for q in range(3):
+                trial[q] /= max(length, SHORT)
             reached = _value(x, c, whole, squared, trial, trial_slope)
             if length > SHORT and reached > value:
-                theta[:], slope[:], value = trial, trial_slope, reached
+                value = reached
+                _copy(trial, theta)
+                _copy(trial_slope, slope)
             else:
                 step *= 0.5
         if squared:  # the top of the quadratic function that G is around here
             for _ in range(POLISH):
-                M[:] = whole
+                _copy(whole, M)
                 for i in range(len(c)):
                     if _dot(theta, x[i]) > 0.0:
                         _add(c[i], x[i], True, M)
                 p = pieces.shape[1]
                 _, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
-                trial[:p] = vectors[:, -1]
-                trial[p:] = 0.0
-                trial *= 1.0 if _dot(trial, theta) >= 0.0 else -1.0
-                theta[:] = trial
+                _toward(vectors, theta, trial)
+                _copy(trial, theta)
                 value = max(value, _value(x, c, whole, squared, theta, slope))
         highest = max(highest, value)
     return highest
@@ -345,7 +370,7 @@ def _lean(A, x, c, share, others, L):
     −|c|(s)₊ ≤ −|c| t s for each t in [0, 1]: the shares of negative coefficients are moved to make
     |L|, hence the bound, small
     """
-    L[:] = A
+    _copy(A, L)
     for i in others:
         for q in range(3):
             L[q] += share[i] * c[i] * x[i, q]

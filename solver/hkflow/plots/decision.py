@@ -267,14 +267,9 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
         predictions, whose = run.predict(inputs, save, normalised), f" of {FRESH} fresh inputs"
     if run.classifies:
         edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)
-        for sign, look in ((1.0, {"alpha": 0.7}), (-1.0, {"alpha": 0.7})):
-            ax.hist(
-                predictions[run.targets == sign],
-                edges,
-                color=COLORS[sign],
-                label=f"class {_class(sign)}",
-                **look,
-            )
+        for sign in (1.0, -1.0):
+            values, label = predictions[run.targets == sign], f"class {_class(sign)}"
+            ax.hist(values, edges, color=COLORS[sign], label=label, alpha=0.7)
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
         ax.set_ylabel("number of data")

@@ -37,7 +37,7 @@ def solved(mesh, flow, **options):
     s = hkflow.solve(
         problem,
         TIME,
-        **{"tolerance": 1e-9 if flow.noise and not flow.transport else 1e-7} | options,
+        **{"tolerance": 2e-9 if flow.noise and not flow.transport else 1e-7} | options,
     )
     assert s.finished, s.status
     return problem, s

@@ -3,13 +3,14 @@ the flows."""
 
 import numpy as np
 
-from ...geometry.mesh import half_faces
+from ...arguments import Floats
+from ...geometry.mesh import Mesh, half_faces
 from .frozen import Transport
 from .limiters import limiter_code
 from .stencil import stencil_of
 
 
-def stream_flows(mesh, stream):
+def stream_flows(mesh: Mesh, stream: Floats) -> Floats:
     """Flows (n_faces,) from left to right through the faces of a mesh of S², U = x × ∇ψ:
     differences of ψ, free of divergence.
 
@@ -22,7 +23,14 @@ def stream_flows(mesh, stream):
     return np.where(outward > 0.0, change, -change)
 
 
-def advect(mesh, flows, density, time, cfl=0.9, limiter="mc"):
+def advect(
+    mesh: Mesh,
+    flows: Floats,
+    density: Floats,
+    time: float,
+    cfl: float = 0.9,
+    limiter: str = "mc",
+) -> Floats:
     """The density (n_cells,) after a time, of second order; mass is kept to rounding and ν ≥ 0.
 
     flows : (n_faces,) volume per time from the left cell of each face to the right one;  density :
@@ -42,7 +50,7 @@ def advect(mesh, flows, density, time, cfl=0.9, limiter="mc"):
     return now[0]
 
 
-def prescribed(mesh, flows, limiter="mc"):
+def prescribed(mesh: Mesh, flows: Floats, limiter: str = "mc") -> Transport:
     """A Transport that moves along given flows (n_faces,); U at a centre x is Σ_k flow_k (x_k − x)
     / volume, x_k on the faces."""
     transport = Transport(stencil_of(mesh), limiter_code(limiter))

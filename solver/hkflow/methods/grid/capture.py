@@ -46,7 +46,7 @@ class Capture:
         time, after `follow`
     """
 
-    def __init__(self, problem: Problem, stencil: Stencil):
+    def __init__(self, problem: Problem, stencil: Stencil) -> None:
         self.problem, self.flow, self.stencil = problem, problem.flow, stencil
         objective, mesh = problem.objective, problem.mesh
         assert mesh is not None
@@ -133,7 +133,14 @@ class Capture:
         weights = self.amounts[sign, chord]
         return Atoms(self.chords.middles[chord], self.signs[sign], weights, self.chords.cell[chord])
 
-    def move(self, atoms, loss_gradient, dt, shift, step: Step) -> tuple[Atoms, float]:
+    def move(
+        self,
+        atoms: Atoms,
+        loss_gradient: NDArray[np.float64],
+        dt: float,
+        shift: float,
+        step: Step,
+    ) -> tuple[Atoms, float]:
         """Atoms after a time in the potential J − shift, and ∫J over those before; adds to the
         step's budget, or rejects it."""
         decay, n = self.problem.objective.weight_decay - shift, len(atoms.weights)

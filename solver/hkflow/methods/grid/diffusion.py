@@ -22,7 +22,7 @@ class Diffusion:
     outflow : largest share of a cell's mass that leaves it per time
     """
 
-    def __init__(self, rate: float, stencil: Stencil, n_signs: int):
+    def __init__(self, rate: float, stencil: Stencil, n_signs: int) -> None:
         self.rate, self.stencil = rate, stencil
         self.outflow = float(rate * (stencil.conductances.sum(axis=1) / stencil.volumes).max())
         self.change = np.zeros((n_signs, len(stencil.volumes)))

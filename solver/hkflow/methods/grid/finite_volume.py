@@ -11,9 +11,11 @@ from ...errors import unknown_name
 from ...geometry.mesh import Mesh
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
 from ...problem.flow import RATES
+from ...problem.problem import Problem
 from ..rules import check_courant_number, largest_courant_number, needs_max_step
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_imex
+from ..stepping.implicit_residuals import Coupling
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
@@ -55,14 +57,14 @@ class FiniteVolume(ImplicitSteps):
 
     def __init__(
         self,
-        problem,
-        limiter="mc",
-        stepper=None,
-        imex="auto",
-        cfl=None,
-        tolerance=TOLERANCE,
-        max_step=float("inf"),
-    ):
+        problem: Problem,
+        limiter: str = "mc",
+        stepper: str | None = None,
+        imex: str = "auto",
+        cfl: float | None = None,
+        tolerance: float = TOLERANCE,
+        max_step: float = float("inf"),
+    ) -> None:
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
         self.problem, self.flow = problem, problem.flow
@@ -172,7 +174,7 @@ class FiniteVolume(ImplicitSteps):
         )
         return density
 
-    def record(self, clock) -> dict[str, float]:
+    def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone: smallest density and potential and, where it is
         known, the bound of the gap."""
         now = self.current
@@ -245,6 +247,6 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.rescale(factor)
         self.stepper.rates(now)
 
-    def coupling_at_current(self):
+    def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
         return self.cells.at(self.current, self.log_scale)

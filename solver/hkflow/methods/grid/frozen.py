@@ -33,7 +33,7 @@ class Transport:
         `move`
     """
 
-    def __init__(self, stencil: Stencil, limiter: int, n_signs: int = 1):
+    def __init__(self, stencil: Stencil, limiter: int, n_signs: int = 1) -> None:
         self.stencil, self.limiter = stencil, limiter
         n, slots, axes = stencil.offsets.shape
         self.flows, self.leaving = np.zeros((n_signs, n, slots)), np.zeros((n_signs, n, slots))
@@ -50,7 +50,7 @@ class Transport:
         )  # fmt: skip
         self.outflow = float(self.largest.max())
 
-    def move(self, dt: float, start, density) -> None:
+    def move(self, dt: float, start: NDArray[np.float64], density: NDArray[np.float64]) -> None:
         """The density after dt; start, density (n_signs, n_cells). Mass is kept to rounding, and ν
         ≥ 0 if dt · outflow ≤ 1."""
         st = self.stencil
@@ -70,7 +70,7 @@ class FrozenFlow:
     rhs : the RightHandSide;  capture : moves what kinks capture, or None
     """
 
-    def __init__(self, rhs: RightHandSide, capture: Capture | None = None):
+    def __init__(self, rhs: RightHandSide, capture: Capture | None = None) -> None:
         self.rhs, self.capture = rhs, capture
         self.transport = (
             Transport(rhs.stencil, rhs.limiter, len(rhs.problem.signs))
@@ -80,9 +80,16 @@ class FrozenFlow:
         rate, n_signs = rhs.flow.diffusion, len(rhs.problem.signs)
         self.diffusion = Diffusion(rate, rhs.stencil, n_signs) if rate > 0.0 else None
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
-        self.sums = np.zeros((n_blocks(rhs.problem.mesh.n_cells), 5))
+        self.sums = np.zeros((n_blocks(rhs.shape[1]), 5))
 
-    def drive(self, begin: Evaluation, after: Evaluation, loss_gradient, tau: float, step: Step):
+    def drive(
+        self,
+        begin: Evaluation,
+        after: Evaluation,
+        loss_gradient: NDArray[np.float64],
+        tau: float,
+        step: Step,
+    ) -> NDArray[np.float64]:
         """The flow over a time tau in the potential of given loss gradients, from `begin` into
         `after`; returns the predictions there."""
         after.loss_gradient[:] = loss_gradient

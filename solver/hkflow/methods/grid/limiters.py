@@ -13,7 +13,7 @@ from ...errors import unknown_name
 LIMITERS = {"first-order": -1, "minmod": 0, "van-leer": 1, "mc": 2, "koren": 3}
 
 
-def limiter_code(name):
+def limiter_code(name: str) -> int:
     """The number by which kernels know a limiter; raises ValueError with the choices for an unknown
     name."""
     if name not in LIMITERS:

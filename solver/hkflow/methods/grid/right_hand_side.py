@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
+from ...problem.problem import Problem
 from . import kernels
 from .diffusion import Diffusion
 from .state import Atoms, Evaluation
@@ -26,13 +27,14 @@ class RightHandSide:
     evaluations : of the potential, so far
     """
 
-    def __init__(self, problem, limiter: int):
+    def __init__(self, problem: Problem, limiter: int) -> None:
         self.problem, self.flow, self.limiter = problem, problem.flow, limiter
         mesh, signs = problem.mesh, problem.signs
+        assert mesh is not None
         self.shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
         self.objective = problem.objective.at_fixed_points(mesh.centers, signs)
-        self.mass_at_start = float((np.abs(problem.initial) @ mesh.volumes).sum())
+        self.mass_at_start = float((np.abs(np.asarray(problem.initial)) @ mesh.volumes).sum())
         self.log_scale, self.evaluations = 0.0, 0
         self.masses = np.zeros(self.shape)
         self.largest = np.zeros(n_blocks(mesh.n_cells))
@@ -47,7 +49,7 @@ class RightHandSide:
     @cached_property
     def gradient(self) -> NDArray[np.float64]:
         """Room for the gradient of the density, which only `transport` needs."""
-        return np.zeros((*self.shape, self.problem.mesh.dim + 1))
+        return np.zeros((*self.shape, len(self.stencil.axes)))
 
     def new_evaluation(self) -> Evaluation:
         """Room for a density and all that follows from it."""
@@ -65,13 +67,23 @@ class RightHandSide:
             + (self.source() * self.problem.uniform - self.flow.noise * e.density)
         )
 
-    def evaluate(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
+    def evaluate(
+        self,
+        e: Evaluation,
+        loss_gradient: NDArray[np.float64] | None = None,
+        defect: float = 0.0,
+    ) -> None:
         """The terms at the density of e, whose potential its own or given loss gradients make."""
         self.potential(e, loss_gradient, defect)
         self.transport(e)
         self.integrate(e)
 
-    def potential(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
+    def potential(
+        self,
+        e: Evaluation,
+        loss_gradient: NDArray[np.float64] | None = None,
+        defect: float = 0.0,
+    ) -> None:
         """J at the density of e, from its own or given loss_gradient (n_data,)."""
         e.defect = defect
         self.predict(e)

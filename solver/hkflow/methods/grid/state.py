@@ -67,7 +67,7 @@ class Evaluation:
 
     atoms: Atoms | None = None
 
-    def __init__(self, n_signs: int, n_cells: int, n_data: int, hellinger: bool):
+    def __init__(self, n_signs: int, n_cells: int, n_data: int, hellinger: bool) -> None:
         self.density, self.divergence, self.potential = (
             np.zeros((n_signs, n_cells)) for _ in range(3)
         )

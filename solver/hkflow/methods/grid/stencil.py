@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...geometry.mesh import half_faces
+from ...arguments import Floats
+from ...geometry.mesh import Mesh, half_faces
 from ...geometry.sphere import normalize
 
 
@@ -31,7 +32,7 @@ class Stencil:
     axes: tuple
 
 
-def face_conductances(mesh):
+def face_conductances(mesh: Mesh) -> Floats:
     """Area of each face over the length of the chord between the centres on its sides, (n_faces,).
 
     Along the chord, not the arc: a potential that is linear in R^(d+1), as ReLU's are between their
@@ -42,7 +43,7 @@ def face_conductances(mesh):
     return mesh.face_areas / np.linalg.norm(left - right, axis=1)
 
 
-def stencil_of(mesh):
+def stencil_of(mesh: Mesh) -> Stencil:
     """The neighbour tables of a mesh; gradients by least squares weighted with the conductances,
     exact for linear functions."""
     cell, neighbor, face, slot = half_faces(mesh)

@@ -5,9 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from ...objectives.objective import ObjectiveAtFixedPoints
 from ...operators.matrix import gram
+from ...problem.problem import Problem
 from ..particles.tangent_gram import coupling_matrix, coupling_product
 from ..stepping.implicit_residuals import DENSE, Coupling
+from .state import Evaluation
 from .stencil import face_conductances
 
 NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the matrix
@@ -20,7 +23,7 @@ class CellCoupling:
         whose operator is used
     """
 
-    def __init__(self, problem, objective):
+    def __init__(self, problem: Problem, objective: ObjectiveAtFixedPoints) -> None:
         self.problem, self.objective = problem, objective
 
     @cached_property
@@ -35,7 +38,7 @@ class CellCoupling:
     def _conductances(self):
         return face_conductances(self.problem.mesh)
 
-    def at(self, e, log_scale):
+    def at(self, e: Evaluation, log_scale: float) -> Coupling:
         """The Coupling at an Evaluation e in units of e^log_scale: stored for up to DENSE data,
         applied for more.
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from ...step import Step
 from ...stepping.implicit import SUBSTEPS, implicit_step
 from ...stepping.implicit_residuals import Coupling
+from ..state import Evaluation
 from .stepper import Stepper
 
 
@@ -15,15 +17,19 @@ class Imex(Stepper):
     tolerance : of the run;  coupling : function () -> Coupling of the accepted state
     """
 
-    def __init__(self, explicit: Stepper, tolerance: float, coupling: Callable[[], Coupling]):
+    def __init__(
+        self, explicit: Stepper, tolerance: float, coupling: Callable[[], Coupling]
+    ) -> None:
         super().__init__(explicit.rhs)
         self.explicit, self.tolerance, self.coupling = explicit, tolerance, coupling
         self.order = min(explicit.order, 2)
 
-    def rates(self, e) -> None:
+    def rates(self, e: Evaluation) -> None:
         self.explicit.rates(e)
 
-    def advance(self, now, spares, dt):
+    def advance(
+        self, now: Evaluation, spares: list[Evaluation], dt: float
+    ) -> tuple[Evaluation, Step]:
         trial, substeps = spares[0], SUBSTEPS[self.order]
         states = [*self.explicit.between[: len(substeps)], trial]
         states[0].density[:], states[0].loss_gradient[:] = now.density, now.loss_gradient

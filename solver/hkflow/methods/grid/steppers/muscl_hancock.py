@@ -5,6 +5,7 @@ import numpy as np
 from ...step import Step
 from ...stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..capture import Capture, captures
+from ..right_hand_side import RightHandSide
 from ..state import Evaluation
 from .stepper import Stepper
 
@@ -21,7 +22,7 @@ class MusclHancock(Stepper):
     order, stability = 3, 6 / 11
     cfl = 0.9
 
-    def __init__(self, rhs):
+    def __init__(self, rhs: RightHandSide) -> None:
         super().__init__(rhs)
         self.capture = Capture(rhs.problem, rhs.stencil) if captures(rhs.problem) else None
         n_data = len(rhs.objective.predictions)
@@ -34,7 +35,9 @@ class MusclHancock(Stepper):
         e.outflow = self.frozen.follow(e)
         self.rhs.integrate(e)
 
-    def advance(self, now, spares, dt):
+    def advance(
+        self, now: Evaluation, spares: list[Evaluation], dt: float
+    ) -> tuple[Evaluation, Step]:
         rhs, step, trial = self.rhs, Step(dt), spares[0]
         self._extrapolate_potential(now, dt, trial)
         self.frozen.advance(now, trial, dt, step)
@@ -136,10 +139,10 @@ class MusclHancock(Stepper):
         if len(self.own):
             self.history /= factor
 
-    def state(self):
+    def state(self) -> dict[str, np.ndarray]:
         return {"history": self.history, "ages": self.ages}
 
-    def load(self, state) -> None:
+    def load(self, state: dict[str, np.ndarray]) -> None:
         self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
 
 

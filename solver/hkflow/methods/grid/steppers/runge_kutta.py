@@ -5,6 +5,7 @@ import numpy as np
 from ...step import Step
 from ...stepping.splitting import Splitting, Substep
 from .. import kernels
+from ..right_hand_side import RightHandSide
 from ..state import Evaluation
 from .stepper import Stepper
 
@@ -16,7 +17,7 @@ class RungeKutta(Stepper):
     splitting : which terms of the right-hand side advance together, by which tableau
     """
 
-    def __init__(self, rhs, splitting: Splitting):
+    def __init__(self, rhs: RightHandSide, splitting: Splitting) -> None:
         super().__init__(rhs)
         self.order, self.stability = splitting.order, splitting.stability
         self.substeps = splitting.substeps
@@ -27,7 +28,9 @@ class RungeKutta(Stepper):
         self.rhs.transport(e)
         self.rhs.integrate(e)
 
-    def advance(self, now, spares, dt):
+    def advance(
+        self, now: Evaluation, spares: list[Evaluation], dt: float
+    ) -> tuple[Evaluation, Step]:
         step, base = Step(dt), now
         for substep in self.substeps:
             out = next(spare for spare in spares if spare is not base)
@@ -93,7 +96,7 @@ class Euler(RungeKutta):
     def initial_step(self, e: Evaluation) -> float:
         return float("inf")
 
-    def error(self, before, after, step, tolerance):
+    def error(self, before: Evaluation, after: Evaluation, step: Step, tolerance: float) -> None:
         return None
 
     def _stage(self, substep, keep, dt, base, at, out):

@@ -31,7 +31,7 @@ class Stepper:
     spares: int = 1
     capture: Capture | None = None
 
-    def __init__(self, rhs: RightHandSide):
+    def __init__(self, rhs: RightHandSide) -> None:
         self.rhs = rhs
 
     @cached_property
@@ -44,7 +44,9 @@ class Stepper:
         """Where parts of a step begin and end."""
         return [self.rhs.new_evaluation() for _ in range(2)]
 
-    def evaluate(self, e: Evaluation, loss_gradient=None, defect: float = 0.0) -> None:
+    def evaluate(
+        self, e: Evaluation, loss_gradient: np.ndarray | None = None, defect: float = 0.0
+    ) -> None:
         """All that a step needs to begin at the density of e, driven by its own or given
         loss gradients."""
         self.rhs.potential(e, loss_gradient, defect)
