@@ -4,10 +4,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..certificates.column_generation import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
+
+LOOSE = 1e-3  # a relative gap above which both ends of a max-margin are shown
 
 
 def summary(run: Result) -> list[tuple[str, str]]:
@@ -39,19 +42,7 @@ def _last_records(run):
         ]
     else:
         rows = [(RECORDS[name].label, f"{last[name]:.8g}") for name in ("objective", "mass")]
-    if "margin" in last:
-        rows.append(("margin/mass", f"{last['margin']:.6g}"))
-    if "margin_upper" in last and run.contradiction:
-        rows.append(
-            ("F₁ max-margin", f"{'0' if len(run.signs) == 2 else 'at most 0'}: {run.contradiction}")
-        )
-    elif "margin_upper" in last:
-        rows.append(
-            (
-                "F₁ max-margin",
-                f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)",
-            )
-        )
+    rows += margin_rows(run, last)
     if "gap_bound" in last:
         rows.append(("gap to minimum", f"at most {last['gap_bound']:.4g} (E.13)"))
     if last["training_error"] == last["training_error"]:
@@ -71,6 +62,48 @@ def _last_records(run):
             (RECORDS["energy_residual"].label, f"{share:.2e} of the energy exchanged"),
         ]
     return rows + [(record_of(name).label, f"{last[name]:.8g}") for name in own_names(last)]
+
+
+def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
+    """Rows on the margin of a run, how much that is of the max-margin γ, and on what the run alone
+    proved of γ; last : its last records."""
+    if "margin" not in last:
+        return []
+    found, margin = run.max_margin, f"{last['margin']:.6g}"
+    if found is not None and found.is_positive:
+        margin += f" of {gamma_text(found)}: {_reached(run)} at t = {last['time']:.6g}"
+    rows = [("margin/mass", margin)]
+    if "margin_upper" not in last:
+        return rows
+    name, zero = "F₁ max-margin", "0" if len(run.signs) == 2 else "at most 0"
+    if run.contradiction:
+        return [*rows, (name, f"{zero}: {run.contradiction}")]
+    if found is not None and found.is_none:
+        return [*rows, (name, f"{zero}: {found.why_none}")]
+    text = f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified"
+    if found is not None:
+        return [*rows, (name, f"{text} by the run alone)")]
+    more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
+    return [*rows, (name, f"{text}){more}")]
+
+
+def gamma_text(found: MaxMargin) -> str:
+    """A positive max-margin with as many digits as are certified, or both of its ends."""
+    gap = power_above(found.relative_gap)
+    if gap > LOOSE:
+        return f"γ in [{found.lower:.6g}, {found.upper:.6g}] (certified)"
+    digits = 1 - round(np.log10(max(gap, 1e-15)))
+    middle = 0.5 * (found.lower + found.upper)
+    return f"γ = {middle:.{digits}g} (certified to {gap:g})".replace("e-0", "e-")
+
+
+def _reached(run):
+    """How much of γ a run has, in words."""
+    share = run.margin_share[-1]
+    if share <= 0.0:
+        return "not reached by any part, some data are on the wrong side"
+    least = "at least " if run.max_margin.relative_gap > LOOSE else ""
+    return f"{least}{share:.1f} % reached"
 
 
 def provenance(run: Result) -> list[tuple[str, str]]:

@@ -22,11 +22,16 @@ from .schema import ProblemCase
 
 
 def described(
-    problem: Problem, time: dict, method: dict, title: str = "", seed: int = 0
+    problem: Problem,
+    time: dict,
+    method: dict,
+    title: str = "",
+    seed: int = 0,
+    certificate: dict | None = None,
 ) -> tuple[ProblemCase, OwnFunctions]:
     """The ProblemCase of a problem and its OwnFunctions.
 
-    time : the keys of [time];  method : those of [method]
+    time : the keys of [time];  method : those of [method];  certificate : of [certificate]
     Raises CaseError for options that are none and for what a run folder cannot say of a problem.
     """
     objective: Any = problem.objective
@@ -67,6 +72,7 @@ def described(
             name: value for name, value in method.items() if not (endless and name == "max_step")
         },
         "time": time,
+        "certificate": certificate or {},
         "exact": exact and {"direction": exact.direction, "target": exact.target},
     }
     _check_arrays(problem)

@@ -692,6 +692,17 @@ class TimeTable(Table):
         return self
 
 
+class CertificateTable(Table):
+    """What is proved at the end of a run whose records enclose the max-margin."""
+
+    seconds: NonNegative = Field(
+        5.0,
+        description=(
+            "for the max-margin itself, at most, after the end of the run; 0 leaves it out"
+        ),
+    )
+
+
 # of tables that are there without saying of which kind; without a mesh the method is "auto"
 DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
@@ -712,6 +723,7 @@ class Case(Table):
         GridMethod(), description="a grid of domain.cells, or 'auto' where there are none"
     )
     time: TimeTable
+    certificate: CertificateTable = CertificateTable()
     records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
         None,
         description=(
@@ -861,4 +873,5 @@ class ProblemCase(Table):
     flow: FlowTable
     method: MethodTable
     time: TimeTable
+    certificate: CertificateTable = CertificateTable()
     exact: ExactTable | None = None

@@ -29,6 +29,7 @@ USELESS = 0.05
 NOTHING = 1e-11
 ROUNDING = 1e-15  # of the largest feature: by which the ends may still move as they are stored
 STALLING = 1e-8  # of the largest feature: a gap that rounding may keep from narrowing
+MOST_NAMED = 8  # rows in a sentence
 STALLED = 10  # rounds in which it has to narrow
 
 
@@ -74,9 +75,26 @@ class MaxMargin:
         return self.upper <= 2.0 * self.resolution
 
     @property
+    def why_none(self) -> str:
+        """What proves that no margin is positive: the data that carry p, by rows from 1."""
+        rows = [str(k + 1) for k in np.flatnonzero(self.dual > 0.0)]
+        named = " and ".join(filter(None, (", ".join(rows[:-1]), rows[-1])))
+        if len(rows) > MOST_NAMED:
+            named = f"{', '.join(rows[:MOST_NAMED])}, … ({len(rows)} rows)"
+        return (
+            f"weights on row{'s' if len(rows) > 1 else ''} {named} of the data, to which no unit"
+            f" gives a mean margin above {power_above(self.upper):g}"
+        )
+
+    @property
     def reached(self) -> bool:
         """Whether the ends are as close as `tolerance` asks, or the margin is none."""
         return self.is_none or self.upper - self.lower <= self.tolerance * abs(self.lower)
+
+
+def power_above(value: float) -> float:
+    """The smallest power of ten that is at least a positive value; 0 for others."""
+    return float(10.0 ** np.ceil(np.log10(value))) if value > 0.0 else 0.0
 
 
 def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floats:
@@ -101,7 +119,7 @@ def max_margin(
     if found.certified and not found.reached:
         gap = (found.upper - found.lower) / abs(found.lower or 1.0)
         remedy = (
-            f"Give a larger one: --tolerance {10.0 ** np.ceil(np.log10(gap)):g}."
+            f"Give a larger one: --tolerance {power_above(gap):g}."
             if found.is_positive
             else "The data are not separable by more than linear programmes can tell."
         )

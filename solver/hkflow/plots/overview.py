@@ -37,7 +37,7 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     records.draw_energy(energy, run.records, time_variable)
     records.draw_residuals(residuals, run.records, time_variable)
     if proves:
-        records.draw_margins(proof[0], run.records, time_variable)
+        records.draw_margins(proof[0], run.records, time_variable, run.max_margin)
 
 
 def _draw_exact(ax, run):

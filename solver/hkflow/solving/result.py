@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, real_array
+from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
@@ -40,6 +41,8 @@ class Result:
     title : given by the user;  header : versions, …, as a run folder stores them
     path : of the folder or file that it was read from, None in memory
     history : what moved the atoms of characteristics, a History; None of other methods
+    max_margin : of the data, a MaxMargin, which a run folder holds of runs that enclose it; else
+        None
 
     These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """
@@ -56,6 +59,7 @@ class Result:
     header: dict
     path: Path | None = None
     history: Any = None
+    max_margin: MaxMargin | None = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save: arrays and numbers by name."""
@@ -154,6 +158,14 @@ class Result:
         """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
         found = contradiction(self.problem.objective)
         return found.sentence() if found else ""
+
+    @property
+    def margin_share(self) -> NDArray[np.float64] | None:
+        """Per cent of the max-margin that the run had reached, at least, (n_records,); None unless
+        that is known to be positive."""
+        found = self.max_margin
+        known = found is not None and found.is_positive and "margin" in self.records
+        return 100.0 * self.records["margin"] / found.upper if known else None  # type: ignore[union-attr]
 
     @property
     def teacher_network(self) -> tuple | None:

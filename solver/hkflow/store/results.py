@@ -13,6 +13,7 @@ from ..errors import RunFolderError
 from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
+from .margins import LABELS, MAX_MARGIN, arrays_of
 from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -32,6 +33,7 @@ DIMENSIONS = {
     "error_moment": ("time",),
     "initial": ("sign", "cell"),
     **{f"history/{name}": dimensions for name, dimensions in HISTORY.items()},
+    **{f"max_margin/{name}": dimensions for name, dimensions in MAX_MARGIN.items()},
     **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
@@ -70,6 +72,8 @@ def _fill(file, run):
         file.attrs["mesh"] = run.mesh.name
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
+        if name.startswith("max_margin/"):
+            file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
@@ -93,6 +97,8 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
     if run.history is not None:
         columns = run.history.durations, run.history.log_factors, run.history.loss_gradients
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
+    if run.max_margin is not None:
+        arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         names = (

@@ -12,6 +12,7 @@ RUN/records.jsonl       one line per record, written within half a second and be
 RUN/history.bin         of characteristics: the rows of a History, float64, two for each step;
                         written and cut back as the records are
 RUN/status.json         at the end: how the run ended
+RUN/max_margin.json     after the end of a margin run: what its data allow, with the proof
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 RUN/damaged/            snapshots that a resume found damaged
 
@@ -60,6 +61,7 @@ OWN = (
     "records.jsonl",
     "history.bin",
     "status.json",
+    "max_margin.json",
     "results.h5",
     "damaged",
     ".lock",
