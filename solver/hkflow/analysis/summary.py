@@ -80,11 +80,15 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         return [*rows, (name, f"{zero}: {run.contradiction}")]
     if found is not None and found.is_none:
         return [*rows, (name, f"{zero}: {found.why_none}")]
-    text = f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified"
-    if found is not None:
-        return [*rows, (name, f"{text} by the run alone)")]
-    more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
-    return [*rows, (name, f"{text}){more}")]
+    low, high, by, more = last["margin_lower"], last["margin_upper"], "", ""
+    if found is not None and found.relative_gap <= LOOSE:
+        by = " by the run alone"
+    else:
+        low, high = (
+            (low, high) if found is None else (max(low, found.lower), min(high, found.upper))
+        )
+        more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
+    return [*rows, (name, f"in [{low:.6g}, {high:.6g}] (certified{by}){more}")]
 
 
 def gamma_text(found: MaxMargin) -> str:

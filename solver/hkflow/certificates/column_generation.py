@@ -19,6 +19,7 @@ from .search import local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
+FEW = 500  # data
 SHARE = 0.9  # of the highest: peaks so high are added with it
 MOST_NEW = 200
 MAX_ROUNDS = 200
@@ -143,7 +144,7 @@ def enclosed_max_margin(
     objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
         values
     start : a PointMeasure whose directions the first linear programme knows, besides evenly spread
-        ones; a run's heaviest atoms, say
+        ones if data are few; a run's heaviest atoms, say
     seconds : after which no linear programme is begun, and the one under way is given up
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
@@ -249,7 +250,10 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
 
 
 def _first_directions(objective, signs, start):
-    """Evenly spread directions (n, p) with each sign, and those of `start`."""
+    """Evenly spread directions (n, p) with each sign, and those of `start`; these alone for many
+    data, whose linear programmes take long."""
+    if start is not None and len(objective.targets) > FEW:
+        return start.positions, start.signs
     axes = objective.axes
     even = quasi_uniform(FIRST_POINTS.get(axes, 500), axes - 1)
     points, point_signs = (

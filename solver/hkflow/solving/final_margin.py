@@ -6,12 +6,13 @@ from ..certificates.certificate import certifies_margin
 from ..certificates.column_generation import MaxMargin, enclosed_max_margin, max_margin_of_atoms
 from ..certificates.contradiction import contradiction
 from ..certificates.fixed_points import OutOfTime
+from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
 from ..problem.problem import Problem
 from .result import Result
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
-MOST_DATA = 5000  # whose linear programmes are begun at the end of a run
+MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
 
 
 def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> MaxMargin | None:
@@ -19,8 +20,8 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
     enclose none, where the data contradict each other, and where it takes too long.
 
     seconds : after which what is known is returned;  tolerance : relative gap of both ends
-    The first linear programme is one over the run's heaviest atoms and evenly spread directions;
-    the directions that its multipliers p find highest are added, and so on.
+    The first linear programme is one over the run's heaviest atoms, and evenly spread directions
+    if data are few; the directions that its multipliers p find highest are added, and so on.
     """
     problem = run.problem
     n = len(problem.objective.targets)
@@ -28,6 +29,9 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
         return None
     if contradiction(problem.objective) is not None:
         return None
+    objective = problem.objective
+    # compiled at the first call, which takes no share of the seconds
+    local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
     try:
         return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds)
     except OutOfTime:
