@@ -18,7 +18,11 @@ def a_run(groups=(OF_EVERY_RUN,), **own):
     found = {name: np.linspace(1.0, 2.0, 5) for name in names} | {"log_scale": np.zeros(5)}
     flow = SimpleNamespace(time_variable="time")
     return SimpleNamespace(
-        records=found | own, case=SimpleNamespace(flow=flow), flow=flow, contradiction=""
+        records=found | own,
+        case=SimpleNamespace(flow=flow),
+        flow=flow,
+        contradiction="",
+        max_margin=None,
     )
 
 

@@ -10,19 +10,18 @@ import numpy as np
 
 from ..case.build import input_names, lines_of_data
 from ..case.check import build_case, read_case
-from ..certificates.column_generation import MaxMargin, max_margin, max_margin_of_atoms
+from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
-from ..certificates.search import local_maxima
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
-from ..measures.point_measure import PointMeasure, Units
+from ..measures.point_measure import Units
 from ..problem.problem import Problem
-from ..solving.result import Result, ResultLike
+from ..solving.final_margin import heaviest_atoms, max_margin_of
+from ..solving.result import ResultLike
 from ..store.run import loaded
 
-HEAVIEST = 300  # atoms of a run that a programme starts from
 SHOWN = 20  # atoms that a report lists
 
 
@@ -50,7 +49,7 @@ class MarginReport:
     @property
     def separable(self) -> bool:
         """Whether the F₁ max-margin is positive beyond doubt."""
-        return self.f1.lower > 0.0 and self.f1.relative_gap < 1.0
+        return self.f1.is_positive
 
     @property
     def gamma(self) -> tuple[float, float]:
@@ -91,10 +90,13 @@ class MarginReport:
         """A table of values, and the measure that has the largest margin."""
         f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
         proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
-        none = f"the data are not separable: no margin is positive, up to {max(f1.upper, 0.0):.1e}"
-        gap = (
-            f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes" if self.separable else none
-        )
+        gap = f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes"
+        if not self.separable:
+            gap = "the data are not separable: " + (
+                f1.why_none if f1.is_none else f"no margin is positive, up to {f1.upper:.1e}"
+            )
+        if not f1.reached:
+            gap += f", wider than the tolerance {f1.tolerance:g}: rounding hides the rest"
         lines = [
             f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
             f"relative gap:     {gap}",
@@ -163,6 +165,8 @@ class MarginReport:
             "gamma_l1": list(self.gamma),
             "half_gamma_l1": self.of_network,
             "certified": f1.certified,
+            "tolerance": f1.tolerance,
+            "reached": f1.reached,
             "slackness": f1.slackness.tolist(),
             "dual": f1.dual.tolist(),
             "positions": f1.atoms.positions.tolist(),
@@ -192,12 +196,12 @@ def margin_report(
     tolerance: float = 1e-6,
     **overrides: Any,
 ) -> MarginReport:
-    """The max-margins of the data of a case file, or of a run, whose peaks and weights p the search
-    then starts from.
+    """The max-margins of the data of a case file, or of a run, from whose heaviest atoms the search
+    then starts.
 
     case : path of a TOML file, or its tables, overrides : of its keys;  run : Run, Solution, run
-        folder or results.h5;  tolerance : relative gap of F₁
-    Raises HkflowError with the file's name if there are no labels or the tolerance is not reached.
+        folder or results.h5;  tolerance : relative gap of F₁, and `f1.reached` whether it was
+    Raises HkflowError with the file's name if there are no labels.
     """
     if not 0.0 <= tolerance < np.inf:
         raise CaseError(
@@ -220,7 +224,7 @@ def margin_report(
         one = loaded(run)
         name, source, names = one.stem, one.name, one.input_names
         problem, why = one.problem, one.contradiction
-        start = run_peaks(one)
+        start = heaviest_atoms(one)
         enclosed = (
             tuple(
                 float(one.records[key][-1])
@@ -230,7 +234,7 @@ def margin_report(
             or None
         )
     try:
-        f1 = _f1(problem, tolerance, start)
+        f1 = max_margin_of(problem, start, tolerance)
         return MarginReport(
             name,
             problem,
@@ -243,28 +247,6 @@ def margin_report(
         )
     except (HkflowError, ValueError) as error:
         raise HkflowError(f"{source}: {error}") from error
-
-
-def run_peaks(run: Result) -> PointMeasure:
-    """The heaviest atoms of a run's last save and the highest directions of its own p, as
-    PointMeasure."""
-    atoms, objective = run.atoms_at(-1, normalised=True), run.problem.objective
-    heaviest = np.argsort(-atoms.weights)[:HEAVIEST]
-    loss_gradient = np.zeros(len(objective.targets))
-    objective.evaluate_risk(run.scaled_predictions[-1], run.log_scale[-1], loss_gradient)
-    if not loss_gradient.any() or run.domain.fixed:
-        return PointMeasure(atoms.positions[heaviest], atoms.signs[heaviest])
-    high = local_maxima(
-        objective.feature, objective.inputs, -loss_gradient, run.problem.output_signs, 0.9
-    )
-    positions, signs = (atoms.positions[heaviest], high.points), (atoms.signs[heaviest], high.signs)
-    return PointMeasure(np.concatenate(positions), np.concatenate(signs))
-
-
-def _f1(problem, tolerance, start):
-    if problem.domain.fixed:
-        return max_margin_of_atoms(problem.objective, problem.mesh.centers, problem.output_signs)
-    return max_margin(problem.objective, problem.output_signs, tolerance, start)
 
 
 def _f2(objective):

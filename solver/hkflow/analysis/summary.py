@@ -4,10 +4,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..certificates.column_generation import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
+
+LOOSE = 1e-3  # a relative gap above which both ends of a max-margin are shown
 
 
 def summary(run: Result) -> list[tuple[str, str]]:
@@ -87,19 +90,7 @@ def _last_records(run):
             (RECORDS["objective"].label, f"{last['objective']:.8g}{objective}"),
             (RECORDS["mass"].label, f"{last['mass']:.8g}{mass}"),
         ]
-    if "margin" in last:
-        rows.append(("margin/mass", f"{last['margin']:.6g}{_bar(run, 'margin')}"))
-    if "margin_upper" in last and run.contradiction:
-        rows.append(
-            ("F₁ max-margin", f"{'0' if len(run.signs) == 2 else 'at most 0'}: {run.contradiction}")
-        )
-    elif "margin_upper" in last:
-        rows.append(
-            (
-                "F₁ max-margin",
-                f"in [{last['margin_lower']:.6g}, {last['margin_upper']:.6g}] (certified)",
-            )
-        )
+    rows += margin_rows(run, last)
     if "gap_bound" in last:
         rows.append(("gap to minimum", f"at most {last['gap_bound']:.4g} (E.13)"))
     if last["training_error"] == last["training_error"]:
@@ -119,6 +110,52 @@ def _last_records(run):
             (RECORDS["energy_residual"].label, f"{share:.2e} of the energy exchanged"),
         ]
     return rows
+
+
+def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
+    """Rows on the margin of a run, how much that is of the max-margin γ, and on what the run alone
+    proved of γ; last : its last records."""
+    if "margin" not in last:
+        return []
+    found, margin = run.max_margin, f"{last['margin']:.6g}{_bar(run, 'margin')}"
+    if found is not None and found.is_positive:
+        margin += f" of {gamma_text(found)}: {_reached(run)} at t = {last['time']:.6g}"
+    rows = [("margin/mass", margin)]
+    if "margin_upper" not in last:
+        return rows
+    name, zero = "F₁ max-margin", "0" if len(run.signs) == 2 else "at most 0"
+    if run.contradiction:
+        return [*rows, (name, f"{zero}: {run.contradiction}")]
+    if found is not None and found.is_none:
+        return [*rows, (name, f"{zero}: {found.why_none}")]
+    low, high, by, more = last["margin_lower"], last["margin_upper"], "", ""
+    if found is not None and found.relative_gap <= LOOSE:
+        by = " by the run alone"
+    else:
+        low, high = (
+            (low, high) if found is None else (max(low, found.lower), min(high, found.upper))
+        )
+        more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
+    return [*rows, (name, f"in [{low:.6g}, {high:.6g}] (certified{by}){more}")]
+
+
+def gamma_text(found: MaxMargin) -> str:
+    """A positive max-margin with as many digits as are certified, or both of its ends."""
+    gap = power_above(found.relative_gap)
+    if gap > LOOSE:
+        return f"γ in [{found.lower:.6g}, {found.upper:.6g}] (certified)"
+    digits = 1 - round(np.log10(max(gap, 1e-15)))
+    middle = 0.5 * (found.lower + found.upper)
+    return f"γ = {middle:.{digits}g} (certified to {gap:g})".replace("e-0", "e-")
+
+
+def _reached(run):
+    """How much of γ a run has, in words."""
+    share = run.margin_share[-1]
+    if share <= 0.0:
+        return "not reached by any part, some data are on the wrong side"
+    least = "at least " if run.max_margin.relative_gap > LOOSE else ""
+    return f"{least}{share:.1f} % reached"
 
 
 def provenance(run: Result) -> list[tuple[str, str]]:

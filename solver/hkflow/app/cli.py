@@ -337,7 +337,8 @@ def margin(
     ] = None,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option("--from", help="a run folder instead: polish its peaks and p")
+        Path | None,
+        typer.Option("--from", help="a run folder instead: start from its heaviest atoms"),
     ] = None,
     tolerance: Annotated[
         float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")
@@ -350,7 +351,7 @@ def margin(
     ] = None,
 ) -> None:
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision
-    functions."""
+    functions. Exit code 1 says that the tolerance was not reached."""
     from ..analysis.margin_report import margin_report
     from ..plots.figures import write_figure
     from ..plots.margin import draw_margins
@@ -364,6 +365,7 @@ def margin(
         lambda figure: draw_margins(figure, report), folder / "margin.png", (6.9, 3.4)
     )
     typer.echo(f"picture:          {picture}")
+    sys.exit(0 if report.f1.reached else 1)
 
 
 @app.command()

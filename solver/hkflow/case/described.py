@@ -22,11 +22,18 @@ from .schema import ProblemCase
 
 
 def described(
-    problem: Problem, time: dict, method: dict, title: str = "", seed: int = 0
+    problem: Problem,
+    time: dict,
+    method: dict,
+    title: str = "",
+    seed: int = 0,
+    certificate: dict | None = None,
+    error: dict | None = None,
 ) -> tuple[ProblemCase, OwnFunctions]:
     """The ProblemCase of a problem and its OwnFunctions.
 
-    time : the keys of [time];  method : those of [method]
+    time : the keys of [time];  method : those of [method];  certificate, error : of
+        those tables
     Raises CaseError for options that are none and for what a run folder cannot say of a problem.
     """
     objective: Any = problem.objective
@@ -67,6 +74,8 @@ def described(
             name: value for name, value in method.items() if not (endless and name == "max_step")
         },
         "time": time,
+        "certificate": certificate or {},
+        "error": error or {},
         "exact": exact and {"direction": exact.direction, "target": exact.target},
     }
     _check_arrays(problem)

@@ -726,6 +726,17 @@ class ErrorTable(Table):
     )
 
 
+class CertificateTable(Table):
+    """What is proved at the end of a run whose records enclose the max-margin."""
+
+    seconds: NonNegative = Field(
+        5.0,
+        description=(
+            "for the max-margin itself, at most, after the end of the run; 0 leaves it out"
+        ),
+    )
+
+
 # of tables that are there without saying of which kind; without a mesh the method is "auto"
 DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
@@ -747,6 +758,7 @@ class Case(Table):
     )
     time: TimeTable
     error: ErrorTable = ErrorTable()
+    certificate: CertificateTable = CertificateTable()
     records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
         None,
         description=(
@@ -910,4 +922,5 @@ class ProblemCase(Table):
     method: MethodTable
     time: TimeTable
     error: ErrorTable = ErrorTable()
+    certificate: CertificateTable = CertificateTable()
     exact: ExactTable | None = None

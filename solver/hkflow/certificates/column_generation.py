@@ -1,6 +1,7 @@
 """The F₁ max-margin over the whole sphere, enclosed: a linear programme on few directions, and a
 search for those it lacks."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +14,24 @@ from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
-from .fixed_points import l1_margin
+from .fixed_points import OutOfTime, l1_margin
 from .search import local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
+FEW = 500  # data
 SHARE = 0.9  # of the highest: peaks so high are added with it
 MOST_NEW = 200
 MAX_ROUNDS = 200
 # of a positive margin: directions that p puts so far below the highest leave the programme
 USELESS = 0.05
-# of the largest feature: a gap that counts as none; nothing else ends where the margin is zero
+# of the largest feature: a margin, and then a gap, that counts as none; nothing else ends where the
+# margin is zero
 NOTHING = 1e-11
+ROUNDING = 1e-15  # of the largest feature: by which the ends may still move as they are stored
+STALLING = 1e-8  # of the largest feature: a gap that rounding may keep from narrowing
+MOST_NAMED = 8  # rows in a sentence
+STALLED = 10  # rounds in which it has to narrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +47,7 @@ class MaxMargin:
     rounds : linear programmes that were solved
     slackness : (2,) ∫(upper − Σ p_i y_i φ) dν and Σ p_i (y_i h_ν(x_i) − lower), whose sum is upper
         − lower (Chizat & Bach 2020, Prop. 12)
+    tolerance : relative gap that was asked for;  resolution : a margin up to which counts as none
     """
 
     lower: float
@@ -49,11 +57,45 @@ class MaxMargin:
     certified: bool
     rounds: int
     slackness: Floats
+    tolerance: float
+    resolution: float
 
     @property
     def relative_gap(self) -> float:
         """(upper − lower)/|lower|, inf for a margin of zero."""
         return (self.upper - self.lower) / abs(self.lower) if self.lower else np.inf
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the data are separable beyond doubt."""
+        return self.lower > 0.0 and self.relative_gap < 1.0
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the dual weights prove that no margin is positive, up to `resolution`."""
+        return self.upper <= 2.0 * self.resolution
+
+    @property
+    def why_none(self) -> str:
+        """What proves that no margin is positive: the data that carry p, by rows from 1."""
+        rows = [str(k + 1) for k in np.flatnonzero(self.dual > 0.0)]
+        named = " and ".join(filter(None, (", ".join(rows[:-1]), rows[-1])))
+        if len(rows) > MOST_NAMED:
+            named = f"{', '.join(rows[:MOST_NAMED])}, … ({len(rows)} rows)"
+        return (
+            f"weights on row{'s' if len(rows) > 1 else ''} {named} of the data, to which no unit"
+            f" gives a mean margin above {power_above(self.upper):g}"
+        )
+
+    @property
+    def reached(self) -> bool:
+        """Whether the ends are as close as `tolerance` asks, or the margin is none."""
+        return self.is_none or self.upper - self.lower <= self.tolerance * abs(self.lower)
+
+
+def power_above(value: float) -> float:
+    """The smallest power of ten that is at least a positive value; 0 for others."""
+    return float(10.0 ** np.ceil(np.log10(value))) if value > 0.0 else 0.0
 
 
 def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floats:
@@ -71,17 +113,46 @@ def max_margin(
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
     sphere, or signed sphere.
 
+    Arguments and errors as of enclosed_max_margin; besides HkflowError if the tolerance is not
+    reached where it can be certified.
+    """
+    found = enclosed_max_margin(objective, signs, tolerance, start)
+    if found.certified and not found.reached:
+        gap = (found.upper - found.lower) / abs(found.lower or 1.0)
+        remedy = (
+            f"Give a larger one: --tolerance {power_above(gap):g}."
+            if found.is_positive
+            else "The data are not separable by more than linear programmes can tell."
+        )
+        raise HkflowError(
+            f"The max-margin lies in [{found.lower}, {found.upper}], which is wider than the"
+            f" tolerance {tolerance:g} after {found.rounds} rounds. {remedy}"
+        )
+    return found
+
+
+def enclosed_max_margin(
+    objective: Objective,
+    signs: tuple[int, ...] = (1,),
+    tolerance: float = 1e-6,
+    start: PointMeasure | None = None,
+    seconds: float = np.inf,
+) -> MaxMargin:
+    """The max-margin γ_ℓ1 over all measures on the sphere, as closely as asked for, as time allows
+    and as rounding lets it be known: `reached` says whether the tolerance was.
+
     objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
         values
     start : a PointMeasure whose directions the first linear programme knows, besides evenly spread
-        ones; a run's peaks, say
+        ones if data are few; a run's heaviest atoms, say
+    seconds : after which no linear programme is begun, and the one under way is given up
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
     Returns a MaxMargin, certified on the circle and S², where the search is exact.
     Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
-    least 0; HkflowError if the tolerance is not reached where it can be certified.
+    least 0; OutOfTime if not even the first linear programme ended in time.
     """
-    y = checked_labels(objective)
+    y, until = checked_labels(objective), time.monotonic() + seconds
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
@@ -90,13 +161,20 @@ def max_margin(
     bounds, duals = np.zeros(0), np.zeros((0, len(y)))
     best: Any = None  # the largest margin, and atoms that have it
     known = np.inf if contradiction(objective) is None else 0.0
-    for round_ in range(1, MAX_ROUNDS + 1):  # noqa: B007
+    size, narrowest, stalled = 0.0, np.inf, 0
+    for round_ in range(1, MAX_ROUNDS + 1):
         z = signed_features(objective, points, point_signs)
-        margin = l1_margin(z)
+        try:
+            margin = l1_margin(z, until - time.monotonic())
+        except OutOfTime:
+            if best is None:
+                raise
+            break
+        rounds, some, size = round_, margin.dual > 0.0, max(size, float(np.abs(z).max()))
         found = local_maxima(
             objective.feature,
-            objective.inputs,
-            margin.dual * y,
+            objective.inputs[some],
+            (margin.dual * y)[some],
             signs,
             SHARE,
             points[margin.weights > 0.0],
@@ -110,12 +188,14 @@ def max_margin(
         risen = best is None or margin.value > best[0] + 0.01 * tolerance * abs(best[0])
         if best is None or margin.value > best[0]:
             best = margin.value, PointMeasure(points, point_signs, margin.weights)
-        done = (
-            min(known, bounds.min()) - best[0]
-            <= tolerance * abs(best[0]) + NOTHING * np.abs(z).max()
+        gap = min(known, bounds.min()) - best[0]
+        done = gap + ROUNDING * size <= tolerance * abs(best[0]) or (
+            max(best[0], gap) <= NOTHING * size
         )
+        stalled = 0 if gap < 0.99 * narrowest or gap > STALLING * size else stalled + 1
+        narrowest = min(narrowest, gap)
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
-        if done or not fresh.any():
+        if done or not fresh.any() or stalled == STALLED or time.monotonic() > until:
             break
         useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
         # dropping while the value stands still could go round in a circle; without certainty a
@@ -124,19 +204,10 @@ def max_margin(
         points = np.concatenate([points[useful], found.points[fresh][:MOST_NEW]])
         point_signs = np.concatenate([point_signs[useful], found.signs[fresh][:MOST_NEW]])
     lowest = int(np.argmin(bounds))
-    if found.certified and not done:
-        gap = (bounds[lowest] - best[0]) / abs(best[0] or 1.0)
-        remedy = (
-            f"Give a larger one: --tolerance {10.0 ** np.ceil(np.log10(gap)):g}."
-            if best[0] > 0.0 and gap < 1.0
-            else ""
-        )
-        raise HkflowError(
-            f"The max-margin lies in [{best[0]}, {bounds[lowest]}], which is wider than the"
-            f" tolerance {tolerance:g} after {round_} rounds."
-            f" {remedy or 'The data are not separable by more than linear programmes can tell.'}"
-        )
-    return _enclosed(objective, best[1], duals[lowest], bounds[lowest], found.certified, round_)
+    return _enclosed(
+        objective, *(best[1], duals[lowest], bounds[lowest], found.certified, rounds),
+        tolerance, NOTHING * size,
+    )  # fmt: skip
 
 
 def checked_labels(objective: Objective) -> Floats:
@@ -156,7 +227,7 @@ def checked_labels(objective: Objective) -> Floats:
     return y
 
 
-def _enclosed(objective, atoms, dual, upper, certified, rounds):
+def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are
     stored."""
     against = contradiction(objective)
@@ -168,17 +239,21 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds):
     z = signed_features(objective, atoms.positions, atoms.signs)
     margins = z @ atoms.weights
     lower = float(margins.min())
-    if lower > upper + NOTHING * np.abs(z).max():
+    if lower > upper + resolution:
         raise HkflowError(
             f"The search is at fault: a margin of {lower} exceeds what it takes for an upper value,"
             f" {upper}."
         )
     upper = max(float(upper), lower)
-    return MaxMargin(lower, upper, atoms, dual, certified, rounds, slackness(margins, dual, upper))
+    slack = slackness(margins, dual, upper)
+    return MaxMargin(lower, upper, atoms, dual, certified, rounds, slack, tolerance, resolution)
 
 
 def _first_directions(objective, signs, start):
-    """Evenly spread directions (n, p) with each sign, and those of `start`."""
+    """Evenly spread directions (n, p) with each sign, and those of `start`; these alone for many
+    data, whose linear programmes take long."""
+    if start is not None and len(objective.targets) > FEW:
+        return start.positions, start.signs
     axes = objective.axes
     even = quasi_uniform(FIRST_POINTS.get(axes, 500), axes - 1)
     points, point_signs = (
@@ -191,13 +266,18 @@ def _first_directions(objective, signs, start):
 
 
 def max_margin_of_atoms(
-    objective: Objective, points: Floats, signs: tuple[int, ...] = (1,)
+    objective: Objective,
+    points: Floats,
+    signs: tuple[int, ...] = (1,),
+    tolerance: float = 1e-6,
+    seconds: float = np.inf,
 ) -> MaxMargin:
     """The max-margin over probabilities on fixed points (n_points, p) with each of the signs: one
     linear programme.
 
+    tolerance : relative gap, for `reached`;  seconds : that the programme may take at most
     Returns a MaxMargin, certified.   Raises ValueError for targets other than ±1 or no data,
-                                      HkflowError as l1_margin.
+                                      OutOfTime and HkflowError as l1_margin.
     """
     checked_labels(objective)
     points, point_signs = (
@@ -205,7 +285,7 @@ def max_margin_of_atoms(
         np.repeat(np.asarray(signs, dtype=float), len(points)),
     )
     z = signed_features(objective, points, point_signs)
-    margin = l1_margin(z)
+    margin = l1_margin(z, seconds)
     return _enclosed(
         objective,
         PointMeasure(points, point_signs, margin.weights),
@@ -213,4 +293,6 @@ def max_margin_of_atoms(
         np.max(margin.dual @ z),
         True,
         1,
+        tolerance,
+        NOTHING * float(np.abs(z).max()),
     )

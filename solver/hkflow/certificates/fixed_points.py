@@ -17,6 +17,8 @@ from ..errors import HkflowError
 GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be apart
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 FLAT = 1e-8  # of the longest row: a shorter one says nothing about scales
+SHARP = 1e3  # max |z| as the solver gets it: its tolerances are absolute, and so 1e-13 max |z|
+OUT_OF_TIME = 1  # a status of linprog
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,28 +34,35 @@ class Margin:
     dual: Floats
 
 
-def l1_margin(z: Floats) -> Margin:
+class OutOfTime(HkflowError):
+    """A linear programme that took longer than it was given."""
+
+
+def l1_margin(z: Floats, seconds: float = np.inf) -> Margin:
     """The ℓ₁ max-margin, a linear programme and the value of a matrix game:
 
         γ₁ = max over a ≥ 0, Σ a = 1 of min_i (z a)_i  =  min over p ≥ 0, Σ p = 1 of max_j (zᵀp)_j
 
-    z : (n_data, n_points) signed features.   Returns a Margin, negative if every convex combination
-        has a negative margin.
-    Raises ValueError for a z that is no finite matrix, HkflowError if the two sides differ by more
-    than GAP max|z|.
+    z : (n_data, n_points) signed features;  seconds : that the programme may take at most
+    Returns a Margin, negative if every convex combination has a negative margin.
+    Raises ValueError for a z that is no finite matrix, OutOfTime, and HkflowError if the two sides
+    differ by more than GAP max|z|.
     Source: Chizat & Bach 2020, Prop. 6.
     """
     z, size = _checked(z)
     n, m = z.shape
+    limit = {"time_limit": max(seconds, 0.0)} if np.isfinite(seconds) else {}
     solution = linprog(
         np.append(np.zeros(m), -1.0),
-        A_ub=np.column_stack([-z / size, np.ones(n)]),
+        A_ub=np.column_stack([-z * (SHARP / size), np.ones(n)]),
         b_ub=np.zeros(n),
         A_eq=np.append(np.ones(m), 0.0)[None],
         b_eq=[1.0],
         bounds=np.column_stack([np.append(np.zeros(m), -np.inf), np.full(m + 1, np.inf)]),
-        options=TIGHT,
+        options=TIGHT | limit,
     )
+    if solution.status == OUT_OF_TIME and limit:
+        raise OutOfTime(f"The ℓ₁ max-margin of {n} data and {m} points takes more time.")
     if solution.status != 0:
         raise HkflowError(
             f"The ℓ₁ max-margin of {n} data and {m} points was not found: {solution.message}"

@@ -40,7 +40,7 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     records.shade_errors(energy, run, "objective")
     records.draw_residuals(residuals, run.records, time_variable)
     if proves:
-        records.draw_margins(proof[0], run.records, time_variable)
+        records.draw_margins(proof[0], run.records, time_variable, run.max_margin)
         records.shade_errors(proof[0], run, "margin")
 
 

@@ -7,7 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ..analysis.summary import gamma_text
 from ..arguments import Floats
+from ..certificates.column_generation import MaxMargin
 from ..solving.registry import RECORDS, record_of
 from ..solving.result import Result
 from .figures import AnyFigure, Saves
@@ -88,8 +90,8 @@ def draw_records(figure: AnyFigure, run: Result, save: int = -1, shared: Saves =
     axes = np.ravel(figure.subplots(*shape, sharex=True))
     for ax, draw in zip(axes, draws, strict=False):
         draw(ax, records, time_variable)
-        if draw in BARRED:
-            shade_errors(ax, run, BARRED[draw])
+        if name := BARRED.get(getattr(draw, "func", draw)):
+            shade_errors(ax, run, name)
     for ax in axes[len(draws) :]:
         ax.remove()
     for ax in axes[: len(draws) - shape[1]]:
@@ -105,7 +107,8 @@ def panels(run: Result) -> list[Callable]:
     shown = {record_of(name).panel for name in run.records}
     shown -= set() if has_margins(run) else {"margins"}
     alone = [name for name in run.records if record_of(name).panel == name not in PANELS]
-    return [draw for name, draw in PANELS.items() if name in shown] + [
+    draws = PANELS | {"margins": partial(draw_margins, found=run.max_margin)}
+    return [draw for name, draw in draws.items() if name in shown] + [
         partial(draw_record, name=name) for name in alone
     ]
 
@@ -113,9 +116,8 @@ def panels(run: Result) -> list[Callable]:
 def has_margins(run: Result) -> bool:
     """Whether a run proved an interval of the max-margin, and not only that it is above something
     or not positive."""
-    return (
-        bool(np.isfinite(run.records.get("margin_upper", np.inf)).any()) and not run.contradiction
-    )
+    none = run.contradiction or (run.max_margin is not None and run.max_margin.is_none)
+    return bool(np.isfinite(run.records.get("margin_upper", np.inf)).any()) and not none
 
 
 def draw_objective(ax: Axes, records: Records, time_variable: str = "time") -> None:
@@ -166,8 +168,11 @@ def draw_residuals(ax: Axes, records: Records, time_variable: str = "time") -> N
     )
 
 
-def draw_margins(ax: Axes, records: Records, time_variable: str = "time") -> None:
-    """Margin and dual value, and between their running best, shaded, the max-margin."""
+def draw_margins(
+    ax: Axes, records: Records, time_variable: str = "time", found: MaxMargin | None = None
+) -> None:
+    """Margin and dual value, between their running best, shaded, what the run proves of the
+    max-margin, and that itself as a line, with a scale in per cent of it, if it was found."""
     draw_time(ax, records, time_variable)
     time, low, high = (records[name] for name in ("time", "margin_lower", "margin_upper"))
     known = np.isfinite(records["dual_value"])
@@ -182,16 +187,24 @@ def draw_margins(ax: Axes, records: Records, time_variable: str = "time") -> Non
         color="C2",
         alpha=0.3,
         linewidth=0.0,
-        label=r"$\gamma_{\ell_1}$",
+        label="" if found else r"$\gamma_{\ell_1}$",
     )
     best = high[-1]
-    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, 3.0 * best)
     proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
     text = rf"$\gamma_{{\ell_1}}$ in [{proved:.4g}, {best:.4g}]"
+    most = 3.0 * best
+    if found is not None and found.is_positive:
+        best, most = found.upper, 2.0 * found.upper
+        for end, label in ((found.lower, ""), (best, r"$\gamma_{\ell_1}$")):
+            ax.axhline(end, color="C2", linewidth=0.8, linestyle="--", label=label)
+        text = gamma_text(found).replace("γ", r"$\gamma_{\ell_1}$")
+        share = (lambda value: 100.0 * value / best, lambda value: 0.01 * value * best)
+        ax.secondary_yaxis("right", functions=share).set_ylabel(r"% of $\gamma_{\ell_1}$")
+    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, most)
     ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),
-        ncols=3,
+        ncols=4,
         title=text,
         columnspacing=1.0,
         handlelength=1.2,

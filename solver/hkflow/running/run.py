@@ -21,7 +21,7 @@ from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
 from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.contradiction import contradiction
-from ..errors import CaseError, RunFolderError
+from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
@@ -29,12 +29,14 @@ from ..methods.choice import kind_of, make_method, method_class
 from ..methods.method import Method
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
+from ..solving.final_margin import final_max_margin
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..solving.state import LoopState
+from ..store.margins import write_max_margin
 from ..store.results import pack
 from ..store.run import Run, load, read_header
 from ..store.run_folder import (
@@ -50,7 +52,16 @@ from .error_bars import estimated
 from .progress import ProgressBar, preparing
 
 # of a Problem, besides the options of its method
-ARGUMENTS = ("end", "saves", "record_interval", "until_margin", "title", "seed")
+ARGUMENTS = (
+    "end",
+    "saves",
+    "record_interval",
+    "until_margin",
+    "title",
+    "seed",
+    "certificate",
+    "error",
+)
 
 
 def run(
@@ -71,7 +82,8 @@ def run(
     quiet : no progress bar;  observers : more of them (see solving.observer.Observer)
     records : further ones, {name: function of a State -> number}
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01}); of a Problem the
-        arguments of hkflow.solve, run(problem, end=2.0, saves=5, kind="particles"), and seed
+        arguments of hkflow.solve, run(problem, end=2.0, saves=5, kind="particles"), and seed and
+        certificate={"seconds": …}, error={"companions": …}
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone
         touches the folder and returns the Run, the others None
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
@@ -129,7 +141,7 @@ def _initial(problem, case):
 
 
 def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=None, title="",
-               seed=0, **method):  # fmt: skip
+               seed=0, certificate=None, error=None, **method):  # fmt: skip
     """The CaseFile of a Problem, and the OwnFunctions that it needs."""
     if end is None:
         raise CaseError("A Problem is run up to a time: run(problem, end=2.0).")
@@ -139,7 +151,7 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
     saves = save_times(end, saves).tolist() if np.ndim(saves) else saves
     time = {"end": float(end), "saves": saves, "records": record_interval}
     time |= {} if until_margin is None else {"until_margin": until_margin}
-    case, own = described(problem, time, method, title, seed)
+    case, own = described(problem, time, method, title, seed, certificate, error)
     return CaseFile(case, toml_of(case), Path(), "problem", "the problem"), own
 
 
@@ -260,11 +272,24 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
             )
             try:
                 estimated(folder, case.error.companions, quiet)
+                if case.certificate.seconds and not signals.received:
+                    _certify(folder, case.certificate.seconds)
             finally:  # whatever breaks that off, the run is whole
                 pack(folder)
 
     ranks.told(end)
     return None if ranks.rank else load(folder)
+
+
+def _certify(folder, seconds):
+    """Add the max-margin of the data to a folder that is complete without. Ctrl-C costs it
+    alone."""
+    try:
+        found = final_max_margin(load(folder), seconds)
+    except (KeyboardInterrupt, HkflowError):  # without it, the run's own interval stands
+        return
+    if found is not None:
+        write_max_margin(folder, found)
 
 
 def _continue(method, state, clock, stored):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, real_array
+from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
@@ -41,6 +42,8 @@ class Result:
     path : of the folder or file that it was read from, None in memory
     history : what moved the atoms of characteristics, a History; None of other methods
     errors : ErrorBars of a run in files, or None; see hkflow.error_bars
+    max_margin : of the data, a MaxMargin, which a run folder holds of runs that enclose it; else
+        None
 
     These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """
@@ -58,6 +61,7 @@ class Result:
     path: Path | None = None
     history: Any = None
     errors: Any = None
+    max_margin: MaxMargin | None = None
 
     def state_at(self, save: int) -> dict:
         """The method's state at one save: arrays and numbers by name."""
@@ -156,6 +160,14 @@ class Result:
         """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
         found = contradiction(self.problem.objective)
         return found.sentence() if found else ""
+
+    @property
+    def margin_share(self) -> NDArray[np.float64] | None:
+        """Per cent of the max-margin that the run had reached, at least, (n_records,); None unless
+        that is known to be positive."""
+        found = self.max_margin
+        known = found is not None and found.is_positive and "margin" in self.records
+        return 100.0 * self.records["margin"] / found.upper if known else None  # type: ignore[union-attr]
 
     @property
     def teacher_network(self) -> tuple | None:

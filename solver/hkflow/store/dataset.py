@@ -11,6 +11,7 @@ from ..errors import CaseError
 from ..methods.record import SCALED
 from ..solving.registry import record_of
 from ..solving.result import ResultLike
+from .margins import LABELS
 from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
 from .run import STATE_ARRAYS, loaded
 
@@ -39,6 +40,7 @@ LONG_NAMES = {
     "error_max": "maximum error over the maximum",
     "error_mass": "relative error of the mass",
     "error_moment": "relative error of the first moment",
+    **LABELS,
     "inputs": "inputs, without bias",
     "centers": "centres of cells, unit vectors",
     "volumes": "areas of cells",

@@ -14,6 +14,7 @@ from ..files.reading import DATA, MESH
 from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
 from .errors import BARS
+from .margins import LABELS, MAX_MARGIN, arrays_of
 from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -34,6 +35,7 @@ DIMENSIONS = {
     "initial": ("sign", "cell"),
     **{f"history/{name}": dimensions for name, dimensions in HISTORY.items()},
     **{f"errors/{name}": dimensions for name, dimensions in BARS.items()},
+    **{f"max_margin/{name}": dimensions for name, dimensions in MAX_MARGIN.items()},
     **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
@@ -75,6 +77,8 @@ def _fill(file, run):
         file.attrs["errors"] = run.errors.words()
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
+        if name.startswith("max_margin/"):
+            file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
@@ -100,6 +104,8 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
     if run.errors is not None:
         arrays |= {f"errors/{name}": array for name, array in run.errors.arrays().items()}
+    if run.max_margin is not None:
+        arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         names = (

@@ -25,6 +25,7 @@ from ..case.build import (
 from ..case.described import rebuilt
 from ..case.functions import OwnFunctions
 from ..case.load import parse_stored_case
+from ..certificates.column_generation import MaxMargin
 from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,
@@ -51,6 +52,7 @@ from ..problem.problem import Problem
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
 from .errors import read_errors
+from .margins import MAX_MARGIN, of_arrays, of_json
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
@@ -151,6 +153,11 @@ class Run(Result):
         """Its error bars; None if none were estimated, or it has been computed on since."""
         with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
             return read_errors(self.path, self.time, len(self.targets))
+
+    @cached_property
+    def max_margin(self) -> MaxMargin | None:  # type: ignore[override]
+        """What the data allow, read when it is first wanted; None if it was not computed."""
+        return read_max_margin(self.path, len(self.targets))
 
     @cached_property
     def flow(self) -> Flow:
@@ -382,6 +389,21 @@ def read_history(path: Path, inputs: Floats) -> History | None:
             return None
         arrays = read_arrays(find(file, "history"), HISTORY, {"datum": len(inputs)})
         return History(np.column_stack(list(arrays.values())))
+
+
+def read_max_margin(path: Path, n_data: int) -> MaxMargin | None:
+    """The MaxMargin in a run folder or a results.h5, None if there is none."""
+    if path.is_dir():
+        file = path / "max_margin.json"
+        if not file.exists():
+            return None
+        with _reading(file, "; the run is whole without it: remove it"):
+            return of_json(_read_json(file), n_data)
+    with _reading(path), open_hdf5(path) as file:
+        if "max_margin" not in file:
+            return None
+        group = find(file, "max_margin")
+        return of_arrays(read_arrays(group, MAX_MARGIN, {"datum": n_data}), n_data)
 
 
 def _state_in(read, path, row):

@@ -1,0 +1,60 @@
+"""The max-margin of a run's data, from what the run itself found."""
+
+import numpy as np
+
+from ..certificates.certificate import certifies_margin
+from ..certificates.column_generation import MaxMargin, enclosed_max_margin, max_margin_of_atoms
+from ..certificates.contradiction import contradiction
+from ..certificates.fixed_points import OutOfTime
+from ..certificates.search import local_maxima
+from ..measures.point_measure import PointMeasure
+from ..problem.problem import Problem
+from .result import Result
+
+HEAVIEST = 300  # atoms of a run that a programme starts from
+MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
+
+
+def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> MaxMargin | None:
+    """The max-margin of the data of a run, in the units of its record `margin`; None where runs
+    enclose none, where the data contradict each other, and where it takes too long.
+
+    seconds : after which what is known is returned;  tolerance : relative gap of both ends
+    The first linear programme is one over the run's heaviest atoms, and evenly spread directions
+    if data are few; the directions that its multipliers p find highest are added, and so on.
+    """
+    problem = run.problem
+    n = len(problem.objective.targets)
+    if not (len(run.time) and n <= MOST_DATA and certifies_margin(problem)):
+        return None
+    if contradiction(problem.objective) is not None:
+        return None
+    objective = problem.objective
+    # compiled at the first call, which takes no share of the seconds
+    local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
+    try:
+        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds)
+    except OutOfTime:
+        return None
+
+
+def max_margin_of(
+    problem: Problem,
+    start: PointMeasure | None = None,
+    tolerance: float = 1e-6,
+    seconds: float = np.inf,
+) -> MaxMargin:
+    """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
+    linear programme, which needs no start."""
+    objective, signs = problem.objective, problem.output_signs
+    if problem.domain.fixed:
+        points = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
+        return max_margin_of_atoms(objective, points, signs, tolerance, seconds)
+    return enclosed_max_margin(objective, signs, tolerance, start, seconds)
+
+
+def heaviest_atoms(run: Result) -> PointMeasure:
+    """Where most of the mass of a run's last save lies, as a PointMeasure of equal weights."""
+    atoms = run.atoms_at(-1, normalised=True)
+    heaviest = np.argsort(-atoms.weights, kind="stable")[:HEAVIEST]
+    return PointMeasure(atoms.positions[heaviest], atoms.signs[heaviest])

@@ -1,0 +1,267 @@
+"""What a margin run ends with: the max-margin of its data, beside what the run itself proved."""
+
+import importlib
+import json
+
+import h5py
+import numpy as np
+import pytest
+from brute_force import exact_highest, explicit_candidates
+from conftest import ROOT
+from typer.testing import CliRunner
+
+import hkflow
+from hkflow.analysis.summary import gamma_text, summary
+from hkflow.app.cli import app
+from hkflow.app.report import write_report
+from hkflow.certificates import fixed_points, max_margin
+from hkflow.certificates.column_generation import enclosed_max_margin
+from hkflow.plots.records import has_margins
+from hkflow.running import run as running
+from hkflow.solving.final_margin import final_max_margin
+
+CLUSTERS = ROOT / "cases" / "colt" / "cluster-margin.toml"
+SHORT = {"domain.cells": 42, "time.end": 2.0, "time.saves": 2}
+SIGNED = (1, -1)
+generation = importlib.import_module("hkflow.certificates.column_generation")
+
+
+def a_problem(inputs, targets, feature="relu", loss="logistic", cells=32, signs=SIGNED, **flow):
+    objective = hkflow.Objective(
+        hkflow.FEATURES[feature], hkflow.RISKS[loss], np.array(inputs, float), targets
+    )
+    mesh = hkflow.circle_mesh(cells) if objective.axes == 2 else hkflow.geodesic_mesh(1)
+    return hkflow.Problem(mesh, objective, hkflow.Flow(**flow or {"reaction": 2.0}), signs)
+
+
+LINE = [[-1.6, 1], [-1.1, 1], [-0.5, 1], [0.1, 1], [0.6, 1], [1.2, 1], [1.8, 1]]
+LABELS = [1, 1, 1, -1, -1, 1, 1]
+ANGLES = np.arange(6) * np.pi / 3
+HEXAGON = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])  # y(−x) = −y(x), and not linear
+XOR = [[1, 1], [1, -1], [-1, 1], [-1, -1]]
+NOT_SEPARABLE = [
+    (HEXAGON, [1, -1] * 3, "relu", SIGNED),
+    (XOR, [1, -1, -1, 1], "linear", (1,)),
+]
+
+
+def row(run, name):
+    return dict(summary(run))[name]
+
+
+def contains(found, gamma, run):
+    """Whether an interval holds the max-margin, and that of the run's records holds it too."""
+    own = [run.records[name][-1] for name in ("margin_lower", "margin_upper")]
+    tight = found.upper - found.lower <= 1e-4 * found.lower
+    meet = max(found.lower, gamma.lower) <= min(found.upper, gamma.upper)
+    return tight and meet and own[0] <= found.upper and own[1] >= found.lower
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_draws_end_with_the_max_margin(seed):
+    """Cluster data, from a run that has only begun: its atoms are all cells."""
+    problem = hkflow.check(CLUSTERS, seed=seed, domain={"cells": 42})[1]
+    run, o = hkflow.solve(problem, 2.0), problem.objective
+    found = final_max_margin(run, 5.0)
+    assert found.certified and found.reached and contains(found, max_margin(o, SIGNED, 1e-8), run)
+    dense = np.concatenate([hkflow.quasi_uniform(5000, 2), explicit_candidates(o.inputs)])
+    highest = np.abs((found.dual * o.targets) @ o.feature.matrix(dense, o.inputs)).max()
+    assert 0.5 * found.upper < highest <= found.upper
+    atoms = found.atoms
+    h = np.maximum(o.inputs @ atoms.positions.T, 0.0) @ (atoms.signs * atoms.weights)
+    assert found.lower == pytest.approx((o.targets * h).min() / atoms.mass, rel=1e-12)
+
+
+def test_the_proof_holds_in_exact_arithmetic(rng):
+    for _ in range(5):
+        x, y = rng.normal(size=(6, 3)), rng.choice([-1.0, 1.0], size=6)
+        found = final_max_margin(hkflow.solve(a_problem(x, y), 0.1), 5.0)
+        highest = max(exact_highest(x, sign * found.dual * y) for sign in SIGNED)
+        assert highest <= found.upper <= highest * (1.0 + 1e-9) + 1e-11
+
+
+@pytest.mark.parametrize("broken", ["search", "labels"])
+def test_sibling_a_wrong_max_margin_is_seen(broken, monkeypatch):
+    """A search that overlooks the highest directions, and labels of which one is turned."""
+    problem = a_problem(LINE, LABELS)
+    run, gamma = hkflow.solve(problem, 0.5), max_margin(problem.objective, SIGNED, 1e-8)
+    assert contains(final_max_margin(run, 5.0), gamma, run)
+    if broken == "search":
+        honest = generation.local_maxima
+
+        def blind(*arguments):
+            found = honest(*arguments)
+            return type(found)(found.points, found.signs, 0.9 * found.values, True, 0.0)
+
+        monkeypatch.setattr(generation, "local_maxima", blind)
+    else:
+        run.problem = a_problem(LINE, [1, 1, 1, -1, 1, 1, 1])
+    assert not contains(final_max_margin(run, 5.0), gamma, run)
+
+
+def test_it_shows_everywhere(tmp_path):
+    run = hkflow.run(CLUSTERS, output=tmp_path / "run", **SHORT)
+    gamma, found = max_margin(run.problem.objective, SIGNED, 1e-9), run.max_margin
+    assert contains(found, gamma, run) and found.tolerance == 1e-6
+    share = 100.0 * run.records["margin"] / gamma.upper
+    assert run.margin_share == pytest.approx(share, rel=2e-6)
+    text = gamma_text(found)
+    assert text.startswith("γ = 0.0312406") and text.endswith(" (certified to 1e-6)")
+    out = CliRunner().invoke(app, ["info", str(run.path / "results.h5")]).stdout
+    assert text in out and "(certified by the run alone)" in out and "at t = 2\n" in out
+    assert text in write_report([run], tmp_path / "report.html").read_text()
+    figure = hkflow.plots.draw("overview", run)
+    titles = [ax.get_legend().get_title().get_text() for ax in figure.axes if ax.get_legend()]
+    assert any("0312406" in title and "certified to 1e-6" in title for title in titles)
+    content = json.loads((run.path / "max_margin.json").read_text())
+    assert (
+        content["gamma_lower"] == found.lower and "max-margin" in content["labels"]["gamma_upper"]
+    )
+    with h5py.File(run.path / "results.h5") as file:
+        assert file["max_margin/gamma_upper"][()] == found.upper
+        assert "from above" in file["max_margin/gamma_upper"].attrs["long_name"]
+        assert file["max_margin/gamma_dual"].dims[0][0].name == "/datum"
+    for other in (hkflow.load(run.path), hkflow.load(run.path / "results.h5")):
+        for name, value in vars(found).items():
+            again = getattr(other.max_margin, name)
+            if name != "atoms":
+                assert np.array_equal(value, again), name
+        assert np.allclose(other.max_margin.atoms.positions, found.atoms.positions, 0.0, 1e-15)
+
+
+def test_what_is_printed_is_as_right_as_it_says(rng):
+    _, problem = hkflow.check(CLUSTERS, domain={"cells": 42})
+    truth = max_margin(problem.objective, SIGNED, 1e-10).lower
+    for tolerance in (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9):
+        found = enclosed_max_margin(problem.objective, SIGNED, tolerance)
+        text = gamma_text(found)
+        if " in [" in text:
+            assert found.relative_gap > 1e-3
+            continue
+        value, accuracy = text.removeprefix("γ = ").removesuffix(")").split(" (certified to ")
+        assert abs(float(value) / truth - 1.0) <= float(accuracy) <= 10.0 * found.relative_gap
+
+
+@pytest.mark.parametrize("inputs, targets, feature, signs", NOT_SEPARABLE)
+def test_a_margin_of_zero_is_said_and_no_interval(inputs, targets, feature, signs, tmp_path):
+    problem = a_problem(inputs, targets, feature, signs=signs)
+    run = hkflow.run(problem, output=tmp_path / "run", end=0.5)
+    found = run.max_margin
+    assert found.is_none and found.reached and not found.is_positive and run.margin_share is None
+    text = row(run, "F₁ max-margin")
+    rows = np.flatnonzero(found.dual) + 1
+    assert text.startswith("0: weights on rows " if signs == SIGNED else "at most 0: weights on")
+    assert f"{rows[-2]} and {rows[-1]} of the data" in text and text.endswith(" above 1e-11")
+    assert not has_margins(run) and "[" not in text and "of γ" not in row(run, "margin/mass")
+    theta = hkflow.quasi_uniform(1000, problem.dim)
+    values = (found.dual * problem.objective.targets) @ problem.objective.feature.matrix(
+        theta, problem.objective.inputs
+    )
+    assert np.abs(values).max() <= found.upper <= 1e-11
+
+
+def test_sibling_data_that_are_separable_have_no_such_row(tmp_path):
+    turned = [*NOT_SEPARABLE[0][1][:-1], 1]
+    run = hkflow.run(a_problem(HEXAGON, turned), output=tmp_path / "run", end=0.5)
+    assert run.max_margin.is_positive and has_margins(run)
+    assert "weights on rows" not in row(run, "F₁ max-margin")
+
+
+def test_contradictory_data_need_no_programme(tmp_path):
+    run = hkflow.run(
+        a_problem([[1, 1], [2, 1], [1, 1]], [1, 1, -1]), output=tmp_path / "run", end=0.5
+    )
+    assert run.max_margin is None and not (run.path / "max_margin.json").exists()
+    assert (
+        row(run, "F₁ max-margin") == "0: rows 1 and 3 of the data hold one input with both labels"
+    )
+
+
+@pytest.mark.parametrize("loss, axes", [("square", 2), ("logistic", 4)])
+def test_where_nothing_is_certified_nothing_is_said(loss, axes, rng, tmp_path):
+    x, y = rng.normal(size=(8, axes)), rng.choice([-1.0, 1.0], size=8)
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(50, axes - 1))
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[loss], x, y)
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start)
+    run = hkflow.run(problem, output=tmp_path / "run", end=0.1)
+    assert run.max_margin is None and not any("γ" in text for _, text in summary(run))
+    assert "F₁ max-margin" not in dict(summary(run))
+
+
+def test_ctrl_c_costs_it_alone(tmp_path, monkeypatch):
+    seen = []
+
+    def interrupted(run, seconds):
+        whole = hkflow.load(run.path / "results.h5")
+        seen.append((whole.status, whole.finished, (run.path / "status.json").exists(), seconds))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "final_max_margin", interrupted)
+    run = hkflow.run(CLUSTERS, output=tmp_path / "run", **SHORT)
+    assert seen == [(run.status, True, True, 5.0)] and run.finished and run.max_margin is None
+    hint = f"closer: hkflow margin --from {run.path}"
+    assert row(run, "F₁ max-margin").endswith(f"(certified); {hint}")
+    assert not (run.path / "max_margin.json").exists()
+
+
+def test_it_can_be_left_out(tmp_path):
+    with_it, without = (
+        hkflow.run(CLUSTERS, output=tmp_path / name, **SHORT | {"certificate.seconds": seconds})
+        for name, seconds in (("with", 5.0), ("without", 0.0))
+    )
+    assert with_it.max_margin is not None and without.max_margin is None
+    for name, values in with_it.records.items():
+        assert np.array_equal(values, without.records[name], equal_nan=True), name
+    problem = a_problem(LINE, LABELS)
+    run = hkflow.run(problem, output=tmp_path / "own", end=0.1, certificate={"seconds": 0.0})
+    assert run.max_margin is None
+
+
+def test_when_time_is_up_what_is_known_is_kept(tmp_path, monkeypatch):
+    """A clock that jumps after the first linear programme; and no time at all."""
+    problem = hkflow.check(CLUSTERS, domain={"cells": 42})[1]
+    run, gamma = hkflow.solve(problem, 2.0), max_margin(problem.objective, SIGNED)
+    ticks = iter([0.0, 0.0])
+    monkeypatch.setattr(generation.time, "monotonic", lambda: next(ticks, 100.0))
+    found = final_max_margin(run, 5.0)
+    assert found.rounds == 1 and not found.reached and found.certified
+    assert found.lower <= gamma.lower <= gamma.upper <= found.upper < 2.0 * gamma.upper
+    monkeypatch.undo()
+    assert final_max_margin(run, 1e-9) is None
+    run.max_margin = found
+    assert "of γ in [" in row(run, "margin/mass")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 6])
+def test_a_tolerance_means_what_it_says(seed):
+    """At 1e-9 these once ended at 1.3e-9, after 200 rounds, and at 1.2e-9."""
+    problem = hkflow.check(CLUSTERS, seed=seed, domain={"cells": 42})[1]
+    for tolerance in (1e-9, 1e-10):
+        found = max_margin(problem.objective, SIGNED, tolerance)
+        assert 0.0 < found.upper - found.lower <= tolerance * found.lower
+
+
+def test_sibling_a_coarser_programme_misses_it(monkeypatch):
+    monkeypatch.setattr(fixed_points, "SHARP", 1.0)
+    problem = hkflow.check(CLUSTERS, seed=2, domain={"cells": 42})[1]
+    with pytest.raises(hkflow.HkflowError, match="wider than the tolerance 1e-10"):
+        max_margin(problem.objective, SIGNED, 1e-10)
+
+
+def test_a_tolerance_that_rounding_forbids_is_marked(tmp_path):
+    words = ["margin", str(CLUSTERS), "--tolerance", "1e-13", "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1 and "wider than the tolerance 1e-13" in result.stdout
+    content = json.loads((tmp_path / "margin.json").read_text())
+    low, high = content["f1"]
+    assert content["reached"] is False and 1e-13 < (high - low) / low < 1e-9
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
+    path = run.path / "max_margin.json"
+    content = json.loads(path.read_text())
+    for change in ({"gamma_dual": [1.0]}, {"gamma_upper": None}, {"optimal_signs": "x"}):
+        path.write_text(json.dumps(content | change))
+        with pytest.raises(hkflow.RunFolderError, match=r"max_margin\.json: damaged .* remove it"):
+            assert hkflow.load(run.path).max_margin
