@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
@@ -168,6 +168,34 @@ def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> Fl
     density = np.zeros((len(signs), mesh.n_cells))
     np.add.at(density, ([tuple(signs).index(s) for s in atoms.signs], cell), atoms.weights)
     return density / mesh.volumes
+
+
+def spread_atoms(
+    mesh: Mesh, positions: Floats, weights: Floats, points: Floats, cell: Integers, logs: Floats
+) -> Floats:
+    """Atoms of one sign as a density (n_cells,) whose shape is known: each spreads its weight over
+    those points that it is nearest to, in shares as e^logs; one without such points goes to the
+    cell that holds it.
+
+    positions (n, d+1), weights (n,);  points (m, d+1) in the cells (m,), logs (m,)
+    """
+    from scipy.spatial import cKDTree
+
+    masses, n = np.zeros(mesh.n_cells), len(positions)
+    if n == 0:
+        return masses
+    _, nearest = cKDTree(positions).query(points)
+    top = np.full(n, -np.inf)
+    np.maximum.at(top, nearest, logs)
+    served = top > -np.inf
+    there = served[nearest]
+    nearest, cell, logs = nearest[there], cell[there], logs[there]
+    shares = np.exp(logs - top[nearest])
+    shares *= (weights / np.maximum(np.bincount(nearest, shares, n), 1.0))[nearest]
+    _, home = cKDTree(mesh.centers).query(positions[~served])
+    masses += np.bincount(cell, shares, mesh.n_cells)
+    masses += np.bincount(home, weights[~served], mesh.n_cells)
+    return masses / mesh.volumes
 
 
 def with_mass(density: Floats, mesh: Mesh, mass: float) -> Floats:
