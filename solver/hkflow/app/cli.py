@@ -462,7 +462,9 @@ def export(
     vtk: Annotated[
         bool,
         typer.Option(
-            "--vtk", help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²"
+            "--vtk",
+            help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²; of"
+            " characteristics cells, and NAME-captured.vtkhdf",
         ),
     ] = False,
     netcdf: Annotated[

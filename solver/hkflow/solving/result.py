@@ -219,7 +219,7 @@ class Result:
 
         Of a grid they are exact. Of characteristics each atom that is not captured spreads its mass
         over the part of the mesh that is nearest to it, as the density is there: together with
-        `captured_at` that is all the mass, to rounding, and narrow peaks are as the atoms know them.
+        `captured_at` that is all the mass, to rounding, and narrow peaks are those of the atoms.
         """
         if self.method == "grid":
             found, scale = self._grid_density_on(mesh, save), self.log_scale[save]
