@@ -174,28 +174,30 @@ def spread_atoms(
     mesh: Mesh, positions: Floats, weights: Floats, points: Floats, cell: Integers, logs: Floats
 ) -> Floats:
     """Atoms of one sign as a density (n_cells,) whose shape is known: each spreads its weight over
-    those points that it is nearest to, in shares as e^logs; one without such points goes to the
-    cell that holds it.
+    the points that it is one of the nearest atoms of, in shares as e^logs; one without such points
+    goes to the cell that holds it.
 
     positions (n, d+1), weights (n,);  points (m, d+1) in the cells (m,), logs (m,)
     """
     from scipy.spatial import cKDTree
 
-    masses, n = np.zeros(mesh.n_cells), len(positions)
-    if n == 0:
-        return masses
-    _, nearest = cKDTree(positions).query(points)
-    top = np.full(n, -np.inf)
-    np.maximum.at(top, nearest, logs)
-    served = top > -np.inf
-    there = served[nearest]
-    nearest, cell, logs = nearest[there], cell[there], logs[there]
-    shares = np.exp(logs - top[nearest])
-    shares *= (weights / np.maximum(np.bincount(nearest, shares, n), 1.0))[nearest]
+    n, there = len(positions), logs > -np.inf
+    points, cell, logs = points[there], cell[there], logs[there]
+    masses, served = np.zeros(mesh.n_cells), np.zeros(n, dtype=bool)
+    if n and len(points):
+        # as many as make a simplex: fewer make a mosaic, more a blur
+        count = list(range(1, min(n, mesh.dim + 1) + 1))
+        distances, atoms = cKDTree(positions).query(points, count)
+        near = 1.0 / np.maximum(distances, np.finfo(float).eps) ** 2
+        top = np.full(n, -np.inf)
+        np.maximum.at(top, atoms, logs[:, None])
+        shares = near / near.sum(axis=1, keepdims=True) * np.exp(logs[:, None] - top[atoms])
+        totals = np.bincount(atoms.ravel(), shares.ravel(), n)
+        served = totals > 0.0
+        shares *= np.divide(weights, totals, out=np.zeros(n), where=served)[atoms]
+        masses += np.bincount(cell, shares.sum(axis=1), mesh.n_cells)
     _, home = cKDTree(mesh.centers).query(positions[~served])
-    masses += np.bincount(cell, shares, mesh.n_cells)
-    masses += np.bincount(home, weights[~served], mesh.n_cells)
-    return masses / mesh.volumes
+    return (masses + np.bincount(home, weights[~served], mesh.n_cells)) / mesh.volumes
 
 
 def with_mass(density: Floats, mesh: Mesh, mass: float) -> Floats:

@@ -218,8 +218,9 @@ class Result:
         Problem.initial wants it; otherwise as `density_at`.
 
         Of a grid they are exact. Of characteristics each atom that is not captured spreads its mass
-        over the part of the mesh that is nearest to it, as the density is there: together with
-        `captured_at` that is all the mass, to rounding, and narrow peaks are those of the atoms.
+        over what is near it, as the density is there: together with `captured_at` that is all the
+        mass, to rounding, and narrow peaks have the mass that the atoms know. Where a cell holds
+        few atoms, that is off by some percent.
         """
         if self.method == "grid":
             found, scale = self._grid_density_on(mesh, save), self.log_scale[save]
