@@ -152,8 +152,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     it needs."""
     file = _read(case, overrides)
     from ..case.build import best_method_of, estimated_memory
-    from ..case.check import check as checked
     from ..case.load import toml_of
+    from ..running.check import check as checked
 
     resolved, problem = checked(file)
     typer.echo(toml_of(resolved))

@@ -142,10 +142,7 @@ class CellDensity:
 
     def __call__(self, points: Floats, sign: float) -> Floats:
         """Mass per unit area at points (n, d+1): that of the nearest centre."""
-        from scipy.spatial import cKDTree
-
-        _, cell = cKDTree(self.mesh.centers).query(points)
-        return self.density[self.signs.index(int(sign))][cell]
+        return self.density[self.signs.index(int(sign))][cells_of(self.mesh, points)]
 
 
 def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> PointMeasure:
@@ -162,12 +159,17 @@ def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> 
 
 def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> Floats:
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
+    density = np.zeros((len(signs), mesh.n_cells))
+    sheet = np.array([tuple(signs).index(s) for s in atoms.signs], dtype=np.int64)
+    np.add.at(density, (sheet, cells_of(mesh, atoms.positions)), atoms.weights)
+    return density / mesh.volumes
+
+
+def cells_of(mesh: Mesh, points: Floats) -> Integers:
+    """The cells that hold points (n, d+1): those with the nearest centres, (n,)."""
     from scipy.spatial import cKDTree
 
-    _, cell = cKDTree(mesh.centers).query(atoms.positions)
-    density = np.zeros((len(signs), mesh.n_cells))
-    np.add.at(density, ([tuple(signs).index(s) for s in atoms.signs], cell), atoms.weights)
-    return density / mesh.volumes
+    return cKDTree(mesh.centers).query(points)[1]
 
 
 def spread_atoms(
@@ -196,7 +198,7 @@ def spread_atoms(
         served = totals > 0.0
         shares *= np.divide(weights, totals, out=np.zeros(n), where=served)[atoms]
         masses += np.bincount(cell, shares.sum(axis=1), mesh.n_cells)
-    _, home = cKDTree(mesh.centers).query(positions[~served])
+    home = cells_of(mesh, positions[~served])
     return (masses + np.bincount(home, weights[~served], mesh.n_cells)) / mesh.volumes
 
 
