@@ -94,7 +94,7 @@ def test_large_masses_start_again_and_larger_ones_are_refused():
     for kind in ("characteristics", "grid"):
         again = hkflow.solve(hkflow.restarted(run, 0, start.mesh), 30.0, kind=kind)
         assert again.log_mass == pytest.approx(run.log_mass, abs=1e-4)
-        assert again.records["margin"][-1] == pytest.approx(run.records["margin"][-1], rel=1e-7)
+        assert again.records["margin"][-1] == pytest.approx(run.records["margin"][-1], rel=5e-5)
     with pytest.raises(
         ValueError, match=r"the mass at save -1 is e\^48.*, and a start has at most"
     ):
