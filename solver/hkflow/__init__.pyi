@@ -7,10 +7,10 @@ from .analysis.comparison import compare as compare
 from .analysis.convergence import convergence_table as convergence_table
 from .analysis.convergence import mean_and_band as mean_and_band
 from .analysis.seeding import reseeded as reseeded
+from .analysis.seeding import restarted as restarted
 from .app.reproduction import Claim as Claim
 from .app.reproduction import figures as figures
 from .app.reproduction import reproduce as reproduce
-from .case.check import check as check
 from .errors import CaseError as CaseError
 from .errors import HkflowError as HkflowError
 from .errors import RunFolderError as RunFolderError
@@ -22,6 +22,7 @@ from .geometry import geodesic_mesh as geodesic_mesh
 from .geometry.domain import Domain as Domain
 from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
+from .measures.point_measure import DensityAndAtoms as DensityAndAtoms
 from .measures.point_measure import PointMeasure as PointMeasure
 from .measures.point_measure import Units as Units
 from .measures.point_measure import sampled as sampled
@@ -44,6 +45,7 @@ from .problem.exact import MomentFlow as MomentFlow
 from .problem.flow import Flow as Flow
 from .problem.flow import named_flow as named_flow
 from .problem.problem import Problem as Problem
+from .running.check import check as check
 from .running.error_bars import error_bars as error_bars
 from .running.progress import StudyProgress as StudyProgress
 from .running.run import resume as resume

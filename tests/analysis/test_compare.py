@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow.analysis import comparison
+from hkflow.analysis.comparison import DENSITY_LEGEND
 from hkflow.plots.compare import draw_comparison, save_comparison
 
 CASE = """
@@ -123,6 +124,34 @@ def test_numbers_are_those_of_their_definitions(made):
     assert comparison._objective(sparse, 5, a.atoms_at(5)) == pytest.approx(
         c.objective[5, 0], rel=1e-12
     )
+
+
+def test_densities_of_grids_approach_those_of_characteristics(made):
+    """What kinks hold apart, at kinks that lie on no face."""
+    relu = {"objective.activation": "relu", "objective.bias": False, "time.saves": 3}
+    relu |= {"data.targets": [2.0, 2.0, 2.0, -1.0], "time.end": 2.0}
+    exact = {"method": {"kind": "characteristics", "points": "mesh"}, "domain.cells": 20_000}
+    b = made("characteristics", 2, **relu | exact)
+    cells = (67, 131, 257)
+    found = [hkflow.compare(made(f"relu{n}", 2, **relu | {"domain.cells": n}), b) for n in cells]
+    apart = [c.density[-1] for c in found]
+    captured = [abs(np.diff(c.captured[-1])[0]) for c in found]
+    assert b.captured_at().mass > 0.1 * b.mass[-1]
+    assert apart[-1] < 0.5 * apart[0] and apart[-1] < 0.06 * b.mass[-1], apart
+    assert captured[-1] < 0.3 * captured[0], captured
+    last, mesh = found[-1], found[-1].a.mesh
+    density = [run.density_on(mesh) for run in (last.a, b)]
+    assert last.density[-1] == (np.abs(density[0] - density[1]) @ mesh.volumes).sum()
+    # what is captured would be seen if it counted twice
+    twice = (np.abs(last.a.cell_density_at(-1) - density[1]) @ mesh.volumes).sum()
+    assert twice > 3.0 * apart[-1], (twice, apart)
+    assert last.density[0] < 5e-3 and (last.captured[0] == 0.0).all()
+    assert DENSITY_LEGEND in str(last) and max(map(len, str(last).split("\n")[4:])) <= 100
+    other = hkflow.compare(found[0].a, last.a)  # two grids, on the coarser one
+    assert 0.0 < other.density[-1] < 2.0 * apart[0]
+    relu |= {"time.saves": 2} | PARTICLES
+    particles = hkflow.compare(found[0].a, made("relu-particles", 2, **relu))
+    assert np.isnan(particles.density).all() and "L1" not in str(particles)
 
 
 def test_inputs_to_compare_on(rng):

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from hkflow.geometry import circle_mesh, geodesic_cells, geodesic_level, geodesic_mesh
+from hkflow.geometry.domain import Domain
 from hkflow.geometry.geodesic import icosahedron, refine
-from hkflow.geometry.mesh import half_faces
+from hkflow.geometry.mesh import half_faces, pieces
 from hkflow.geometry.sphere import distance, surface_area
 from hkflow.geometry.voronoi import centroids, edges, lloyd, voronoi_mesh
 
@@ -96,3 +97,23 @@ def test_half_faces_number_the_slots_of_every_cell():
     cell, _, face, slot = half_faces(geodesic_mesh(1))
     assert len(cell) == 2 * 120 and np.all(np.bincount(face) == 2)
     assert slot.max() == 5 and np.all(np.diff(cell) >= 0)
+
+
+@pytest.mark.parametrize("dim, cells", [(1, (16, 32)), (2, (162, 642)), (3, (840, 2760))])
+def test_pieces_give_averages_of_second_order(dim, cells):
+    """They lie in their cells, fill them, and integrate a polynomial."""
+    axis, errors = np.arange(1.0, dim + 2.0), []
+    axis /= np.linalg.norm(axis)
+    for count in cells:
+        mesh = Domain(dim).mesh(count)
+        points, cell, volumes = pieces(mesh)
+        assert np.allclose(np.bincount(cell, volumes), mesh.volumes, rtol=1e-13)
+        assert np.allclose(np.linalg.norm(points, axis=1), 1.0, rtol=1e-14)
+        nearest = np.argmax(points @ mesh.centers.T, axis=1)
+        assert np.array_equal(nearest, cell)
+        # ∫ (a·θ)⁴ over the sphere is 3/((d+1)(d+3)) of its area
+        total = (points @ axis) ** 4 @ volumes / mesh.volumes.sum()
+        errors.append(abs(total - 3.0 / ((dim + 1.0) * (dim + 3.0))))
+    if errors[1] > 1e-12:  # on the circle it is exact
+        order = np.log(errors[0] / errors[1]) / np.log(cells[1] / cells[0]) * dim
+        assert order > 1.7, (errors, order)

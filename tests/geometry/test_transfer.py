@@ -8,7 +8,13 @@ from scipy.spatial import cKDTree
 import hkflow
 from hkflow.geometry.mesh import Mesh
 from hkflow.geometry.sphere import triangle_area
-from hkflow.geometry.transfer import _sphere_overlaps, corner_table, restrict, spread
+from hkflow.geometry.transfer import (
+    _sphere_overlaps,
+    corner_table,
+    restrict,
+    spread,
+    transferred,
+)
 
 LEVELS = [(0, 0), (0, 1), (1, 2), (1, 4), (2, 3), (3, 4)]
 
@@ -25,6 +31,23 @@ def test_levels_share_their_area(coarse, fine, rng):
         density @ fine.volumes, rel=1e-13
     )
     assert found.min() >= 0.0
+
+
+@pytest.mark.parametrize("coarse, fine", LEVELS[1:])
+def test_densities_go_to_finer_meshes_and_back(coarse, fine, rng):
+    coarse, fine = hkflow.geodesic_mesh(coarse), hkflow.geodesic_mesh(fine)
+    density = rng.uniform(0.0, 1.0, (2, coarse.n_cells))
+    found = transferred(density, coarse, fine)
+    assert found @ fine.volumes == pytest.approx(density @ coarse.volumes, rel=1e-13)
+    assert found.min() > density.min() - 1e-12 and found.max() < density.max() + 1e-12
+    inside = cKDTree(coarse.centers).query(fine.centers)[1]
+    whole = np.abs(found - density[:, inside]) < 1e-12  # cells that lie in one alone
+    assert whole.any() and not whole.all()
+    again = transferred(found, fine, coarse)
+    assert np.array_equal(again, restrict(found, fine, coarse))
+    assert transferred(density, coarse, coarse) is not density
+    with pytest.raises(ValueError, match="from a fine circle or geodesic mesh to a coarser one"):
+        transferred(density, coarse, hkflow.circle_mesh(10 * fine.n_cells))
 
 
 def test_areas_are_those_that_counting_points_finds(rng):

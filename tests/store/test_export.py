@@ -52,6 +52,10 @@ RUNS = {
         }
     ),
     "sphere-particles": SPHERE | PARTICLES,
+    "characteristics": {"method": {"kind": "characteristics", "particles": 200}, "time.end": 4.0},
+    "sphere-characteristics": (
+        SPHERE | {"method": {"kind": "characteristics", "particles": 200}, "time.end": 4.0}
+    ),
     "network": (
         SPHERE
         | {"method": {"kind": "network", "units": 20, "training": "gradient-descent", "step": 0.05}}
@@ -102,11 +106,11 @@ def steps_of(path):
     for time in times:
         reader.UpdateTimeStep(float(time))
         got = reader.GetOutputDataObject(0)
-        kinds = [
-            cells
-            for cells in (got.GetVerts(), got.GetLines(), got.GetPolys())
-            if cells.GetNumberOfCells()
-        ]
+        sorts = got.GetVerts(), got.GetLines(), got.GetPolys()
+        kinds = [cells for cells in sorts if cells.GetNumberOfCells()]
+        if not kinds:
+            steps.append((np.zeros((0, 3)), [], {"weight": np.zeros(0), "sign": np.zeros(0)}))
+            continue
         assert len(kinds) == 1 and got.GetNumberOfCells() == kinds[0].GetNumberOfCells()
         offsets, corners = (
             vtk_to_numpy(a).copy()
@@ -145,6 +149,32 @@ def check_grid(path, run, names, normalised=False):
         for name, wanted in zip(names, density, strict=True):
             assert np.array_equal(data[name], wanted)
         assert data["log_mass"].tolist() == [run.log_mass[save]]
+
+
+def check_traced(paths, run):
+    """Assert that VTK reads the density of characteristics at the centres of its cells, and what is
+    captured as points; returns how many are."""
+    cells, captured = paths
+    times, steps = steps_of(cells)
+    assert np.array_equal(times, run.time)
+    for save, (points, corners, data) in enumerate(steps):
+        mesh = run.domain.mesh(len(corners))
+        middles = hkflow.geometry.sphere.normalize(
+            np.array([points[one].mean(axis=0) for one in corners])[:, : run.dim + 1]
+        )
+        assert np.abs(middles - mesh.centers).max() < 0.2 * mesh.width
+        for name, wanted in zip(SHEETS, run.density_at(mesh.centers, save), strict=True):
+            assert np.allclose(data[name], wanted, rtol=1e-12)
+        total = sum(data[name] @ mesh.volumes for name in SHEETS) + run.captured_at(save).mass
+        assert total == pytest.approx(run.mass[save], rel=5e-2)
+    times, steps = steps_of(captured)
+    assert np.array_equal(times, run.time)
+    for save, (points, _, data) in enumerate(steps):
+        atoms = run.captured_at(save)
+        assert np.array_equal(points[:, : run.dim + 1], atoms.positions)
+        assert np.array_equal(data["weight"], atoms.weights)
+        assert np.array_equal(data["sign"], atoms.signs)
+    return [len(points) for points, _, _ in steps]
 
 
 def check_atoms(path, run):
@@ -193,6 +223,15 @@ def test_vtk_reads_grids(runs, tmp_path, name, names):
 def test_vtk_reads_particles_and_units(runs, tmp_path, name):
     counts = check_atoms(*hkflow.export(runs(name), "vtk", output=tmp_path), runs(name))
     assert counts[0] < counts[1] < counts[2] if name == "particles" else len(set(counts)) == 1
+
+
+@pytest.mark.parametrize("name", ["characteristics", "sphere-characteristics"])
+def test_vtk_reads_density_and_captured_atoms(runs, tmp_path, name):
+    run = runs(name)
+    counts = check_traced(hkflow.export(run, "vtk", output=tmp_path), run)
+    assert counts[0] == 0 < counts[-1] < 200
+    with h5py.File(tmp_path / f"{name}.vtkhdf") as file:
+        assert len(file["VTKHDF/NumberOfPoints"]) == 1  # the mesh is there once
 
 
 def test_masses_beyond_numbers_are_set_apart(runs, tmp_path):

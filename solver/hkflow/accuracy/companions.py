@@ -15,7 +15,7 @@ from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
 from ..measures.initial import CellDensity
-from ..measures.point_measure import PointMeasure
+from ..measures.point_measure import DensityAndAtoms, PointMeasure
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method
 from ..problem.problem import Problem
@@ -187,15 +187,16 @@ def _thinner(problem, method, mesh_of):
 
 
 def _carried(problem, mesh):
-    """The initial density on a coarser mesh, of the same mass on each sign."""
-    fine, density = problem.mesh, problem.initial
+    """The initial measure on a coarser mesh, of the same mass on each sign; atoms stay."""
+    fine, (density, atoms) = problem.mesh, problem.initial_parts
     try:
-        return restrict(density, fine, mesh)
+        found = restrict(density, fine, mesh)
     except ValueError:  # S³, whose overlaps are not known
         cells = CellDensity(fine, density, problem.signs)
         found = np.array([cells(mesh.centers, sign) for sign in problem.signs])
         wanted, got = density @ fine.volumes, found @ mesh.volumes
-        return found * np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0.0)[:, None]
+        found *= np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0.0)[:, None]
+    return found if atoms is None else DensityAndAtoms(found, atoms)
 
 
 def _batches(problem, options):

@@ -42,6 +42,9 @@ class Comparison:
     chosen : (k,) indices of the times that the table shows and that W2 and GHK are computed at
     distances : by name, those of W1, W2 and GHK that there are: (n, 2) values and error bars, nan
         where not computed
+    density : (n,) ∫|ν_A − ν_B| of the parts that are densities, averaged over the cells of the
+        coarser grid;  captured : (n, 2) masses of the parts that are not, of both. nan where not
+        computed, all of them unless one run is a grid and both have densities
     notes : sentences on what else is not the same
     """
 
@@ -59,6 +62,8 @@ class Comparison:
     moment: np.ndarray
     chosen: np.ndarray
     distances: dict
+    density: np.ndarray
+    captured: np.ndarray
     notes: tuple
 
     def __str__(self):
@@ -80,13 +85,16 @@ def compare(a: ResultLike, b: ResultLike) -> Comparison:
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, PLAN_TIMES)).astype(int))
     there = {"W1": a.domain.ordered, "W2": has_pot(), "GHK": True}
     distances = {name: np.full((len(saves), 2), np.nan) for name in DISTANCES if there[name]}
-    rows = []
+    rows, mesh = [], _common_mesh(a, b)
+    density, captured = np.full(len(saves), np.nan), np.full((len(saves), 2), np.nan)
     for k, pair in enumerate(saves):
         atoms = [_atoms(run, save) for run, save in zip((a, b), pair, strict=True)]
         rows.append(_row((a, b), pair, atoms, test))
         for name, values in distances.items():
             if name == "W1" or k in chosen:
                 values[k] = DISTANCES[name](*atoms)
+        if mesh is not None and k in chosen:
+            density[k], captured[k] = _by_parts((a, b), pair, mesh)
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return Comparison(
         a,
@@ -96,6 +104,8 @@ def compare(a: ResultLike, b: ResultLike) -> Comparison:
         test,
         chosen=chosen,
         distances=distances,
+        density=density,
+        captured=captured,
         notes=tuple(_notes(a, b)),
         **columns,
     )
@@ -112,6 +122,23 @@ def _atoms(run, save):
         return run.atoms_at(save)
     except ValueError as error:
         raise CaseError(f"{run.name}: runs are compared up to a mass of e^600. {error}") from error
+
+
+def _common_mesh(a, b):
+    """The mesh on which densities of two runs are compared, that of the coarser grid; None if none
+    is a grid, or one has no density that is known there."""
+    grids = [run.mesh for run in (a, b) if run.method == "grid"]
+    if not grids or not a.domain.in_space or not (a.has_density and b.has_density):
+        return None
+    return min(grids, key=lambda mesh: mesh.n_cells)
+
+
+def _by_parts(runs, saves, mesh):
+    """∫|ν_A − ν_B| of the densities on a mesh, and what both have captured, (2,)."""
+    pairs = list(zip(runs, saves, strict=True))
+    one, other = (run.density_on(mesh, save) for run, save in pairs)
+    apart = (np.abs(one - other) @ mesh.volumes).sum()
+    return apart, [run.captured_at(save).mass for run, save in pairs]
 
 
 def _row(runs, saves, atoms, test):
@@ -340,6 +367,8 @@ def table(c: Comparison) -> str:
         f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
     )
     lines += [LEGENDS[name] for name in c.distances]
+    if not np.isnan(c.density).all():
+        lines.append(DENSITY_LEGEND)
     grids = [run for run in (c.a, c.b) if run.method == "grid" and not run.domain.fixed]
     widths = [run.mesh.width for run in grids if run.mesh]
     if widths:
@@ -374,6 +403,11 @@ LEGENDS = {
 }
 
 
+DENSITY_LEGEND = (
+    "L1: ∫|ν_A - ν_B| of the densities on the cells of the coarser grid, captured atoms apart."
+)
+
+
 def _difference_table(c):
     """One line per chosen time, two of heading."""
     width = {"W1": 8, "W2": 17, "GHK": 17}
@@ -403,11 +437,14 @@ def _with_bar(value, bar):
 
 
 def _value_table(c):
-    """Objectives and masses at the chosen times."""
-    lines = [f"{'t':>9} {'objective A':>15} {'objective B':>15} {'mass A':>15} {'mass B':>15}"]
+    """Objectives and masses at the chosen times, and densities and captured masses if there are
+    any."""
+    by_parts = not np.isnan(c.density).all()
+    head = f"{'t':>9} {'objective A':>15} {'objective B':>15} {'mass A':>15} {'mass B':>15}"
+    lines = [head + (f" {'L1':>8} {'captured A, B':>17}" if by_parts else "")]
     for k in c.chosen:
-        lines.append(
-            f"{c.time[k]:9.5g} "
-            + " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k]))
-        )
+        line = f"{c.time[k]:9.5g} "
+        line += " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k]))
+        parts = (c.density[k], *c.captured[k])
+        lines.append(line + ("".join(f" {_number(one):>8}" for one in parts) if by_parts else ""))
     return lines

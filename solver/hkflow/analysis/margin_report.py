@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..case.build import input_names, lines_of_data
-from ..case.check import build_case, read_case
 from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
@@ -18,6 +17,7 @@ from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
 from ..measures.point_measure import Units
 from ..problem.problem import Problem
+from ..running.check import build_case, read_case
 from ..solving.final_margin import heaviest_atoms, max_margin_of
 from ..solving.result import ResultLike
 from ..store.run import loaded

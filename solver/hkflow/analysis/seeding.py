@@ -1,13 +1,15 @@
-"""Seeds of characteristics where they matter, found from a run: where mass comes from, and where
-kinks part it."""
+"""Problems made from runs: with seeds of characteristics where they matter, found from where mass
+comes from and where kinks part it; and from a save on."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..geometry.mesh import Mesh
 from ..measures.point_measure import PointMeasure
 from ..problem.problem import Problem
+from ..solving import restart
 from ..solving.result import ResultLike
 from ..store.run import loaded
 
@@ -52,6 +54,20 @@ def reseeded(run: ResultLike, particles: int = 10_000) -> tuple[Problem, float]:
         atoms = atoms.scaled_to(np.exp(result.log_mass_at(0)))
     density = result.problem.initial_density
     return replace(result.problem, mesh=None, initial=atoms, density=density), found.error()
+
+
+def restarted(run: ResultLike, save: int = -1, mesh: Mesh | None = None) -> Problem:
+    """The problem of a run from one of its saves on, with time 0 there: as a density with captured
+    atoms beside it, or as atoms.
+
+        problem = hkflow.restarted("runs/iris-characteristics", mesh=hkflow.geodesic_mesh(5))
+        solution = hkflow.solve(dataclasses.replace(problem, flow=other), end=5.0)
+
+    mesh : on which to start; if not given that of a grid, and otherwise the run's own atoms. The
+        mass stays; between meshes densities are carried conservatively
+    Raises ValueError for a save that there is not, and a mass beyond e^30.
+    """
+    return restart.restarted(loaded(run), save, mesh)
 
 
 class _Carried:

@@ -153,8 +153,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     file = _read(case, overrides)
     from ..case.accuracy import asks_for_accuracy
     from ..case.build import best_method_of, estimated_memory
-    from ..case.check import check as checked
     from ..case.load import toml_of
+    from ..running.check import check as checked
 
     resolved, problem = checked(file)
     typer.echo(toml_of(resolved))
@@ -492,7 +492,9 @@ def export(
     vtk: Annotated[
         bool,
         typer.Option(
-            "--vtk", help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²"
+            "--vtk",
+            help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²; of"
+            " characteristics cells, and NAME-captured.vtkhdf",
         ),
     ] = False,
     netcdf: Annotated[

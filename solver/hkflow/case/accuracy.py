@@ -87,7 +87,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     domain = case.domain
     if kind == "grid":
         domain = domain.model_copy(update={"cells": size})
-    elif case.initial.kind != "points":
+    elif case.initial.kind not in ("points", "run"):
         keys["particles"] = size * (1 if domain.kind == "sphere" else 2)
     method = TABLES[kind].model_validate({"kind": kind} | keys)
     own = case.error if case.error.companions != "none" else ErrorTable(companions="own")

@@ -32,6 +32,8 @@ from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
+from ..solving.restart import check_same_data, measure_left
+from ..solving.result import Result
 from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
 from .functions import feature_of
 from .mesh_cache import cached_mesh
@@ -173,9 +175,13 @@ def _resolved_time(case):
     )
 
 
-def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem:
-    """The problem that a resolved case states. data: (inputs, targets, weights) read earlier, or
-    None to read them now.
+def build_problem(
+    case: Case, folder: Path, data: Data | None = None, earlier: Result | None = None
+) -> Problem:
+    """The problem that a resolved case states.
+
+    data : (inputs, targets, weights) read earlier, or None to read them now;  earlier : the run
+        that it starts from, if it does
 
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
@@ -186,30 +192,28 @@ def build_problem(case: Case, folder: Path, data: Data | None = None) -> Problem
     domain = domain_of(case, axes)
     draw = fresh_data(case, feature)
     try:
+        mesh = None
         if case.method.kind == "grid" or domain.fixed or case.method.points == "mesh":
             mesh = build_mesh(case, domain)
-            return Problem(
-                mesh,
-                objective,
-                flow,
-                domain.signs,
-                initial_density(case, folder, mesh, domain.signs),
-                exact,
-                draw,
-                density_function(case, axes, domain.signs, mesh),
-            )
-        return Problem(
-            None,
-            objective,
-            flow,
-            domain.signs,
-            initial_points(case, folder, axes, domain.signs, feature.degree),
-            exact,
-            draw,
-            density_function(case, axes, domain.signs),
-        )
+        if earlier is not None:
+            start = _left_by(earlier, case, domain, objective, mesh)
+        elif mesh is not None:
+            start = initial_density(case, folder, mesh, domain.signs)
+        else:
+            start = initial_points(case, folder, axes, domain.signs, feature.degree)
+        density = density_function(case, axes, domain.signs, mesh)
+        return Problem(mesh, objective, flow, domain.signs, start, exact, draw, density)
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
+
+
+def _left_by(earlier, case, domain, objective, mesh):
+    """The measure of another run as the initial one."""
+    try:
+        check_same_data(earlier, domain, objective)
+        return measure_left(earlier, case.initial.save, mesh)
+    except ValueError as error:
+        raise CaseError(f"initial.run: {earlier.name}: {error}") from error
 
 
 def domain_of(case: Case | ProblemCase, axes: int) -> Domain:

@@ -1,6 +1,7 @@
 """The shape of a case file: every key, its type, its default and its meaning. `hkflow schema`
 prints it as JSON schema."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -321,6 +322,25 @@ class PointsInitial(Initial):
         return self
 
 
+class RunInitial(Table):
+    """What another run has left: as a density with captured atoms beside it where there is a mesh,
+    else as atoms. Its domain and data are those of the case; flow, loss and method may differ."""
+
+    kind: Literal["run"]
+    run: str = Field(
+        description=(
+            "run folder or results.h5, beside the case file or, if it is not there, in the current"
+            " folder"
+        )
+    )
+    save: int = Field(-1, description="which save, from 0; negative ones from the end")
+
+    def place(self, folder: Path) -> Path:
+        """Where the run is, for a case file in a folder."""
+        beside = folder / self.run
+        return beside if beside.exists() else Path(self.run)
+
+
 class BalancedInitial(Initial):
     """With activation joint-relu: the uniform measure on |a| = |b|, which the flow keeps."""
 
@@ -346,6 +366,7 @@ InitialTable = Annotated[
     | VonMisesFisherInitial
     | CapsInitial
     | PointsInitial
+    | RunInitial
     | BalancedInitial
     | ZeroInitial
     | ScaledInitial,
@@ -818,10 +839,10 @@ class Case(Table):
                 "domain 'fixed-features' has one feature for each input and sign:"
                 " objective.activation must be 'linear'"
             )
-        if discrete and self.initial.kind not in ("uniform", "scaled", "zero"):
+        if discrete and self.initial.kind not in ("uniform", "scaled", "zero", "run"):
             raise ValueError(
                 f"initial.kind '{self.initial.kind}' is for spheres; on fixed features choose"
-                " uniform, scaled or zero"
+                " uniform, scaled, zero or run"
             )
         if not discrete and self.initial.kind == "scaled":
             raise ValueError("initial.kind 'scaled' is for the domain 'fixed-features'")
@@ -847,18 +868,20 @@ class Case(Table):
         return self
 
     def _points_come_from_one_place(self):
-        listed, meshed = self.initial.kind == "points", self.method.points == "mesh"
+        given = {"points": "listed", "run": "those of a run"}.get(self.initial.kind)
+        meshed = self.method.points == "mesh"
         key = "units" if self.method.kind == "network" else "particles"
-        if self.method.count is not None and (listed or meshed):
+        if self.method.count is not None and (given or meshed):
             source = (
-                "the initial points are listed"
-                if listed
-                else "the mesh has its own number of cells"
+                "the mesh has its own number of cells"
+                if meshed
+                else f"the initial points are {given}"
             )
             raise ValueError(f"method.{key}: {source}, so leave it out")
-        if listed and self.method.points in ("mesh", "gaussian"):
+        chosen = ("gaussian",) if self.initial.kind == "run" else ("mesh", "gaussian")
+        if given and self.method.points in chosen:
             raise ValueError(
-                f"method.points: the initial points are listed, so '{self.method.points}' cannot"
+                f"method.points: the initial points are {given}, so '{self.method.points}' cannot"
                 " choose them; leave it out"
             )
 

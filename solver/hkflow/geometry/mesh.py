@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Floats, Integers
+from .sphere import normalize
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +72,22 @@ def half_faces(mesh: Mesh) -> tuple[Integers, Integers, Integers, Integers]:
     cell, neighbor, face = cell[order], neighbor[order], face[order]
     starts = np.searchsorted(cell, np.arange(mesh.n_cells))
     return cell, neighbor, face, np.arange(len(cell)) - starts[cell]
+
+
+def pieces(mesh: Mesh) -> tuple[Floats, Integers, Floats]:
+    """The cells cut into simplices between their centres and their faces: middles (n, d+1), cell
+    (n,) and volumes (n,), those of a cell together its own.
+
+    Sums of values at the middles are cell averages to second order.
+    """
+    cell, _, face, _ = half_faces(mesh)
+    dim, slots = mesh.dim, mesh.face_vertices.shape[1]
+    fans = [[0, *range(i, i + dim - 1)] for i in range(1, slots - dim + 2)]
+    corners = np.concatenate([mesh.face_vertices[face][:, fan] for fan in fans])
+    cell = np.tile(cell, len(fans))
+    edges = mesh.vertices[corners] - mesh.centers[cell][:, None]
+    sizes = np.sqrt(np.maximum(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)), 0.0))
+    there = sizes > 0.0  # a fan of a face with few corners ends before the others
+    cell, sizes, edges = cell[there], sizes[there], edges[there]
+    volumes = sizes * (mesh.volumes / np.bincount(cell, sizes, mesh.n_cells))[cell]
+    return normalize(mesh.centers[cell] + edges.sum(axis=1) / (dim + 1.0)), cell, volumes

@@ -25,6 +25,14 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
     """
     if fine.n_cells == coarse.n_cells and np.array_equal(fine.centers, coarse.centers):
         return np.array(density, dtype=float)
+    _check_family(fine, coarse)
+    source, target, areas = _overlaps(fine, coarse)
+    density = np.asarray(density, dtype=float)
+    return _masses(density, source, target, areas, coarse.n_cells) / coarse.volumes
+
+
+def _check_family(fine, coarse):
+    """Raise ValueError unless cells of a coarse mesh overlap those of a fine one in a known way."""
     if (
         fine.name != coarse.name
         or fine.name not in ("circle", "geodesic")
@@ -34,15 +42,34 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
             "A density is restricted from a fine circle or geodesic mesh to a coarser one, not"
             f" from {fine.n_cells} cells ('{fine.name}') to {coarse.n_cells} ('{coarse.name}')."
         )
-    source, target, areas = (_circle_overlaps if fine.name == "circle" else _sphere_overlaps)(
-        fine, coarse
-    )
+
+
+def _overlaps(fine, coarse):
+    """Pairs of cells that meet, and the areas of what they share: of the fine mesh, of the coarse
+    one, area."""
+    return (_circle_overlaps if fine.name == "circle" else _sphere_overlaps)(fine, coarse)
+
+
+def _masses(density, source, target, areas, count):
+    """What cells of a new mesh get, (..., count), of a density (..., n) on an old one."""
+    rows = density.reshape(-1, density.shape[-1])
+    masses = [np.bincount(target, areas * row[source], count) for row in rows]
+    return np.array(masses).reshape(*density.shape[:-1], count)
+
+
+def transferred(density: ArrayLike, old: Mesh, new: Mesh) -> Floats:
+    """The cell averages, on a new mesh, of a density that is constant in each cell of an old one;
+    its mass stays.
+
+    density : (..., n_old);  old, new : meshes of the circle, or geodesic meshes of S²
+    Raises ValueError for other meshes, unless they are the same one.
+    """
+    if old.n_cells >= new.n_cells:
+        return restrict(density, old, new)
+    _check_family(new, old)
+    target, source, areas = _overlaps(new, old)
     density = np.asarray(density, dtype=float)
-    masses = [
-        np.bincount(target, areas * row[source], coarse.n_cells)
-        for row in density.reshape(-1, fine.n_cells)
-    ]
-    return (np.array(masses) / coarse.volumes).reshape(*density.shape[:-1], coarse.n_cells)
+    return _masses(density, source, target, areas, new.n_cells) / new.volumes
 
 
 def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
@@ -52,9 +79,7 @@ def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
     density : (..., n_coarse);  returns (..., n_fine)
     """
     target, source, lengths = _circle_overlaps(fine, coarse)
-    rows = np.reshape(density, (-1, coarse.n_cells))
-    masses = [np.bincount(target, lengths * row[source], fine.n_cells) for row in rows]
-    return np.reshape(masses, (*np.shape(density)[:-1], fine.n_cells))
+    return _masses(np.asarray(density), source, target, lengths, fine.n_cells)
 
 
 def _circle_overlaps(fine, coarse):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
@@ -142,10 +142,7 @@ class CellDensity:
 
     def __call__(self, points: Floats, sign: float) -> Floats:
         """Mass per unit area at points (n, d+1): that of the nearest centre."""
-        from scipy.spatial import cKDTree
-
-        _, cell = cKDTree(self.mesh.centers).query(points)
-        return self.density[self.signs.index(int(sign))][cell]
+        return self.density[self.signs.index(int(sign))][cells_of(self.mesh, points)]
 
 
 def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> PointMeasure:
@@ -162,12 +159,47 @@ def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> 
 
 def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> Floats:
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
+    density = np.zeros((len(signs), mesh.n_cells))
+    sheet = np.array([tuple(signs).index(s) for s in atoms.signs], dtype=np.int64)
+    np.add.at(density, (sheet, cells_of(mesh, atoms.positions)), atoms.weights)
+    return density / mesh.volumes
+
+
+def cells_of(mesh: Mesh, points: Floats) -> Integers:
+    """The cells that hold points (n, d+1): those with the nearest centres, (n,)."""
     from scipy.spatial import cKDTree
 
-    _, cell = cKDTree(mesh.centers).query(atoms.positions)
-    density = np.zeros((len(signs), mesh.n_cells))
-    np.add.at(density, ([tuple(signs).index(s) for s in atoms.signs], cell), atoms.weights)
-    return density / mesh.volumes
+    return cKDTree(mesh.centers).query(points)[1]
+
+
+def spread_atoms(
+    mesh: Mesh, positions: Floats, weights: Floats, points: Floats, cell: Integers, logs: Floats
+) -> Floats:
+    """Atoms of one sign as a density (n_cells,) whose shape is known: each spreads its weight over
+    the points that it is one of the nearest atoms of, in shares as e^logs; one without such points
+    goes to the cell that holds it.
+
+    positions (n, d+1), weights (n,);  points (m, d+1) in the cells (m,), logs (m,)
+    """
+    from scipy.spatial import cKDTree
+
+    n, there = len(positions), logs > -np.inf
+    points, cell, logs = points[there], cell[there], logs[there]
+    masses, served = np.zeros(mesh.n_cells), np.zeros(n, dtype=bool)
+    if n and len(points):
+        # as many as make a simplex: fewer make a mosaic, more a blur
+        count = list(range(1, min(n, mesh.dim + 1) + 1))
+        distances, atoms = cKDTree(positions).query(points, count)
+        near = 1.0 / np.maximum(distances, np.finfo(float).eps) ** 2
+        top = np.full(n, -np.inf)
+        np.maximum.at(top, atoms, logs[:, None])
+        shares = near / near.sum(axis=1, keepdims=True) * np.exp(logs[:, None] - top[atoms])
+        totals = np.bincount(atoms.ravel(), shares.ravel(), n)
+        served = totals > 0.0
+        shares *= np.divide(weights, totals, out=np.zeros(n), where=served)[atoms]
+        masses += np.bincount(cell, shares.sum(axis=1), mesh.n_cells)
+    home = cells_of(mesh, positions[~served])
+    return (masses + np.bincount(home, weights[~served], mesh.n_cells)) / mesh.volumes
 
 
 def with_mass(density: Floats, mesh: Mesh, mass: float) -> Floats:

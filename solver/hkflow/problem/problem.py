@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,8 @@ class Problem:
     flow : α, β, σ, mobility, normalisation
     signs : (1,) for the sphere, (1, −1) for the signed sphere
     initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
-        given; without one, a PointMeasure or the Units of a network. Of a flow of depth 1 the
-        density may be negative
+        given, or DensityAndAtoms, whose atoms are such that kinks have captured; without one, a
+        PointMeasure or the Units of a network. Of a flow of depth 1 the density may be negative
     exact : closed-form solution, if there is one
     draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
         fresh data; if not given they draw from the objective's data
@@ -44,7 +45,7 @@ class Problem:
     objective: Objective
     flow: Flow
     signs: tuple = (1,)
-    initial: Floats | PointMeasure | Units = None  # type: ignore[assignment]  # there once made
+    initial: Floats | DensityAndAtoms | PointMeasure | Units = None  # type: ignore[assignment]  # there once made
     exact: MomentFlow | None = None
     draw: Callable | None = None
     density: Callable | None = None
@@ -90,35 +91,42 @@ class Problem:
             )
         atoms = self.atoms()
         self._check_columns(atoms.positions.shape[1])
-        if not np.isin(atoms.signs, self.signs).all():
-            raise ValueError(
-                "The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1)."
-            )
+        self._check_signs(atoms)
         if isinstance(self.initial, PointMeasure) and not atoms.mass > 0.0:
             raise ValueError("The initial atoms have no mass.")
 
     def _check_density(self):
         self._check_columns(self.mesh.dim + 1)
         shape = (len(self.signs), self.mesh.n_cells)
-        if isinstance(self.initial, DensityAndAtoms):
-            atoms = atoms_on_mesh(self.mesh, self.signs, self.initial.atoms)
-            object.__setattr__(self, "initial", self.initial.density + atoms)
+        density, atoms = self.initial_parts
         density = (
             np.full(shape, self.uniform)
-            if self.initial is None
-            else real_array(self.initial, "Initial densities")
+            if density is None
+            else real_array(density, "Initial densities")
         )
         density = np.array(np.broadcast_to(density, shape), order="C")
-        signed = self.flow.signed
+        signed, mass = self.flow.signed, 0.0 if atoms is None else atoms.mass
         if (
             not np.isfinite(density).all()
             or not signed
-            and not ((density >= 0.0).all() and density.any())
+            and not ((density >= 0.0).all() and (density.any() or mass > 0.0))
         ):
             raise ValueError(
                 "The initial density must be finite, nonnegative and not zero everywhere."
             )
-        object.__setattr__(self, "initial", density)
+        if atoms is not None:
+            self._check_signs(atoms)
+        beside = mass > 0.0 and not self.domain.fixed
+        if mass > 0.0 and not beside:
+            density += atoms_on_mesh(self.mesh, self.signs, atoms)
+        initial = DensityAndAtoms(density, atoms) if beside else density
+        object.__setattr__(self, "initial", initial)
+
+    def _check_signs(self, atoms):
+        if not np.isin(atoms.signs, self.signs).all():
+            raise ValueError(
+                "The initial atoms have the sign -1, the domain has +1 only; use signs=(1, -1)."
+            )
 
     def _check_columns(self, axes):
         wanted = self.objective.axes
@@ -184,13 +192,21 @@ class Problem:
                 " mesh, or make the problem with density = function (points, sign) -> mass per unit"
                 " area."
             )
-        return CellDensity(self.mesh, np.asarray(self.initial), self.signs)(points, sign)
+        return CellDensity(self.mesh, self.initial_parts[0], self.signs)(points, sign)
+
+    @property
+    def initial_parts(self) -> tuple[Any, PointMeasure | None]:
+        """Of an initial measure on a mesh: its density (n_signs, n_cells), and the atoms beside it
+        if there are any."""
+        if isinstance(self.initial, DensityAndAtoms):
+            return self.initial.density, self.initial.atoms
+        return self.initial, None
 
     def atoms(self) -> PointMeasure:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""
         return self.atoms_of(self.initial)
 
-    def atoms_of(self, measure: Floats | PointMeasure | Units) -> PointMeasure:
+    def atoms_of(self, measure: Floats | DensityAndAtoms | PointMeasure | Units) -> PointMeasure:
         """A measure as atoms: a PointMeasure as it is, the Units of a network, or a density
         (n_signs, n_cells) on the mesh."""
         if isinstance(measure, PointMeasure):

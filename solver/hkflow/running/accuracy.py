@@ -14,7 +14,6 @@ from ..accuracy.companions import Companion, error_bars, solved
 from ..accuracy.error_bars import ErrorBars
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
 from ..case.build import estimated_memory, resolve
-from ..case.check import build_case
 from ..case.load import CaseFile
 from ..case.mesh_cache import cached_mesh
 from ..errors import CaseError
@@ -22,6 +21,7 @@ from ..solving.result import Result
 from ..solving.solve import save_times
 from ..store.run import Run, load
 from ..store.run_folder import refuse_used
+from .check import build_case
 from .error_bars import keep
 from .progress import preparing
 

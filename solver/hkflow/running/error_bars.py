@@ -39,7 +39,8 @@ def _stated(run):
     if not len(run.time) or run.time[0] == 0.0 or not isinstance(run, Run):
         return run.problem if not isinstance(run, Run) else None
     case = run.case
-    if case.data.source == "arrays" or getattr(case.initial, "file", None) or run.own.feature:
+    elsewhere = case.initial.kind == "run" or getattr(case.initial, "file", None)
+    if case.data.source == "arrays" or elsewhere or run.own.feature:
         return None
     return build_problem(case, Path(), (run.inputs, run.targets, run.weights))
 

@@ -15,7 +15,6 @@ from ..arguments import check_options
 from ..case.accuracy import asks_for_accuracy
 from ..case.aliases import current
 from ..case.build import DYNAMICS, lines_of_data
-from ..case.check import build_case, read_case
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
@@ -48,6 +47,7 @@ from ..store.run_folder import (
     refuse_used,
     write_problem,
 )
+from .check import build_case, read_case
 from .error_bars import estimated
 from .progress import ProgressBar, preparing
 
@@ -137,7 +137,7 @@ def _initial(problem, case):
     """The initial density (n_signs, n_cells) that only the run folder can tell later; None for the
     others."""
     atoms = case.method.kind == "characteristics" and problem.density is None
-    return problem.initial if atoms and problem.mesh is not None else None
+    return problem.initial_parts[0] if atoms and problem.mesh is not None else None
 
 
 def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=None, title="",

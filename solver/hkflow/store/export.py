@@ -27,7 +27,7 @@ def _single(suffix, write):
 # What may stand in the way, said before anything is written; and a writer (stem, run) that returns
 # paths.
 FORMATS: dict[str, tuple[Callable, Callable]] = {
-    "vtk": (check_shape, _single(".vtkhdf", write_vtkhdf)),
+    "vtk": (check_shape, write_vtkhdf),
     "netcdf": (check_xarray, _single(".nc", write_netcdf)),
     "csv": (lambda run: None, write_csv),
 }
@@ -38,8 +38,8 @@ def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> 
     wrote; returns the paths.
 
     run : Run, Solution, run folder or results.h5
-    formats : "vtk" (RUN/name.vtkhdf, see vtkhdf), "netcdf" (name.nc, see to_xarray), "csv"
-        (name-….csv, see tables)
+    formats : "vtk" (RUN/name.vtkhdf, of characteristics name-captured.vtkhdf too, see vtkhdf),
+        "netcdf" (name.nc, see to_xarray), "csv" (name-….csv, see tables)
     output : folder for them, made if need be; by default run.folder
     Raises CaseError for no or an unknown format or a missing package, RunFolderError if the run
     holds no save or no shape that the format can show, or a file cannot be written.

@@ -1,5 +1,6 @@
 """Runs as temporal VTKHDF files, which ParaView opens: cells of circle and S² as lines and
-polygons, particles as vertices.
+polygons, particles as vertices; of characteristics, cells in one file and captured atoms in
+another, as pictures show them.
 
 A part is a geometry that was written; the steps point at parts and at rows of data, so that a mesh
 is there once:
@@ -13,18 +14,22 @@ them or nothing, without a word; one that finds more times than steps breaks off
 written whole, and read back by VTK in the tests.
 """
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from ..errors import RunFolderError
+from ..files.writing import write_whole
 from ..solving.result import Result
 from .shown import density_of, is_normalised
 
 # the columns of CellOffsets; readers want all four
 TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
 CHUNK = 64  # rows at least
+CELLS = {"circle": 1440, "map": 10242}  # of a mesh on which a density is shown that has none
 
 
 def check_shape(run: Result) -> None:
@@ -36,40 +41,66 @@ def check_shape(run: Result) -> None:
         )
 
 
-def write_vtkhdf(path: Path, run: Result) -> None:
-    """Write all saves of a run on the circle or S².
+def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
+    """Write all saves of a run on the circle or S² to STEM.vtkhdf; returns the paths.
 
     Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data
-    of particles and networks: weight and sign. They are of ν; if its mass is beyond numbers at some
-    save they are of ν/|ν|, and called normalised_density and normalised_weight. Field data:
-    log_mass, of ν.
+    of particles and networks: weight and sign. Of characteristics whose density is known: their
+    density at the centres of a mesh of CELLS; and STEM-captured.vtkhdf, what kinks have caught, as
+    points. They are of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called
+    normalised_density and normalised_weight. Field data: log_mass, of ν.
     """
     normalised = is_normalised(*((run, save) for save in range(len(run.time))))
-    prefix = "normalised_" if normalised else ""
+    if run.method == "grid":
+        mesh: Any = run.mesh
+        parts = [("", partial(_cells, run, mesh, partial(density_of, run), normalised))]
+    elif run.method == "characteristics" and run.has_density:
+        mesh = run.domain.mesh(CELLS[run.domain.picture])
+        density = partial(_density_of_characteristics, run, mesh)
+        parts = [
+            ("", partial(_cells, run, mesh, density, normalised)),
+            ("-captured", partial(_points, run, run.captured_at, normalised)),
+        ]
+    else:
+        parts = [("", partial(_points, run, run.atoms_at, normalised))]
+    paths = []
+    for name, fill in parts:
+        paths.append(stem.with_name(f"{stem.name}{name}.vtkhdf"))
+        write_whole(paths[-1], partial(_write, fill))
+    return paths
+
+
+def _write(fill, path):
+    """A file that a function fills."""
     with h5py.File(path, "w") as file:
-        series = _Series(file.create_group("VTKHDF"))
-        if run.method == "grid":
-            series.geometry(*_cells(run.mesh, run.domain))
-        for save, time in enumerate(run.time):
-            field = {"log_mass": run.log_mass_at(save)}
-            if run.method == "grid":
-                names = [prefix + name for name in _names(run.signs)]
-                series.step(
-                    time,
-                    "CellData",
-                    dict(zip(names, density_of(run, save, normalised), strict=True)),
-                    field,
-                )
-            else:
-                atoms = run.atoms_at(save, normalised)
-                n = len(atoms)
-                series.geometry(atoms.positions, "Vertices", np.arange(n + 1), np.arange(n))
-                series.step(
-                    time,
-                    "PointData",
-                    {f"{prefix}weight": atoms.weights, "sign": atoms.signs.astype("i1")},
-                    field,
-                )
+        fill(_Series(file.create_group("VTKHDF")))
+
+
+def _cells(run, mesh, density, normalised, series):
+    """Densities on a mesh at all saves; density : function (save, normalised) -> (n_signs,
+    n_cells)."""
+    series.geometry(*_corners(mesh, run.domain))
+    names = [("normalised_" if normalised else "") + name for name in _names(run.signs)]
+    for save, time in enumerate(run.time):
+        data = dict(zip(names, density(save, normalised), strict=True))
+        series.step(time, "CellData", data, {"log_mass": run.log_mass_at(save)})
+
+
+def _points(run, atoms_at, normalised, series):
+    """Atoms at all saves; atoms_at : function (save, normalised) -> PointMeasure."""
+    weight = "normalised_weight" if normalised else "weight"
+    for save, time in enumerate(run.time):
+        atoms = atoms_at(save, normalised)
+        n = len(atoms)
+        series.geometry(atoms.positions, "Vertices", np.arange(n + 1), np.arange(n))
+        data = {weight: atoms.weights, "sign": atoms.signs.astype("i1")}
+        series.step(time, "PointData", data, {"log_mass": run.log_mass_at(save)})
+
+
+def _density_of_characteristics(run, mesh, save, normalised):
+    """The density of ν or ν/|ν| at the centres of a mesh."""
+    logs = run.density_at(mesh.centers, save, log=True)
+    return np.exp(logs - run.log_mass_at(save) if normalised else logs)
 
 
 def _names(signs):
@@ -81,7 +112,7 @@ def _names(signs):
     )
 
 
-def _cells(mesh, domain):
+def _corners(mesh, domain):
     """Points, topology, where each cell's corners begin, and the corners: segments of the circle,
     polygons of S²."""
     if domain.ordered:

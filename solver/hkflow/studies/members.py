@@ -56,6 +56,11 @@ def key_of(file: CaseFile) -> str:
             with suppress(OSError):  # what is wrong with a file the run itself says
                 size_of(file.folder / name)
                 digest.update((file.folder / name).read_bytes())
+    if file.case.initial.kind == "run":
+        place = file.case.initial.place(file.folder)
+        for path in (place / "run.json", place / "status.json") if place.is_dir() else (place,):
+            with suppress(OSError):
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

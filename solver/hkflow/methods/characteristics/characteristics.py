@@ -115,6 +115,14 @@ class Characteristics(PointMethod):
 
     # --- state
 
+    def _start(self):
+        """Atoms of an initial measure that lie beside a density are captured."""
+        super()._start()
+        _, atoms = self.problem.initial_parts
+        if atoms is not None:
+            captured = np.count_nonzero(atoms.weights)
+            self.current.captured[self.n - captured :] = True
+
     def _place(self, positions, signs, log_weights):
         blocks = self._make_room(positions, signs)
         self.move = Movement(self.kinks, len(blocks))

@@ -9,6 +9,7 @@ from ...arguments import check_positive
 from ...certificates.gap import bounds_gap, gap_bound
 from ...errors import unknown_name
 from ...geometry.mesh import Mesh
+from ...measures.initial import atoms_on_mesh, cells_of
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
 from ...problem.flow import RATES
 from ...problem.problem import Problem
@@ -100,9 +101,25 @@ class FiniteVolume(ImplicitSteps):
         self.current, *self.spares = (
             self.rhs.new_evaluation() for _ in range(1 + self.stepper.spares)
         )
-        self.load({"density": problem.initial, "log_scale": 0.0})
+        self.load({"log_scale": 0.0} | self._start())
 
     # --- state
+
+    def _start(self):
+        """Density and atoms of the initial measure; where nothing is captured, all as density."""
+        density, atoms = self.problem.initial_parts
+        mesh = self.problem.mesh
+        if atoms is None:
+            return {"density": density}
+        if not self.stepper.capture:
+            return {"density": density + atoms_on_mesh(mesh, self.problem.signs, atoms)}
+        return {
+            "density": density,
+            "atom_positions": atoms.positions,
+            "atom_signs": atoms.signs,
+            "atom_weights": atoms.weights,
+            "atom_cells": cells_of(mesh, atoms.positions),
+        }
 
     @property
     def log_scale(self) -> float:  # type: ignore[override]

@@ -34,7 +34,9 @@ class RightHandSide:
         self.shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
         self.objective = problem.objective.at_fixed_points(mesh.centers, signs)
-        self.mass_at_start = float((np.abs(np.asarray(problem.initial)) @ mesh.volumes).sum())
+        density, atoms = problem.initial_parts
+        self.mass_at_start = float((np.abs(density) @ mesh.volumes).sum())
+        self.mass_at_start += 0.0 if atoms is None else atoms.mass
         self.log_scale, self.evaluations = 0.0, 0
         self.masses = np.zeros(self.shape)
         self.largest = np.zeros(n_blocks(mesh.n_cells))

@@ -4,12 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import CaseError
+from ..case.accuracy import asks_for_accuracy, dimension, sized
+from ..case.build import build_problem, read_named, resolve
+from ..case.load import CaseFile, case_of_tables, load_case
+from ..case.schema import Case
+from ..errors import CaseError, HkflowError
 from ..problem.problem import Problem
-from .accuracy import asks_for_accuracy, dimension, sized
-from .build import build_problem, read_named, resolve
-from .load import CaseFile, case_of_tables, load_case
-from .schema import Case
+from ..solving.result import Result
+from ..store.run import load
 
 
 def check(case: str | Path | dict | CaseFile, **overrides: Any) -> tuple[Case, Problem]:
@@ -34,6 +36,16 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
         if asks_for_accuracy(file.case):
             file = replace(file, case=sized(file.case, dimension(file.case, file.folder)))
         resolved, data = read_named(resolve(file.case, file.folder), file.folder)
-        return resolved, build_problem(resolved, file.folder, data)
+        return resolved, build_problem(resolved, file.folder, data, _earlier(file))
     except CaseError as error:
         raise CaseError(f"{file.source}: {error}") from error
+
+
+def _earlier(file: CaseFile) -> Result | None:
+    """The run that a case starts from, if it does."""
+    if file.case.initial.kind != "run":
+        return None
+    try:
+        return load(file.case.initial.place(file.folder))
+    except HkflowError as error:
+        raise CaseError(f"initial.run: {error}") from error
