@@ -23,7 +23,7 @@ from ...arguments import Floats
 from ...errors import unknown_name
 from ...objectives.objective import Objective
 from ..method import Method
-from ..step import Step
+from ..step import SMALLEST, Step
 from .implicit_residuals import Coupling, curvatures, implicit_is_known
 
 IMEX = ("auto", "explicit", "implicit")
@@ -207,13 +207,11 @@ def coupled_residuals(
             )
         moved = tau * coupling.product(loss_gradient)
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
-        model, at_start = coupling, moved
-        if renewed:
-            largest = np.abs(loss_gradient).max()
-            drag = CONSISTENT * allowed / largest if largest > 0.0 else 0.0
-            model, at_start = coupling.stiffer(drag / tau), moved + drag * loss_gradient
+        drag = CONSISTENT * allowed / max(np.abs(loss_gradient).max(), SMALLEST)
+        model = coupling.stiffer(drag / tau) if renewed else coupling
         try:
-            wanted = model.solve(tau, predictions + at_start, loss_gradient)
+            at_start = predictions + tau * model.product(loss_gradient)
+            wanted = model.solve(tau, at_start, loss_gradient)
         except np.linalg.LinAlgError:  # singular to rounding
             wanted = None
         if wanted is None or not np.isfinite(wanted).all():

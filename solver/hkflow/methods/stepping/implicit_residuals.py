@@ -270,13 +270,13 @@ def solve_positive(matrix: Floats, right: Floats) -> Floats:
     out = np.array(right)
     if cholesky_solve(np.array(matrix), out):
         return out
-    return np.linalg.solve(matrix, right.T).T
+    return np.asarray(np.linalg.solve(matrix, right.T).T, dtype=np.float64)
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
 def cholesky_solve(matrix, right):
-    """Solve for rows of `right` (n_right, n), in place; matrix (n, n), its lower half overwritten by
-    its Cholesky factor. Returns whether it was positive definite."""
+    """Solve for rows of `right` (n_right, n), in place; returns whether the matrix (n, n) is
+    positive definite. Its lower half is overwritten by its Cholesky factor."""
     n = len(matrix)
     for j in range(n):
         for k in range(j + 1):
