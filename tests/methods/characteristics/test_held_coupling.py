@@ -1,15 +1,18 @@
 """Implicit steps where kinks hold mass: the coupling through the data, and margin flows that need
 it."""
 
+import numba
 import numpy as np
 import pytest
 from conftest import ROOT
 
 import hkflow
 from hkflow.methods.characteristics import characteristics
+from hkflow.methods.characteristics.tangent_gram import held_coupling
 from hkflow.methods.choice import make_method
 from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.step import Step
+from hkflow.methods.stepping.implicit_residuals import Coupling
 
 
 def margins(seed, cells=162):
@@ -59,8 +62,82 @@ def test_sibling_the_coupling_of_free_atoms_is_another(sliding, monkeypatch):
     assert np.abs(found - wanted).max() > 1e-2 * np.abs(wanted).max()
 
 
+def atoms_on_kinks(p, n_data=23, each=7, seed=0):
+    """Data, two of them parallel and two opposite, and atoms on 0 … p − 1 of their kinks."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_data, p))
+    x[1], x[2] = 3.0 * x[0], -x[0]
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], x, np.sign(rng.normal(size=n_data))
+    )
+    normals = x[[0, *range(3, n_data)]]
+    normals /= np.linalg.norm(normals, axis=1)[:, None]
+    points = []
+    for on in range(p):
+        for _ in range(each):
+            chosen = normals[rng.permutation(len(normals))[:on]]
+            free = rng.normal(size=p)
+            for _ in range(3):
+                free -= np.linalg.pinv(chosen) @ (chosen @ free) if on else 0.0
+                free /= np.linalg.norm(free)
+            points.append(free)
+    return objective, normals, np.array(points), rng.random(p * each)
+
+
+def coupling_by_projections(objective, normals, positions, weights, held, flow):
+    """K by its definition, an atom at a time; what holds one is found by singular values."""
+    x, K = objective.inputs, 0.0
+    for theta, m, on_kinks in zip(positions, weights, held, strict=True):
+        on = normals[np.abs(normals @ theta) <= 1e-12] if on_kinks else normals[:0]
+        _, sizes, rows = np.linalg.svd(np.vstack([theta, on, np.zeros((len(theta), len(theta)))]))
+        free = rows[np.count_nonzero(sizes > 1e-9) :]
+        slope = (x @ theta > 0.0).astype(float)
+        phi, tangents = slope * (x @ theta), slope[:, None] * (x @ free.T)
+        K = K + m * (flow.reaction * np.outer(phi, phi) + flow.transport * tangents @ tangents.T)
+    return K
+
+
+@pytest.mark.parametrize("p", [2, 3, 6, 16])
+def test_the_coupling_is_the_sum_of_its_definition(p):
+    objective, normals, points, weights = atoms_on_kinks(p)
+    flow, held = hkflow.Flow(1.0, 2.0), np.arange(len(points)) >= 7
+    wanted = coupling_by_projections(objective, normals, points, weights, held, flow)
+    found = held_coupling(objective, normals, points, weights, held, flow)
+    assert np.abs(found - wanted).max() <= 1e-13 * np.abs(wanted).max()
+    unheld = held_coupling(objective, normals, points, weights, np.zeros_like(held), flow)
+    assert np.abs(unheld - wanted).max() > 1e-3 * np.abs(wanted).max()
+
+
+def test_the_coupling_has_the_same_bits_for_any_number_of_threads():
+    objective, normals, points, weights = atoms_on_kinks(6, n_data=61, each=40)
+    held, found = np.arange(len(points)) >= 7, []
+    for threads in {1, numba.config.NUMBA_NUM_THREADS}:
+        numba.set_num_threads(threads)
+        found.append(held_coupling(objective, normals, points, weights, held, hkflow.Flow(1, 2)))
+    assert all(np.array_equal(K, found[0]) for K in found)
+
+
 def test_margin_flows_reach_log_masses_of_a_hundred():
     s = hkflow.solve(margins(9, 642), 800.0, kind="characteristics", record_interval=100.0)
     assert s.finished and s.records["log_mass"][-1] > 100.0 and s.records["step"][-1] < 250
     lower, upper = (s.records[f"margin_{side}"][-1] for side in ("lower", "upper"))
     assert 0.0 < lower <= upper < (1.0 + 1e-3) * lower
+
+
+def degenerate():
+    """A margin flow in which nine data share the smallest margin while three positions carry all
+    mass: most changes of the loss gradients move nothing, until a kink lets go what it holds."""
+    return hkflow.solve(margins(2, 642), 2800.0, kind="characteristics", record_interval=50.0)
+
+
+def test_loss_gradients_that_nothing_answers_to_do_not_wander():
+    s = degenerate()
+    assert s.finished and s.records["log_mass"][-1] > 300.0 and s.records["step"][-1] < 250
+    lower, upper = (s.records[f"margin_{side}"][-1] for side in ("lower", "upper"))
+    assert 0.0 < lower <= upper < (1.0 + 1e-3) * lower
+
+
+def test_sibling_without_the_proximal_term_it_stops(monkeypatch):
+    monkeypatch.setattr(Coupling, "stiffer", lambda coupling, more: coupling)
+    s = degenerate()
+    assert not s.finished or s.records["step"][-1] > 250

@@ -1,21 +1,19 @@
 """Noise: the recorded bound of the optimality gap, the flow in discrete time, and starts that only
 noise frees."""
 
-import runpy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
 from conftest import ROOT, order
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 
 import hkflow
 from hkflow.certificates import gap, minimise
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.right_hand_side import RightHandSide
 
-global_minimum = runpy.run_path(str(ROOT / "postprocess" / "wei_thm43.py"))["global_minimum"]
 FLOW, CIRCLE = hkflow.Flow(1.0, 2.0, 0.05), hkflow.circle_mesh(64)
 
 
@@ -32,6 +30,36 @@ def random_problem(
 
 
 # --- Wei et al., eq. E.13
+
+
+def global_minimum(objective, points, signs):
+    """The minimum of F over all nonnegative weights at fixed points, for the square risk and λ > 0.
+
+    F = ½ |A w − b|² + λ Σw with A = √q ε φ, b = √q y. Its dual, max p·b − ½|p|² subject to Aᵀp ≤ λ,
+    seeks the point of a polytope next to b, which is a problem of nonnegative least squares (Lawson
+    & Hanson 1974, ch. 23).
+    Returns F* and the weights (n_signs, n_points). Raises ArithmeticError unless primal and dual
+    agree to 1e-10.
+    """
+    root, decay = np.sqrt(objective.weights), objective.weight_decay
+    phi = objective.feature.matrix(points, objective.inputs)
+    A, b = (
+        root[:, None] * np.concatenate([sign * phi for sign in signs], axis=1),
+        root * objective.targets,
+    )
+    system = np.vstack([-A, b @ A - decay])
+    u, _ = nnls(system, np.append(0.0 * b, 1.0), maxiter=100 * A.shape[1])
+    residual = system @ u - np.append(0.0 * b, 1.0)
+    w = u / -residual[-1]
+    primal = 0.5 * np.sum((A @ w - b) ** 2) + decay * w.sum()
+    p = b - A @ w
+    p *= min(1.0, decay / max(np.max(p @ A), decay))
+    if not primal - (b @ p - 0.5 * p @ p) <= 1e-10 * primal:
+        raise ArithmeticError(
+            f"The minimum is not certain: {primal} by the weights, {b @ p - 0.5 * p @ p} by the"
+            " dual."
+        )
+    return primal, w.reshape(len(signs), -1)
 
 
 def least_objective(problem):

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import hkflow
 from hkflow.methods.stepping import implicit
-from hkflow.methods.stepping.implicit_residuals import Coupling
+from hkflow.methods.stepping.implicit_residuals import Coupling, cholesky_solve, solve_positive
 
 LOSSES = ("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")
 
@@ -30,6 +30,17 @@ def a_coupling(rng, loss, log_scale, n=6, rank=4):
         Coupling(objective, log_scale, None, lambda v: K @ v),
         K,
     )
+
+
+@pytest.mark.parametrize("n", [1, 2, 37])
+def test_systems_are_solved_as_by_lapack(n, rng):
+    root, right = rng.normal(size=(n, n)), rng.normal(size=(2, n))
+    matrix = root @ root.T + 0.1 * np.eye(n)
+    wanted = np.linalg.solve(matrix, right.T).T
+    assert solve_positive(matrix, right) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    matrix[0, 0] = -1.0  # what rounding may do
+    assert not cholesky_solve(matrix.copy(), right.copy())
+    assert np.array_equal(solve_positive(matrix, right), np.linalg.solve(matrix, right.T).T)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -23,7 +23,7 @@ from ...arguments import Floats
 from ...errors import unknown_name
 from ...objectives.objective import Objective
 from ..method import Method
-from ..step import Step
+from ..step import SMALLEST, Step
 from .implicit_residuals import Coupling, curvatures, implicit_is_known
 
 IMEX = ("auto", "explicit", "implicit")
@@ -33,6 +33,8 @@ GAMMA = 1.0 - np.sqrt(0.5)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}
 MOST_CORRECTIONS = 30
 TOO_FAR = 0.5  # slopes that have turned by less are let be
+# share of a defect that is left after a correction, beyond which K is renewed where it jumps
+SHRINKS = 0.1
 CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradients are solved for
 
 
@@ -181,13 +183,18 @@ def coupled_residuals(
 
     flow_with : function (loss_gradient, tau, step) -> predictions after tau; leaves the state there
         and adds to the step's budget
-    guess : (n_data,);  renewed : function () -> Coupling at the state that flow_with left, or None
+    guess : (n_data,);  renewed : function () -> Coupling at the state that flow_with left, or None;
+        asked where corrections of K do not do
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
     to a share of the tolerance. They are the gradient of a convex function: where its slope along a
     correction d has changed sign, d·τ K (r′ − r) < 0 with r′ the next model's answer, the
     correction is shortened to where a line between both slopes has its zero.
+    Where K jumps, loss gradients that nothing answers to are left as they are, by a proximal term
+    that weighs no more than the share: the model alone would send them anywhere, and kinks would
+    let go what they hold.
     """
     loss_gradient, before, line = guess.copy(), None, None
+    defect, shrinks = 0.0, False
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
         predictions = flow_with(loss_gradient, tau, step)
@@ -195,12 +202,16 @@ def coupled_residuals(
             step.rejection = step.rejection or "predictions are not finite"
             return loss_gradient, step
         if before is not None:
-            coupling = (renewed() if renewed else coupling).corrected(
+            coupling = (renewed() if renewed and not shrinks else coupling).corrected(
                 loss_gradient - before[0], (before[1] - predictions) / tau
             )
         moved = tau * coupling.product(loss_gradient)
+        allowed = min(tolerance, 1e-3) * np.abs(moved).max()
+        drag = CONSISTENT * allowed / max(np.abs(loss_gradient).max(), SMALLEST)
+        model = coupling.stiffer(drag / tau) if renewed else coupling
         try:
-            wanted = coupling.solve(tau, predictions + moved, loss_gradient)
+            at_start = predictions + tau * model.product(loss_gradient)
+            wanted = model.solve(tau, at_start, loss_gradient)
         except np.linalg.LinAlgError:  # singular to rounding
             wanted = None
         if wanted is None or not np.isfinite(wanted).all():
@@ -208,7 +219,7 @@ def coupled_residuals(
             return loss_gradient, step
         gap = tau * coupling.product(wanted - loss_gradient)
         step.defect = float(np.abs(gap).max())
-        allowed = min(tolerance, 1e-3) * np.abs(moved).max()
+        defect, shrinks = step.defect, step.defect <= SHRINKS * defect
         if step.defect <= CONSISTENT * allowed:
             return loss_gradient, step
         before = loss_gradient, predictions.copy()

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from ...arguments import Floats
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
@@ -67,6 +68,11 @@ class Coupling:
         if not (old > 0.0 and new > 1e-3 * old):
             return self
         matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
+        return Coupling(self.objective, self.log_scale, matrix)
+
+    def stiffer(self, more: float) -> "Coupling":
+        """K + more · 1, if it is stored."""
+        matrix = self.matrix + more * np.eye(len(self.matrix))  # type: ignore[operator,arg-type]
         return Coupling(self.objective, self.log_scale, matrix)
 
     def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
@@ -223,8 +229,7 @@ class Coupling:
         if self.matrix is not None:
             system = tau * (d[:, None] * self._pulled * d)
             system[np.diag_indices_from(system)] += entropy
-            right = np.column_stack([-d * gradient, d])
-            solved = np.linalg.solve(system, right)
+            solved = solve_positive(system, np.stack([-d * gradient, d])).T
         else:
 
             def product(v):
@@ -245,7 +250,7 @@ class Coupling:
     def _system(self, tau, diagonal, right):
         """x with (τ K + diag) x = right."""
         if self.matrix is not None:
-            return np.linalg.solve(tau * self.matrix + np.diag(diagonal), right)
+            return solve_positive(tau * self.matrix + np.diag(diagonal), right[None])[0]
         from scipy.sparse.linalg import LinearOperator, cg  # slow to load
 
         n = len(right)
@@ -253,6 +258,48 @@ class Coupling:
         return cg(
             operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal)
         )[0]
+
+
+def solve_positive(matrix: Floats, right: Floats) -> Floats:
+    """x of matrix x_k = right_k, rows (n_right, n); matrix (n, n) symmetric and positive definite.
+
+    Not by LAPACK, unless rounding has made the matrix indefinite: OpenBLAS spreads even small
+    factorisations over threads that wait for one another, ten times as long where others compute.
+    Raises LinAlgError for a singular matrix.
+    """
+    out = np.array(right)
+    if cholesky_solve(np.array(matrix), out):
+        return out
+    return np.asarray(np.linalg.solve(matrix, right.T).T, dtype=np.float64)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def cholesky_solve(matrix, right):
+    """Solve for rows of `right` (n_right, n), in place; returns whether the matrix (n, n) is
+    positive definite. Its lower half is overwritten by its Cholesky factor."""
+    n = len(matrix)
+    for j in range(n):
+        for k in range(j + 1):
+            total = 0.0
+            for i in range(k):
+                total += matrix[j, i] * matrix[k, i]
+            if k < j:
+                matrix[j, k] = (matrix[j, k] - total) / matrix[k, k]
+            elif matrix[j, j] - total > 0.0:
+                matrix[j, j] = np.sqrt(matrix[j, j] - total)
+            else:
+                return False
+    for x in right:
+        for j in range(n):
+            total = 0.0
+            for i in range(j):
+                total += matrix[j, i] * x[i]
+            x[j] = (x[j] - total) / matrix[j, j]
+        for j in range(n - 1, -1, -1):
+            x[j] /= matrix[j, j]
+            for i in range(j):
+                x[i] -= matrix[j, i] * x[j]
+    return True
 
 
 def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
