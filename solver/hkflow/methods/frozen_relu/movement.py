@@ -22,8 +22,7 @@ EVENTS_PER_KINK = 8
 class Movement:
     """Moves atoms for the kinks of some data.
 
-    kinks : Kinks;  n_blocks : of the atoms' positions;  sums : (10,) what the last call exchanged,
-        by the names in SUMS
+    kinks : Kinks;  n_blocks : of the atoms' positions, at most
     """
 
     def __init__(self, kinks: Kinks, n_blocks: int) -> None:
@@ -35,7 +34,7 @@ class Movement:
             np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, 3, count)),
             np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
         )  # fmt: skip
-        self.parts = np.zeros((n_blocks, len(SUMS)))
+        self.n_blocks, self.parts = n_blocks, np.zeros((n_blocks, len(SUMS)))
 
     def __call__(
         self,
@@ -49,7 +48,8 @@ class Movement:
         out: Sequence[Any],
         captured: Any = None,
     ) -> Floats:
-        """Move atoms (positions, log_weights, held) into `out` for a time; returns the sums.
+        """Move atoms (positions, log_weights, held) into `out` for a time; returns what that
+        exchanged, (10,), by the names in SUMS.
 
         captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:
             before, and after, written
@@ -58,9 +58,10 @@ class Movement:
         jumps, constant = self.kinks.gradient(loss_gradient)
         work = len(signs) * self.normals.size
         compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
+        parts = self.parts[: len(atoms[0])]
         compiled(
             *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
             float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
-            *self.scratch, *out, self.parts, captured[0], captured[1],
+            *self.scratch, *out, parts, captured[0], captured[1],
         )  # fmt: skip
-        return self.parts.sum(axis=0)
+        return parts.sum(axis=0)

@@ -3,10 +3,12 @@
 A kink towards which the potential falls from both sides traps what flows to it (Filippov), and a
 density cannot hold that. The chords of such kinks take it out of their cells,
 
-    dν/dt = −ν α Σ_k ε κ_k ℓ_k / V,   ℓ_k length of the chord, V volume of the cell,
+    dν/dt = −R ν + transport,   R = α Σ_k ε κ_k ℓ_k / V,   ℓ_k length of the chord, V volume,
 
-half before and half after the transport of a step. It moves on as atoms by exact characteristics
-(see methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
+with transport spread evenly over a step. (Capture before or after transport, or half of it each,
+would make transport see a strip along the kink that is too empty or too full, which turns its
+fluxes aside: an error of first order.) It moves on as atoms by exact characteristics (see
+methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
 """
 
 from typing import Any
@@ -62,7 +64,8 @@ class Capture:
         count = len(middles)
         self.potential = np.zeros(2 * count)
         self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
-        self.caught, self.rest = (np.zeros((len(self.signs), mesh.n_cells)) for _ in range(2))
+        self.caught = np.zeros((len(self.signs), mesh.n_cells))
+        self.movement = Movement(self.kinks, 1)
         self.codes = np.random.default_rng(0).integers(
             1, 2**63, (len(self.kinks.normals) + 1, 2), dtype=np.uint64
         )
@@ -114,21 +117,16 @@ class Capture:
         step.budget.add(energy_transport=gained, energy_exchanged=given_back)
         return self.merged(old, new)
 
-    def taken(self, dt: float, density: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rest of a density after capture for a time; `amounts` grow."""
-        self.rest[:] = density
-        self.take(dt, self.rest)
-        return self.rest
-
-    def take(self, dt: float, density: NDArray[np.float64]) -> None:
-        """Capture for a time out of a density (n_signs, n_cells), in place; `amounts` grow."""
+    def take(self, dt: float, start: NDArray[np.float64], density: NDArray[np.float64]) -> None:
+        """Capture for a time out of a density (n_signs, n_cells), in place, which transport
+        made of `start`."""
         kernels.capture(
-            dt, self.chords.starts, self.rates, self.caught, self.stencil.volumes, density,
+            dt, self.chords.starts, self.rates, self.caught, self.stencil.volumes, start, density,
             self.amounts,
         )  # fmt: skip
 
     def caught_atoms(self) -> Atoms:
-        """What has been taken since `follow`, in the middles of the chords."""
+        """What `take` took, in the middles of the chords."""
         sign, chord = np.nonzero(self.amounts > 0.0)
         weights = self.amounts[sign, chord]
         return Atoms(self.chords.middles[chord], self.signs[sign], weights, self.chords.cell[chord])
@@ -147,11 +145,13 @@ class Capture:
         if n == 0:
             return atoms, 0.0
         blocks = blocked(atoms.positions)
-        movement, none = Movement(self.kinks, len(blocks)), np.zeros(n, np.int64)
+        if len(blocks) > self.movement.n_blocks:
+            self.movement = Movement(self.kinks, 2 * len(blocks))
+        none = np.zeros(n, np.int64)
         out = np.empty_like(blocks), np.empty(n), np.empty(n, np.int64)
         kept = np.exp(-0.5 * self.flow.noise * dt)
         begin = kept * atoms.weights
-        found = movement(
+        found = self.movement(
             (blocks, np.log(begin), none), atoms.signs, loss_gradient, self.flow, decay, dt, 0.0,
             out,
         )  # fmt: skip

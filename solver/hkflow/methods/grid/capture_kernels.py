@@ -63,22 +63,28 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
 
 
 @parallel_loop
-def capture(dt, starts, rates, caught, volumes, density, amounts):
-    """Take ν (1 − e^(−R dt)) out of each cell, R = caught, and share it among its chords.
+def capture(dt, starts, rates, caught, volumes, start, density, amounts):
+    """Take out of each cell what its chords catch while the rest of its change goes on evenly, and
+    share it among them: ν′ = −R ν + N/dt over dt, R = caught, N = density − start,
 
-    density (n_signs, n_cells), overwritten;  amounts (n_signs, n_chords) : added to
+        ν ← e^z start + φ₁(z) N,   z = −R dt,   φ₁ = (e^z − 1)/z,   or 0 if that is negative.
+
+    start (n_signs, n_cells) before the change;  density (n_signs, n_cells) after it, overwritten;
+    amounts (n_signs, n_chords) : overwritten where R > 0
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
         for s in range(n_signs):
             for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-                if caught[s, c] > 0.0:
-                    taken = (
-                        -np.expm1(-dt * caught[s, c]) * density[s, c] * volumes[c] / caught[s, c]
-                    )
+                decay = dt * caught[s, c]
+                if decay > 0.0:
+                    share = -np.expm1(-decay)
+                    late = 1.0 - share / decay
+                    taken = share * start[s, c] + late * (density[s, c] - start[s, c])
+                    taken = min(max(taken, 0.0), density[s, c])
+                    density[s, c] -= taken
                     for j in range(starts[c], starts[c + 1]):
-                        amounts[s, j] += taken * rates[s, j]
-                    density[s, c] *= np.exp(-dt * caught[s, c])
+                        amounts[s, j] = taken * volumes[c] * rates[s, j] / caught[s, c]
 
 
 @parallel_loop

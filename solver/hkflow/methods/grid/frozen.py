@@ -154,13 +154,10 @@ class FrozenFlow:
             step.budget.add(energy_diffusion=work, energy_exchanged=abs(work))
 
     def _transport(self, dt, potential, start, density, step):
-        """Transport, between two halves of capture."""
-        begin = start
+        """Transport, with what kinks capture meanwhile."""
+        self.transport.move(dt, start, density)
         if self.capture:
-            begin = self.capture.taken(0.5 * dt, start)
-        self.transport.move(dt, begin, density)
-        if self.capture:
-            self.capture.take(0.5 * dt, density)
+            self.capture.take(dt, start, density)
         self._add_transport(step, potential, start, density)
 
     def _grow(self, dt, potential, start, density, step):
