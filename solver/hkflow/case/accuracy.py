@@ -2,6 +2,7 @@
 name these."""
 
 from pathlib import Path
+from typing import Any
 
 from ..errors import CaseError
 from ..geometry.domain import MESHES
@@ -13,7 +14,7 @@ FIRST = {1: 64, 2: 162, 3: 840}  # cells, or points for each sign, of the coarse
 FIRST_POINTS = 256  # for each sign, beyond
 MOST_CELLS = {1: 2**16, 2: 655362, 3: 411840}
 MOST_POINTS = 400_000  # for each sign
-TABLES = {
+TABLES: dict[str, Any] = {
     "grid": GridMethod,
     "characteristics": CharacteristicsMethod,
     "particles": ParticlesMethod,
@@ -28,7 +29,7 @@ def asks_for_accuracy(case: Case) -> bool:
 def dimension(case: Case, folder: Path) -> int:
     """d of the sphere, from the data."""
     named, data = read_named(case, folder)
-    table = named.data
+    table: Any = named.data
     if data is not None:
         columns = data[0].shape[1]
     else:
@@ -66,11 +67,11 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     Raises CaseError for a grid of a sphere without meshes.
     """
     table, size = case.method, size or first_size(dim)
-    kind = table.kind
+    kind: str = table.kind
     if kind == "auto":
         kind, _ = best_method(
             case.objective.activation,
-            flow_of(resolve(_without(case)).flow).spreads,
+            _flow(case).spreads,
             case.data.source != "population",
             dim in MESHES,
             case.domain.kind == "fixed-features",
@@ -94,6 +95,6 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     return case.model_copy(update={"domain": domain, "method": method, "error": own})
 
 
-def _without(case):
-    """The case by the default method, to resolve its flow."""
-    return case.model_copy(update={"method": GridMethod()})
+def _flow(case):
+    """The flow of a case that is not by a network."""
+    return flow_of(resolve(case.model_copy(update={"method": GridMethod()})).flow)

@@ -74,7 +74,8 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
             sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1)) * scale
             sizes = np.maximum(sizes, np.sqrt(np.mean(run.targets**2)))
     k = int(np.argmax(bar.total / sizes))
-    return tuple(float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
+    total, space, in_time = (float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
+    return total, space, in_time
 
 
 def run_to_accuracy(
@@ -90,20 +91,22 @@ def run_to_accuracy(
             f"{file.source}: method.accuracy: several ranks compute what is chosen already; give"
             " cells or particles, and tolerance."
         )
+    method: Any = file.case.method
+    wanted = method.accuracy
     refuse_used(folder, force)
     with preparing(how["quiet"]):
         choice = plan(file)
     for again in range(AGAIN + 1):
         made = run(choice.file, folder, force or again > 0, **how)
-        if not made.finished or made.errors is None:
+        bars = made.errors
+        if not made.finished or bars is None:
             return made
-        reached = relative_error(made, made.errors)[0]
-        if reached <= file.case.method.accuracy or choice.limit or again == AGAIN:  # type: ignore[union-attr]
+        reached = relative_error(made, bars)[0]
+        if reached <= wanted or choice.limit or again == AGAIN:
             break
         choice = refined(file, choice, made)
-    wanted = file.case.method.accuracy  # type: ignore[union-attr]
     limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
-    keep(folder, replace(made.errors, wanted=wanted, reached=reached, limit=limit))
+    keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit))  # type: ignore[type-var,arg-type]
     return load(folder)
 
 
@@ -118,7 +121,8 @@ def plan(file: CaseFile) -> Choice:
         if value is not None and name not in ("particles", "points", "scale", "accuracy")
     }
     data = len(problem.objective.inputs)
-    times = save_times(resolved.time.end, resolved.time.saves)
+    end: Any = resolved.time.end
+    times = save_times(end, resolved.time.saves)
     began = time.perf_counter()
     run = solved(Companion(problem, options, 1.0, "the coarse run"), times)
     seconds = time.perf_counter() - began

@@ -383,13 +383,13 @@ class Result:
     def objective_at(self, save: int, normalised: bool = False) -> float:
         """F at one save: the record of that time, or that of the atoms if there is none;
         normalised: over the mass."""
-        found = np.flatnonzero(self.records["time"] == self.time[save]) if self.records else ()
-        if len(found):
-            recorded = {name: self.records[name][found[-1]] for name in ("objective", "mass")}
+        times = self.records.get("time", np.zeros(0))
+        if found := np.flatnonzero(times == self.time[save]).tolist():
+            last = {name: values[found[-1]] for name, values in self.records.items()}
             if normalised:
-                return float(recorded["objective"] / recorded["mass"])
+                return float(last["objective"] / last["mass"])
             with np.errstate(over="ignore"):
-                return float(np.exp(self.records["log_scale"][found[-1]]) * recorded["objective"])
+                return float(np.exp(last["log_scale"]) * last["objective"])
         atoms, objective = self.atoms_at(save), self.problem.objective
         risk = objective.at_moving_points(atoms.positions).value(atoms.signs * atoms.weights)
         value = risk + objective.weight_decay * atoms.mass

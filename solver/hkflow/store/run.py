@@ -149,8 +149,8 @@ class Run(Result):
         return read_history(self.path, self.inputs) if self.method == "characteristics" else None
 
     @cached_property
-    def errors(self) -> ErrorBars | None:  # type: ignore[override]  # read when it is first wanted
-        """Its error bars; None if none were estimated, or it has been computed on since."""
+    def errors(self) -> ErrorBars | None:
+        """Its error bars, read when they are first wanted; None if none were estimated."""
         with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
             return read_errors(self.path, self.time, len(self.targets))
 
