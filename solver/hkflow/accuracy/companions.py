@@ -336,7 +336,7 @@ def _each(values, others, total):
 def _band(run):
     """The orders that are expected of its method."""
     if run.method != "grid":
-        return ON_CIRCLE if run.dim == 1 else SEEDS
+        return ON_CIRCLE if run.domain.ordered else SEEDS
     if run.options.get("limiter") == "first-order":
         return KINKED[0], 1.0
     objective: Any = run.problem.objective

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CaseError
-from ..geometry.domain import MESHES
+from ..geometry.domain import Domain
 from ..methods.rules import best_method
 from .build import flow_of, read_named, resolve
 from .schema import Case, CharacteristicsMethod, ErrorTable, GridMethod, ParticlesMethod
 
-FIRST = {1: 64, 2: 162, 3: 840}  # cells, or points for each sign, of the coarse run
-FIRST_POINTS = 256  # for each sign, beyond
-MOST_CELLS = {1: 2**16, 2: 655362, 3: 411840}
+FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
 MOST_POINTS = 400_000  # for each sign
 TABLES: dict[str, Any] = {
     "grid": GridMethod,
@@ -39,25 +37,21 @@ def dimension(case: Case, folder: Path) -> int:
 
 def first_size(dim: int) -> int:
     """Cells, or points for each sign, of the coarse run."""
-    return FIRST.get(dim, FIRST_POINTS)
+    domain = Domain(dim)
+    return domain.meshes.first if domain.has_meshes else FIRST_POINTS
 
 
 def size_for(kind: str, dim: int, wanted: float) -> int:
     """The smallest number of cells that there is, or of points for each sign, of at least so many;
     the largest if there is none."""
-    if kind != "grid":
-        return int(min(max(wanted, first_size(dim)), MOST_POINTS))
-    if dim == 1:
-        return int(min(max(wanted, FIRST[1]), MOST_CELLS[1]))
-    size = first_size(dim)
-    while size < wanted and size < MOST_CELLS[dim]:
-        size = MESHES[dim].finer(size)
-    return size
+    if kind == "grid":
+        return Domain(dim).cells_for(wanted)
+    return int(min(max(wanted, first_size(dim)), MOST_POINTS))
 
 
 def is_largest(kind: str, dim: int, size: int) -> bool:
     """Whether no more cells or points are tried."""
-    return size >= (MOST_CELLS.get(dim, 0) if kind == "grid" else MOST_POINTS)
+    return size >= (Domain(dim).meshes.most if kind == "grid" else MOST_POINTS)
 
 
 def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None = None) -> Case:
@@ -73,14 +67,13 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
             case.objective.activation,
             _flow(case).spreads,
             case.data.source != "population",
-            dim in MESHES,
+            Domain(dim).has_meshes,
             case.domain.kind == "fixed-features",
         )
-    if kind == "grid" and dim not in MESHES:
-        there = ", ".join(f"S^{d}" for d in MESHES)
+    if kind == "grid" and not Domain(dim).has_meshes:
         raise CaseError(
-            f"method.accuracy: a grid needs a mesh, and directions lie on S^{dim}; there are meshes"
-            f" of {there}. Choose the method 'particles' or 'characteristics'."
+            f"method.accuracy: a grid needs a mesh, and directions lie on {Domain(dim).name}, of"
+            " which there is none. Choose the method 'particles' or 'characteristics'."
         )
     keys = table.model_dump(include=table.model_fields_set - {"kind", "accuracy"})
     if tolerance is not None:

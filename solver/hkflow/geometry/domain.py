@@ -24,6 +24,7 @@ class Meshes:
     coarser : function (cells) -> how many cells the next coarser mesh has that tells of errors;
         None if there is none
     finer : function (cells) -> how many cells the next finer mesh has
+    first, most : cells of a coarse mesh to begin with, and of the finest that is worth while
     kept : whether they take so long to make that they are kept in the cache
     """
 
@@ -31,6 +32,8 @@ class Meshes:
     of_size: Callable[[int], Mesh]
     coarser: Callable[[int], int | None]
     finer: Callable[[int], int]
+    first: int = 1
+    most: int = 10**9
     kept: bool = True
 
 
@@ -40,10 +43,12 @@ MESHES = {
         circle_mesh,
         lambda cells: cells // 4 if cells >= 12 else None,
         lambda cells: 4 * cells,
+        64,
+        2**16,
         kept=False,
     ),
-    2: Meshes("geodesic", geodesic_mesh_of, coarser_geodesic, finer_geodesic),
-    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere),
+    2: Meshes("geodesic", geodesic_mesh_of, coarser_geodesic, finer_geodesic, 162, 655362),
+    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere, 840, 411840),
 }
 PICTURES = {1: "circle", 2: "map"}
 
@@ -107,11 +112,27 @@ class Domain:
         return {"longitude": np.degrees(longitude), "latitude": np.degrees(latitude)}
 
     @property
+    def has_meshes(self) -> bool:
+        """Whether there are meshes of it."""
+        return self.fixed or self.dim in MESHES
+
+    def cells_for(self, wanted: float) -> int:
+        """The fewest cells, of at least so many, that one of its meshes has, from `first` to
+        `most`; of the circle any number."""
+        meshes = self.meshes
+        if self.ordered:
+            return int(min(max(wanted, meshes.first), meshes.most))
+        cells = meshes.first
+        while cells < wanted and cells < meshes.most:
+            cells = meshes.finer(cells)
+        return cells
+
+    @property
     def meshes(self) -> Meshes:
         """Its meshes. Raises ValueError for a sphere without one."""
         if self.fixed:
             return Meshes(
-                "atoms", lambda cells: atoms_mesh(np.eye(cells)), lambda _: None, int, False
+                "atoms", lambda cells: atoms_mesh(np.eye(cells)), lambda _: None, int, kept=False
             )
         if self.dim not in MESHES:
             there = ", ".join(f"S^{dim}" for dim in MESHES)
