@@ -1,0 +1,138 @@
+"""Runs to an accuracy: whether it is reached in truth, and in how many times the time of the best
+choice of points and tolerance, which is found by trying them all.
+
+    python -m benchmarks.to_accuracy [--quick]
+
+Truth is a closed form, or a run by characteristics with many more points and a tight tolerance.
+Errors are those of predictions, root mean square, relative to the larger of predictions and
+targets, the largest over the saves. Kernels are compiled before times are taken. Times of the best
+choice are without error bars.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import hkflow
+
+ACCURACIES = (1e-2, 1e-3, 1e-4)
+CASES = Path(__file__).parents[1] / "cases"
+MOMENT = {
+    "data": {"source": "moment", "direction": [1.0, 0.4, -0.3], "target": 1.5},
+    "objective": {"activation": "linear", "loss": "square"},
+    "domain": {"kind": "sphere"},
+    "time": {"end": 2.0, "saves": 5},
+}
+TEACHER = {
+    "data": {"source": "teacher", "n": 40},
+    "objective": {"activation": "relu", "bias": True, "loss": "square"},
+    "domain": {"kind": "signed-sphere"},
+    "time": {"end": 5.0, "saves": 6},
+}
+REFERENCE = {"kind": "characteristics", "particles": 40_000, "tolerance": 1e-7}
+
+
+def of_file(name, saves, end):
+    """The tables of a case file, without cells, method and saves of its own."""
+    import tomllib
+
+    tables = tomllib.loads((CASES / name).read_text())
+    tables["domain"].pop("cells", None)
+    if "file" in tables["data"]:
+        tables["data"]["file"] = str((CASES / name).parent / tables["data"]["file"])
+    return tables | {"time": {"end": end, "saves": saves}, "method": {}}
+
+
+def problems():
+    """Name, tables without a method, kind of method."""
+    yield "closed form, grid", MOMENT | {"flow": {"transport": 1.0, "reaction": 4.0}}, "grid"
+    yield "closed form", MOMENT | {"flow": {"transport": 1.0, "reaction": 0.0}}, "auto"
+    noise = {"transport": 1.0, "reaction": 4.0, "noise": 0.5}
+    yield "closed form with noise", MOMENT | {"flow": noise}, "auto"
+    iris = of_file("quickstart/iris.toml", 5, 20.0)
+    yield "iris", iris, "auto"
+    yield "iris, grid", iris, "grid"
+    yield "cluster data", of_file("colt/cluster-margin.toml", 5, 20.0), "auto"
+    yield "teacher and student", TEACHER | {"flow": {"kind": "hellinger-kantorovich"}}, "auto"
+
+
+def truth(tables, saves):
+    """Predictions at the saves, (n, n_data), per mass where that is how bars are."""
+    flow = tables["flow"]
+    if tables["data"]["source"] == "moment":
+        rates = hkflow.Flow(*(flow.get(k, 0.0) for k in ("transport", "reaction", "noise")))
+        exact = hkflow.MomentFlow(tables["data"]["direction"], tables["data"]["target"], rates)
+        return np.array([exact.mass_and_moment(t)[1] * exact.direction for t in saves])
+    with tempfile.TemporaryDirectory() as folder:
+        how = {"method": REFERENCE, "error": {"companions": "none"}}
+        return hkflow.run(tables | how, output=Path(folder) / "run").predictions
+
+
+def error_of(run, wanted):
+    """The relative error of a run."""
+    off = np.sqrt(np.mean((run.predictions - wanted) ** 2, axis=1))
+    sizes = np.sqrt(np.mean(wanted**2, axis=1))
+    return (off / np.maximum(sizes, np.sqrt(np.mean(run.targets**2)))).max()
+
+
+def timed(tables):
+    """A run and its seconds; the second of two, so that kernels are compiled."""
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            run = hkflow.run(tables, output=Path(folder) / "run")
+            seconds = time.perf_counter() - began
+            run.errors, run.predictions  # noqa: B018  # read while they are there
+    return run, seconds
+
+
+def best(tables, kind, wanted, accuracy):
+    """Seconds of the fastest choice whose error is small enough, and its error; nan if none is."""
+    found = (np.nan, np.nan)
+    tables = tables | {"error": {"companions": "none"}, "certificate": {"seconds": 0.0}}
+    cells = (162, 642, 2562, 10242, 40962)
+    for size in cells:
+        for tolerance in (10.0 * accuracy, accuracy, 0.1 * accuracy):
+            method = {"kind": kind, "tolerance": tolerance}
+            domain = tables["domain"]
+            if kind == "grid":
+                domain = domain | {"cells": size}
+            else:
+                method["particles"] = size * (1 if domain["kind"] == "sphere" else 2)
+            run, seconds = timed(tables | {"method": method, "domain": domain})
+            if error_of(run, wanted) <= accuracy and not seconds > found[0]:
+                found = seconds, error_of(run, wanted)
+        if found[0] == found[0]:
+            break
+    return found
+
+
+def main():
+    """Print the table."""
+    accuracies = ACCURACIES[:2] if "--quick" in sys.argv else ACCURACIES
+    print("| problem | asked for | bar | true error | what was taken | seconds | best | ratio |")
+    print("| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |")
+    reached = tried = 0
+    for name, tables, kind in problems():
+        wanted = truth(tables, np.linspace(0.0, tables["time"]["end"], tables["time"]["saves"]))
+        for accuracy in accuracies:
+            asked = tables | {"method": {"kind": kind, "accuracy": accuracy}}
+            run, seconds = timed(asked)
+            error, bars = error_of(run, wanted), run.errors
+            tried, reached = tried + 1, reached + (error <= accuracy)
+            fastest, _ = best(tables, run.method, wanted, accuracy)
+            size = run.mesh.n_cells if run.mesh is not None else run.case.method.count
+            taken = f"{run.method}, {size}, tolerance {run.options['tolerance']:.1e}"
+            print(
+                f"| {name} | {accuracy:g} | {bars.reached:.1e} | {error:.1e} | {taken} |"
+                f" {seconds:.2f} | {fastest:.2f} | {seconds / fastest:.1f} |",
+                flush=True,
+            )
+    print(f"\nReached in {reached} of {tried}.")
+
+
+if __name__ == "__main__":
+    main()
