@@ -45,7 +45,7 @@ def test_relu_agrees_at_first_order(dim, rates, sigma):
     there are few of them."""
     cells, n, particles = {
         1: ((256, 512, 1024), 6, 2000),
-        2: ((162, 642, 2562, 10242), 20, 5000),
+        2: ((162, 642, 2562), 20, 5000),
     }[dim]
     objectives = [objective(dim, "relu", n, seed) for seed in range(8)]
     # without transport the errors are a hundred times smaller
