@@ -6,17 +6,16 @@ from conftest import ROOT
 import hkflow
 
 
-def final_objective(name, folder):
-    run = hkflow.run(
-        ROOT / "cases" / "icm" / f"{name}.toml", output=folder / name, **{"time.saves": 2}
-    )
+def final_objective(name, folder, **changes):
+    case = ROOT / "cases" / "icm" / f"{name}.toml"
+    run = hkflow.run(case, output=folder / name, **{"time.saves": 2} | changes)
     assert run.finished, run.status
     return run.records["objective"][-1]
 
 
 def test_a_thousand_particles_end_where_the_grid_does_and_five_stay_stuck(tmp_path):
-    grid, wide, narrow = (
-        final_objective(name, tmp_path) for name in ("fig2", "fig2-m1000", "fig2-m5")
-    )
+    wide, narrow = (final_objective(name, tmp_path) for name in ("fig2-m1000", "fig2-m5"))
+    # half as many cells, on which kinks lie too close to capture: as exact, in a tenth of the time
+    grid = final_objective("fig2", tmp_path, **{"domain.cells": 256})
     assert abs(wide / grid - 1.0) < 0.03, (grid, wide)
     assert grid < 2e-4 and narrow > 0.19

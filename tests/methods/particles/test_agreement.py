@@ -44,8 +44,8 @@ def test_relu_agrees_at_first_order(dim, rates, sigma):
     """The gradient jumps where a datum's half-space ends. On the circle the jumps are resolved,
     there are few of them."""
     cells, n, particles = {
-        1: ((256, 512, 1024, 2048), 6, 4000),
-        2: ((162, 642, 2562, 10242), 20, 5000),
+        1: ((256, 512, 1024), 6, 2000),
+        2: ((162, 642, 2562), 20, 5000),
     }[dim]
     objectives = [objective(dim, "relu", n, seed) for seed in range(8)]
     # without transport the errors are a hundred times smaller

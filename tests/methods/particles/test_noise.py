@@ -120,7 +120,7 @@ def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():
     )
     start = hkflow.PointMeasure(hkflow.quasi_uniform(8, 1), weights=np.full(8, 1e-30))
     problem = hkflow.Problem(None, objective, hkflow.Flow(0.0, 0.0, 0.5), (1,), start)
-    solution = hkflow.solve(problem, 2.0, kind="particles", noise_interval=0.01)
+    solution = hkflow.solve(problem, 2.0, kind="particles", noise_interval=0.01, noise_points=10)
     assert solution.finished, solution.status
     mass = np.exp(solution.records["log_mass"][-1])
     assert mass == pytest.approx(-np.expm1(-1.0), rel=1e-4)
