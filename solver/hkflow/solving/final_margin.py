@@ -3,15 +3,15 @@
 import numpy as np
 
 from ..certificates.certificate import certifies_margin
-from ..certificates.column_generation import MaxMargin, enclosed_max_margin, max_margin_of_atoms
 from ..certificates.contradiction import contradiction
-from ..certificates.fixed_points import OutOfTime
+from ..certificates.margin import MaxMargin, OutOfTime
 from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
 from ..problem.problem import Problem
 from .result import Result
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
+CERTIFICATE_SECONDS = 5.0  # that it may take in memory; of runs in files the case says it
 MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
 
 
@@ -46,6 +46,9 @@ def max_margin_of(
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
+    # loads scipy.optimize, which most runs do without
+    from ..certificates.column_generation import enclosed_max_margin, max_margin_of_atoms
+
     objective, signs = problem.objective, problem.output_signs
     if problem.domain.fixed:
         points = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
