@@ -14,10 +14,12 @@ import hkflow
 from hkflow.analysis.summary import gamma_text, summary
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
+from hkflow.case.schema import Case
 from hkflow.certificates import fixed_points, max_margin
 from hkflow.certificates.column_generation import enclosed_max_margin
 from hkflow.plots.records import has_margins
 from hkflow.running import run as running
+from hkflow.solving import final_margin
 from hkflow.solving.final_margin import final_max_margin
 
 CLUSTERS = ROOT / "cases" / "colt" / "cluster-margin.toml"
@@ -215,6 +217,17 @@ def test_it_can_be_left_out(tmp_path):
     problem = a_problem(LINE, LABELS)
     run = hkflow.run(problem, output=tmp_path / "own", end=0.1, certificate={"seconds": 0.0})
     assert run.max_margin is None
+
+
+def test_a_run_in_memory_takes_as_long_as_one_in_files():
+    default = Case.model_fields["certificate"].default.seconds
+    assert default == final_margin.CERTIFICATE_SECONDS
+
+
+def test_more_data_than_are_cheap_leave_it_to_the_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(final_margin, "MOST_DATA", len(LINE) - 1)
+    run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
+    assert run.max_margin is None and "closer: hkflow margin" in row(run, "F₁ max-margin")
 
 
 def test_when_time_is_up_what_is_known_is_kept(tmp_path, monkeypatch):

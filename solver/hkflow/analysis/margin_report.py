@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..case.build import input_names, lines_of_data
-from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
+from ..certificates.margin import MaxMargin
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..certificates.column_generation import MaxMargin, power_above
+from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result

@@ -1,7 +1,6 @@
 """The public names of hkflow.certificates and where they are defined."""
 
 from . import bounds as bounds
-from .column_generation import MaxMargin as MaxMargin
 from .column_generation import max_margin as max_margin
 from .column_generation import max_margin_of_atoms as max_margin_of_atoms
 from .column_generation import signed_features as signed_features
@@ -14,6 +13,7 @@ from .kernel_machine import arc_cosine_kernel as arc_cosine_kernel
 from .kernel_machine import f2_max_margin as f2_max_margin
 from .kernel_machine import kernel_margin as kernel_margin
 from .kernel_machine import l2_interpolation as l2_interpolation
+from .margin import MaxMargin as MaxMargin
 from .quasi_norm import stationary_points as stationary_points
 from .regression import l1_interpolation as l1_interpolation
 from .regularised import minimise as minimise

@@ -13,6 +13,7 @@ from scipy.optimize import linprog, nnls
 
 from ..arguments import Floats, real_array
 from ..errors import HkflowError
+from .margin import OutOfTime
 
 GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be apart
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -32,10 +33,6 @@ class Margin:
     value: float
     weights: Floats
     dual: Floats
-
-
-class OutOfTime(HkflowError):
-    """A linear programme that took longer than it was given."""
 
 
 def l1_margin(z: Floats, seconds: float = np.inf) -> Margin:

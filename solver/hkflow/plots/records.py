@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..analysis.summary import gamma_text
 from ..arguments import Floats
-from ..certificates.column_generation import MaxMargin
+from ..certificates.margin import MaxMargin
 from ..solving.registry import RECORDS, record_of
 from ..solving.result import Result
 from .figures import AnyFigure, Saves

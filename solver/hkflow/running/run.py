@@ -20,7 +20,7 @@ from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
 from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.contradiction import contradiction
-from ..errors import CaseError, HkflowError, RunFolderError
+from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
@@ -286,7 +286,7 @@ def _certify(folder, seconds):
     alone."""
     try:
         found = final_max_margin(load(folder), seconds)
-    except (KeyboardInterrupt, HkflowError):  # without it, the run's own interval stands
+    except KeyboardInterrupt:  # without it, the run's own interval stands
         return
     if found is not None:
         write_max_margin(folder, found)

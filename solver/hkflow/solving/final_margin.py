@@ -3,38 +3,38 @@
 import numpy as np
 
 from ..certificates.certificate import certifies_margin
-from ..certificates.column_generation import MaxMargin, enclosed_max_margin, max_margin_of_atoms
 from ..certificates.contradiction import contradiction
-from ..certificates.fixed_points import OutOfTime
+from ..certificates.margin import MaxMargin
 from ..certificates.search import local_maxima
+from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
 from ..problem.problem import Problem
 from .result import Result
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
+CERTIFICATE_SECONDS = 5.0  # that it may take in memory; of runs in files the case says it
 MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
 
 
 def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> MaxMargin | None:
     """The max-margin of the data of a run, in the units of its record `margin`; None where runs
-    enclose none, where the data contradict each other, and where it takes too long.
+    enclose none, where the data contradict each other, and where it is not found in time.
 
     seconds : after which what is known is returned;  tolerance : relative gap of both ends
     The first linear programme is one over the run's heaviest atoms, and evenly spread directions
     if data are few; the directions that its multipliers p find highest are added, and so on.
     """
     problem = run.problem
-    n = len(problem.objective.targets)
-    if not (len(run.time) and n <= MOST_DATA and certifies_margin(problem)):
-        return None
-    if contradiction(problem.objective) is not None:
-        return None
     objective = problem.objective
+    if not (len(run.time) and len(objective.targets) <= MOST_DATA and certifies_margin(problem)):
+        return None
+    if contradiction(objective) is not None:
+        return None
     # compiled at the first call, which takes no share of the seconds
     local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
     try:
         return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds)
-    except OutOfTime:
+    except HkflowError:  # out of time, or beyond what the solver can tell
         return None
 
 
@@ -46,6 +46,9 @@ def max_margin_of(
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
+    # loads scipy.optimize, which most runs do without
+    from ..certificates.column_generation import enclosed_max_margin, max_margin_of_atoms
+
     objective, signs = problem.objective, problem.output_signs
     if problem.domain.fixed:
         points = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh

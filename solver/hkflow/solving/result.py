@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, real_array
-from ..certificates.column_generation import MaxMargin
 from ..certificates.contradiction import contradiction
+from ..certificates.margin import MaxMargin
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh, pieces
 from ..geometry.sphere import normalize
@@ -43,8 +43,8 @@ class Result:
     path : of the folder or file that it was read from, None in memory
     history : what moved the atoms of characteristics, a History; None of other methods
     errors : ErrorBars of a run in files, or None; see hkflow.error_bars
-    max_margin : of the data, a MaxMargin, which a run folder holds of runs that enclose it; else
-        None
+    max_margin : of the data, a MaxMargin, of runs that enclose it; else None. A run folder holds
+        it, in memory it is computed when it is first wanted
 
     These a subclass gives, and state_at; what follows from the problem it may know by itself.
     """

@@ -3,14 +3,17 @@
 import time
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Floats
+from ..certificates.margin import MaxMargin
 from ..methods.method import Method
 from ..problem.problem import Problem
+from .final_margin import CERTIFICATE_SECONDS, final_max_margin
 from .observer import Observer
 from .result import Result, versions
 from .state import LoopState
@@ -45,6 +48,11 @@ class Solution(Result):
     def state_at(self, save: int) -> dict:
         """The method's state at one save."""
         return self.states[save]
+
+    @cached_property
+    def max_margin(self) -> MaxMargin | None:  # type: ignore[override]
+        """What the data allow, computed when it is first wanted, within CERTIFICATE_SECONDS."""
+        return final_max_margin(self, CERTIFICATE_SECONDS)
 
 
 class Memory(Observer):

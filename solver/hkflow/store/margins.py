@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Floats
-from ..certificates.column_generation import MaxMargin
+from ..certificates.margin import MaxMargin
 from ..files.reading import check_array
 from ..files.writing import write_json
 from ..measures.point_measure import PointMeasure

@@ -25,7 +25,7 @@ from ..case.build import (
 from ..case.described import rebuilt
 from ..case.functions import OwnFunctions
 from ..case.load import parse_stored_case
-from ..certificates.column_generation import MaxMargin
+from ..certificates.margin import MaxMargin
 from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,

@@ -1,0 +1,79 @@
+"""What is known of a max-margin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import Floats
+from ..errors import HkflowError
+from ..measures.point_measure import PointMeasure
+
+MOST_NAMED = 8  # rows in a sentence
+
+
+class OutOfTime(HkflowError):
+    """A linear programme that took longer than it was given."""
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMargin:
+    """The max-margin γ_ℓ1 = max over probabilities ν of min_i y_i h_ν(x_i), and its proof lower ≤
+    γ_ℓ1 ≤ upper.
+
+    lower : the margin of `atoms`, a probability;  upper : max over the sphere of Σ p_i y_i φ(·,
+        x_i), p = dual (n,) in the
+    simplex, rounding included;  certified : whether that maximum is one of the whole sphere, or
+    only the highest that was found, by climbs for p and among all directions that were ever added;
+    nothing proves γ_ℓ1 ≤ upper then
+    rounds : linear programmes that were solved
+    slackness : (2,) ∫(upper − Σ p_i y_i φ) dν and Σ p_i (y_i h_ν(x_i) − lower), whose sum is upper
+        − lower (Chizat & Bach 2020, Prop. 12)
+    tolerance : relative gap that was asked for;  resolution : a margin up to which counts as none
+    """
+
+    lower: float
+    upper: float
+    atoms: PointMeasure
+    dual: Floats
+    certified: bool
+    rounds: int
+    slackness: Floats
+    tolerance: float
+    resolution: float
+
+    @property
+    def relative_gap(self) -> float:
+        """(upper − lower)/|lower|, inf for a margin of zero."""
+        return (self.upper - self.lower) / abs(self.lower) if self.lower else np.inf
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the data are separable beyond doubt."""
+        return self.lower > 0.0 and self.relative_gap < 1.0
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the dual weights prove that no margin is positive, up to `resolution`."""
+        return self.upper <= 2.0 * self.resolution
+
+    @property
+    def why_none(self) -> str:
+        """What proves that no margin is positive: the data that carry p, by rows from 1."""
+        rows = [str(k + 1) for k in np.flatnonzero(self.dual > 0.0)]
+        named = " and ".join(filter(None, (", ".join(rows[:-1]), rows[-1])))
+        if len(rows) > MOST_NAMED:
+            named = f"{', '.join(rows[:MOST_NAMED])}, … ({len(rows)} rows)"
+        return (
+            f"weights on row{'s' if len(rows) > 1 else ''} {named} of the data, to which no unit"
+            f" gives a mean margin above {power_above(self.upper):g}"
+        )
+
+    @property
+    def reached(self) -> bool:
+        """Whether the ends are as close as `tolerance` asks, or the margin is none."""
+        return self.is_none or self.upper - self.lower <= self.tolerance * abs(self.lower)
+
+
+def power_above(value: float) -> float:
+    """The smallest power of ten that is at least a positive value; 0 for others."""
+    return float(10.0 ** np.ceil(np.log10(value))) if value > 0.0 else 0.0
