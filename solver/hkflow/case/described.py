@@ -100,7 +100,7 @@ def density_of(case: ProblemCase, own: OwnFunctions, where: str) -> Callable | N
     if table is not None:
         keys = table.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
         return InitialDensity(MEASURES[table.kind](**keys), table.factor, tuple(table.signs))
-    return own.density and own.density.deferred(where)
+    return None if own.density is None else own.density.deferred(where)
 
 
 def _check_arrays(problem):
