@@ -1,13 +1,16 @@
 """Runs that start from what another one has left: mass stays, the flow goes on as it would have,
 between meshes, densities and atoms; other data and spheres are refused."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hkflow
+from hkflow.case.load import load_case
 from hkflow.measures.point_measure import DensityAndAtoms
+from hkflow.studies.members import key_of
 
 OPTIONS = {"grid": {}, "characteristics": {"tolerance": 1e-5}, "particles": {"tolerance": 1e-5}}
 MESHES = {1: (hkflow.circle_mesh, 129, 257), 2: (hkflow.geodesic_mesh, 2, 3)}
@@ -219,3 +222,13 @@ def test_a_run_from_a_run_resumes_to_the_same_bits(first, tmp_path, method):
 def test_what_is_no_start_is_refused_with_a_sentence(first, overrides, sentence):
     with pytest.raises(hkflow.CaseError, match=sentence):
         hkflow.check(first.path.parent / "case.toml", **NEXT | overrides)
+
+
+def test_studies_know_which_run_a_member_starts_from(first, tmp_path):
+    case = first.path.parent / "case.toml"
+    shutil.copytree(first.path, tmp_path / "first")
+    shutil.copy(case, tmp_path / "case.toml")
+    keys = [key_of(load_case(place / "case.toml", NEXT)) for place in (case.parent, tmp_path)]
+    assert keys[0] == keys[1]
+    hkflow.run(tmp_path / "case.toml", tmp_path / "first", force=True, **{"time.end": 3.0})
+    assert key_of(load_case(tmp_path / "case.toml", NEXT)) != keys[0]

@@ -226,10 +226,14 @@ def test_vtk_reads_particles_and_units(runs, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["characteristics", "sphere-characteristics"])
-def test_vtk_reads_density_and_captured_atoms(runs, tmp_path, name):
+@pytest.mark.parametrize("work, place", [(vtkhdf.WORK, 1), (0.0, 0)])
+def test_vtk_reads_density_and_captured_atoms(runs, tmp_path, monkeypatch, name, work, place):
     run = runs(name)
+    monkeypatch.setattr(vtkhdf, "WORK", work)
     counts = check_traced(hkflow.export(run, "vtk", output=tmp_path), run)
     assert counts[0] == 0 < counts[-1] < 200
+    _, steps = steps_of(tmp_path / f"{name}.vtkhdf")
+    assert len(steps[0][1]) == vtkhdf.CELLS[run.domain.picture][place]
     with h5py.File(tmp_path / f"{name}.vtkhdf") as file:
         assert len(file["VTKHDF/NumberOfPoints"]) == 1  # the mesh is there once
 

@@ -52,7 +52,7 @@ def reseeded(run: ResultLike, particles: int = 10_000) -> tuple[Problem, float]:
     atoms = PointMeasure(points[alive], of_sign[alive], masses[alive])
     if result.time[0] == 0.0:
         atoms = atoms.scaled_to(np.exp(result.log_mass_at(0)))
-    density = result.problem.initial_density
+    density = result.problem.density or result.problem.initial_density
     return replace(result.problem, mesh=None, initial=atoms, density=density), found.error()
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
+from ..measures.initial import Caps, InitialDensity, Uniform, VonMisesFisher
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
@@ -19,6 +20,8 @@ from ..solving.result import has_bias
 from .functions import OwnFunctions
 from .load import plain_tables, sentences
 from .schema import ProblemCase
+
+MEASURES: dict[str, Any] = {"uniform": Uniform, "von-mises-fisher": VonMisesFisher, "caps": Caps}
 
 
 def described(
@@ -69,6 +72,7 @@ def described(
             "cells": None if problem.mesh is None else problem.mesh.n_cells,
         },
         "initial": {"balanced": getattr(problem.initial, "is_balanced", None)},
+        "density": _density_in_words(problem.density),
         "flow": flow,
         "method": {
             name: value for name, value in method.items() if not (endless and name == "max_step")
@@ -84,7 +88,28 @@ def described(
     except ValidationError as error:
         raise CaseError("\n".join(sentences(error, ProblemCase))) from None
     # a population risk draws by its teacher
-    return case, OwnFunctions.of(objective, None if population else problem.draw)
+    draw = None if population else problem.draw
+    return case, OwnFunctions.of(objective, draw, problem.density)
+
+
+def _density_in_words(density):
+    """The keys of a DensityTable, or None for another density."""
+    if not isinstance(density, InitialDensity):
+        return None
+    keys = vars(density.measure)
+    if "centers" in keys:
+        keys = keys | {"centers": density.measure.centers.tolist()}
+    kind = next(kind for kind, made in MEASURES.items() if type(density.measure) is made)
+    return {"kind": kind, "factor": density.factor, "signs": list(density.signs), **keys}
+
+
+def density_of(case: ProblemCase, own: OwnFunctions, where: str) -> Callable | None:
+    """The initial density at every point of a described problem, as far as it is known."""
+    table = case.density
+    if table is not None:
+        keys = table.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
+        return InitialDensity(MEASURES[table.kind](**keys), table.factor, tuple(table.signs))
+    return None if own.density is None else own.density.deferred(where)
 
 
 def _check_arrays(problem):

@@ -266,34 +266,48 @@ class StoredRisk(Table):
 class OwnFunctions(Table):
     """All that is a user's own in a run.
 
-    records : those that the case names, by their names
+    records : those that the case names, by their names;  density : the initial one at every point,
+        which nothing but densities depends on
     """
 
     feature: StoredFeature | None = None
     risk: StoredRisk | None = None
     draw: StoredFunction | None = None
+    density: StoredFunction | None = None
     records: dict[str, StoredFunction] = {}
 
     @staticmethod
-    def of(objective: Any, draw: Callable | None = None) -> "OwnFunctions":
-        """Those of an objective, and of what draws fresh data."""
+    def of(
+        objective: Any, draw: Callable | None = None, density: Callable | None = None
+    ) -> "OwnFunctions":
+        """Those of an objective, of what draws fresh data, and of an initial density, if that is a
+        function that can be imported."""
         feature, risk = objective.feature, objective.risk
         return OwnFunctions(
             feature=None if feature in FEATURES.values() else StoredFeature.of(feature),
             risk=None if risk in RISKS.values() else StoredRisk.of(risk),
             draw=draw and StoredFunction.of(draw),
+            density=StoredFunction.of(density) if _can_be_imported(density) else None,  # type: ignore[arg-type]
         )
 
     def functions(self) -> list[StoredFunction]:
         """Every StoredFunction that results depend on."""
         tables = (self, self.feature, self.risk)
         values = [value for table in tables if table is not None for _, value in table]
+        values = [value for value in values if value is not self.density]
         return [value for value in values if isinstance(value, StoredFunction)]
 
     def check(self, where: str | Path) -> None:
         """Raise CaseError if a function cannot be imported or is not what it was."""
         for function in self.functions():
             function.load(where)
+
+
+def _can_be_imported(function):
+    """Whether a later session can find a function by its name."""
+    if not inspect.isfunction(function) or function.__module__ == "__main__":
+        return False
+    return REFERENCE.fullmatch(f"{function.__module__}:{function.__qualname__}") is not None
 
 
 def feature_of(activation: str, folder: str | Path | None = None) -> Feature:

@@ -895,6 +895,25 @@ class ArraysData(Table):
     source: Literal["arrays"] = "arrays"
 
 
+class DensityTable(Table):
+    """An InitialDensity: a factor times a smooth measure."""
+
+    kind: Literal["uniform", "von-mises-fisher", "caps"]
+    factor: NonNegative
+    signs: list[Literal[1, -1]]
+    centers: list[Vector] | None = None
+    concentration: NonNegative | None = None
+    radius: Positive | None = None
+
+    @model_validator(mode="after")
+    def _keys_of_its_kind(self):
+        wanted = {"von-mises-fisher": {"centers", "concentration"}, "caps": {"centers", "radius"}}
+        given = self.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
+        if given.keys() != wanted.get(self.kind, set()):
+            raise ValueError(f"the keys of a density '{self.kind}' are not {', '.join(given)}")
+        return self
+
+
 class ArraysInitial(Table):
     """An initial measure that the first save holds."""
 
@@ -941,6 +960,7 @@ class ProblemCase(Table):
     objective: ProblemObjective
     domain: ProblemDomain
     initial: ArraysInitial = ArraysInitial()
+    density: DensityTable | None = Field(None, description="the initial one at every point")
     flow: FlowTable
     method: MethodTable
     time: TimeTable

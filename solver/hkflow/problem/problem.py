@@ -36,7 +36,7 @@ class Problem:
         fresh data; if not given they draw from the objective's data
     density : function (points (n, d+1), sign) -> (n,) mass per unit area, where the initial density
         is known at every point; of an initial measure on a mesh, that of the cell is taken if not
-        given
+        given. Run folders know a function of a module by its name
     Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
     the domain.
     """

@@ -260,7 +260,7 @@ class Result:
 
     def _grid_density_on(self, mesh, save):
         """The density of a grid on a mesh, in units of e^log_scale."""
-        own: Any = self.mesh
+        own = self.mesh
         density = self.state_at(save)["density"]
         same = own.n_cells == mesh.n_cells and np.array_equal(own.centers, mesh.centers)
         return density if same else transferred(density, own, mesh)

@@ -22,7 +22,7 @@ from ..case.build import (
     resolve,
     teacher_of,
 )
-from ..case.described import rebuilt
+from ..case.described import density_of, rebuilt
 from ..case.functions import OwnFunctions
 from ..case.load import parse_stored_case
 from ..certificates.margin import MaxMargin
@@ -216,7 +216,7 @@ class Run(Result):
         if self.initial is not None:
             return CellDensity(self.mesh, self.initial, signs)
         if self.case.data.source == "arrays":
-            return None
+            return density_of(self.case, self.own, self.name)
         return density_function(self.case, objective.axes, signs, self.mesh)
 
     def _objective(self):

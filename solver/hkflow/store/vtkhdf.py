@@ -29,7 +29,9 @@ from .shown import density_of, is_normalised
 # the columns of CellOffsets; readers want all four
 TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
 CHUNK = 64  # rows at least
-CELLS = {"circle": 1440, "map": 10242}  # of a mesh on which a density is shown that has none
+# cells of a mesh on which a density is shown that has none: the fewer where more would be more WORK
+CELLS = {"circle": (360, 1440), "map": (2562, 10242)}
+WORK = 5e9  # points times flows times kinks of all saves, about half a minute
 
 
 def check_shape(run: Result) -> None:
@@ -46,7 +48,7 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
 
     Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data
     of particles and networks: weight and sign. Of characteristics whose density is known: their
-    density at the centres of a mesh of CELLS; and STEM-captured.vtkhdf, what kinks have caught, as
+    density at the centres of a mesh; and STEM-captured.vtkhdf, what kinks have caught, as
     points. They are of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called
     normalised_density and normalised_weight. Field data: log_mass, of ν.
     """
@@ -55,7 +57,7 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
         mesh: Any = run.mesh
         parts = [("", partial(_cells, run, mesh, partial(density_of, run), normalised))]
     elif run.method == "characteristics" and run.has_density:
-        mesh = run.domain.mesh(CELLS[run.domain.picture])
+        mesh = run.domain.mesh(_number_of_cells(run))
         density = partial(_density_of_characteristics, run, mesh)
         parts = [
             ("", partial(_cells, run, mesh, density, normalised)),
@@ -95,6 +97,14 @@ def _points(run, atoms_at, normalised, series):
         series.geometry(atoms.positions, "Vertices", np.arange(n + 1), np.arange(n))
         data = {weight: atoms.weights, "sign": atoms.signs.astype("i1")}
         series.step(time, "PointData", data, {"log_mass": run.log_mass_at(save)})
+
+
+def _number_of_cells(run):
+    """Of the mesh on which the density of characteristics is shown."""
+    few, many = CELLS[run.domain.picture]
+    flows = sum(run.state_at(save)["flows"] for save in range(len(run.time)))
+    work = many * len(run.signs) * flows * len(run.problem.objective.inputs)
+    return few if work > WORK else many
 
 
 def _density_of_characteristics(run, mesh, save, normalised):

@@ -17,7 +17,8 @@ from test_frozen import SLOPES, VALLEY
 
 import hkflow
 from hkflow.geometry.sphere import normalize, surface_area
-from hkflow.measures.initial import Caps, Uniform, VonMisesFisher
+from hkflow.measures.initial import Caps, InitialDensity, Uniform, VonMisesFisher
+from hkflow.measures.point_measure import atoms_of_density
 from hkflow.methods.characteristics.backward import followed_back
 from hkflow.methods.characteristics.history import History
 from hkflow.methods.choice import make_method
@@ -493,3 +494,47 @@ def test_averages_over_cells_have_the_mass_and_the_predictions_of_the_run():
     assert missed(fine, sampled)[1] > 2e-3 * size
     normalised = s.density_on(fine, log=True) - s.log_mass[-1]
     assert np.allclose(np.exp(normalised) * s.mass[-1], s.density_on(fine))
+
+
+def bump(points, sign):
+    """A density that a run folder knows by its name."""
+    return 1.0 + (0.5 if sign > 0 else 0.0) * points[:, 0] ** 2
+
+
+@pytest.mark.parametrize(
+    "density",
+    [
+        bump,
+        InitialDensity(Uniform(), 0.3, (1, -1)),
+        InitialDensity(VonMisesFisher(np.eye(3)[:2], 2.0), 0.7, (1,)),
+        InitialDensity(Caps(np.eye(3)[:1], 0.8), 0.7, (1, -1)),
+    ],
+    ids=["function", "uniform", "von-mises-fisher", "caps"],
+)
+def test_run_folders_know_densities_of_atoms(tmp_path, density):
+    mesh = hkflow.geodesic_mesh(2)
+    values = np.array([density(mesh.centers, sign) for sign in (1, -1)])
+    start = six(hkflow.Flow(1.0, 2.0), mesh)
+    start = replace(start, mesh=None, initial=atoms_of_density(mesh, (1, -1), values))
+    start = replace(start, density=density)
+    run = hkflow.run(start, tmp_path / "run", end=0.5, **KIND)
+    points = hkflow.quasi_uniform(200, 2)
+    wanted = run.density_at(points)
+    assert wanted.max() > 0.1
+    for read in (hkflow.load(run.path), hkflow.load(run.path / "results.h5")):
+        assert np.array_equal(read.density_at(points), wanted)
+    again, _ = hkflow.reseeded(run.path, 600)
+    seeded = hkflow.run(again, tmp_path / "again", end=0.5, **KIND)
+    if density is not bump:  # whose name is that of a loaded one
+        assert hkflow.load(seeded.path).density_at(points, 0) == pytest.approx(
+            run.density_at(points, 0), rel=1e-14
+        )
+
+
+def test_densities_that_no_folder_knows_are_left_out(tmp_path):
+    start = six(hkflow.Flow(1.0, 2.0), hkflow.geodesic_mesh(1))
+    start = replace(
+        start, mesh=None, initial=start.atoms(), density=lambda points, sign: points[:, 0] + 2.0
+    )
+    run = hkflow.run(start, tmp_path / "run", end=0.1, **KIND)
+    assert run.has_density and not hkflow.load(run.path).has_density
