@@ -314,21 +314,21 @@ def _notes(a, b):
 
 def _within_bars(a, b):
     """Whether the predictions at the last common time differ by more than error bars explain, a
-    sentence; nothing without bars."""
-    known = [run.errors is not None and "predictions" in run.errors.bars for run in (a, b)]
-    if not any(known) or a.errors and a.errors.normalised or b.errors and b.errors.normalised:
-        return
+    sentence; nothing unless both have bars in space: units or points that are the measure have
+    none."""
+    for run in (a, b):
+        bars = run.errors
+        if bars is None or bars.normalised or "predictions" not in bars.bars:
+            return
+        if not bars.bars["predictions"].space.any():
+            return
     first, second = common_saves(a, b)[-1]
     apart = np.sqrt(np.mean((a.predictions[first] - b.predictions[second]) ** 2))
-    bars = [
-        run.errors["predictions"][save] if there else 0.0
-        for run, save, there in zip((a, b), (first, second), known, strict=True)
-    ]
-    whose = "of A and B together" if all(known) else f"of {'AB'[known.index(True)]} alone"
-    verdict = "within" if apart <= sum(bars) else "outside"
+    together = a.errors["predictions"][first] + b.errors["predictions"][second]
     yield (
-        f"At t = {a.time[first]:g} predictions differ by {apart:.2e} (RMS), {verdict} the error"
-        f" bars {whose}, {sum(bars):.2e}."
+        f"At t = {a.time[first]:g} predictions differ by {apart:.2e} (RMS),"
+        f" {'within' if apart <= together else 'outside'} the error bars of A and B together,"
+        f" {together:.2e}."
     )
 
 
