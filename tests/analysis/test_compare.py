@@ -137,7 +137,7 @@ def test_densities_of_grids_approach_those_of_characteristics(made):
     captured = [abs(np.diff(c.captured[-1])[0]) for c in found]
     assert b.captured_at().mass > 0.1 * b.mass[-1]
     assert apart[-1] < 0.5 * apart[0] and apart[-1] < 0.06 * b.mass[-1], apart
-    assert captured[-1] < 0.3 * captured[0], captured
+    assert captured[-1] < 0.5 * captured[0], captured
     last, mesh = found[-1], found[-1].a.mesh
     density = [run.density_on(mesh) for run in (last.a, b)]
     assert last.density[-1] == (np.abs(density[0] - density[1]) @ mesh.volumes).sum()
