@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hkflow.accuracy.estimate import FACTOR, WIDE, corrected, extrapolated, of_batches, rms
+from hkflow.accuracy.estimate import FACTOR, WIDE, compared, extrapolated, of_batches, rms
 
 SMOOTH = (1.0, 2.0)
 TRUTH = np.linspace(1.0, 2.0, 12).reshape(4, 3)
@@ -62,11 +62,19 @@ def test_equal_results_have_no_error():
 
 
 def test_another_method_widens_a_bar_only_beyond_its_own():
-    bar = extrapolated(on_meshes(2.0, (1.0, 2.0, 4.0)), (1.0, 2.0, 4.0), SMOOTH)
-    far = 2.0 * bar.bar
-    assert corrected(bar, far, 3.0 * bar.bar) is bar
-    wider = corrected(bar, far, 0.5 * bar.bar)
-    assert np.array_equal(wider.bar, far) and "another method" in wider.verdict
+    bar = np.array([1.0, 2.0])
+    kept, disagrees = compared(bar, 2.0 * bar, 3.0 * bar)
+    assert np.array_equal(kept, bar) and not disagrees
+    wider, disagrees = compared(bar, 2.0 * bar, 0.75 * bar)
+    assert np.array_equal(wider, 2.0 * bar) and disagrees
+
+
+def test_another_method_that_is_known_better_narrows_a_bar():
+    bar = np.array([1.0, 2.0])
+    closer, disagrees = compared(bar, 0.1 * bar, 0.2 * bar)
+    assert closer == pytest.approx(0.4 * bar) and not disagrees
+    kept, _ = compared(bar, 0.1 * bar, 0.6 * bar)
+    assert np.array_equal(kept, bar)
 
 
 @pytest.mark.parametrize(("scale", "holds"), [(1.0, True), (0.1, False)])

@@ -29,7 +29,7 @@ from .estimate import (
     TIME_FACTOR,
     WIDE,
     Spread,
-    corrected,
+    compared,
     extrapolated,
     of_batches,
     rms,
@@ -298,9 +298,14 @@ def _bars(run, made, coarse, batches, tight, apart):
         time = np.zeros(len(values))
         if tighter:
             time = TIME_FACTOR * rms(looser[0][name] - tighter[0][name])
+        space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:
-            spread = _compared(spread, values, [one[name] for one in others], apart, time)
-        bars[name] = Bar(spread.bar, time, spread.order, spread.verdict)
+            two = [one[name] for one in others]
+            total, disagrees = compared(space + time, rms(values - two[0]), _own_bar(two, apart))
+            time = np.minimum(time, total)
+            space = total - time
+            verdict += "; another method differs by more than meshes do" if disagrees else ""
+        bars[name] = Bar(space, time, spread.order, verdict)
         if name == "predictions":
             each = _each(values, several or parts or tighter, bars[name].total)
     words = tuple(one.words for one in (*coarse, *batches[:1], *tight, *apart) if id(one) in made)
@@ -317,11 +322,10 @@ def _in_space(name, values, several, parts, widths, band, share):
     return Spread(np.zeros(len(values)), np.nan, "no error in space")
 
 
-def _compared(spread, values, others, apart, time):
-    """The bar in space, compared with another method; errors in time are no disagreement."""
-    ratio = apart[1].width / apart[0].width
-    own = WIDE * rms(others[0] - others[1]) / (ratio ** SEEDS[1] - 1.0)
-    return corrected(spread, rms(values - others[0]) - time, own)
+def _own_bar(results, companions):
+    """The bar of the independent method, from its two runs."""
+    ratio = companions[1].width / companions[0].width
+    return WIDE * rms(results[0] - results[1]) / (ratio ** SEEDS[1] - 1.0)
 
 
 def _each(values, others, total):

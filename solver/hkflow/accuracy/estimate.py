@@ -9,6 +9,8 @@ import numpy as np
 from ..arguments import Floats
 
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
+# an independent result whose bar is smaller than this share of a bar may narrow it, with a factor
+SHARPER, CLOSER = 0.5, 2.0
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen
 TIGHTER = 10.0  # by how much the tolerance of one companion is tighter
@@ -92,17 +94,19 @@ def _order(widths, first, second):
     return float(orders[np.argmin(np.abs(np.log(ratios) - np.log(max(first / second, 1e-300))))])
 
 
-def corrected(bar: Spread, apart: Floats, own: Floats) -> Spread:
-    """A bar, widened where an independent result is farther apart than it and that one's own bar
-    explain.
+def compared(bar: Floats, apart: Floats, own: Floats) -> tuple[Floats, bool]:
+    """A bar, corrected by an independent result, and whether that disagrees anywhere.
 
-    apart : (n_saves,) distance of the two results;  own : (n_saves,) bar of the independent one
+    Where they are farther apart than the bar and the bar of the other one explain, it is what they
+    differ by. Where the other one is known better by far, it is at most 2 |difference| + own.
+
+    bar : (n_saves,) space and time together;  apart : (n_saves,) what the two results differ by;
+    own : (n_saves,) bar of the independent one
     """
-    disagrees = (apart > own) & (apart > bar.bar)
-    if not disagrees.any():
-        return bar
-    verdict = f"{bar.verdict}; another method differs by more than meshes do"
-    return Spread(np.where(disagrees, apart, bar.bar), bar.order, verdict)
+    disagrees = (apart > own) & (apart > bar)
+    bar = np.where(disagrees, apart, bar)
+    better = np.minimum(bar, CLOSER * apart + own)
+    return np.where(own < SHARPER * bar, better, bar), bool(disagrees.any())
 
 
 def of_batches(value: Floats, batches: Sequence[Floats], share: float) -> Spread:
