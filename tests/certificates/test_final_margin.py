@@ -131,6 +131,15 @@ def test_it_shows_everywhere(tmp_path):
         assert np.allclose(other.max_margin.atoms.positions, found.atoms.positions, 0.0, 1e-15)
 
 
+def test_it_is_in_the_data_set(tmp_path):
+    pytest.importorskip("xarray")
+    run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
+    data = hkflow.to_xarray(run)
+    assert data["gamma_upper"] == run.max_margin.upper
+    assert data["optimal_positions"].shape == run.max_margin.atoms.positions.shape
+    assert "from above" in data["gamma_upper"].attrs["long_name"]
+
+
 def test_what_is_printed_is_as_right_as_it_says(rng):
     _, problem = hkflow.check(CLUSTERS, domain={"cells": 42})
     truth = max_margin(problem.objective, SIGNED, 1e-10).lower
