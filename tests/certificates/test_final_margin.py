@@ -110,7 +110,8 @@ def test_it_shows_everywhere(tmp_path):
     text = gamma_text(found)
     assert text.startswith("γ = 0.0312406") and text.endswith(" (certified to 1e-6)")
     out = CliRunner().invoke(app, ["info", str(run.path / "results.h5")]).stdout
-    assert text in out and "(certified by the run alone)" in out and "at t = 2\n" in out
+    assert f"{text}: the data are not separated at t = 2\n" in out
+    assert "(certified by the run alone)" in out
     assert text in write_report([run], tmp_path / "report.html").read_text()
     figure = hkflow.plots.draw("overview", run)
     titles = [ax.get_legend().get_title().get_text() for ax in figure.axes if ax.get_legend()]
@@ -129,6 +130,25 @@ def test_it_shows_everywhere(tmp_path):
             if name != "atoms":
                 assert np.array_equal(value, again), name
         assert np.allclose(other.max_margin.atoms.positions, found.atoms.positions, 0.0, 1e-15)
+
+
+def test_what_is_reached_is_said_in_per_cent(tmp_path):
+    """On fixed features, where one linear programme finds γ = 1/2 exactly; the clock is γ̃."""
+    end = {"time.end": 20.0, "time.saves": 2}
+    run = hkflow.run(ROOT / "cases" / "moroshko" / "path.toml", output=tmp_path / "run", **end)
+    share = 100.0 * run.records["margin"][-1] / 0.5
+    assert 0.0 < share < 10.0
+    wanted = f"of γ = 0.5 (certified to 1e-12): {share:.1f} % reached at γ̃ = 20"
+    assert row(run, "margin/mass").endswith(wanted)
+
+
+def test_it_is_in_the_data_set(tmp_path):
+    pytest.importorskip("xarray")
+    run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
+    data = hkflow.to_xarray(run)
+    assert data["gamma_upper"] == run.max_margin.upper
+    assert data["optimal_positions"].shape == run.max_margin.atoms.positions.shape
+    assert "from above" in data["gamma_upper"].attrs["long_name"]
 
 
 def test_what_is_printed_is_as_right_as_it_says(rng):

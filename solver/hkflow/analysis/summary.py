@@ -10,6 +10,7 @@ from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
 
+ROUNDED = 1e-12  # relative: what rounding may be of the lower end of a max-margin
 LOOSE = 1e-3  # a relative gap above which both ends of a max-margin are shown
 
 
@@ -119,7 +120,8 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         return []
     found, margin = run.max_margin, f"{last['margin']:.6g}{_bar(run, 'margin')}"
     if found is not None and found.is_positive:
-        margin += f" of {gamma_text(found)}: {_reached(run)} at t = {last['time']:.6g}"
+        clock = "t" if run.flow.time_variable == "time" else "γ̃"
+        margin += f" of {gamma_text(found)}: {_reached(run)} at {clock} = {last['time']:.6g}"
     rows = [("margin/mass", margin)]
     if "margin_upper" not in last:
         return rows
@@ -141,10 +143,10 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
 
 def gamma_text(found: MaxMargin) -> str:
     """A positive max-margin with as many digits as are certified, or both of its ends."""
-    gap = power_above(found.relative_gap)
+    gap = max(power_above(found.relative_gap), ROUNDED)
     if gap > LOOSE:
         return f"γ in [{found.lower:.6g}, {found.upper:.6g}] (certified)"
-    digits = 1 - round(np.log10(max(gap, 1e-15)))
+    digits = 1 - round(np.log10(gap))
     middle = 0.5 * (found.lower + found.upper)
     return f"γ = {middle:.{digits}g} (certified to {gap:g})".replace("e-0", "e-")
 
@@ -153,7 +155,7 @@ def _reached(run):
     """How much of γ a run has, in words."""
     share = run.margin_share[-1]
     if share <= 0.0:
-        return "not reached by any part, some data are on the wrong side"
+        return "the data are not separated"
     least = "at least " if run.max_margin.relative_gap > LOOSE else ""
     return f"{least}{share:.1f} % reached"
 

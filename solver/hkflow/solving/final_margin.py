@@ -30,8 +30,8 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
         return None
     if contradiction(objective) is not None:
         return None
-    # compiled at the first call, which takes no share of the seconds
-    local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
+    if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
+        local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
     try:
         return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds)
     except HkflowError:  # out of time, or beyond what the solver can tell
