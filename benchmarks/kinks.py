@@ -3,6 +3,8 @@ Markdown tables.
 
 * A valley: J = |a·θ| + s b·θ stands still, a ⟂ b, transport alone, from a uniform start. Errors of
   ∫b·θ dν and ∫|a·θ| dν against the closed form, summed by Gauss's rule.
+* One kink of a potential that stands still, which mass crosses, or leaves on both sides: error of
+  ∫n·θ at t = 1 on grids, n the kink's normal, against characteristics from 40962 cells.
 * Iris (cases/quickstart/iris.toml) and six random data: root mean square error of predictions over
   the data, against characteristics from 2 × 40962 cells.
 * Margin flows: ten draws of cases/colt/cluster-margin.toml by characteristics to t = 2800: the end,
@@ -11,7 +13,7 @@ Markdown tables.
 Cells are of geodesic meshes; characteristics and particles start from their centres. Seconds are
 without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more.
 
-    NUMBA_NUM_THREADS=1 python -m benchmarks.kinks [valley iris six margin] [--quick]
+    NUMBA_NUM_THREADS=1 python -m benchmarks.kinks [valley crossing iris six margin] [--quick]
 """
 
 import sys
@@ -32,6 +34,13 @@ METHODS = {
 CELLS = (642, 2562, 10242, 40962)
 FINEST = {"characteristics": 10242, "grid": 40962, "particles": 2562}
 COARSE = 162  # cells of a first run, which compiles
+CROSSINGS = {  # velocity towards n before and after the kink n·θ = 0
+    "faster beyond": (0.5, 1.0),
+    "much faster beyond": (0.1, 1.0),
+    "slower beyond": (1.0, 0.5),
+    "leaves, evenly": (-0.5, 0.5),
+    "leaves, unevenly": (-0.1, 1.0),
+}
 VALLEYS = ((0.3, 4.0), (0.1, 8.0))  # slope, end
 A = np.array([0.3, -0.5, 0.8]) / np.sqrt(0.98)  # off the axes of the mesh
 B = np.cross(A, [0.9, 0.2, -0.1]) / np.linalg.norm(np.cross(A, [0.9, 0.2, -0.1]))
@@ -127,6 +136,34 @@ def valleys(quick):
                 row("", name, cells, *found, run.end["steps"], f"{spent:.2f}")
 
 
+def crossing(cells, before, after):
+    """A flow across the kink A·θ = 0, with velocities along A there and 0.3 along B."""
+    pull = before * A + 0.3 * B
+    size = np.linalg.norm(pull)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"],
+        hkflow.Risk("linear", _linear, False),
+        np.array([A, pull / size, -pull / size]),
+        np.array([before - after, -size, size]),
+    )
+    mesh = hkflow.geodesic_mesh(hkflow.geodesic_level(cells))
+    return hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 0.0))
+
+
+def crossings(quick):
+    """Errors of the first moment where mass meets one kink."""
+    counts = CELLS[: 2 if quick else 4]
+    head("kink", *(f"{cells} cells" for cells in counts))
+    for title, speeds in CROSSINGS.items():
+
+        def moment(cells, kind, speeds=speeds):
+            atoms = hkflow.solve(crossing(cells, *speeds), 1.0, [1.0], kind=kind).atoms_at(-1)
+            return atoms.weights @ (atoms.positions @ A)
+
+        exact = moment(CELLS[-1], "characteristics")
+        row(title, *(f"{abs(moment(cells, 'grid') - exact):.1e}" for cells in counts))
+
+
 def predictions(title, make, times, most, reference):
     """Errors of the predictions by the three methods."""
     exact = hkflow.solve(make(reference), times[-1], times, kind="characteristics", tolerance=1e-7)
@@ -216,7 +253,7 @@ def margins(quick):
         )
 
 
-PARTS = {"valley": valleys, "iris": iris, "six": six_data, "margin": margins}
+PARTS = {"valley": valleys, "crossing": crossings, "iris": iris, "six": six_data, "margin": margins}
 
 
 def main(words):

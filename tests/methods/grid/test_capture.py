@@ -222,22 +222,43 @@ def test_results_hold_states_of_different_lengths(tmp_path):
     )
 
 
-def test_the_bits_do_not_depend_on_the_number_of_threads():
+def states_by_threads():
+    """States after runs with one thread and with all."""
     problem = problem_of(hkflow.geodesic_mesh(4), Flow(1.0, 2.0), n=40)
-    runs = []
-    for threads in {1, numba.config.NUMBA_NUM_THREADS}:
+    states = []
+    for threads in (1, numba.config.NUMBA_NUM_THREADS):
         numba.set_num_threads(threads)
-        runs.append(hkflow.solve(problem, 1.0, [1.0]))
+        states.append(hkflow.solve(problem, 0.5, [0.5]).state_at(-1))
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
-    states = [run.state_at(-1) for run in runs]
-    assert np.count_nonzero(states[0]["atom_weights"]) > 512  # more than one parallel block
-    for name, value in states[0].items():
-        np.testing.assert_array_equal(value, states[-1][name], err_msg=name)
+    return states
 
 
-def test_a_run_from_before_there_were_atoms_is_refused(tmp_path):
-    problem = problem_of(MESHES["circle"], Flow(1.0, 2.0))
-    run = hkflow.run(problem, output=tmp_path / "run", end=0.5, saves=3)
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    one, all_ = states_by_threads()
+    assert np.count_nonzero(one["atom_weights"]) > 512  # more than one parallel block
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, all_[name], err_msg=name)
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS == 1, reason="needs two threads")
+def test_sibling_sums_by_threads_change_bits(monkeypatch):
+    """Predictions of atoms as a sum over as many parts as there are threads."""
+    honest = Capture._atoms
+
+    def by_threads(self, positions, signs, weights, cells):
+        atoms = honest(self, positions, signs, weights, cells)
+        phi = np.maximum(positions @ self.problem.objective.inputs.T, 0.0)
+        parts = np.array_split(np.arange(len(weights)), numba.get_num_threads())
+        atoms.predictions[:] = sum((signs * weights)[part] @ phi[part] for part in parts)
+        return atoms
+
+    monkeypatch.setattr(Capture, "_atoms", by_threads)
+    one, all_ = states_by_threads()
+    assert not np.array_equal(one["density"], all_["density"])
+
+
+def run_from_before_there_were_atoms(path):
+    run = hkflow.run(problem_of(MESHES["circle"], Flow(1.0, 2.0)), output=path, end=0.5, saves=3)
     for path in sorted((run.path / "snap").glob("*.h5")):
         with h5py.File(path) as file:
             arrays = {n: item[()] for n, item in file.items() if not n.startswith("atom_")}
@@ -245,9 +266,24 @@ def test_a_run_from_before_there_were_atoms_is_refused(tmp_path):
             for name, array in arrays.items():
                 file[name] = array
             file.attrs["sha256"] = checksum(arrays)
+    return run.path
+
+
+def test_a_run_from_before_there_were_atoms_is_refused(tmp_path):
+    path = run_from_before_there_were_atoms(tmp_path / "run")
     with pytest.raises(hkflow.RunFolderError, match="captures? into atoms.*Run its case again"):
-        hkflow.resume(run.path)
-    assert len(hkflow.load(run.path).time) == 3
+        hkflow.resume(path)
+    assert len(hkflow.load(path).time) == 3
+
+
+def test_sibling_a_state_that_hides_its_atoms_is_not_refused(tmp_path, monkeypatch):
+    path, state = run_from_before_there_were_atoms(tmp_path / "run"), FiniteVolume.state
+
+    def hidden(self):
+        return {n: value for n, value in state(self).items() if not n.startswith("atom_")}
+
+    monkeypatch.setattr(FiniteVolume, "state", hidden)
+    assert hkflow.resume(path).finished
 
 
 def test_smooth_features_and_explicit_steppers_capture_nothing():
