@@ -81,7 +81,7 @@ def test_a_page_holds_everything_and_needs_nothing(runs):
         ("objective", runs[0].records["objective"][-1]),
         ("total mass", runs[0].records["mass"][-1]),
     ):
-        assert page.texts[page.texts.index(name) + 1] == f"{value:.8g}"
+        assert page.texts[page.texts.index(name) + 1].startswith(f"{value:.8g} ± ")
 
 
 def test_several_runs_are_compared(runs, tmp_path):

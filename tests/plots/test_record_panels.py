@@ -23,6 +23,7 @@ def a_run(groups=(OF_EVERY_RUN,), **own):
         flow=flow,
         contradiction="",
         max_margin=None,
+        errors=None,
     )
 
 

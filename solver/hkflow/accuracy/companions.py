@@ -36,9 +36,12 @@ from .estimate import (
 )
 from .quantities import is_large, quantities
 
-# orders in the width that errors are expected to show: of a grid, of one where slopes jump, and of
-# points, of which few lie beside each kink on the circle
-SMOOTH, KINKED, SEEDS, ON_CIRCLE = (1.0, 2.0), (0.5, 1.25), (1.0, 1.75), (0.5, 1.25)
+# Orders in the width that errors are expected to show, of features with a kink and without, on
+# S^d; on the circle few points lie beside each kink.
+GRID = {True: (0.5, 1.25), False: (1.0, 2.0)}
+POINTS = {True: (1.0, 1.75), False: (1.0, 2.0)}
+POINTS_ON_CIRCLE = {True: (0.5, 1.25), False: (1.0, 1.5)}
+INDEPENDENT_ORDER = 1.75
 FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
@@ -325,7 +328,7 @@ def _in_space(name, values, several, parts, widths, band, share):
 def _own_bar(results, companions):
     """The bar of the independent method, from its two runs."""
     ratio = companions[1].width / companions[0].width
-    return WIDE * rms(results[0] - results[1]) / (ratio ** SEEDS[1] - 1.0)
+    return WIDE * rms(results[0] - results[1]) / (ratio**INDEPENDENT_ORDER - 1.0)
 
 
 def _each(values, others, total):
@@ -339,11 +342,10 @@ def _each(values, others, total):
 
 def _band(run):
     """The orders that are expected of its method."""
-    if run.method != "grid":
-        return ON_CIRCLE if run.domain.ordered else SEEDS
-    if run.options.get("limiter") == "first-order":
-        return KINKED[0], 1.0
     objective: Any = run.problem.objective
-    feature = objective.feature
-    smooth = feature.kink is None and not feature.joint and len(objective.inputs)
-    return SMOOTH if smooth or not len(objective.inputs) else KINKED
+    kinked = objective.feature.kink is not None and len(objective.inputs) > 0
+    if run.method != "grid":
+        return (POINTS_ON_CIRCLE if run.domain.ordered else POINTS)[kinked]
+    if run.options.get("limiter") == "first-order":
+        return GRID[True][0], 1.0
+    return GRID[kinked and not objective.feature.joint]
