@@ -73,7 +73,7 @@ def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch)
         return [companions.Companion(problem, options, width, "") for width in (4.0, 16.0)]
 
     monkeypatch.setattr(companions, "_coarser", no_coarser)
-    monkeypatch.setattr(companions, "_tighter", lambda companion, method: [])
+    monkeypatch.setattr(companions, "_with_tolerance", lambda companion, factor: [])
     run = hkflow.solve(on_circle(), 2.0, SAVES)
     assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
 

@@ -25,8 +25,9 @@ from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 from .error_bars import Bar, ErrorBars
 from .estimate import (
+    IF_LOOSER,
+    IF_TIGHTER,
     TIGHTER,
-    TIME_FACTOR,
     WIDE,
     Spread,
     compared,
@@ -78,8 +79,9 @@ def error_bars(
 
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), or for
     random points four parts of 1/16; see `estimate`. Errors in time: the smallest of them with a
-    tolerance ten times tighter. A grid without noise is besides compared with characteristics or
-    particles, which are computed in another way.
+    tolerance ten times tighter, or where there is none the run itself with a looser one. A grid
+    without noise is besides compared with characteristics or particles, which are computed in
+    another way.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -94,8 +96,8 @@ def error_bars(
     batches = _batches(problem, options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
-    last = (coarse or batches or [Companion(problem, options, 1.0, "the run itself")])[-1]
-    tight = _tighter(last, run.method)
+    last = (coarse or batches or [Companion(problem, options, 1.0, "the same")])[-1]
+    tight = _with_tolerance(last, 1.0 / TIGHTER if coarse or batches else TIGHTER)
     apart = _independent(problem, run.method, mesh_of) if independent else []
     wanted = [*coarse, *batches, *tight, *apart]
     if not wanted:
@@ -228,12 +230,12 @@ def _part(atoms, chosen):
     return part.scaled_to(atoms.mass)
 
 
-def _tighter(companion, method):
-    """It again with a tighter tolerance, if a tolerance governs its steps."""
+def _with_tolerance(companion, factor):
+    """It again with another tolerance, if a tolerance governs its steps."""
     made = make_method(companion.problem, **companion.options)
     if made.fixed_steps or getattr(made, "tolerance", None) is None:
         return []
-    tolerance = made.tolerance / TIGHTER
+    tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.1g}"
     options = companion.options | {"tolerance": tolerance}
     return [replace(companion, options=options, words=words)]
@@ -300,7 +302,8 @@ def _bars(run, made, coarse, batches, tight, apart):
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
         if tighter:
-            time = TIME_FACTOR * rms(looser[0][name] - tighter[0][name])
+            factor = IF_TIGHTER if several or parts else IF_LOOSER
+            time = factor * rms(looser[0][name] - tighter[0][name])
         space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:
             two = [one[name] for one in others]
