@@ -37,11 +37,11 @@ from .estimate import (
 )
 from .quantities import is_large, quantities
 
-# Orders in the width that errors are expected to show, of features with a kink and without, on
-# S^d; on the circle few points lie beside each kink.
+# Orders in the width that errors are expected to show: of grids and of points on the circle, for
+# features with a kink and without, and of points on S^d, where many lie beside each kink.
 GRID = {True: (0.5, 1.25), False: (1.0, 2.0)}
-POINTS = {True: (1.0, 1.75), False: (1.0, 2.0)}
 POINTS_ON_CIRCLE = {True: (0.5, 1.25), False: (1.0, 1.5)}
+POINTS = (1.0, 2.0)
 INDEPENDENT_ORDER = 1.75
 FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
@@ -348,7 +348,7 @@ def _band(run):
     objective: Any = run.problem.objective
     kinked = objective.feature.kink is not None and len(objective.inputs) > 0
     if run.method != "grid":
-        return (POINTS_ON_CIRCLE if run.domain.ordered else POINTS)[kinked]
+        return POINTS_ON_CIRCLE[kinked] if run.domain.ordered else POINTS
     if run.options.get("limiter") == "first-order":
         return GRID[True][0], 1.0
     return GRID[kinked and not objective.feature.joint]
