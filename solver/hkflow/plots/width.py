@@ -51,5 +51,7 @@ def _draw_distance(ax, run):
     draw_time(ax, run.records, run.flow.time_variable)
     ax.plot(run.time, found.values["distance"].T, color="C0", linewidth=0.4, alpha=0.5)
     ax.plot(run.time, found.mean("distance"), color="C0")
-    ax.set_ylim(bottom=0.0)
+    scale_values(ax, found.values["distance"].min(axis=0), "log")
+    if ax.get_yscale() == "linear":
+        ax.set_ylim(bottom=0.0)
     ax.set_ylabel("RMS distance of\npredictions to infinite width")
