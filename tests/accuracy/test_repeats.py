@@ -138,3 +138,12 @@ def test_points_that_are_not_drawn_are_refused_without_stochastic_gradients(tmp_
     assert not found.infinite and "stochastic" in found.without
     assert len(found) == 3 and (found.std("objective")[1:] > 0.0).all()
     assert np.ptp(found.values["objective"][:, 0]) == 0.0
+
+
+def test_data_that_the_seed_draws_are_the_same_for_all(tmp_path):
+    case = CASE | {"data": {"source": "teacher", "n": 20, "dim": 2, "units": 2}}
+    case |= {"method": CASE["method"] | {"units": 1600, "repeats": 3}}
+    case["time"] = {"end": 0.5, "saves": [0.25, 0.5]}
+    found = hkflow.run(case, output=tmp_path / "run").repeats
+    assert (found.values["distance"] < 0.05).all() and found.values["distance"].all()
+    assert (found.infinite["objective_error"] < 0.01 * found.infinite["objective"]).all()

@@ -8,7 +8,7 @@ from ..case.build import build_problem
 from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem
-from ..solving.result import ResultLike
+from ..solving.result import Result, ResultLike
 from ..store.errors import write_errors
 from ..store.results import pack
 from ..store.run import Run, load, loaded
@@ -34,7 +34,7 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
         return bars_of(run, stated(run), companions == "all", cached_mesh, watch)
 
 
-def stated(run: ResultLike) -> Problem | None:
+def stated(run: Result) -> Problem | None:
     """The problem as the run's case states it, where no save holds its start; None where a save
     does, or the case names files."""
     if not len(run.time) or run.time[0] == 0.0 or not isinstance(run, Run):

@@ -122,7 +122,7 @@ def _infinite(run, normalised):
     found = _numbers(solution, normalised)
     if not found or density is None:  # whose points cannot be thinned out
         return found, {}
-    bars = error_bars(solution, independent=False)
+    bars = error_bars(solution, problem, independent=False)
     wanted = ("objective", "log_mass", "predictions")
     known = {f"{name}_error": bars[name] for name in wanted if name in bars.bars}
     return found, known if bars.normalised == normalised else {}
