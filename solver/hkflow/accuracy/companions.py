@@ -90,7 +90,7 @@ def error_bars(
     reason = _unfit(run, problem)
     if reason:
         return ErrorBars(run.time, remark=reason)
-    problem, options = problem or run.problem, _options(run)
+    problem, options = problem or run.problem, options_of(run)
     drawn = _is_drawn(run)
     coarse = [] if drawn else _coarser(problem, run.method, options, mesh_of)
     batches = _batches(problem, options) if drawn else []
@@ -135,7 +135,7 @@ def _is_exact(problem, run):
     return problem.domain.fixed or run.method == "network" or given
 
 
-def _options(run):
+def options_of(run: Result) -> dict[str, Any]:
     """The options that its method takes."""
     known = signature(method_class(run.method)).parameters
     return {"kind": run.method} | {

@@ -19,7 +19,7 @@ def summary(run: Result) -> list[tuple[str, str]]:
     own = [
         (record_of(name).label, f"{run.records[name][-1]:.8g}") for name in own_names(run.records)
     ]
-    rows = [("status", run.status), *_last_records(run), *_errors(run), *own]
+    rows = [("status", run.status), *_last_records(run), *_errors(run), *_repeats(run), *own]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"
@@ -58,6 +58,26 @@ def _errors(run):
         rows.append(("accuracy", text))
     parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
     return [*rows, ("error", f"{parts}; {chosen.verdict}")]
+
+
+def _repeats(run):
+    """What other random starts of a network came to."""
+    found = run.repeats
+    if found is None:
+        return []
+    if len(found) < 2:
+        return [("repeats", f"none: {found.remark}")]
+    label = "objective/mass" if found.normalised else "objective"
+    mean, bar = found.mean("objective")[-1], found.band("objective")[-1]
+    beside = f"no infinite width: {found.without}"
+    if found.infinite:
+        error = found.infinite.get("objective_error")
+        known = "" if error is None else f" ± {error[-1]:.1e}"
+        beside = f"infinite width {found.infinite['objective'][-1]:.6g}{known}"
+    text = (
+        f"{len(found)} networks of {found.units} units: {label} {mean:.6g} ± {bar:.1e} ({beside})"
+    )
+    return [("repeats", text + (f"; {found.remark}" if found.remark else ""))]
 
 
 def _per_mass(run):

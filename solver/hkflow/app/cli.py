@@ -547,10 +547,13 @@ def _shown(one, quiet):
     """Draw and summarise a run; returns its exit code. Ctrl-C while it is drawn costs the picture
     alone."""
     from ..analysis.summary import in_columns, summary
+    from ..plots.kinds import available, write
     from ..plots.overview import save_overview
 
     try:
-        picture = save_overview(one)
+        picture = str(save_overview(one))
+        if "width" in available(one):
+            picture += f", {write('width', one, wide=True)}"
     except KeyboardInterrupt:
         picture = f"broken off; 'hkflow plot {one.path}' draws it"
     if not quiet:

@@ -659,6 +659,14 @@ class NetworkMethod(FromPoints):
     points: Literal["quasi-uniform", "random", "gaussian", "mesh"] = Field(
         "random", description="as for particles"
     )
+    repeats: Count = Field(
+        1,
+        description=(
+            "networks that are trained on the same data, the run and others of the seeds seed + 1,"
+            " seed + 2, …: from 2 on their mean and its confidence band are kept, beside infinite"
+            " width"
+        ),
+    )
 
     @property
     def count(self) -> int | None:
@@ -852,6 +860,12 @@ class Case(Table):
             raise ValueError("time.until_margin: the loss 'square' has no smooth margin")
         if kind != "grid" and not discrete:
             self._points_come_from_one_place()
+        repeats = kind == "network" and self.method.repeats > 1
+        if repeats and self.method.training != "sgd" and not self.is_drawn:
+            raise ValueError(
+                "method.repeats: the initial points are not drawn, so all repeats would be the"
+                " same; choose method.points 'random' or 'gaussian', or leave it out"
+            )
         if kind == "network" and self.objective.activation == "squared-relu":
             _refuse_unread(
                 self.method,
@@ -866,6 +880,12 @@ class Case(Table):
                 "time.steps counts the steps of a network's descent; give time.end instead"
             )
         return self
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the initial points depend on the seed."""
+        stated = self.domain.kind != "fixed-features" and self.initial.kind not in ("points", "run")
+        return stated and getattr(self.method, "points", "") in ("random", "gaussian")
 
     def _points_come_from_one_place(self):
         given = {"points": "listed", "run": "those of a run"}.get(self.initial.kind)

@@ -12,7 +12,7 @@ from ..errors import CaseError, RunFolderError, unknown_name
 from ..solving.result import Result, ResultLike
 from ..store.run import load
 from ..studies.study import StudyResult, read_study
-from . import convergence, decision, density, overview, records, spacetime, tracks
+from . import convergence, decision, density, overview, records, spacetime, tracks, width
 from .figures import COLUMN, PAGE, style, write_figure
 
 
@@ -153,6 +153,13 @@ PLOTS = {
         "objective, mass, margin, residuals over time",
         records.draw_records,
         _record_height,
+        of_save=False,
+    ),
+    "width": Plot(
+        "networks of other random starts, beside infinite width",
+        width.draw_width,
+        lambda _, wide: 2.6 if wide else 4.2,
+        width.unfit,
         of_save=False,
     ),
     "convergence": Plot(

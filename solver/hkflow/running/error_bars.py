@@ -7,7 +7,8 @@ from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
 from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
-from ..solving.result import ResultLike
+from ..problem.problem import Problem
+from ..solving.result import Result, ResultLike
 from ..store.errors import write_errors
 from ..store.results import pack
 from ..store.run import Run, load, loaded
@@ -30,10 +31,10 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
     """
     run = loaded(run)
     with companions_made(quiet) as watch:
-        return bars_of(run, _stated(run), companions == "all", cached_mesh, watch)
+        return bars_of(run, stated(run), companions == "all", cached_mesh, watch)
 
 
-def _stated(run):
+def stated(run: Result) -> Problem | None:
     """The problem as the run's case states it, where no save holds its start; None where a save
     does, or the case names files."""
     if not len(run.time) or run.time[0] == 0.0 or not isinstance(run, Run):
@@ -54,7 +55,7 @@ def estimated(folder: Path, companions: str, quiet: bool) -> None:
         return
     try:
         with companions_made(quiet) as watch:
-            bars = bars_of(run, _stated(run), companions == "all", cached_mesh, watch)
+            bars = bars_of(run, stated(run), companions == "all", cached_mesh, watch)
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)

@@ -41,12 +41,14 @@ def counted() -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
-def companions_made(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A function watch(done, count) that says on a terminal that errors are being estimated."""
+def companions_made(
+    quiet: bool, doing: str = "estimating errors"
+) -> Iterator[Callable[[int, int], None] | None]:
+    """A function watch(done, count) that says on a terminal what is being done."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    with _bar("estimating errors  {task.completed} of {task.total}  ETA") as bar:
+    with _bar(f"{doing}  {{task.completed}} of {{task.total}}  ETA") as bar:
         task = bar.add_task("", total=None)
         yield lambda done, count: bar.update(task, completed=done, total=count)
 

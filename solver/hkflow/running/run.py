@@ -50,6 +50,7 @@ from ..store.run_folder import (
 from .check import build_case, read_case
 from .error_bars import estimated
 from .progress import ProgressBar, preparing
+from .repeats import repeated
 
 # of a Problem, besides the options of its method
 ARGUMENTS = (
@@ -220,13 +221,14 @@ def _on_missing(stored, records, clock):
 
 # of [method], that the initial measure was made with
 STARTING_KEYS = {"particles", "units", "points", "scale"}
+BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
 
 
 def _method(problem, case, source=""):
     options = {
         key: value
         for key, value in case.method.model_dump().items()
-        if value is not None and key not in STARTING_KEYS
+        if value is not None and key not in STARTING_KEYS | BESIDE
     }
     seed = {}
     if case.method.kind in ("particles", "network"):
@@ -270,11 +272,14 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
                     **work,
                 },
             )
+            (folder / "repeats.h5").unlink(missing_ok=True)  # of an earlier session
             try:
                 estimated(folder, case.error.companions, quiet)
                 if case.certificate.seconds and not signals.received:
                     _certify(folder, case.certificate.seconds)
             finally:  # whatever breaks that off, the run is whole
+                pack(folder)
+            if repeated(folder, quiet):
                 pack(folder)
 
     ranks.told(end)

@@ -43,6 +43,7 @@ class Result:
     path : of the folder or file that it was read from, None in memory
     history : what moved the atoms of characteristics, a History; None of other methods
     errors : ErrorBars of a run in files, or None; see hkflow.error_bars
+    repeats : Repeats of a network in files that method.repeats asks for, or None
     max_margin : of the data, a MaxMargin, of runs that enclose it; else None. A run folder holds
         it, in memory it is computed when it is first wanted
 
@@ -62,6 +63,7 @@ class Result:
     path: Path | None = None
     history: Any = None
     errors: Any = None
+    repeats: Any = None
     max_margin: MaxMargin | None = None
 
     def state_at(self, save: int) -> dict:

@@ -15,6 +15,7 @@ from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
 from .errors import BARS
 from .margins import LABELS, MAX_MARGIN, arrays_of
+from .repeats import REPEATS
 from .run import COUNTED, HISTORY, STATE_ARRAYS, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
@@ -35,6 +36,7 @@ DIMENSIONS = {
     "initial": ("sign", "cell"),
     **{f"history/{name}": dimensions for name, dimensions in HISTORY.items()},
     **{f"errors/{name}": dimensions for name, dimensions in BARS.items()},
+    **{f"repeats/{name}": dimensions for name, dimensions in REPEATS.items()},
     **{f"max_margin/{name}": dimensions for name, dimensions in MAX_MARGIN.items()},
     **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
@@ -51,8 +53,8 @@ def pack(folder: str | Path) -> Path:
     (time, particle, axis), signs, log_weights, log_scale; of a network hidden (time, unit, axis)
     and output; where numbers differ, `count` says how many of each save are there.
     With an exact solution error_l1 and error_max. errors/…: error bars, space and time apart, with
-    their orders and verdicts as JSON in the attribute `errors`. Attributes: case, resolved_case,
-    status, finished, seconds, ….
+    their orders and verdicts as JSON in the attribute `errors`; repeats/… likewise. Attributes:
+    case, resolved_case, status, finished, seconds, ….
     Raises RunFolderError, with an earlier file left as it was, if a save is missing.
     """
     refuse_links(Path(folder))
@@ -75,6 +77,8 @@ def _fill(file, run):
         file.attrs["mesh"] = run.mesh.name
     if run.errors is not None:
         file.attrs["errors"] = run.errors.words()
+    if run.repeats is not None:
+        file.attrs["repeats"] = run.repeats.words()
     for name, array in plain_arrays(run).items():
         file.create_dataset(name, data=array, dtype=array.dtype)
         if name.startswith("max_margin/"):
@@ -104,6 +108,8 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
     if run.errors is not None:
         arrays |= {f"errors/{name}": array for name, array in run.errors.arrays().items()}
+    if run.repeats is not None:
+        arrays |= {f"repeats/{name}": array for name, array in run.repeats.arrays().items()}
     if run.max_margin is not None:
         arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
     errors = run.exact_errors() if len(run.time) else None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..accuracy.error_bars import ErrorBars
+from ..accuracy.repeats import Repeats
 from ..arguments import Floats
 from ..case.build import (
     build_objective,
@@ -53,6 +54,7 @@ from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
 from .errors import read_errors
 from .margins import MAX_MARGIN, of_arrays, of_json
+from .repeats import read_repeats
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
@@ -153,6 +155,12 @@ class Run(Result):
         """Its error bars, read when they are first wanted; None if none were estimated."""
         with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
             return read_errors(self.path, self.time, len(self.targets))
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """Networks of other random starts, read when they are first wanted; None without."""
+        with _reading(self.path, f": repeats. 'hkflow resume {self.path}' makes them again"):
+            return read_repeats(self.path, self.time)
 
     @cached_property
     def max_margin(self) -> MaxMargin | None:  # type: ignore[override]

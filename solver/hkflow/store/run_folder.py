@@ -13,6 +13,7 @@ RUN/history.bin         of characteristics: the rows of a History, float64, two 
                         written and cut back as the records are
 RUN/status.json         at the end: how the run ended
 RUN/errors.h5           then: its error bars
+RUN/repeats.h5          of a network with `repeats`: numbers of the others, and of infinite width
 RUN/max_margin.json     after the end of a margin run: what its data allow, with the proof
 RUN/results.h5          at the end or by `hkflow pack`: everything in one tidy file
 RUN/damaged/            snapshots that a resume found damaged
@@ -63,6 +64,7 @@ OWN = (
     "history.bin",
     "status.json",
     "errors.h5",
+    "repeats.h5",
     "max_margin.json",
     "results.h5",
     "damaged",
