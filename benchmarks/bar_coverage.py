@@ -183,8 +183,9 @@ def table(rows):
         )
     lines += ["", "Outside by most:", ""]
     for ratio, case, name, error, bar in sorted(everything)[:12]:
-        lines.append(f"- {case}, {name}: error {error:.1e}, bar {bar:.1e}" if ratio < 1.0 else "")
-    return "\n".join(line for line in lines if line is not None)
+        if ratio < 1.0:
+            lines.append(f"- {case}, {name}: error {error:.1e}, bar {bar:.1e}")
+    return "\n".join(lines)
 
 
 def main():
