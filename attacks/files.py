@@ -318,7 +318,7 @@ def _rewrite_hdf5(rng, path, outside):
         file.visititems(
             lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
         )
-        if rng.random() < 0.25:
+        if rng.random() < 0.25 or not names:
             what = _change_attribute(rng, file)
         else:
             name = rng.choice(names)

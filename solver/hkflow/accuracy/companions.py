@@ -298,6 +298,8 @@ def _bars(run, made, coarse, batches, tight, apart):
     widths = [1.0, *(one.width for one in coarse if id(one) in found)]
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in own.items():
+        if not all(np.isfinite(one[name]).all() for one in (own, *found.values())):
+            continue  # of a mass that vanishes, or is beyond numbers
         share = batches[0].width ** -run.dim if batches else SHARE
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))

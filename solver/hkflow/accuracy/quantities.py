@@ -20,9 +20,9 @@ def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
     normalised : predictions, objective and moment in units of the mass
     """
     saves = range(len(run.time))
-    mass = np.exp(np.minimum(run.log_mass - run.log_scale, LARGE))[:, None]
-    unit = 1.0 / mass if normalised else np.exp(run.log_scale)[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mass = np.exp(np.minimum(run.log_mass - run.log_scale, LARGE))[:, None]
+        unit = 1.0 / mass if normalised else np.exp(run.log_scale)[:, None]
         found = {"predictions": run.scaled_predictions * unit} if len(run.targets) else {}
         found["objective"] = np.array([[run.objective_at(k, normalised)] for k in saves])
         found["log_mass"] = run.log_mass[:, None]

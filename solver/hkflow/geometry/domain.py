@@ -30,8 +30,8 @@ class Meshes:
 
     name: str
     of_size: Callable[[int], Mesh]
-    coarser: Callable[[int], int | None]
-    finer: Callable[[int], int]
+    coarser: Callable[[int], int | None] = lambda cells: None
+    finer: Callable[[int], int] = lambda cells: 4 * cells
     first: int = 1
     most: int = 10**9
     kept: bool = True
@@ -131,9 +131,7 @@ class Domain:
     def meshes(self) -> Meshes:
         """Its meshes. Raises ValueError for a sphere without one."""
         if self.fixed:
-            return Meshes(
-                "atoms", lambda cells: atoms_mesh(np.eye(cells)), lambda _: None, int, kept=False
-            )
+            return Meshes("atoms", lambda cells: atoms_mesh(np.eye(cells)), kept=False)
         if self.dim not in MESHES:
             there = ", ".join(f"S^{dim}" for dim in MESHES)
             raise ValueError(f"{self.name} has no mesh. There are meshes of {there}.")

@@ -6,6 +6,7 @@ from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
 from ..case.mesh_cache import cached_mesh
+from ..errors import HkflowError
 from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
@@ -46,20 +47,36 @@ def stated(run: Result) -> Problem | None:
     return build_problem(case, Path(), (run.inputs, run.targets, run.weights))
 
 
-def estimated(folder: Path, companions: str, quiet: bool) -> None:
-    """Estimate the errors of the run in a folder and write them there; "none": remove what an
-    earlier session left."""
-    (folder / "errors.h5").unlink(missing_ok=True)
+def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool) -> bool:
+    """Estimate the errors of the run in a folder and write them there; returns whether there is
+    something to say of them.
+
+    given : the Problem, if it was made in Python by functions that may not be such as can be
+        imported
+    """
     run = load(folder)
     if companions == "none" or not run.finished:
-        return
+        return False
     try:
+        problem = _importable(run, given)
         with companions_made(quiet) as watch:
-            bars = bars_of(run, stated(run), companions == "all", cached_mesh, watch)
+            bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)
     write_errors(folder, bars)
+    return True
+
+
+def _importable(run, given):
+    """The problem as `stated`, or as it was given if its functions cannot be imported."""
+    try:
+        return stated(run) or run.problem
+    except HkflowError:
+        if given is None:
+            raise
+        run.problem = given
+        return given
 
 
 def keep(path: Path, bars: ErrorBars) -> None:

@@ -127,8 +127,9 @@ def run(
     with ExitStack() as held:
         ranks.told(begin)
         made = _integrate(
-            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records
-        )
+            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records,
+            given=given,
+        )  # fmt: skip
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
     return made
@@ -241,7 +242,9 @@ def _method(problem, case, source=""):
         raise CaseError(f"{source}method: {error}") from error
 
 
-def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, records, remark=""):
+def _integrate(
+    folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", given=None
+):
     signals = Signals(ranks)
     observers = (
         [*observers, signals]
@@ -273,13 +276,13 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
                 },
             )
             (folder / "repeats.h5").unlink(missing_ok=True)  # of an earlier session
-            try:
-                estimated(folder, case.error.companions, quiet)
-                if case.certificate.seconds and not signals.received:
-                    _certify(folder, case.certificate.seconds)
-            finally:  # whatever breaks that off, the run is whole
-                pack(folder)
-            if repeated(folder, quiet):
+            (folder / "errors.h5").unlink(missing_ok=True)
+            pack(folder)  # whatever breaks off what follows, the run is whole
+            added = estimated(folder, given, case.error.companions, quiet)
+            if case.certificate.seconds and not signals.received:
+                added |= _certify(folder, case.certificate.seconds)
+            added |= repeated(folder, quiet)
+            if added:
                 pack(folder)
 
     ranks.told(end)
@@ -287,14 +290,15 @@ def _integrate(folder, method, case, writer, observers, clock, quiet, ranks, rec
 
 
 def _certify(folder, seconds):
-    """Add the max-margin of the data to a folder that is complete without. Ctrl-C costs it
-    alone."""
+    """Add the max-margin of the data to a folder that is complete without; returns whether there is
+    one. Ctrl-C costs it alone."""
     try:
         found = final_max_margin(load(folder), seconds)
     except KeyboardInterrupt:  # without it, the run's own interval stands
-        return
+        return False
     if found is not None:
         write_max_margin(folder, found)
+    return found is not None
 
 
 def _continue(method, state, clock, stored):
