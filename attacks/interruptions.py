@@ -384,6 +384,7 @@ def two_caches(place, seed):
     cache = place / f"cache-{seed}"
     environment = os.environ | {"HKFLOW_CACHE": str(cache)}
     words = ("--quiet", "--set", "time.end=0.02", "--set", "domain.cells=2562")
+    words += ("--set", "error.companions=none")  # which have meshes of their own
     processes = [
         hkflow_process(
             "run",

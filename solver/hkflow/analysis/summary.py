@@ -49,9 +49,8 @@ def _errors(run):
         extent = np.ptp(values) if len(values) > 1 else np.abs(values).max()
         share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
-        chosen = bars.bars["predictions"]
-    else:
-        chosen = bars.bars["objective"]
+    name = "predictions" if "predictions" in bars.bars else "moment"
+    chosen = bars.bars[name]
     if bars.wanted == bars.wanted:
         limit = f": {bars.limit}" if bars.limit else ""
         text = f"{bars.reached:.1e} reached, {bars.wanted:.1e} wanted{limit}"
