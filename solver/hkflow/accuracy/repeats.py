@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..arguments import Floats
 
@@ -55,6 +54,8 @@ class Repeats:
 
         t : the quantile of Student's distribution of n − 1 degrees of freedom;  s : see `std`
         """
+        from scipy.special import stdtrit  # slow to load
+
         n = len(self)
         quantile = stdtrit(n - 1, 0.5 * (1.0 + CONFIDENCE))
         return quantile * self.std(name) / np.sqrt(n)

@@ -1,12 +1,12 @@
 """Error bars of a run: estimated when it has ended, or later."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
 from ..case.mesh_cache import cached_mesh
-from ..errors import HkflowError
 from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
@@ -58,7 +58,9 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
     if companions == "none" or not run.finished:
         return False
     try:
-        problem = _importable(run, given)
+        problem = stated(run) or run.problem
+        if given is not None:
+            problem = run.problem = replace(problem, objective=given.objective)
         with companions_made(quiet) as watch:
             bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
     except KeyboardInterrupt:
@@ -66,17 +68,6 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
         bars = ErrorBars(run.time, remark=why)
     write_errors(folder, bars)
     return True
-
-
-def _importable(run, given):
-    """The problem as `stated`, or as it was given if its functions cannot be imported."""
-    try:
-        return stated(run) or run.problem
-    except HkflowError:
-        if given is None:
-            raise
-        run.problem = given
-        return given
 
 
 def keep(path: Path, bars: ErrorBars) -> None:
