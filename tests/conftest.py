@@ -29,6 +29,25 @@ def mesh_cache(tmp_path_factory):
         yield
 
 
+# files whose tests are about error bars, or see what a user sees
+WITH_COMPANIONS = ("test_report.py", "test_documents.py", "test_attacks.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_companions(request):
+    """Runs within the tests' own process have no companions, which would take a third of the time,
+    but for those of tests/accuracy and WITH_COMPANIONS."""
+    path = request.path
+    if path.parent.name == "accuracy" or path.name in WITH_COMPANIONS:
+        yield
+        return
+    from hkflow.running import run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "estimated", lambda *_: False)
+        yield
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(20201)
