@@ -1,7 +1,9 @@
 """Runs to an accuracy: reached in truth, with what was chosen in the run folder, or a sentence on
 what stopped them."""
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +99,14 @@ def test_it_stands_in_the_place_of_what_it_chooses(case, table, key, value, word
 def test_a_grid_needs_a_sphere_with_meshes(case):
     with pytest.raises(hkflow.CaseError, match="lie on S\\^5, of which there is none"):
         hkflow.check(case, method={"kind": "grid", "accuracy": 1e-2}, data={"direction": [1.0] * 6})
+
+
+def test_steps_that_no_tolerance_governs_are_no_hindrance(tmp_path):
+    """Characteristics of iris on few points: a tighter tolerance changes nothing."""
+    iris = Path(__file__).parents[2] / "cases" / "quickstart" / "iris.toml"
+    tables = tomllib.loads(iris.read_text())
+    tables["data"]["file"] = str(iris.parent / tables["data"]["file"])
+    tables["domain"].pop("cells")
+    tables |= {"method": {"accuracy": 1e-2}, "time": {"end": 20.0, "saves": 5}}
+    run = hkflow.run(tables, output=tmp_path / "run")
+    assert run.errors.reached <= 1e-2 and run.method == "characteristics"

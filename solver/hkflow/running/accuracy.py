@@ -155,7 +155,7 @@ def _better(file, case, dim, size, run, bars, seconds):
     allowed = wanted * (1.0 - IN_TIME)
     grows = (space / allowed) ** (dim / _order(bars, dim)) if space > EXACT else 0.0
     new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
-    share = IN_TIME * wanted / max(in_time, 1e-300)
+    share = min(IN_TIME * wanted / max(in_time, EXACT), 1.0 / EXACT)
     tolerance *= min(share ** (1.0 / TIME_ORDER), 10.0)
     tolerance = max(tolerance, LEAST_TOLERANCE)
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
