@@ -88,6 +88,24 @@ def test_random_points_are_judged_by_parts_of_them():
     assert "random parts" in bars.bars["predictions"].verdict
 
 
+@pytest.mark.parametrize(("dim", "count"), [(1, 320), (2, 320), (4, 320), (2, 32)])
+def test_parts_know_which_share_of_the_points_they_have(dim, count):
+    rng = np.random.default_rng(dim)
+    flow = hkflow.MomentFlow(np.ones(dim + 1), 1.0, hkflow.Flow(0.0, 1.0))
+    atoms = hkflow.PointMeasure(hkflow.random_uniform(rng, count, dim))
+    problem = hkflow.Problem(None, flow.objective(), flow.flow, initial=atoms)
+    parts = companions._batches(problem, {"kind": "particles"})
+    assert [part.width**-dim for part in parts] == pytest.approx(
+        [len(parts[0].problem.initial) / count] * 4
+    )
+
+
+def test_a_companion_that_fails_leaves_no_bars(monkeypatch):
+    run = hkflow.solve(on_circle(), 0.5)
+    monkeypatch.setattr(companions, "solved", lambda companion, times: None)
+    assert "did not reach its end" in str(hkflow.error_bars(run))
+
+
 def test_given_points_have_an_error_in_time_alone():
     problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.2], [0.0, 1.0]]))
     run = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-3)

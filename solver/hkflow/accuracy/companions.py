@@ -109,6 +109,8 @@ def error_bars(
         solution = solved(companion, run.time)
         if solution is not None:
             made[id(companion)] = solution
+    if any(id(one) not in made for one in (*coarse, *batches, *tight)):
+        return ErrorBars(run.time, remark="a companion of it did not reach its end")
     return _bars(run, made, coarse, batches, tight, apart)
 
 
@@ -219,7 +221,7 @@ def _batches(problem, options):
         Companion(
             replace(problem, initial=_part(start, part), exact=None),
             options | ({"seed": k} if options.get("noise") == "random" else {}),
-            4.0,
+            (len(start) / count) ** (1.0 / problem.dim),
             f"{count} points",
         )
         for k, part in enumerate(parts)
@@ -302,7 +304,7 @@ def _bars(run, made, coarse, batches, tight, apart):
     for name, values in own.items():
         if not all(np.isfinite(one[name]).all() for one in (own, *found.values())):
             continue  # of a mass that vanishes, or is beyond numbers
-        share = batches[0].width ** -run.dim if batches else SHARE
+        share = batches[0].width ** -run.dim if batches else 0.0
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
         if tighter:
@@ -319,8 +321,6 @@ def _bars(run, made, coarse, batches, tight, apart):
         if name == "predictions":
             each = _each(values, several or parts or tighter, bars[name].total)
     words = tuple(one.words for one in (*coarse, *batches[:1], *tight, *apart) if id(one) in made)
-    if not bars or not (several or parts or tighter):
-        return ErrorBars(run.time, remark="its companions failed")
     return ErrorBars(run.time, bars, each, normalised, words)
 
 

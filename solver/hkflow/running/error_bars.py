@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ..accuracy.companions import EXPECTED
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
@@ -66,6 +67,8 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)
+    except EXPECTED as error:  # which does not take back that the run is whole
+        bars = ErrorBars(run.time, remark=str(error).rstrip("."))
     write_errors(folder, bars)
     return True
 
