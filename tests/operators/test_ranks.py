@@ -39,6 +39,8 @@ kind = "{domain}"
 [time]
 end = {end}
 saves = 3
+[error]
+companions = "none"  # one process alone makes them
 """
 
 

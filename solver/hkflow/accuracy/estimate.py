@@ -81,8 +81,8 @@ def _share(widths, order):
 
 
 def _ratio(widths, order):
-    """(h₂^p − h₁^p) / (h₄^p − h₂^p)."""
-    one, two, four = (np.asarray(widths[:3]) / widths[1]) ** order
+    """(h₂^p − h₁^p) / (h₄^p − h₂^p), of one order p or of several."""
+    one, two, four = (np.power(width / widths[1], order) for width in widths[:3])
     return (two - one) / (four - two)
 
 
@@ -91,7 +91,7 @@ def _order(widths, first, second):
     if not second > 0.0:
         return np.nan if not first > 0.0 else -LARGEST_ORDER
     orders = np.linspace(-LARGEST_ORDER, LARGEST_ORDER, 3201) + 1e-9  # at 0 both sides are 0
-    ratios = np.array([_ratio(widths, order) for order in orders])
+    ratios = _ratio(widths, orders)
     return float(orders[np.argmin(np.abs(np.log(ratios) - np.log(max(first / second, 1e-300))))])
 
 

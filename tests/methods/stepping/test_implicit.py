@@ -26,8 +26,8 @@ def a_coupling(rng, loss, log_scale, n=6, rank=4):
     K = root @ root.T
     return (
         objective,
-        Coupling(objective, log_scale, K),
-        Coupling(objective, log_scale, None, lambda v: K @ v),
+        Coupling.stored(objective, log_scale, K),
+        Coupling(objective, log_scale, lambda v: K @ v),
         K,
     )
 

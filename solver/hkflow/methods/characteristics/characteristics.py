@@ -305,7 +305,7 @@ class Characteristics(PointMethod):
         objective, weights = self.problem.objective, np.exp(e.log_weights - self.log_scale)
         atoms = unblocked(e.positions, self.n), weights, e.held > 0
         matrix = held_coupling(objective, self.kinks.normals, *atoms, self.flow)
-        return Coupling(objective, self.log_scale, matrix)
+        return Coupling.stored(objective, self.log_scale, matrix)
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""

@@ -39,28 +39,26 @@ class CellCoupling:
         return face_conductances(self.problem.mesh)
 
     def at(self, e: Evaluation, log_scale: float) -> Coupling:
-        """The Coupling at an Evaluation e in units of e^log_scale: stored for up to DENSE data,
-        applied for more.
+        """The Coupling at an Evaluation e in units of e^log_scale; K is known for up to DENSE data.
 
-        Cost: n_data² (n_cells + n_faces) for the cells that carry mass, or n_data n_cells for each
-        product.
+        Cost: n_data² (n_cells + n_faces) for the cells that carry mass, where K is asked for, and
+        n_data n_cells for each product.
         """
         mobility_mass, flowing = self._carriers(e)
-        if len(e.predictions) > DENSE:
-            return Coupling(
-                self.problem.objective,
-                log_scale,
-                product=lambda v: (
-                    self._product(mobility_mass, flowing, v)
-                    + self._of_atoms(coupling_product, e.atoms, v)
-                ),
-            )
-        phi, jumps = self._features
-        matrix = _gram(phi, mobility_mass)
-        if self.problem.flow.transport > 0.0:
-            matrix += _gram(jumps, flowing)
-        matrix += self._of_atoms(coupling_matrix, e.atoms)
-        return Coupling(self.problem.objective, log_scale, matrix)
+
+        def product(v):
+            moved = self._product(mobility_mass, flowing, v)
+            return moved + self._of_atoms(coupling_product, e.atoms, v)
+
+        def form():
+            phi, jumps = self._features
+            matrix = _gram(phi, mobility_mass)
+            if self.problem.flow.transport > 0.0:
+                matrix += _gram(jumps, flowing)
+            return matrix + self._of_atoms(coupling_matrix, e.atoms)
+
+        known = form if len(e.predictions) <= DENSE else None
+        return Coupling(self.problem.objective, log_scale, product, known)
 
     def _of_atoms(self, function, atoms, *vector):
         """What captured atoms add to K, or to its product with a vector."""

@@ -192,5 +192,6 @@ class PointMethod(ImplicitSteps):
         weights = np.exp(log_weights - self.log_scale)
         mobility = weights ** (2.0 - 2.0 / flow.depth)
         state = objective, unblocked(positions, self.n), weights, mobility, flow
-        matrix = coupling_matrix(*state) if len(self.current.predictions) <= DENSE else None
-        return Coupling(objective, self.log_scale, matrix, lambda v: coupling_product(*state, v))
+        if len(self.current.predictions) <= DENSE:
+            return Coupling.stored(objective, self.log_scale, coupling_matrix(*state))
+        return Coupling(objective, self.log_scale, lambda v: coupling_product(*state, v))

@@ -11,7 +11,6 @@ Everything is in units of e^L: predictions, K and ε = e^−L, the temperature o
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -25,6 +24,7 @@ DENSE = 512  # data up to which K is stored and factorised; beyond it is applied
 COLDEST = 1e-11
 COOLING = 0.2
 EPS = np.finfo(float).eps
+MOST_PRODUCTS, SETTLED = 8, 1.01  # of the power method, which ends where its value grows no more
 STILL = 8  # Newton steps that are rounding; a weight that is to grow doubles its log in one
 MOST_NEWTON_STEPS = 80
 # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
@@ -35,18 +35,33 @@ class Coupling:
     """K of one state, in units of e^log_scale.
 
     objective : its targets, weights and risk;  log_scale : L
-    matrix : K (n_data, n_data), or None;  product : function v -> K v if there is no matrix
+    product : function v -> K v;  form : function () -> K (n_data, n_data), called when K is needed
+        for the first time; None where products have to do
     """
 
     def __init__(
         self,
         objective: Objective,
         log_scale: float,
-        matrix: Floats | None = None,
-        product: Callable[[Floats], Floats] | None = None,
+        product: Callable[[Floats], Floats],
+        form: Callable[[], Floats] | None = None,
     ) -> None:
-        self.objective, self.log_scale, self.matrix = objective, log_scale, matrix
-        self.product: Any = product if matrix is None else matrix.__matmul__
+        self.objective, self.log_scale = objective, log_scale
+        self.product, self.form = product, form
+
+    @classmethod
+    def stored(cls, objective: Objective, log_scale: float, matrix: Floats) -> "Coupling":
+        """That of a matrix K (n_data, n_data)."""
+        return cls(objective, log_scale, matrix.__matmul__, lambda: matrix)
+
+    @cached_property
+    def matrix(self) -> Floats | None:
+        """K (n_data, n_data); None where products have to do."""
+        return None if self.form is None else self.form()
+
+    def _times(self, v):
+        """K v, (n_data,), by the matrix where there is one."""
+        return self.product(v) if self.matrix is None else self.matrix @ v
 
     @cached_property
     def _pulled(self):
@@ -68,26 +83,26 @@ class Coupling:
         if not (old > 0.0 and new > 1e-3 * old):
             return self
         matrix = self.matrix - np.outer(moved, moved) / old + np.outer(answer, answer) / new
-        return Coupling(self.objective, self.log_scale, matrix)
+        return Coupling.stored(self.objective, self.log_scale, matrix)
 
     def stiffer(self, more: float) -> "Coupling":
         """K + more · 1, if it is stored."""
         matrix = self.matrix + more * np.eye(len(self.matrix))  # type: ignore[operator,arg-type]
-        return Coupling(self.objective, self.log_scale, matrix)
+        return Coupling.stored(self.objective, self.log_scale, matrix)
 
     def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
         """Largest eigenvalue of K ∂²R, the rate at which loss gradients answer, to within some per
-        cent from below."""
+        cent from below; by products, which cost less than K."""
         curvature = np.sqrt(curvatures(self.objective, predictions, loss_gradient, self.log_scale))
         largest = curvature.max(initial=0.0)
         if not 0.0 < largest < np.inf:
             return 0.0 if largest == 0.0 else np.inf
         v, value = curvature.copy(), 0.0
-        for _ in range(8):
+        for _ in range(MOST_PRODUCTS):
             v /= np.linalg.norm(v)
             v = curvature * self.product(curvature * v)
-            value = np.linalg.norm(v)  # type: ignore[assignment]
-            if value == 0.0:
+            before, value = value, float(np.linalg.norm(v))
+            if value <= SETTLED * before:
                 break
         return value
 
@@ -102,7 +117,7 @@ class Coupling:
             )
         y, q = objective.targets, objective.weights
         u = y * predictions
-        shift = tau * np.abs(self.product(y * np.full(n, 1.0 / n))).max()
+        shift = tau * np.abs(self._times(y * np.full(n, 1.0 / n))).max()
         cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
         smooth = objective.risk.scaled is not None
         theta = np.log(np.maximum(-y * guess, 1e-300) / q)
@@ -233,7 +248,7 @@ class Coupling:
         else:
 
             def product(v):
-                return tau * d * y * self.product(y * d * v) + entropy * v
+                return tau * d * y * self._times(y * d * v) + entropy * v
 
             from scipy.sparse.linalg import LinearOperator, cg  # slow to load
 
@@ -254,7 +269,7 @@ class Coupling:
         from scipy.sparse.linalg import LinearOperator, cg  # slow to load
 
         n = len(right)
-        operator = LinearOperator((n, n), matvec=lambda v: tau * self.product(v) + diagonal * v)
+        operator = LinearOperator((n, n), matvec=lambda v: tau * self._times(v) + diagonal * v)
         return cg(
             operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal)
         )[0]
