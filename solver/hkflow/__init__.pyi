@@ -22,6 +22,8 @@ from .geometry import geodesic_mesh as geodesic_mesh
 from .geometry.domain import Domain as Domain
 from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
+from .learn.wide_network import WideNetworkClassifier as WideNetworkClassifier
+from .learn.wide_network import WideNetworkRegressor as WideNetworkRegressor
 from .measures.point_measure import DensityAndAtoms as DensityAndAtoms
 from .measures.point_measure import PointMeasure as PointMeasure
 from .measures.point_measure import Units as Units
