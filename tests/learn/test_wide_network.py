@@ -103,9 +103,9 @@ def test_smooth_margin_beyond_numbers_reaches_the_max_margin():
 def test_regression_in_the_units_of_its_targets():
     x = np.linspace(-1.0, 1.0, 41)[:, None]
     y = 1e3 + 50.0 * np.abs(x[:, 0])
-    fitted = WideNetworkRegressor().fit(x, y)
+    fitted = WideNetworkRegressor(time=100.0).fit(x, y)
     assert fitted.score(x, y) > 0.999
-    shifted = WideNetworkRegressor().fit(3.0 * x - 1.0, -2.0 * y)
+    shifted = WideNetworkRegressor(time=100.0).fit(3.0 * x - 1.0, -2.0 * y)
     np.testing.assert_allclose(
         shifted.predict(3.0 * x - 1.0), -2.0 * fitted.predict(x), rtol=1e-6, atol=1e-6
     )

@@ -40,12 +40,12 @@ class WideNetwork(BaseEstimator):
 
     def __init__(
         self,
-        activation: str | Feature = "relu",
-        bias: bool = True,
-        weight_decay: float = 0.0,
-        flow: str | Flow = "hellinger-kantorovich",
-        time: float = 100.0,
-        particles: int = 400,
+        activation: str | Feature,
+        bias: bool,
+        weight_decay: float,
+        flow: str | Flow,
+        time: float,
+        particles: int,
     ) -> None:
         self.activation = activation
         self.bias = bias
@@ -182,9 +182,20 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
     square loss.
 
     Parameters are those of WideNetworkClassifier, but for the loss. Inputs and targets are brought
-    to mean 0 and variance 1, predictions back.
+    to mean 0 and variance 1, predictions back. A shorter `time` makes a smoother function.
     Attributes of a fitted one: n_features_in_; solution_, a Solution in those units.
     """
+
+    def __init__(
+        self,
+        activation: str | Feature = "relu",
+        bias: bool = True,
+        weight_decay: float = 0.0,
+        flow: str | Flow = "hellinger-kantorovich",
+        time: float = 20.0,
+        particles: int = 400,
+    ) -> None:
+        super().__init__(activation, bias, weight_decay, flow, time, particles)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on inputs X (n, d) and targets y (n,)."""
