@@ -35,10 +35,12 @@ from .methods.particles.particles import Particles as Particles
 from .objectives.activations import FEATURES as FEATURES
 from .objectives.activations import Feature as Feature
 from .objectives.activations import ridge as ridge
+from .objectives.activations import vector_feature as vector_feature
 from .objectives.data import cluster_grid as cluster_grid
 from .objectives.data import with_bias as with_bias
 from .objectives.data import xor as xor
 from .objectives.losses import RISKS as RISKS
+from .objectives.losses import SOFTMAX as SOFTMAX
 from .objectives.losses import Risk as Risk
 from .objectives.objective import Objective as Objective
 from .objectives.population import PopulationRisk as PopulationRisk

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,13 +17,17 @@ from sklearn.utils.estimator_checks import check_estimator
 import hkflow
 from hkflow import WideNetworkClassifier, WideNetworkRegressor
 
-QUICK = {"particles": 60, "time": 30.0}  # the checks pass with the defaults as well, in a minute
+QUICK = {"particles": 60, "time": 30.0}
+CHECKED = {"particles": 40, "time": 10.0}  # of networks that pass with the defaults, in a minute
 
 
 @pytest.mark.filterwarnings("ignore:Estimator's parameters")
-@pytest.mark.parametrize("made", [WideNetworkClassifier, WideNetworkRegressor])
+@pytest.mark.parametrize(
+    "made",
+    [WideNetworkClassifier, WideNetworkRegressor, partial(WideNetworkClassifier, loss="softmax")],
+)
 def test_scikit_learn_accepts_them(made):
-    check_estimator(made(**QUICK), on_skip=None)
+    check_estimator(made(**CHECKED), on_skip=None)
 
 
 def test_sibling_an_estimator_that_takes_any_number_of_inputs_is_refused():
@@ -31,7 +36,7 @@ def test_sibling_an_estimator_that_takes_any_number_of_inputs_is_refused():
             return self.scaler_.transform(np.asarray(X, dtype=float))
 
     with pytest.raises(Exception, match=r"(?i)not ?fitted|nan|expected"):
-        check_estimator(Careless(**QUICK), on_skip=None)
+        check_estimator(Careless(**CHECKED), on_skip=None)
 
 
 def blobs(n=45, classes=3):
@@ -172,3 +177,28 @@ def test_without_scikit_learn_a_sentence_says_what_to_install():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'hkflow[data]'" in found.stdout
+
+
+def test_softmax_is_one_network_with_an_output_for_each_class():
+    X, y = blobs()
+    fitted = WideNetworkClassifier(loss="softmax", **QUICK).fit(X, np.array(list("bca"))[y])
+    (solution,) = fitted.solutions_
+    assert solution.problem.objective.feature.outputs == 3 and solution.method == "particles"
+    h, p = fitted.decision_function(X), fitted.predict_proba(X)
+    np.testing.assert_allclose(h, solution.predictions[-1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np.diff(np.log(p), axis=1), np.diff(h, axis=1), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-14)
+    assert fitted.score(X, np.array(list("bca"))[y]) == 1.0
+    lead = np.sort(h, axis=1)[:, -1] - np.sort(h, axis=1)[:, -2]
+    np.testing.assert_allclose(fitted.margin_, [lead.min() / solution.mass[-1]], rtol=1e-10)
+
+
+def test_softmax_of_two_classes_decides_by_their_difference():
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(loss="softmax", **QUICK).fit(X, y)
+    h = fitted.solutions_[0].predictions[-1]
+    np.testing.assert_allclose(fitted.decision_function(X), h[:, 1] - h[:, 0], rtol=1e-10)
+    p = fitted.predict_proba(X)[:, 1]
+    np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(h[:, 0] - h[:, 1])), rtol=1e-10)
+    with pytest.raises(ValueError, match="Unknown activation of vectors 'squared-relu'"):
+        WideNetworkClassifier("squared-relu", loss="softmax").fit(X, y)

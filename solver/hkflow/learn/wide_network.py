@@ -11,9 +11,9 @@ from ..errors import unknown_name
 from ..geometry.point_sets import quasi_uniform
 from ..measures.initial import balanced_atoms
 from ..measures.point_measure import PointMeasure
-from ..objectives.activations import FEATURES, Feature
+from ..objectives.activations import FEATURES, Feature, vector_feature
 from ..objectives.data import with_bias
-from ..objectives.losses import RISKS
+from ..objectives.losses import RISKS, SOFTMAX, Risk
 from ..objectives.objective import Objective
 from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
@@ -32,7 +32,9 @@ except ImportError as error:
         "Estimators need scikit-learn 1.6 or later: pip install 'hkflow[data]'."
     ) from error
 
-CLASSIFYING = tuple(name for name, risk in RISKS.items() if risk.classifies)
+LOSSES = {name: risk for name, risk in RISKS.items() if risk.classifies} | {"softmax": SOFTMAX}
+PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
+TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
 
 
 class WideNetwork(BaseEstimator):
@@ -59,27 +61,27 @@ class WideNetwork(BaseEstimator):
         check_is_fitted(self, "scaler_")
         return self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _solved(self, inputs: Floats, targets: Floats, loss: str) -> Solution:
+    def _solved(self, inputs: Floats, targets: Floats, risk: Risk, outputs: int = 1) -> Solution:
         """The flow of one network; warns if it stops before its end."""
-        solution = solve(self._problem(inputs, targets, loss), self.time, kind="auto")
+        problem = self._problem(inputs, targets, risk, outputs)
+        options: dict = {"tolerance": TOLERANCE} if outputs > 1 else {}
+        solution = solve(problem, self.time, kind="auto", **options)
         if not solution.finished:
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=3)
         return solution
 
-    def _problem(self, inputs, targets, loss):
+    def _problem(self, inputs, targets, risk, outputs):
         """The problem that starts from evenly spread particles; both output signs carry half of
         the mass 1, so that the first prediction is 0."""
         check_positive(time=self.time)
-        feature, count = self._feature(), whole_number(self.particles, "particles", 2)
+        feature, count = self._feature(outputs), whole_number(self.particles, "particles", 2)
         inputs = with_bias(inputs) if self.bias else inputs
-        objective = Objective(
-            feature, RISKS[loss], inputs, targets, weight_decay=self.weight_decay
-        )
+        objective = Objective(feature, risk, inputs, targets, weight_decay=self.weight_decay)
         signs, dim = (1,) if feature.joint else (1, -1), objective.axes - 1
         if count % 2:
             raise ValueError(f"particles must be even, half for each output sign, got {count}.")
         if feature.joint:
-            initial = balanced_atoms(count, dim)
+            initial = balanced_atoms(count, dim, outputs=outputs)
         else:
             points = quasi_uniform(count // 2, dim)
             initial = PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], count // 2))
@@ -88,7 +90,9 @@ class WideNetwork(BaseEstimator):
             flow = named_flow(flow, feature.degree, len(signs) == 2)
         return Problem(None, objective, flow, signs, initial)
 
-    def _feature(self):
+    def _feature(self, outputs):
+        if outputs > 1:
+            return vector_feature(self.activation, outputs)
         if isinstance(self.activation, Feature):
             return self.activation
         if self.activation not in FEATURES:
@@ -98,7 +102,7 @@ class WideNetwork(BaseEstimator):
 
 class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     """An infinitely wide two-layer network as a classifier: two classes by the sign of
-    h(x) = ∫ φ(θ, x) dν(θ), more by one network for each class against the rest.
+    h(x) = ∫ φ(θ, x) dν(θ), more by one network for each class against the rest, or by softmax.
 
     ν follows the flow of its training, by the method "auto" of `hkflow.solve`, from the uniform
     probability. Each input is brought to mean 0 and variance 1. A fit has no randomness in it.
@@ -106,7 +110,8 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     activation : φ, relu, squared-relu, linear, absolute-value, joint-relu, or a Feature
     bias : whether units have one
     loss : logistic, exponential, or smooth-margin, smooth-logistic-margin: of these the decisions
-        approach the max-margin as `time` grows
+        approach the max-margin as `time` grows; or softmax: one network with an output for each
+        class, of relu or linear units, θ = (a, b), h(x) = ∫ b (a·x)₊ dν
     weight_decay : λ ≥ 0 of λ|ν|
     flow : a name, such as hellinger-kantorovich (both layers of the network are trained),
         wasserstein, hellinger (output weights alone), or a Flow
@@ -115,8 +120,9 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         and to particles × data × inputs
 
     Attributes of a fitted one: classes_; n_features_in_; solutions_, a list of one Solution for two
-    classes, and of one for each class otherwise; margin_ : (n_solutions,) min_i y_i h(x_i)/|ν|,
-    which is positive where all data are on the right side.
+    classes and for softmax, and of one for each class otherwise; margin_ : (n_solutions,)
+    min_i y_i h(x_i)/|ν|, for softmax min_i (h_iy − max_{l ≠ y} h_il)/|ν|, which is positive where
+    all data are on the right side.
     Raises ValueError for less than two classes and for parameters that are out of range.
     """
 
@@ -137,8 +143,8 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         """Train on inputs X (n, d) and labels y (n,), numbers or strings."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        if self.loss not in CLASSIFYING:
-            raise ValueError(unknown_name("loss", self.loss, CLASSIFYING))
+        if self.loss not in LOSSES:
+            raise ValueError(unknown_name("loss", self.loss, LOSSES))
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -146,33 +152,41 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
             )
         self.scaler_ = StandardScaler().fit(X)
         inputs = self.scaler_.transform(X)
-        chosen = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        self.solutions_ = [
-            self._solved(inputs, np.where(codes == k, 1.0, -1.0), self.loss) for k in chosen
-        ]
+        risk, count = LOSSES[self.loss], len(self.classes_)
+        if risk.coupled:
+            self.solutions_ = [self._solved(inputs, codes, risk, count)]
+        else:
+            self.solutions_ = [
+                self._solved(inputs, np.where(codes == k, 1.0, -1.0), risk)
+                for k in (range(count) if count > 2 else [1])
+            ]
         self.margin_ = np.array([_margin(solution) for solution in self.solutions_])
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """h(x), (n,) for two classes, of which positive numbers mean the second, or (n, n_classes);
         of a smooth-margin loss, whose mass may be beyond numbers, h(x)/|ν|."""
-        X, normalised = self._prepared(X), RISKS[self.loss].scaled is not None
+        X, risk = self._prepared(X), LOSSES[self.loss]
+        normalised = risk.scaled is not None
         h = np.column_stack([s.predict(X, normalised=normalised) for s in self.solutions_])
-        return h[:, 0] if len(self.classes_) == 2 else h
+        if len(self.classes_) > 2:
+            return h
+        return h[:, 1] - h[:, 0] if risk.coupled else h[:, 0]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The labels of inputs X (n, d), (n,)."""
         h = self.decision_function(X)
         return self.classes_[(h > 0.0).astype(int) if h.ndim == 1 else h.argmax(axis=1)]
 
-    @available_if(lambda self: self.loss == "logistic")
+    @available_if(lambda self: self.loss in PROBABLE)
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities of the classes (n, n_classes), of the logistic loss: 1/(1 + e^−h), for more
-        than two classes over their sum."""
+        than two classes over their sum; of softmax e^h over their sum."""
         h = self.decision_function(X)
-        if h.ndim == 1:
+        several = h.ndim == 2
+        if not several:
             h = np.column_stack([-h, h])
-        logs = -np.logaddexp(0.0, -h)
+        logs = h if several and self.loss == "softmax" else -np.logaddexp(0.0, -h)
         shares = np.exp(logs - logs.max(axis=1, keepdims=True))
         return shares / shares.sum(axis=1, keepdims=True)
 
@@ -204,7 +218,7 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         self.scaler_ = StandardScaler().fit(X)
         self._target = StandardScaler().fit(y[:, None])
         targets = self._target.transform(y[:, None])[:, 0]
-        self.solution_ = self._solved(self.scaler_.transform(X), targets, "square")
+        self.solution_ = self._solved(self.scaler_.transform(X), targets, RISKS["square"])
         return self
 
     def predict(self, X: ArrayLike) -> Floats:

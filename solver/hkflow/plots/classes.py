@@ -28,7 +28,7 @@ class Classifier(Protocol):
     classes_: NDArray[Any]
 
     def decision_function(self, X: Floats) -> Floats:
-        """(n,) for two classes, positive for the second; else (n, n_classes), the largest counts."""
+        """(n,) for two classes, positive for the second; else (n, n_classes), largest counts."""
 
 
 def draw_classes(
