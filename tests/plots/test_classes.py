@@ -68,6 +68,35 @@ def test_runs_of_one_class_against_the_rest():
     assert np.mean([shown_class(ax, point) for point in inputs] == labels) < 0.2
 
 
+def test_a_run_with_an_output_for_each_class():
+    inputs, labels = make_blobs(60, centers=3, cluster_std=0.6, random_state=1)
+    model = hkflow.WideNetworkClassifier(loss="softmax", particles=60, time=10.0)
+    model.fit(inputs, labels)
+    (run,), (fitted, _) = model.solutions_, drawn(model, inputs, labels)
+    ax, _ = drawn(run, run.inputs, labels)
+    found = [shown_class(ax, point) for point in run.inputs]
+    assert found == [shown_class(fitted, point) for point in inputs] == labels.tolist()
+    with pytest.raises(hkflow.HkflowError, match="2 classes need as many outputs"):
+        plots.draw_classes(ax, run, run.inputs, labels % 2)
+
+
+@pytest.mark.parametrize("columns", [[2, 3], [3], [0, 1, 2, 3]])
+def test_all_pictures_of_a_run_with_several_outputs(columns):
+    data = load_iris()
+    model = hkflow.WideNetworkClassifier(loss="softmax", particles=40, time=5.0)
+    (run,) = model.fit(data.data[:, columns], data.target).solutions_
+    with plots.style():
+        for name in plots.available(run):
+            legible(plots.draw(name, run))
+    figure = plots.draw("predictions", run)
+    shown = "lead of the own class, h_y − max h"
+    assert shown in legible(figure)
+    counted = sum(patch.get_height() for patch in figure.axes[0].patches)
+    assert counted == len(data.target)
+    wrong = sum(p.get_height() for p in figure.axes[0].patches if p.get_x() + p.get_width() <= 0.0)
+    assert 0 < wrong <= round(run.records["training_error"][-1] * len(data.target))
+
+
 def test_many_classes_have_colours_of_their_own():
     assert all(len({str(color) for color in _colors(count)}) == count for count in range(2, 30))
 
@@ -76,5 +105,5 @@ def test_what_cannot_be_drawn_is_a_sentence():
     ax = Figure().subplots()
     with pytest.raises(hkflow.HkflowError, match="needs two inputs"):
         plots.draw_classes(ax, [], np.zeros((4, 3)), [0, 1, 2, 3])
-    with pytest.raises(hkflow.HkflowError, match="3 classes need as many runs"):
+    with pytest.raises(hkflow.HkflowError, match="3 classes need as many outputs"):
         plots.draw_classes(ax, [], np.zeros((3, 2)), [0, 1, 2])

@@ -154,7 +154,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         inputs = self.scaler_.transform(X)
         risk, count = LOSSES[self.loss], len(self.classes_)
         if risk.coupled:
-            self.solutions_ = [self._solved(inputs, codes, risk, count)]
+            self.solutions_ = [self._solved(inputs, codes.astype(float), risk, count)]
         else:
             self.solutions_ = [
                 self._solved(inputs, np.where(codes == k, 1.0, -1.0), risk)

@@ -8,14 +8,14 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from ..solving.result import Result
 from ..store.shown import is_normalised
-from .decision import MANY, PIXELS, frame
-from .shown import COLORS, NAME, plain
+from .shown import COLORS, MANY, NAME, PIXELS, frame, plain
 
 FEW = 6  # classes that have a colour of the style
 MARKERS = "so^Dv<>pP*X"
@@ -33,17 +33,19 @@ class Classifier(Protocol):
 
 def draw_classes(
     ax: Axes,
-    classifier: Classifier | Sequence[Result],
+    classifier: Classifier | Result | Sequence[Result],
     inputs: ArrayLike,
     labels: ArrayLike,
     names: Sequence[str] = ("x₁", "x₂"),
+    save: int = -1,
 ) -> None:
     """Draw which class is predicted where, the lines between the classes, and the data.
 
-    classifier : fitted; or runs of one class against the rest, in the order of the sorted labels,
-        of which the largest prediction counts
-    inputs : (n, 2);  labels : (n,);  names : of the inputs
-    Raises HkflowError for other than two inputs, and where the runs are not as many as the labels.
+    classifier : fitted; or a run with an output for each class, or runs of one class against the
+        rest, in the order of the sorted labels: the largest prediction counts
+    inputs : (n, 2);  labels : (n,);  names : of the inputs;  save : of runs
+    Raises HkflowError for other than two inputs, and where there are not as many runs or outputs as
+    labels.
     """
     inputs, labels = real_array(inputs, "Inputs"), np.asarray(labels)
     if inputs.ndim != 2 or inputs.shape[1] != 2 or labels.shape != inputs.shape[:1]:
@@ -51,7 +53,7 @@ def draw_classes(
             "A map of classes needs two inputs and a label for each datum, got inputs of shape"
             f" {inputs.shape} and labels of shape {labels.shape}."
         )
-    classes, scores = _scores(classifier, labels)
+    classes, scores = _scores(classifier, labels, save)
     ticks = [np.linspace(*frame(column), PIXELS) for column in inputs.T]
     points = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, 2)
     values = scores(points)
@@ -80,9 +82,28 @@ def draw_classes(
     )  # fmt: skip
 
 
-def _scores(classifier, labels) -> tuple[NDArray[Any], Callable]:
+def draw_leads(ax: Axes, run: Result, save: int = -1) -> None:
+    """The histogram, for each class, of by how much its data's own prediction exceeds those of all
+    other classes, at a save of a run with an output for each class."""
+    labels = run.targets.astype(int)
+    leads = run.predictions[save].copy()
+    own = leads[np.arange(len(leads)), labels]
+    leads[np.arange(len(leads)), labels] = -np.inf
+    leads = own - leads.max(axis=1)
+    edges = np.linspace(*frame(leads), 40)
+    count = run.problem.objective.feature.outputs
+    for k, color in enumerate(_colors(count)):
+        ax.hist(leads[labels == k], edges, color=color, label=f"class {k}", alpha=0.7)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set_xlabel("lead of the own class, h_y − max h")
+    ax.set_ylabel("number of data")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(count, 4), columnspacing=1.0)
+
+
+def _scores(classifier, labels, save) -> tuple[NDArray[Any], Callable]:
     """The classes, and a function of inputs (n, 2) -> (n, n_classes) whose largest entry counts."""
-    if not isinstance(classifier, Sequence):
+    if not isinstance(classifier, Sequence | Result):
 
         def decided(x):
             h = classifier.decision_function(x)
@@ -90,13 +111,16 @@ def _scores(classifier, labels) -> tuple[NDArray[Any], Callable]:
 
         return classifier.classes_, decided
     runs, classes = classifier, np.unique(labels)
-    if len(runs) != len(classes):
+    if isinstance(runs, Result):
+        runs = [runs]
+    count = sum(run.problem.objective.feature.outputs for run in runs)
+    if count != len(classes):
         raise HkflowError(
-            f"{len(classes)} classes need as many runs, one of each class against the rest, got"
-            f" {len(runs)}."
+            f"{len(classes)} classes need as many outputs of a run, or runs of one class against"
+            f" the rest, got {count}."
         )
-    normalised = is_normalised(*((run, -1) for run in runs))
-    return classes, lambda x: np.column_stack([r.predict(x, -1, normalised) for r in runs])
+    normalised = is_normalised(*((run, save) for run in runs))
+    return classes, lambda x: np.column_stack([r.predict(x, save, normalised) for r in runs])
 
 
 def _colors(count):
