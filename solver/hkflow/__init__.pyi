@@ -24,6 +24,7 @@ from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
 from .learn.wide_network import WideNetworkClassifier as WideNetworkClassifier
 from .learn.wide_network import WideNetworkRegressor as WideNetworkRegressor
+from .measures.initial import balanced_atoms as balanced_atoms
 from .measures.point_measure import DensityAndAtoms as DensityAndAtoms
 from .measures.point_measure import PointMeasure as PointMeasure
 from .measures.point_measure import Units as Units

@@ -7,8 +7,7 @@ import reference
 from scipy.special import log_softmax, softmax
 
 import hkflow
-from hkflow import FEATURES, RISKS, SOFTMAX, Objective, vector_feature
-from hkflow.measures.initial import balanced_atoms
+from hkflow import FEATURES, RISKS, SOFTMAX, Objective, balanced_atoms, vector_feature
 from hkflow.operators.dense import unblocked
 
 OFF = 1e-6  # of central differences
@@ -216,3 +215,21 @@ def test_one_output_is_the_joint_feature(rng):
     np.testing.assert_allclose(
         joint.matrix(points, x), reference.activate(joint.activation, x @ a.T) * b, rtol=1e-15
     )
+
+
+def test_what_is_stored_of_them(rng, tmp_path):
+    """Tables have a row for each output; what has no room for them yet says so."""
+    x, labels, _ = data(rng)
+    made = problem(x, labels, 4)
+    run = hkflow.solve(made, 0.1, tolerance=1e-4)
+    hkflow.export(run, "csv", output=tmp_path)
+    (path,) = tmp_path.glob("*predictions.csv")
+    rows = np.genfromtxt(path, delimiter=",", names=True)
+    np.testing.assert_array_equal(rows["prediction"], run.predictions.ravel())
+    np.testing.assert_array_equal(rows["output"], np.tile(np.arange(4), 24))
+    np.testing.assert_array_equal(rows["target"], np.tile(np.repeat(labels, 4), 2))
+    with pytest.raises(hkflow.CaseError, match="export csv"):
+        hkflow.to_xarray(run)
+    with pytest.raises(hkflow.CaseError, match="have no run folder yet"):
+        hkflow.run(made, output=tmp_path / "folder", end=1.0)
+    assert not (tmp_path / "folder").exists()
