@@ -35,7 +35,8 @@ ANNOTATED = (  # rooms whose public functions are annotated, folder by folder
     *("geometry", "measures", "operators", "objectives", "problem", "certificates"),
     *("methods", "methods/stepping", "methods/frozen_relu", "methods/network"),
     *("methods/particles", "methods/characteristics", "methods/grid", "methods/grid/steppers"),
-    *("solving", "files", "case", "store", "running", "analysis", "studies", "plots", "app"),
+    *("solving", "learn", "files", "case", "store", "running"),
+    *("analysis", "studies", "plots", "app"),
 )
 COMPILED = (
     "njit",

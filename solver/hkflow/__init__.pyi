@@ -22,6 +22,9 @@ from .geometry import geodesic_mesh as geodesic_mesh
 from .geometry.domain import Domain as Domain
 from .geometry.point_sets import quasi_uniform as quasi_uniform
 from .geometry.point_sets import random_uniform as random_uniform
+from .learn.wide_network import WideNetworkClassifier as WideNetworkClassifier
+from .learn.wide_network import WideNetworkRegressor as WideNetworkRegressor
+from .measures.initial import balanced_atoms as balanced_atoms
 from .measures.point_measure import DensityAndAtoms as DensityAndAtoms
 from .measures.point_measure import PointMeasure as PointMeasure
 from .measures.point_measure import Units as Units
@@ -33,10 +36,12 @@ from .methods.particles.particles import Particles as Particles
 from .objectives.activations import FEATURES as FEATURES
 from .objectives.activations import Feature as Feature
 from .objectives.activations import ridge as ridge
+from .objectives.activations import vector_feature as vector_feature
 from .objectives.data import cluster_grid as cluster_grid
 from .objectives.data import with_bias as with_bias
 from .objectives.data import xor as xor
 from .objectives.losses import RISKS as RISKS
+from .objectives.losses import SOFTMAX as SOFTMAX
 from .objectives.losses import Risk as Risk
 from .objectives.objective import Objective as Objective
 from .objectives.population import PopulationRisk as PopulationRisk

@@ -107,3 +107,34 @@ def test_a_swapped_product_rule_is_seen(rng):
     G = np.empty_like(operator.points)
     operator.gradient(loss_gradient, J, G)
     assert np.abs(unblocked(G, 17)[:, -1] - J).max() > 0.1 * np.abs(J).max()  # ∂J/∂b is J/b, not J
+
+
+@pytest.mark.parametrize("activation", [LINEAR, RELU, SQUARED_RELU])
+@pytest.mark.parametrize("shape", [(5, 7, 2), (17, 9, 5), (333, 21, 30)])
+@pytest.mark.parametrize("k", [2, 5])
+def test_several_outputs_are_the_sums_of_each(activation, shape, k, rng):
+    n, n_data, p = shape
+    points, inputs = rng.normal(size=(n, p + k)), rng.normal(size=(n_data, p))
+    weights, r = rng.normal(size=n), rng.normal(size=(n_data, k))
+    operator = JointOperator(points, rng.normal(size=(n_data, p)), activation, k)
+    operator.set_inputs(inputs)
+    h, J, alone = np.empty(n_data * k), np.empty(n), np.empty(n)
+    gradient = np.full_like(operator.points, np.nan)
+    operator.forward(weights, h)
+    operator.gradient(r.ravel(), J, gradient)
+    operator.adjoint(r.ravel(), alone)
+    G = unblocked(gradient, n)
+    one = [points[:, [*range(p), p + m]] for m in range(k)]
+    parts = [twin(one[m], inputs, weights, r[:, m], activation) for m in range(k)]
+    large = [sizes(one[m], inputs, weights, r[:, m], activation) for m in range(k)]
+    off = 1e-13 * max(1.0, max(np.max(size) for part in large for size in part))
+    np.testing.assert_allclose(
+        h.reshape(n_data, k), np.column_stack([part[0] for part in parts]), rtol=0.0, atol=off
+    )
+    np.testing.assert_allclose(J, sum(part[1] for part in parts), rtol=0.0, atol=off)
+    np.testing.assert_array_equal(alone, J)
+    np.testing.assert_allclose(G[:, :p], sum(part[2][:, :p] for part in parts), rtol=0.0, atol=off)
+    outputs = np.column_stack([part[2][:, p] for part in parts])
+    np.testing.assert_allclose(G[:, p:], outputs, rtol=0.0, atol=off)
+    # outputs in another order are seen
+    assert np.abs(G[:, p:] - outputs[:, ::-1]).max() > 1e6 * off

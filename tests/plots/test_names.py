@@ -106,7 +106,8 @@ def test_maps_of_runs_and_of_max_margins_name_their_axes_alike(tmp_path, dim, bi
 
 def test_names_are_numbered_beyond_nine():
     assert numbered("x", 12)[8:] == ["x₉", "x₁₀", "x₁₁", "x₁₂"]
-    assert axis_names(2, True, joint=True) == ["w₁", "w₂", "bias", "output"]
+    assert axis_names(2, True, outputs=1) == ["w₁", "w₂", "bias", "output"]
+    assert axis_names(1, False, outputs=2) == ["w₁", "output₁", "output₂"]
 
 
 def test_columns_keep_the_names_of_their_header(tmp_path):

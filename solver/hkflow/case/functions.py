@@ -205,6 +205,11 @@ class StoredFeature(Table):
         """That of a feature; reference : by which a case names it."""
         _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.activation is not None:
+            if feature.outputs > 1:
+                raise CaseError(
+                    f"'{feature.name}': units with several outputs have no run folder yet. Take"
+                    " hkflow.solve, which keeps the run in memory."
+                )
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
                 " alone: leave out activation and joint."

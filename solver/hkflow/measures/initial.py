@@ -145,13 +145,20 @@ class CellDensity:
         return self.density[self.signs.index(int(sign))][cells_of(self.mesh, points)]
 
 
-def balanced_atoms(n: int, dim: int, rng: np.random.Generator | None = None) -> PointMeasure:
-    """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions a evenly spread, or drawn by
-    rng, half of them b < 0."""
+def balanced_atoms(
+    n: int, dim: int, rng: np.random.Generator | None = None, outputs: int = 1
+) -> PointMeasure:
+    """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions of a and of b, which has
+    `outputs` coordinates, evenly spread, or drawn by rng; the second half has the b of the first
+    with the other sign."""
     if n % 2:
         raise ValueError(
             f"{n} balanced units cannot be shared by the two signs of b; give an even number."
         )
+    if outputs > 1:
+        both = quasi_uniform(n // 2, dim) if rng is None else random_uniform(rng, n // 2, dim)
+        a, b = (normalize(part) for part in np.split(both, [dim + 1 - outputs], axis=1))
+        return PointMeasure(np.concatenate([np.hstack([a, b]), np.hstack([a, -b])]))
     half = quasi_uniform(n // 2, dim - 1) if rng is None else random_uniform(rng, n // 2, dim - 1)
     ones = np.ones((n // 2, 1))
     return PointMeasure(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))

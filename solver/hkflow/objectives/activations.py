@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, whole_number
+from ..errors import unknown_name
 from ..operators.choice import make_operator
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
@@ -37,6 +38,8 @@ class Feature:
     ridge : ψ if the feature is made of it, see `ridge`
     joint : whether the last coordinate of θ is an output weight b: θ = (a, b) has one coordinate
         more than the inputs, and φ = b ψ(a, x) where `activation` belongs to ψ
+    outputs : k, the length of b if it is joint: of k > 1 predictions are vectors, see
+        `vector_feature`
     """
 
     name: str
@@ -46,6 +49,7 @@ class Feature:
     pullback: Callable | None = None
     joint: bool = False
     ridge: Callable | None = None
+    outputs: int = 1
 
     @cached_property
     def pieces(self) -> tuple[float, float] | None:
@@ -60,8 +64,10 @@ class Feature:
 
     @property
     def kink(self) -> tuple[float, float] | None:
-        """The same where the slope jumps at 0; else None."""
-        return self.pieces if self.pieces and self.pieces[0] != self.pieces[1] else None
+        """The same where the slope jumps at 0; else None, and for vectors: what holds a unit on a
+        kink is known for one output alone."""
+        jumps = self.pieces and self.pieces[0] != self.pieces[1] and self.outputs == 1
+        return self.pieces if jumps else None
 
     def operator(
         self,
@@ -88,6 +94,8 @@ class Feature:
             )
         if self.joint:
             code: Any = self.activation  # it has one
+            if self.outputs > 1:  # each rank makes all sums
+                return JointOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
         return shared(
             ranks,
@@ -124,6 +132,22 @@ class Feature:
             )
         make = partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback)
         return shared(ranks, make, points, inputs)
+
+
+def vector_feature(activation: str, outputs: int) -> Feature:
+    """The feature φ(θ, x) = b ψ(a·x) ∈ R^k of units with k output weights, θ = (a, b) ∈ S^{p+k−1}.
+
+    activation : "relu" or "linear", the name of ψ;  outputs : k ≥ 1
+    φ is 2-homogeneous, so that networks which train both layers follow the flow (1, 4). Predictions
+    (n_data · k,) lie datum by datum. Raises ValueError for another ψ.
+    """
+    hidden = FEATURES.get(activation)
+    if hidden is None or hidden.degree != 1 or hidden.joint or hidden.activation is None:
+        raise ValueError(unknown_name("activation of vectors", activation, ("relu", "linear")))
+    k = whole_number(outputs, "outputs", 1)
+    matrix = joint_matrix(hidden.matrix, k)
+    name = f"{activation} with {k} outputs"
+    return Feature(name, matrix, 2, hidden.activation, joint=True, outputs=k)
 
 
 def ridge(function: Callable, name: str | None = None, degree: int | None = None) -> Feature:
@@ -187,8 +211,16 @@ def _real(values, shape):
     return values
 
 
+def _linear(points, inputs):
+    return inputs @ points.T
+
+
 def _relu(points, inputs):
     return np.maximum(inputs @ points.T, 0.0)
+
+
+def _squared_relu(points, inputs):
+    return _relu(points, inputs) ** 2
 
 
 def _absolute_value(s):
@@ -198,9 +230,9 @@ def _absolute_value(s):
 FEATURES = {
     feature.name: feature
     for feature in (
-        Feature("linear", lambda points, inputs: inputs @ points.T, 1, LINEAR),
+        Feature("linear", _linear, 1, LINEAR),
         Feature("relu", _relu, 1, RELU),
-        Feature("squared-relu", lambda points, inputs: _relu(points, inputs) ** 2, 2, SQUARED_RELU),
+        Feature("squared-relu", _squared_relu, 2, SQUARED_RELU),
         Feature("joint-relu", joint_matrix(_relu), 2, RELU, joint=True),
         ridge(_absolute_value, "absolute-value", 1),
     )

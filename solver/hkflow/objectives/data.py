@@ -157,10 +157,11 @@ def numbered(letter: str, count: int) -> list[str]:
     return [letter + str(k).translate(SUBSCRIPTS) for k in range(1, count + 1)]
 
 
-def axis_names(count: int, bias: bool, joint: bool = False) -> list[str]:
+def axis_names(count: int, bias: bool, outputs: int = 0) -> list[str]:
     """Names of the coordinates of θ: one for each of `count` inputs, the bias, and the output
-    weight of θ = (a, b)."""
-    return numbered("w", count) + ["bias"] * bool(bias) + ["output"] * bool(joint)
+    weights of θ = (a, b)."""
+    output = numbered("output", outputs) if outputs > 1 else ["output"] * outputs
+    return numbered("w", count) + ["bias"] * bool(bias) + output
 
 
 def with_bias(inputs: Floats) -> Floats:

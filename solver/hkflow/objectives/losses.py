@@ -18,6 +18,8 @@ class Risk:
     classifies : whether targets are classes ±1, so that errors and margins make sense
     tail : "exponential" or "logistic" if R is made of such losses; "square" for the square risk,
         None for any other
+    coupled : whether a datum has several predictions, whose targets are classes 0, 1, …, k − 1;
+        predictions and out are (n_data · k,) then, datum by datum
     scaled : function (predictions, log_scale, targets, weights, out) -> e^−log_scale R(h) at h =
         e^log_scale predictions, where that never overflows; None: then e^log_scale has to be a
         number
@@ -28,6 +30,7 @@ class Risk:
     classifies: bool
     tail: str | None = None
     scaled: Callable | None = None
+    coupled: bool = False
 
 
 @njit(cache=True)
@@ -146,6 +149,36 @@ def smooth_logistic_margin(predictions, targets, weights, out):
     return smooth_logistic_margin_scaled(predictions, 0.0, targets, weights, out)
 
 
+@njit(cache=True)
+def softmax(predictions, targets, weights, out):
+    """R = Σ q_i (log Σ_l e^{h_il} − h_iy), y = y_i: the cross-entropy of several classes, without
+    overflow (Wei et al., eq. 2.1)."""
+    n = len(targets)
+    k = len(out) // n
+    value = 0.0
+    for i in range(n):
+        begin, end = i * k, (i + 1) * k
+        top, true = begin, begin + int(targets[i])
+        for j in range(begin + 1, end):
+            if predictions[j] > predictions[top]:
+                top = j
+        below = (
+            0.0  # Σ e^{h_l − h_top} but for the top itself, so that small ones keep their digits
+        )
+        for j in range(begin, end):
+            out[j] = np.exp(predictions[j] - predictions[top])
+            if j != top:
+                below += out[j]
+        others = 0.0  # the probability of all classes but the true one, for the same reason
+        for j in range(begin, end):
+            out[j] *= weights[i] / (1.0 + below)
+            if j != true:
+                others += out[j]
+        out[true] = -others
+        value += weights[i] * (predictions[top] - predictions[true] + np.log1p(below))
+    return value
+
+
 SMOOTH_MARGINS = {"exponential": smooth_margin_scaled, "logistic": smooth_logistic_margin_scaled}
 
 RISKS = {
@@ -164,3 +197,6 @@ RISKS = {
         ),
     )
 }
+
+# beside the table of risks of one prediction for each datum, which case files know
+SOFTMAX = Risk("softmax", softmax, False, coupled=True)

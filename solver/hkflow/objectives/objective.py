@@ -70,26 +70,59 @@ class Objective:
             )
         if self.risk.classifies and not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"The {self.risk.name} risk needs targets +1 or -1.")
+        self._check_outputs(targets)
         if not self.weight_decay >= 0.0:
             raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
         for name, value in (("inputs", inputs), ("targets", targets), ("weights", weights)):
             object.__setattr__(self, name, value)
 
+    def _check_outputs(self, targets):
+        """Raise ValueError unless feature and risk agree on how many predictions a datum has."""
+        k, name = self.feature.outputs, self.risk.name
+        if self.risk.coupled != (k > 1):
+            raise ValueError(
+                f"The {name} risk needs units with an output for each class, such as"
+                f" hkflow.vector_feature('relu', 3); got '{self.feature.name}'."
+                if self.risk.coupled
+                else f"Units with {k} outputs need a risk of {k} classes, hkflow.SOFTMAX; got"
+                f" '{name}'."
+            )
+        if self.risk.coupled and not np.isin(targets, np.arange(k)).all():
+            raise ValueError(f"The {name} risk needs targets 0 … {k - 1}, numbers of the classes.")
+
     @property
     def axes(self) -> int:
-        """Number of coordinates of θ: as many as the inputs have columns, and one more if θ = (a,
-        b)."""
-        return self.inputs.shape[1] + self.feature.joint
+        """Number of coordinates of θ: as many as the inputs have columns, and if θ = (a, b) as many
+        more as there are outputs."""
+        return self.inputs.shape[1] + self.feature.joint * self.feature.outputs
+
+    @property
+    def n_predictions(self) -> int:
+        """One for each datum and output."""
+        return len(self.inputs) * self.feature.outputs
+
+    def _against_others(self, predictions):
+        """h_iy − max_{l ≠ y} h_il, (n_data,), of the true class y = y_i."""
+        h = predictions.reshape(len(self.targets), -1).copy()
+        rows, true = np.arange(len(h)), self.targets.astype(int)
+        own = h[rows, true]
+        h[rows, true] = -np.inf
+        return own - h.max(axis=1)
 
     def error(self, predictions: Floats) -> float:
-        """Fraction of data on the wrong side of zero for a classification risk, root mean square
-        error otherwise."""
+        """Fraction of data on the wrong side of zero for a classification risk, whose own class is
+        not the highest for several classes, root mean square error otherwise."""
+        if self.risk.coupled:
+            return float(np.mean(self._against_others(predictions) <= 0.0))
         if self.risk.classifies:
             return float(np.mean(self.targets * predictions <= 0.0))
         return float(np.sqrt(np.mean((predictions - self.targets) ** 2)))
 
     def margin(self, predictions: Floats) -> float:
-        """Smallest margin min_i y_i h_i; nan for a regression risk."""
+        """Smallest margin min_i y_i h_i, for several classes min_i (h_iy − max_{l ≠ y} h_il); nan
+        for a regression risk."""
+        if self.risk.coupled:
+            return float(np.min(self._against_others(predictions)))
         return float(np.min(self.targets * predictions)) if self.risk.classifies else np.nan
 
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
@@ -105,8 +138,8 @@ class Objective:
         )
 
     def evaluate_risk(self, predictions: Floats, log_scale: float, out: Floats) -> float:
-        """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. All arrays
-        (n_data,)."""
+        """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. Arrays
+        (n_predictions,)."""
         risk = self.risk
         if log_scale == 0.0:
             return risk.evaluate(predictions, self.targets, self.weights, out)
@@ -162,7 +195,7 @@ class ObjectiveAtFixedPoints:
     """
 
     def __init__(self, objective: Objective, points: Floats, signs: tuple[int, ...] = (1,)) -> None:
-        n_data, n_points = len(objective.inputs), len(points)
+        n_data, n_points = objective.n_predictions, len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
         self.operator = objective.feature.operator(
@@ -215,7 +248,7 @@ class ObjectiveAtMovingPoints:
         self.operator = objective.feature.moving_operator(
             points, objective.inputs, objective.operator, objective.ranks
         )
-        self.predictions, self.loss_gradient = (np.zeros(len(objective.inputs)) for _ in range(2))
+        self.predictions, self.loss_gradient = (np.zeros(objective.n_predictions) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.operator.points)
 
     def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:

@@ -1,6 +1,7 @@
 """The public names of hkflow.plots and where they are defined."""
 
 from .animation import animate as animate
+from .classes import draw_classes as draw_classes
 from .convergence import save_study as save_study
 from .decision import draw_predictions as draw_predictions
 from .figures import COLUMN as COLUMN

@@ -11,19 +11,18 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
 from ..analysis.comparison import POPULATION_FRAME
-from ..arguments import Floats
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias
 from ..solving.result import Result
 from ..store.shown import is_normalised
+from .classes import draw_classes, draw_leads
 from .figures import AnyFigure, Saves, legend_below
-from .shown import COLORS, NAME, plain, thinned, time_of
+from .shown import COLORS, MANY, NAME, PIXELS, frame, plain, thinned, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
-PIXELS, COARSE = 200, 40  # of a map, along each input; of one that only finds its range
+COARSE = 40  # pixels along each input of a map that only finds its range
 ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
-MANY = 300  # data from which they are drawn smaller
 
 
 def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
@@ -32,10 +31,13 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
 
     With more inputs a histogram for each class, or the predictions against the targets of a
     regression. A population has no data: then the map shows the directions of the teacher's units,
-    and the targets are those of fresh inputs.
+    and the targets are those of fresh inputs. Of several outputs the map shows the classes.
     shared : saves that have axes and colours in common with this one
     """
-    if run.inputs.shape[1] > 2:
+    if _has_classes(run) and run.inputs.shape[1] == 2:
+        draw_classes(ax, run, run.inputs, run.targets.astype(int), run.input_names, save)
+        return
+    if run.inputs.shape[1] > 2 or _has_classes(run):
         draw_against_targets(ax, run, save, shared)
         return
     saves = tuple(thinned(shared, save)) if len(shared) else ()
@@ -119,15 +121,12 @@ def kernel_classifier(run: Result) -> KernelClassifier | None:
     return machine if machine.machine.value > 0.0 else None
 
 
+def _has_classes(run):
+    return run.problem.objective.risk.coupled
+
+
 def _name(normalised):
     return "h/|ν|" if normalised else "h"
-
-
-def frame(values: Floats, share: float = 0.08) -> tuple[float, float]:
-    """The interval of values, and a little more on both sides."""
-    low, high = values.min(), values.max()
-    edge = share * (high - low) or 1.0
-    return low - edge, high + edge
 
 
 def _prediction(run, save, normalised):
@@ -250,7 +249,10 @@ def draw_targets(figure: AnyFigure, run: Result, save: int = -1, shared: Saves =
 
 def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
     """The predictions of the data at a save against their targets, or their histogram for each
-    class; h/|ν| of large masses."""
+    class; h/|ν| of large masses. Of several outputs by how much the own class leads."""
+    if _has_classes(run):
+        draw_leads(ax, run, save)
+        return
     saves = thinned(shared, save) if len(shared) else [save]
     normalised = is_normalised(*((run, k) for k in saves))
     h = _name(normalised)

@@ -12,6 +12,8 @@ from ..arguments import Floats
 from ..solving.result import Result
 from .figures import AnyFigure
 
+PIXELS = 200  # of a map of inputs, along each
+MANY = 300  # data from which they are drawn smaller
 NAME = 40  # letters of a column that are shown
 DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
@@ -26,6 +28,13 @@ def plain(text: str, length: int = 200) -> str:
     where it is long."""
     text = text if len(text) <= length else text[: length - 1] + "…"
     return text.replace("$", r"\$")
+
+
+def frame(values: Floats, share: float = 0.08) -> tuple[float, float]:
+    """The interval of values, and a little more on both sides."""
+    low, high = values.min(), values.max()
+    edge = share * (high - low) or 1.0
+    return low - edge, high + edge
 
 
 def time_of(run: Result, save: int) -> str:

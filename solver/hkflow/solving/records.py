@@ -141,7 +141,8 @@ def take_record(
         now, which costs more than all the rest; else its values are nan
     Neither the method nor the clock is changed.
     """
-    classifies = method.problem.objective.risk.classifies
+    risk = method.problem.objective.risk
+    classifies = risk.classifies or risk.coupled
     rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if certificate:

@@ -195,7 +195,8 @@ class Result:
     @property
     def axis_names(self) -> list[str]:
         """Names of the coordinates of θ: one for each input, the bias, and the output weight."""
-        return axis_names(self.inputs.shape[1], self.bias, self.problem.objective.feature.joint)
+        feature = self.problem.objective.feature
+        return axis_names(self.inputs.shape[1], self.bias, feature.joint * feature.outputs)
 
     # --- the measure
 
@@ -401,15 +402,17 @@ class Result:
 
     @cached_property
     def predictions(self) -> NDArray[np.float64]:
-        """h on the data at the saves, (n_saves, n_data); inf, with the sign of h, where it is
-        beyond numbers."""
-        return in_plain_units(self.scaled_predictions, self.log_scale)
+        """h on the data at the saves, (n_saves, n_data), of vectors (n_saves, n_data, k); inf, with
+        the sign of h, where it is beyond numbers."""
+        h = in_plain_units(self.scaled_predictions, self.log_scale)
+        k = self.problem.objective.feature.outputs
+        return h if k == 1 else h.reshape(len(h), -1, k)
 
     def predict(
         self, inputs: ArrayLike, save: int = -1, normalised: bool = False
     ) -> NDArray[np.float64]:
         """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without the bias, for the measure of a
-        save. Returns (n,).
+        save. Returns (n,), of vectors (n, k).
 
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
             atoms_at
@@ -423,12 +426,13 @@ class Result:
                 f"Inputs need {self.inputs.shape[1]} columns{without}, got {inputs.shape[1]}."
             )
         full = with_bias(inputs) if self.bias else inputs
-        out = np.zeros(len(full))
+        k = feature.outputs
+        out = np.zeros(k * len(full))
         for start in range(0, len(full), BLOCK):
-            block = slice(start, start + BLOCK)
-            operator = feature.operator(atoms.positions, full[block], "dense")
-            operator.forward(atoms.signs * atoms.weights, out[block])
-        return out
+            rows = slice(start, start + BLOCK)
+            operator = feature.operator(atoms.positions, full[rows], "dense")
+            operator.forward(atoms.signs * atoms.weights, out[k * start : k * (start + BLOCK)])
+        return out if k == 1 else out.reshape(-1, k)
 
     def exact_errors(self) -> tuple | None:
         """Errors against the exact solution, each (n_saves,); None without one.

@@ -76,6 +76,11 @@ def to_xarray(run: ResultLike) -> Any:
     import xarray
 
     run = loaded(run)
+    if (k := run.problem.objective.feature.outputs) > 1:
+        raise CaseError(
+            f"Data sets and netCDF have one prediction for each datum, {run.name} has {k}: export"
+            " csv."
+        )
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)

@@ -44,9 +44,15 @@ def _write(path, header, blocks):
 
 
 def _predictions(run):
-    index = np.arange(len(run.targets))
+    """A row for each save, datum and output."""
+    index, targets = np.arange(len(run.targets)), run.targets
     series = zip(run.time, run.log_scale, run.scaled_predictions, strict=True)
-    blocks = ([time, scale, index, run.targets, h] for time, scale, h in series)
+    if (k := run.problem.objective.feature.outputs) > 1:
+        index, output = np.divmod(np.arange(len(index) * k), k)
+        targets = targets[index]
+        blocks = ([time, scale, index, targets, output, h] for time, scale, h in series)
+        return ["time", "log_scale", "datum", "target", "output", "prediction"], blocks
+    blocks = ([time, scale, index, targets, h] for time, scale, h in series)
     return ["time", "log_scale", "datum", "target", "prediction"], blocks
 
 

@@ -150,7 +150,7 @@ class Network(OdeMethod):
     def _place(self, arrays):
         """Start from these arrays."""
         y, numbers = self.parameters.place(arrays)
-        self.allocate(len(y), len(self.problem.objective.inputs), numbers)
+        self.allocate(len(y), len(self.parameters.objective.predictions), numbers)
         self.current.y[:] = y
         if self.training == "sgd":
             whole = self.problem.objective

@@ -111,7 +111,7 @@ class Particles(PointMethod, OdeMethod):
             np.zeros((len(blocks), 5)),
             np.zeros((len(blocks), 3, blocks.shape[2])),
         )
-        self.allocate(blocks.size + n, len(self.problem.objective.inputs), positions.size + n)
+        self.allocate(blocks.size + n, len(self.objective.predictions), positions.size + n)
         self.between = [
             Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
         ]

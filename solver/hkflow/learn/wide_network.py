@@ -1,0 +1,233 @@
+"""Infinitely wide networks as estimators of scikit-learn: fit, predict, score."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..arguments import Floats, check_positive, whole_number
+from ..errors import unknown_name
+from ..geometry.point_sets import quasi_uniform
+from ..measures.initial import balanced_atoms
+from ..measures.point_measure import PointMeasure
+from ..objectives.activations import FEATURES, Feature, vector_feature
+from ..objectives.data import with_bias
+from ..objectives.losses import RISKS, SOFTMAX, Risk
+from ..objectives.objective import Objective
+from ..problem.flow import Flow, named_flow
+from ..problem.problem import Problem
+from ..solving.solution import Solution
+from ..solving.solve import solve
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        "Estimators need scikit-learn 1.6 or later: pip install 'hkflow[data]'."
+    ) from error
+
+LOSSES = {name: risk for name, risk in RISKS.items() if risk.classifies} | {"softmax": SOFTMAX}
+PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
+TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
+
+
+class WideNetwork(BaseEstimator):
+    """What classifier and regressor share: their parameters, their problem, and its solution."""
+
+    def __init__(
+        self,
+        activation: str | Feature,
+        bias: bool,
+        weight_decay: float,
+        flow: str | Flow,
+        time: float,
+        particles: int,
+    ) -> None:
+        self.activation = activation
+        self.bias = bias
+        self.weight_decay = weight_decay
+        self.flow = flow
+        self.time = time
+        self.particles = particles
+
+    def _prepared(self, X: ArrayLike) -> Floats:
+        """Inputs of which each column has mean 0 and variance 1 on the data of `fit`."""
+        check_is_fitted(self, "scaler_")
+        return self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _solved(self, inputs: Floats, targets: Floats, risk: Risk, outputs: int = 1) -> Solution:
+        """The flow of one network; warns if it stops before its end."""
+        problem = self._problem(inputs, targets, risk, outputs)
+        options: dict = {"tolerance": TOLERANCE} if outputs > 1 else {}
+        solution = solve(problem, self.time, kind="auto", **options)
+        if not solution.finished:
+            warnings.warn(solution.status, ConvergenceWarning, stacklevel=3)
+        return solution
+
+    def _problem(self, inputs, targets, risk, outputs):
+        """The problem that starts from evenly spread particles; both output signs carry half of
+        the mass 1, so that the first prediction is 0."""
+        check_positive(time=self.time)
+        feature, count = self._feature(outputs), whole_number(self.particles, "particles", 2)
+        inputs = with_bias(inputs) if self.bias else inputs
+        objective = Objective(feature, risk, inputs, targets, weight_decay=self.weight_decay)
+        signs, dim = (1,) if feature.joint else (1, -1), objective.axes - 1
+        if count % 2:
+            raise ValueError(f"particles must be even, half for each output sign, got {count}.")
+        if feature.joint:
+            initial = balanced_atoms(count, dim, outputs=outputs)
+        else:
+            points = quasi_uniform(count // 2, dim)
+            initial = PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], count // 2))
+        flow = self.flow
+        if not isinstance(flow, Flow):
+            flow = named_flow(flow, feature.degree, len(signs) == 2)
+        return Problem(None, objective, flow, signs, initial)
+
+    def _feature(self, outputs):
+        if outputs > 1:
+            return vector_feature(self.activation, outputs)
+        if isinstance(self.activation, Feature):
+            return self.activation
+        if self.activation not in FEATURES:
+            raise ValueError(unknown_name("activation", self.activation, FEATURES))
+        return FEATURES[self.activation]
+
+
+class WideNetworkClassifier(ClassifierMixin, WideNetwork):
+    """An infinitely wide two-layer network as a classifier: two classes by the sign of
+    h(x) = ∫ φ(θ, x) dν(θ), more by one network for each class against the rest, or by softmax.
+
+    ν follows the flow of its training, by the method "auto" of `hkflow.solve`, from the uniform
+    probability. Each input is brought to mean 0 and variance 1. A fit has no randomness in it.
+
+    activation : φ, relu, squared-relu, linear, absolute-value, joint-relu, or a Feature
+    bias : whether units have one
+    loss : logistic, exponential, or smooth-margin, smooth-logistic-margin: of these the decisions
+        approach the max-margin as `time` grows; or softmax: one network with an output for each
+        class, of relu or linear units, θ = (a, b), h(x) = ∫ b (a·x)₊ dν
+    weight_decay : λ ≥ 0 of λ|ν|
+    flow : a name, such as hellinger-kantorovich (both layers of the network are trained),
+        wasserstein, hellinger (output weights alone), or a Flow
+    time : t at which training ends; data that are hard to separate need more
+    particles : of each network, an even number. Errors and costs are in proportion to 1/particles
+        and to particles × data × inputs
+
+    Attributes of a fitted one: classes_; n_features_in_; solutions_, a list of one Solution for two
+    classes and for softmax, and of one for each class otherwise; margin_ : (n_solutions,)
+    min_i y_i h(x_i)/|ν|, for softmax min_i (h_iy − max_{l ≠ y} h_il)/|ν|, which is positive where
+    all data are on the right side.
+    Raises ValueError for less than two classes and for parameters that are out of range.
+    """
+
+    def __init__(
+        self,
+        activation: str | Feature = "relu",
+        bias: bool = True,
+        loss: str = "logistic",
+        weight_decay: float = 0.0,
+        flow: str | Flow = "hellinger-kantorovich",
+        time: float = 100.0,
+        particles: int = 400,
+    ) -> None:
+        super().__init__(activation, bias, weight_decay, flow, time, particles)
+        self.loss = loss
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on inputs X (n, d) and labels y (n,), numbers or strings."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        if self.loss not in LOSSES:
+            raise ValueError(unknown_name("loss", self.loss, LOSSES))
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"A classifier needs data of two classes, got one class alone: {self.classes_[0]}."
+            )
+        self.scaler_ = StandardScaler().fit(X)
+        inputs = self.scaler_.transform(X)
+        risk, count = LOSSES[self.loss], len(self.classes_)
+        if risk.coupled:
+            self.solutions_ = [self._solved(inputs, codes.astype(float), risk, count)]
+        else:
+            self.solutions_ = [
+                self._solved(inputs, np.where(codes == k, 1.0, -1.0), risk)
+                for k in (range(count) if count > 2 else [1])
+            ]
+        self.margin_ = np.array([_margin(solution) for solution in self.solutions_])
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """h(x), (n,) for two classes, of which positive numbers mean the second, or (n, n_classes);
+        of a smooth-margin loss, whose mass may be beyond numbers, h(x)/|ν|."""
+        X, risk = self._prepared(X), LOSSES[self.loss]
+        normalised = risk.scaled is not None
+        h = np.column_stack([s.predict(X, normalised=normalised) for s in self.solutions_])
+        if len(self.classes_) > 2:
+            return h
+        return h[:, 1] - h[:, 0] if risk.coupled else h[:, 0]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The labels of inputs X (n, d), (n,)."""
+        h = self.decision_function(X)
+        return self.classes_[(h > 0.0).astype(int) if h.ndim == 1 else h.argmax(axis=1)]
+
+    @available_if(lambda self: self.loss in PROBABLE)
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probabilities of the classes (n, n_classes), of the logistic loss: 1/(1 + e^−h), for more
+        than two classes over their sum; of softmax e^h over their sum."""
+        h = self.decision_function(X)
+        several = h.ndim == 2
+        if not several:
+            h = np.column_stack([-h, h])
+        logs = h if several and self.loss == "softmax" else -np.logaddexp(0.0, -h)
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+
+class WideNetworkRegressor(RegressorMixin, WideNetwork):
+    """An infinitely wide two-layer network as a regression: h(x) = ∫ φ(θ, x) dν(θ), trained by the
+    square loss.
+
+    Parameters are those of WideNetworkClassifier, but for the loss. Inputs and targets are brought
+    to mean 0 and variance 1, predictions back. A shorter `time` makes a smoother function.
+    Attributes of a fitted one: n_features_in_; solution_, a Solution in those units.
+    """
+
+    def __init__(
+        self,
+        activation: str | Feature = "relu",
+        bias: bool = True,
+        weight_decay: float = 0.0,
+        flow: str | Flow = "hellinger-kantorovich",
+        time: float = 20.0,
+        particles: int = 400,
+    ) -> None:
+        super().__init__(activation, bias, weight_decay, flow, time, particles)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on inputs X (n, d) and targets y (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        self.scaler_ = StandardScaler().fit(X)
+        self._target = StandardScaler().fit(y[:, None])
+        targets = self._target.transform(y[:, None])[:, 0]
+        self.solution_ = self._solved(self.scaler_.transform(X), targets, RISKS["square"])
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """h(x) in the units of the targets, for inputs X (n, d); (n,)."""
+        X = self._prepared(X)
+        return self._target.inverse_transform(self.solution_.predict(X)[:, None])[:, 0]
+
+
+def _margin(solution):
+    """The smallest margin of a solution's end over its mass."""
+    h = solution.problem.objective.margin(solution.scaled_predictions[-1])
+    return h * np.exp(solution.log_scale[-1] - solution.log_mass_at(-1))

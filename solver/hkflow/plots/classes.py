@@ -1,0 +1,136 @@
+"""Which class is predicted where: the map of a classifier of two inputs and any number of
+classes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from ..arguments import Floats, real_array
+from ..errors import HkflowError
+from ..solving.result import Result
+from ..store.shown import is_normalised
+from .shown import COLORS, MANY, NAME, PIXELS, frame, plain
+
+FEW = 6  # classes that have a colour of the style
+MARKERS = "so^Dv<>pP*X"
+LIGHT = 0.65  # share of white in the colour of a region
+
+
+class Classifier(Protocol):
+    """A fitted classifier of scikit-learn, WideNetworkClassifier for one."""
+
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: Floats) -> Floats:
+        """(n,) for two classes, positive for the second; else (n, n_classes), largest counts."""
+
+
+def draw_classes(
+    ax: Axes,
+    classifier: Classifier | Result | Sequence[Result],
+    inputs: ArrayLike,
+    labels: ArrayLike,
+    names: Sequence[str] = ("x₁", "x₂"),
+    save: int = -1,
+) -> None:
+    """Draw which class is predicted where, the lines between the classes, and the data.
+
+    classifier : fitted; or a run with an output for each class, or runs of one class against the
+        rest, in the order of the sorted labels: the largest prediction counts
+    inputs : (n, 2);  labels : (n,);  names : of the inputs;  save : of runs
+    Raises HkflowError for other than two inputs, and where there are not as many runs or outputs as
+    labels.
+    """
+    inputs, labels = real_array(inputs, "Inputs"), np.asarray(labels)
+    if inputs.ndim != 2 or inputs.shape[1] != 2 or labels.shape != inputs.shape[:1]:
+        raise HkflowError(
+            "A map of classes needs two inputs and a label for each datum, got inputs of shape"
+            f" {inputs.shape} and labels of shape {labels.shape}."
+        )
+    classes, scores = _scores(classifier, labels, save)
+    ticks = [np.linspace(*frame(column), PIXELS) for column in inputs.T]
+    points = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, 2)
+    values = scores(points)
+    colors = _colors(len(classes))
+    regions = ListedColormap([_lighter(color) for color in colors])
+    ax.pcolormesh(
+        *ticks, values.argmax(axis=1).reshape(PIXELS, PIXELS), cmap=regions, vmin=-0.5,
+        vmax=len(classes) - 0.5, shading="nearest", rasterized=True,
+    )  # fmt: skip
+    for k in range(1 if len(classes) == 2 else len(classes)):
+        lead = values[:, k] - np.delete(values, k, axis=1).max(axis=1)
+        if lead.min() < 0.0 < lead.max():
+            lead = lead.reshape(PIXELS, PIXELS)
+            ax.contour(*ticks, lead, levels=[0.0], colors="black", linewidths=0.8)
+    many = len(inputs) > MANY
+    look = {"edgecolors": "black", "s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
+    for k, name in enumerate(classes):
+        chosen, marker = inputs[labels == name], MARKERS[k % len(MARKERS)]
+        ax.scatter(*chosen.T, color=colors[k], marker=marker, label=plain(str(name), NAME), **look)
+    ax.set(xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
+    ax.set_xlabel(plain(names[0], NAME))
+    ax.set_ylabel(plain(names[1], NAME))
+    ax.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(classes), 4),
+        handletextpad=0.3, columnspacing=1.0,
+    )  # fmt: skip
+
+
+def draw_leads(ax: Axes, run: Result, save: int = -1) -> None:
+    """The histogram, for each class, of by how much its data's own prediction exceeds those of all
+    other classes, at a save of a run with an output for each class."""
+    labels = run.targets.astype(int)
+    leads = run.predictions[save].copy()
+    own = leads[np.arange(len(leads)), labels]
+    leads[np.arange(len(leads)), labels] = -np.inf
+    leads = own - leads.max(axis=1)
+    edges = np.linspace(*frame(leads), 40)
+    count = run.problem.objective.feature.outputs
+    for k, color in enumerate(_colors(count)):
+        ax.hist(leads[labels == k], edges, color=color, label=f"class {k}", alpha=0.7)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set_xlabel("lead of the own class, h_y − max h")
+    ax.set_ylabel("number of data")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(count, 4), columnspacing=1.0)
+
+
+def _scores(classifier, labels, save) -> tuple[NDArray[Any], Callable]:
+    """The classes, and a function of inputs (n, 2) -> (n, n_classes) whose largest entry counts."""
+    if not isinstance(classifier, Sequence | Result):
+
+        def decided(x):
+            h = classifier.decision_function(x)
+            return np.column_stack([-h, h]) if h.ndim == 1 else h
+
+        return classifier.classes_, decided
+    runs, classes = classifier, np.unique(labels)
+    if isinstance(runs, Result):
+        runs = [runs]
+    count = sum(run.problem.objective.feature.outputs for run in runs)
+    if count != len(classes):
+        raise HkflowError(
+            f"{len(classes)} classes need as many outputs of a run, or runs of one class against"
+            f" the rest, got {count}."
+        )
+    normalised = is_normalised(*((run, save) for run in runs))
+    return classes, lambda x: np.column_stack([r.predict(x, save, normalised) for r in runs])
+
+
+def _colors(count):
+    """One for each class; of two classes those of all other pictures."""
+    if count == 2:
+        return [COLORS[-1.0], COLORS[1.0]]
+    if count <= FEW:
+        return [f"C{k}" for k in range(count)]
+    return [matplotlib.colormaps["turbo"](k / (count - 1)) for k in range(count)]
+
+
+def _lighter(color):
+    return tuple(LIGHT + (1.0 - LIGHT) * part for part in to_rgb(color))

@@ -1,0 +1,204 @@
+"""Infinitely wide networks as estimators of scikit-learn."""
+
+import pickle
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, load_wine, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import hkflow
+from hkflow import WideNetworkClassifier, WideNetworkRegressor
+
+QUICK = {"particles": 60, "time": 30.0}
+CHECKED = {"particles": 40, "time": 10.0}  # of networks that pass with the defaults, in a minute
+
+
+@pytest.mark.filterwarnings("ignore:Estimator's parameters")
+@pytest.mark.parametrize(
+    "made",
+    [WideNetworkClassifier, WideNetworkRegressor, partial(WideNetworkClassifier, loss="softmax")],
+)
+def test_scikit_learn_accepts_them(made):
+    check_estimator(made(**CHECKED), on_skip=None)
+
+
+def test_sibling_an_estimator_that_takes_any_number_of_inputs_is_refused():
+    class Careless(WideNetworkClassifier):
+        def _prepared(self, X):
+            return self.scaler_.transform(np.asarray(X, dtype=float))
+
+    with pytest.raises(Exception, match=r"(?i)not ?fitted|nan|expected"):
+        check_estimator(Careless(**CHECKED), on_skip=None)
+
+
+def blobs(n=45, classes=3):
+    return make_blobs(n, centers=classes, cluster_std=0.8, random_state=3)
+
+
+def test_it_is_the_flow_that_solve_computes():
+    """Two classes, by hand."""
+    X, y = blobs(classes=2)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], hkflow.with_bias(scaled), 2.0 * y - 1.0
+    )
+    points = np.tile(hkflow.quasi_uniform(30, 2), (2, 1))
+    initial = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 30))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), initial)
+    wanted = hkflow.solve(problem, 30.0, kind="characteristics")
+    fitted = WideNetworkClassifier(**QUICK).fit(X, y)
+    h = fitted.decision_function(X)
+    np.testing.assert_allclose(h, wanted.predictions[-1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], 1.0 / (1.0 + np.exp(-h)), rtol=1e-12)
+    np.testing.assert_allclose(
+        fitted.margin_, np.min((2.0 * y - 1.0) * h) / wanted.mass[-1], rtol=1e-12
+    )
+
+
+def test_more_classes_are_networks_of_one_against_the_rest():
+    X, y = blobs()
+    names = np.array(["setosa", "aster", "rose"])[y]
+    fitted = WideNetworkClassifier(**QUICK).fit(X, names)
+    assert fitted.classes_.tolist() == ["aster", "rose", "setosa"]
+    h = fitted.decision_function(X)
+    for k, name in enumerate(fitted.classes_):
+        alone = WideNetworkClassifier(**QUICK).fit(X, names == name)
+        np.testing.assert_array_equal(alone.decision_function(X), h[:, k])
+    assert fitted.score(X, names) == 1.0
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-14)
+    assert (fitted.classes_[p.argmax(axis=1)] == fitted.predict(X)).all()
+
+
+def test_permuted_names_permute_decisions():
+    X, y = blobs()
+    names = [np.array(list(order))[y] for order in ("abc", "cab")]
+    first, second = (WideNetworkClassifier(**QUICK).fit(X, name) for name in names)
+    np.testing.assert_array_equal(
+        first.decision_function(X), second.decision_function(X)[:, [2, 0, 1]]
+    )
+
+
+def test_margin_is_positive_where_data_are_separated_alone():
+    x, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([0, 1, 0, 1])
+    assert WideNetworkClassifier().fit(x, y).margin_ <= 0.0
+    assert WideNetworkClassifier().fit(x[1:], y[1:]).margin_ > 0.0
+
+
+def test_smooth_margin_beyond_numbers_reaches_the_max_margin():
+    """Mass e^600 and more; the max-margin is that of the linear programme."""
+    x = np.array([[-1.0], [-0.2], [0.3], [1.5]])
+    fitted = WideNetworkClassifier(loss="smooth-margin", particles=200, time=2000.0)
+    fitted.fit(x, [0, 0, 1, 1])
+    solution = fitted.solutions_[0]
+    assert solution.log_mass[-1] > 600.0 and np.isfinite(fitted.decision_function(x)).all()
+    gamma = hkflow.certificates.max_margin(solution.problem.objective, (1, -1))
+    assert 0.98 * gamma.lower < fitted.margin_[0] <= gamma.upper
+    assert not hasattr(fitted, "predict_proba")
+
+
+def test_regression_in_the_units_of_its_targets():
+    x = np.linspace(-1.0, 1.0, 41)[:, None]
+    y = 1e3 + 50.0 * np.abs(x[:, 0])
+    fitted = WideNetworkRegressor(time=100.0).fit(x, y)
+    assert fitted.score(x, y) > 0.999
+    shifted = WideNetworkRegressor(time=100.0).fit(3.0 * x - 1.0, -2.0 * y)
+    np.testing.assert_allclose(
+        shifted.predict(3.0 * x - 1.0), -2.0 * fitted.predict(x), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("activation", ["linear", "squared-relu", "joint-relu", "absolute-value"])
+def test_every_activation_has_its_flow(activation):
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(activation, particles=40, time=2.0).fit(X, y)
+    assert fitted.score(X, y) == 1.0
+    beta = {"linear": 2.0, "absolute-value": 2.0}.get(activation, 4.0)
+    assert fitted.solutions_[0].flow == hkflow.Flow(1.0, beta)
+
+
+def test_tools_of_scikit_learn_take_them():
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(MinMaxScaler(), WideNetworkClassifier(**QUICK))
+    assert cross_val_score(model, X, y, cv=2).min() > 0.9
+    X, y = load_wine(return_X_y=True)
+    train, test, labels, wanted = train_test_split(X, y, random_state=0)
+    fitted = WideNetworkClassifier(**QUICK).fit(train, labels)
+    assert fitted.score(test, wanted) > 0.95
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.decision_function(test), fitted.decision_function(test))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"activation": "rellu"}, "Unknown activation 'rellu'. Did you mean 'relu'"),
+        ({"loss": "hinge"}, "Unknown loss 'hinge'"),
+        ({"loss": "square"}, "Unknown loss 'square'"),
+        ({"flow": "gradient"}, "Unknown flow 'gradient'"),
+        ({"particles": 41}, "particles must be even"),
+        ({"time": 0.0}, "time must be"),
+    ],
+)
+def test_wrong_parameters_are_sentences(parameters, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        WideNetworkClassifier(**parameters).fit(*blobs())
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="got one class alone: 7"):
+        WideNetworkClassifier().fit([[0.0], [1.0]], [7, 7])
+
+
+def test_a_run_that_stops_warns(monkeypatch):
+    def stopped(*args, **options):
+        solution = hkflow.solve(*args, **options)
+        solution.end |= {"finished": False, "status": "Stopped at t = 0.5: why."}
+        return solution
+
+    monkeypatch.setattr("hkflow.learn.wide_network.solve", stopped)
+    with pytest.warns(ConvergenceWarning, match="Stopped at t = 0.5: why."):
+        WideNetworkRegressor(**QUICK).fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_without_scikit_learn_a_sentence_says_what_to_install():
+    code = (
+        "import sys; sys.modules['sklearn'] = None; import hkflow\n"
+        "try: hkflow.WideNetworkClassifier\n"
+        "except ImportError as error: print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'hkflow[data]'" in found.stdout
+
+
+def test_softmax_is_one_network_with_an_output_for_each_class():
+    X, y = blobs()
+    fitted = WideNetworkClassifier(loss="softmax", **QUICK).fit(X, np.array(list("bca"))[y])
+    (solution,) = fitted.solutions_
+    assert solution.problem.objective.feature.outputs == 3 and solution.method == "particles"
+    h, p = fitted.decision_function(X), fitted.predict_proba(X)
+    np.testing.assert_allclose(h, solution.predictions[-1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np.diff(np.log(p), axis=1), np.diff(h, axis=1), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-14)
+    assert fitted.score(X, np.array(list("bca"))[y]) == 1.0
+    lead = np.sort(h, axis=1)[:, -1] - np.sort(h, axis=1)[:, -2]
+    np.testing.assert_allclose(fitted.margin_, [lead.min() / solution.mass[-1]], rtol=1e-10)
+
+
+def test_softmax_of_two_classes_decides_by_their_difference():
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(loss="softmax", **QUICK).fit(X, y)
+    h = fitted.solutions_[0].predictions[-1]
+    np.testing.assert_allclose(fitted.decision_function(X), h[:, 1] - h[:, 0], rtol=1e-10)
+    p = fitted.predict_proba(X)[:, 1]
+    np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(h[:, 0] - h[:, 1])), rtol=1e-10)
+    with pytest.raises(ValueError, match="Unknown activation of vectors 'squared-relu'"):
+        WideNetworkClassifier("squared-relu", loss="softmax").fit(X, y)
