@@ -25,7 +25,7 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     """Four or five panels and a title on an empty figure."""
     title, bars = plain(run.title or "hkflow"), run.errors
     known = bars is not None and "predictions" in bars.bars
-    error = f",  {bars.label('predictions')} ± {bars['predictions'][-1]:.1e}" if known else ""
+    error = f",  {bars.label('predictions')} ± {bars['predictions'][-1]:.2g}" if known else ""
     figure.suptitle(f"{title}\n{time_of(run, -1)}{error}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
