@@ -102,20 +102,20 @@ def order_of(groups: Sequence[Group]) -> list[float] | None:
 def _keys(run):
     """What a run computes, as {dotted key: value}: of its case, or what is known without one."""
     case = getattr(run, "case", None)
-    tables = case.model_dump() if case else {"title": run.title, "method": {"kind": run.method}}
-    flat = {} if case else {"name": run.title}
-    waiting = [("", tables)]
-    while waiting:
-        prefix, table = waiting.pop()
-        for key, value in table.items():
-            name = prefix + key
-            if name == SEED or name in UNSEEN or value is None:
-                continue
-            if isinstance(value, dict):
-                waiting.append((f"{name}.", value))
-            else:
-                flat[name] = value
-    return _with_width(flat)
+    known = {"name": run.title, "method": {"kind": run.method}} if case is None else None
+    return _with_width(_flat(known or case.model_dump()))
+
+
+def _flat(tables, prefix=""):
+    """{"method": {"units": 10}} as {"method.units": 10}, without what is not seen or not given."""
+    flat = {}
+    for key, value in tables.items():
+        name = prefix + key
+        if isinstance(value, dict) and name not in UNSEEN:
+            flat |= _flat(value, f"{name}.")
+        elif name not in (SEED, *UNSEEN) and value is not None:
+            flat[name] = value
+    return flat
 
 
 def _with_width(flat):

@@ -247,7 +247,7 @@ def plot(
     from ..plots.kinds import PLOTS, available, loaded, write
 
     named = len(words) > 1 and (words[-1] in {*PLOTS, "help"} or not _may_be_a_run(words[-1]))
-    *paths, name = words if named else [*words, None]
+    paths, name = (words[:-1], words[-1]) if named else (words, "")
     one = loaded([Path(path) for path in paths])
     if name == "help":
         typer.echo("\n".join(f"{name:12}  {PLOTS[name].shows}" for name in available(one)))

@@ -17,7 +17,7 @@ from . import convergence, decision, density, overlay, overview, records, spacet
 from .figures import COLUMN, PAGE, style, write_figure
 from .overlay import Runs
 
-Drawn = ResultLike | StudyResult
+Drawn = ResultLike | StudyResult | Runs
 
 
 @dataclass(frozen=True)
