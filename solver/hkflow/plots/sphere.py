@@ -30,10 +30,9 @@ PIXELS = 1600  # of the width of a map otherwise
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
 ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
-PEAK, DENSE, MANY = 0.005, 20.0, 200  # share and density from which a peak is one; most looked at
+PEAK, DENSE, MANY = 0.005, 5.0, 200  # share and density from which a peak is one; most looked at
 CIRCLED = ", ○: peaks"  # beside the scale of colours
-RADIUS = 0.06  # radians, of a peak
-CAP = 0.25 * RADIUS**2 / 2.0  # its share of a sphere of two signs
+RADIUS, SPACINGS = 0.06, 1.2  # of a peak, at least: in radians, and in distances between cells
 AREA, AREAS = 600.0, (8.0, 120.0)  # points² of the circle of all the mass; least and largest
 EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
@@ -216,25 +215,32 @@ def draw_atoms(
 
 
 def peaks(atoms: PointMeasure) -> PointMeasure:
-    """What has gathered in few directions, as one atom for each: PEAK of the mass or more within
-    RADIUS, and DENSE times as much as there would be if it were spread.
+    """What has gathered in few directions, as one atom for each: PEAK of the mass or more, DENSE
+    times as much as there would be if it were spread, and alone.
 
+    It is alone if twice as far around it there is less than twice as much; on a smooth hill there
+    is four times as much.
     atoms : any measure, a density as an atom for each cell
     """
     total, found = np.abs(atoms.weights).sum() or 1.0, []
-    for sign in np.unique(atoms.signs):
+    signs = np.unique(atoms.signs)
+    for sign in signs:
         positions, weights = atoms.sheet(sign)
-        shares, spread = np.abs(weights) / total, max(CAP, 1.0 / len(atoms))
-        tree, left = cKDTree(positions), shares.copy()
+        radius = max(RADIUS, SPACINGS * np.sqrt(4.0 * np.pi / len(weights)))
+        least = max(PEAK, DENSE * radius**2 / (4.0 * len(signs)))
+        shares, tree = np.abs(weights) / total, cKDTree(positions)
+        left = shares.copy()
         for _ in range(MANY):
-            near = tree.query_ball_point(positions[np.argmax(left)], RADIUS)
+            center = positions[np.argmax(left)]
+            near = tree.query_ball_point(center, radius)
             share = left[near].sum()
-            if left.max() == 0.0 or left.sum() < PEAK:
+            if left.sum() < least or left.max() == 0.0:
                 break
-            if share >= max(PEAK, DENSE * spread):
+            around = shares[tree.query_ball_point(center, 2.0 * radius)].sum()
+            if share >= least and around < 2.0 * share:
                 found.append((*(left[near] @ positions[near] / share), sign, share * total))
             left[near] = 0.0
-    table = np.array(found).reshape(-1, positions.shape[1] + 2)
+    table = np.array(found).reshape(-1, atoms.positions.shape[1] + 2)
     return PointMeasure(normalize(table[:, :-2]), table[:, -2], table[:, -1])
 
 
