@@ -67,15 +67,20 @@ def test_every_record_can_be_drawn(name, log_scale):
         assert GAMMA in texts and any("certified to 1e-7" in text for text in texts)
 
 
-def test_a_gamma_that_differs_is_a_band_and_says_so():
-    runs = [member(10, seed) for seed in range(3)]
-    for run, value in zip(runs, (0.3, 0.35, 0.4), strict=True):
+def test_gammas_that_differ_are_bands_of_groups_or_their_lines():
+    runs = [member(units, seed) for units in (10, 20) for seed in range(3)]
+    for run, value in zip(runs, (0.3, 0.35, 0.4, 0.5, 0.5, 0.5), strict=True):
         run.max_margin = gamma(value)
     figure, texts = drawn(Runs(groups_of(runs), ("margin",)))
-    assert any("of 3 runs from 0.3 to 0.4 (certified)" in text for text in texts)
-    assert not [line for line in figure.axes[0].lines if line.get_label() == GAMMA]
-    (span,) = figure.axes[0].patches
+    assert any("of 6 runs from 0.3 to 0.5 (certified)" in text for text in texts)
+    (ax,) = figure.axes
+    (span,) = ax.patches  # of the group whose data differ
     assert span.get_y() == 0.3 and span.get_y() + span.get_height() == pytest.approx(0.4, rel=1e-6)
+    colors = {line.get_label(): line.get_color() for line in ax.lines}
+    assert span.get_facecolor()[:3] == pytest.approx(colors["m = 10"][:3])
+    flat = [line for line in ax.lines if len(line.get_ydata()) == 2]
+    (line,) = [line for line in flat if np.allclose(line.get_ydata(), 0.5)]
+    assert line.get_color() == colors["m = 20"]
 
 
 def test_runs_without_a_margin_have_no_gamma():

@@ -30,6 +30,7 @@ BELOW, ABOVE, MOST = 0.25, 1.1, 3.0
 LIMIT = {"color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 0.9}  # of infinite width
 SCALE = (0.05, 0.8)  # of the map of colours, for what numbers tell apart
 GAMMA = r"$\gamma_{\ell_1}$"
+GREY, LINE = "0.35", {"linestyle": "-.", "linewidth": 0.9, "zorder": 2.5}  # of γ
 LETTER, HANDLE = 0.055, 0.42  # inches of a letter of a legend, and of what stands before a label
 SAME_GAMMA = 1e-3  # relative: max-margins that one line stands for
 
@@ -177,7 +178,7 @@ def _draw_record(ax, runs, name, looks):
     values = np.concatenate([curve.middle for curve in found])
     scale_values(ax, values, scale_of_objective(values) if name == "objective" else scale)
     if record_of(name).panel == "margins":
-        words.append(_draw_gamma(ax, runs.runs, found))
+        words.append(_draw_gamma(ax, runs.groups, looks, found))
     ax.set_ylabel(plain(label, 40))
     members = max(curve.members for curve in found)
     if members > 1:
@@ -220,24 +221,43 @@ def _asks_for_decades(runs):
     return any(getattr(run, "case", None) and run.case.time.first for run in runs)
 
 
-def _draw_gamma(ax, runs, curves):
-    """The certified max-margin of the data as a line, or of several data sets as a band, and no
-    room for margins far below 0; returns it in words, "" if it is not known."""
-    found = [m for run in runs if (m := run.max_margin) is not None and m.is_positive]
+def _draw_gamma(ax, groups, looks, curves):
+    """The certified max-margin: one line if the data of all runs have the same, else a line or a
+    band for each group, in its colour; and no room for margins far below 0.
+
+    Returns it in words, "" if it is not known.
+    """
+    known = [[m for run in group.runs if _is_known(m := run.max_margin)] for group in groups]
+    found = [m for mine in known for m in mine]
     if not found:
         return ""
-    low, high = min(m.lower for m in found), max(m.upper for m in found)
-    best = min(found, key=lambda m: m.relative_gap)
+    low, high = _ends(found)
     if high - low <= SAME_GAMMA * high:
-        ax.axhline(best.upper, color="C1", linewidth=0.9, label=GAMMA, zorder=2.5)
+        best = min(found, key=lambda m: m.relative_gap)
+        ax.axhline(best.upper, color=GREY, label=GAMMA, **LINE)
         text = gamma_text(best).replace("γ", GAMMA)
     else:
-        ax.axhspan(low, high, color="C1", alpha=0.25, linewidth=0.0, label=GAMMA, zorder=1)
+        for mine, look in zip(known, looks, strict=True):
+            least, most = _ends(mine) if mine else (np.nan, np.nan)
+            if most - least > SAME_GAMMA * most:
+                ax.axhspan(least, most, color=look["color"], alpha=0.12, linewidth=0.0, zorder=1)
+            elif mine:
+                ax.axhline(most, color=look["color"], **LINE)
+        ax.plot([], [], color=GREY, label=GAMMA, **LINE)
         text = f"{GAMMA} of {len(found)} runs from {low:.3g} to {high:.3g} (certified)"
     top = max(curve.high.max() for curve in curves)
     bottom = min(curve.low.min() for curve in curves)
     ax.set_ylim(max(bottom - 0.05 * high, -BELOW * high), np.clip(top, ABOVE * high, MOST * high))
     return text
+
+
+def _is_known(margin):
+    return margin is not None and margin.is_positive
+
+
+def _ends(margins):
+    """The least and the largest that several max-margins can be."""
+    return min(m.lower for m in margins), max(m.upper for m in margins)
 
 
 def _draw_legend(figure, axes, title):
