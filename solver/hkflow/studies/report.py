@@ -250,7 +250,7 @@ def _mean_square(errors):
     if not len(errors):
         return ""
     size = np.sqrt(np.mean(errors**2))
-    if len(errors) < 3 or size == 0.0:
+    if len(errors) < 3 or np.ptp(errors) == 0.0:
         return f"{size:.2e}"
     return f"{size:.2e} ± {0.5 * np.std(errors**2, ddof=1) / np.sqrt(len(errors)) / size:.0e}"
 
