@@ -32,6 +32,7 @@ SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case
     "icm/fig2": {"data.n": 100},
     "icm/fig2-m5": {"data.n": 100},
     "studies/space-circle": {"refine.domain.cells": [32, 64, 128]},
+    "studies/implicit-bias": {"repeats": 2, "set.time.end": 4.0},
     "studies/monte-carlo": {"repeats": 2, "refine.method.particles": [10, 40], "expected": {}},
 }
 SHORTER = {"end=20.0, saves=5": "end=2.0, saves=5"}  # of Python

@@ -78,7 +78,8 @@ def test_cases_repeats_and_references_are_members(make):
     )
     assert [group["case"] for group in study.groups] == ["case.toml", "other.toml"]
     assert len(study.members) == 2 * (2 + 1) * 3
-    assert [m.file.case.seed for m in study.members if m.level == 1] == [0, 1, 2, 0, 1, 2]
+    # nothing depends on the seed: repeats are one run
+    assert [m.file.case.seed for m in study.members if m.level == 1] == [0] * 6
     assert [m.file.case.domain.cells for m in study.members if m.level == -1] == [64] * 6
 
 
@@ -92,8 +93,27 @@ def test_methods_can_be_refined_as_whole_tables(make):
 
 
 @pytest.mark.parametrize(
+    "method, seeds",
+    [
+        ('kind = "particles", points = "random", particles = 8', [0, 1, 2]),
+        ('kind = "particles", noise = "random", particles = 8', [0, 1, 2]),
+        ('kind = "characteristics", points = "random", particles = 8', [0, 1, 2]),
+        ('kind = "particles", particles = 8', [0, 0, 0]),
+        ('kind = "grid"', [0, 0, 0]),
+    ],
+)
+def test_repeats_have_seeds_where_something_is_drawn(make, method, seeds):
+    study = make(f"repeats = 3\n[set]\nmethod = {{{method}}}\n[sweep]\ntime.end = [0.1]")
+    assert [m.file.case.seed for m in study.members] == seeds
+
+
+@pytest.mark.parametrize(
     "text, message",
     [
+        (
+            'curves = ["mas"]\n[sweep]\ntime.end = [0.1]',
+            "curves: Unknown record 'mas'. Did you .*'mass'",
+        ),
         ("[refin]\ndomain.cells = [1, 2]", "unknown key. Did you mean 'refine'"),
         ("[refine]\ndomain.cells = 32", "refine.domain.cells: wanted a list"),
         ("[refine]\ndomain.cells = [32]", "two values or more"),

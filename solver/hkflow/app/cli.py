@@ -216,30 +216,49 @@ Under = Annotated[
 
 @app.command()
 def plot(
-    path: Annotated[
-        Path, typer.Argument(help="run folder, or the folder of a study", metavar="RUN")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="run folders and folders of studies, and which picture; `hkflow plot RUN help`"
+            " lists those that fit",
+            metavar="RUN… [NAME]",
+        ),
     ],
-    name: Picture = None,
     save: Annotated[
         int | None, typer.Option(help="which save, from 0; the last if not given")
     ] = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option(help="with 'records': which one, as margin; again for another panel"),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="picture to write: .png, .pdf or .svg; RUN/<name>.png if not given"),
+        typer.Option(
+            help="picture to write: .png, .pdf or .svg; RUN/<name>.png, of several runs <name>.png,"
+            " if not given"
+        ),
     ] = None,
     wide: Wide = False,
     under: Under = None,
 ) -> None:
-    """Draw a picture of a run by name; without one its overview: predictions, density, records."""
+    """Draw a picture of a run by name; without one its overview: predictions, density, records.
+    Of several runs and studies draw records in one picture: what differs in the seed alone is one
+    curve with a band."""
     from ..plots.kinds import PLOTS, available, loaded, write
 
-    one = loaded(path)
+    named = len(words) > 1 and (words[-1] in {*PLOTS, "help"} or not _may_be_a_run(words[-1]))
+    paths, name = (words[:-1], words[-1]) if named else (words, "")
+    one = loaded([Path(path) for path in paths])
     if name == "help":
         typer.echo("\n".join(f"{name:12}  {PLOTS[name].shows}" for name in available(one)))
         return
-    typer.echo(
-        f"picture:          {write(name or available(one)[0], one, output, save, under, wide)}"
-    )
+    name = name or ("records" if of else available(one)[0])
+    typer.echo(f"picture:          {write(name, one, output, save, under, wide, of or ())}")
+
+
+def _may_be_a_run(word):
+    """Whether a word that names no picture is meant as a path."""
+    return Path(word).exists() or len(Path(word).parts) > 1 or Path(word).suffix != ""
 
 
 @app.command()

@@ -41,7 +41,7 @@ def animate(
     not fit the run or does not change, RunFolderError for another format and for a file that cannot
     be written.
     """
-    run = loaded(run)
+    run = loaded(run)  # type: ignore[assignment]
     kind = plot_of(name, run, moving=True)
     program = ffmpeg()
     path = Path(path) if path else run.folder / f"{name}{'.mp4' if program else '.gif'}"

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from ..solving.registry import record_of
-from ..studies.file import described, readable
+from ..studies.file import described, in_words, readable
 from ..studies.report import TITLES
 from ..studies.study import StudyResult
+from . import overlay
 from .figures import COLUMN, PAGE, AnyFigure, Saves, write_figure
 from .shown import plain
 
@@ -40,6 +41,8 @@ def _rows(count, wide):
 
 def height(result: StudyResult, wide: bool) -> float:
     """Inches of the figure: for its rows of panels, the title and the legend."""
+    if result.study.table.curves:
+        return overlay.height(_curves(result), wide)
     groups = len(result.study.groups)
     return (
         0.4
@@ -52,7 +55,10 @@ def draw_study(
     figure: AnyFigure, result: StudyResult, save: int = -1, shared: Saves = None
 ) -> None:
     """One panel for each error against h and one of the first error against seconds; or values
-    against what is swept."""
+    against what is swept; or, if the study wants them, records over time."""
+    if result.study.table.curves:
+        overlay.draw_overlay(figure, _curves(result))
+        return
     figure.suptitle(plain(result.study.table.title or result.study.name), wrap=True)
     panels, wide = _panels(result), figure.bbox.width > 1.5 * COLUMN * figure.dpi
     rows = _rows(len(panels), wide)
@@ -75,11 +81,16 @@ def draw_study(
         )
 
 
+def _curves(result):
+    """The runs whose records are drawn over time."""
+    return overlay.together([result], result.study.table.curves)
+
+
 def _draw_errors(ax, result, name):
     """An error of every group against resolution, as bands where it is a mean over repeats, with a
     triangle of its order."""
     positions = result.h if result.h is not None else np.arange(len(result.study.levels), 0, -1.0)
-    fits = []
+    fits, words = [], in_words(result.study.groups)
     for group, color in _groups(result):
         errors, table = result.errors(group, name), result.convergence(group, name)
         size = (
@@ -94,7 +105,7 @@ def _draw_errors(ax, result, name):
             color=color,
             marker=MARKERS[group % len(MARKERS)],
             markersize=3,
-            label=plain(described(result.study.groups[group])),
+            label=plain(described(words[group])),
         )
         if table is not None and np.isfinite(table.bars).all():
             ax.fill_between(
@@ -182,11 +193,11 @@ def _draw_work(ax, result, name):
 def _draw_values(ax, result, name):
     """Means of a value over the repeats with their standard errors, one line for each value of the
     other swept keys."""
-    groups = result.study.groups
+    groups, words = result.study.groups, in_words(result.study.groups)
     key, *others = groups[0] or {"": 0}
     numbers = all(isinstance(group.get(key), int | float) for group in groups)
-    for place, chosen in enumerate(dict.fromkeys(_rest(group, others) for group in groups)):
-        mine = [g for g, group in enumerate(groups) if _rest(group, others) == chosen]
+    for place, chosen in enumerate(dict.fromkeys(_rest(group, others) for group in words)):
+        mine = [g for g, group in enumerate(words) if _rest(group, others) == chosen]
         x = [groups[g][key] for g in mine] if numbers else np.arange(len(mine))
         values = np.array([[o.values.get(name, np.nan) for o in result.of(g, 0)] for g in mine])
         bars = (
@@ -204,7 +215,7 @@ def _draw_values(ax, result, name):
         if not numbers:
             ax.set_xticks(
                 x,
-                [plain(described({key: groups[g].get(key)}).partition(" = ")[2]) for g in mine],
+                [plain(words[g].get(key, ""), 24) for g in mine],
                 rotation=30,
                 ha="right",
             )

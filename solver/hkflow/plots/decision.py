@@ -224,7 +224,7 @@ def _draw_data(ax, run, norm):
         values = (
             {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
         )
-        ax.scatter(*run.inputs.T, **values, **look)
+        ax.scatter(*run.inputs.T, label="data, by y" if norm else "data", **values, **look)
     if len(run.inputs):
         ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
 

@@ -65,9 +65,11 @@ def draw_measure(
         labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
         if run.method == "grid":
             norm = colors_of([density_of(run, k, normalised) for k in shared])
-            sphere.draw_density(
-                axes, run.mesh, density_of(run, save, normalised), labels, run.axis_names, nu, norm
+            density = density_of(run, save, normalised)
+            circled = (density >= 0.0).all() and sphere.draw_peaks(
+                axes, run.atoms_at(save, normalised), run.signs
             )
+            sphere.draw_density(axes, run.mesh, density, labels, run.axis_names, nu, norm, circled)
         else:
             sphere.draw_atoms(
                 axes, run.atoms_at(save, normalised), run.signs, labels, run.axis_names

@@ -1,8 +1,9 @@
 """The pictures of a run by name: what each shows, how large it is, which runs it is for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,8 +13,11 @@ from ..errors import CaseError, RunFolderError, unknown_name
 from ..solving.result import Result, ResultLike
 from ..store.run import load
 from ..studies.study import StudyResult, read_study
-from . import convergence, decision, density, overview, records, spacetime, tracks, width
+from . import convergence, decision, density, overlay, overview, records, spacetime, tracks, width
 from .figures import COLUMN, PAGE, style, write_figure
+from .overlay import Runs
+
+Drawn = ResultLike | StudyResult | Runs
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Plot:
         in common with it
     height : function (run, wide) -> inches of a figure as wide as a column, or as a page
     unfit : function (run) -> why it cannot be drawn, as the end of "…, but this run …", or ""
-    of_save : whether it shows one save, and so can move;  of : Result or StudyResult
+    of_save : whether it shows one save, and so can move;  of : Result, StudyResult or Runs, or
+        some of these
     under : whether it has room for the density of a grid run underneath
     """
 
@@ -34,7 +39,7 @@ class Plot:
     height: Callable
     unfit: Callable = lambda run: ""
     of_save: bool = True
-    of: type = Result
+    of: type | UnionType = Result
     under: bool = False
 
 
@@ -69,6 +74,12 @@ def _draw_particles(figure, run, save=-1, shared=None, under=None):
     draw(figure, run, save, shared, under)
 
 
+def _draw_records(figure, run, save=-1, shared=None):
+    """Of one run all that is recorded, of several what is wanted of all."""
+    draw = overlay.draw_overlay if isinstance(run, Runs) else records.draw_records
+    draw(figure, run, save, shared)
+
+
 def _map_height(run, wide):
     """Of one or two maps that are twice as wide as high, or of the picture of another domain."""
     if run.domain.picture != "map":
@@ -101,6 +112,8 @@ def _decision_height(run, wide):
 
 
 def _record_height(run, wide):
+    if isinstance(run, Runs):
+        return overlay.height(run, wide)
     count = len(records.panels(run))
     return 2.1 * -(-count // 2) if wide else 1.25 * count + 0.35
 
@@ -149,11 +162,19 @@ PLOTS = {
     "predictions": Plot(
         "predictions against targets", decision.draw_targets, lambda _, wide: 3.6 if wide else 2.6
     ),
+    "convergence": Plot(
+        "the figure of a study: its errors, values or curves",
+        convergence.draw_study,
+        convergence.height,
+        of_save=False,
+        of=StudyResult,
+    ),
     "records": Plot(
-        "objective, mass, margin, residuals over time",
-        records.draw_records,
+        "objective, mass, margin, residuals over time; of several runs and studies in one picture",
+        _draw_records,
         _record_height,
         of_save=False,
+        of=Result | StudyResult | Runs,
     ),
     "width": Plot(
         "networks of other random starts, beside infinite width",
@@ -162,17 +183,10 @@ PLOTS = {
         width.unfit,
         of_save=False,
     ),
-    "convergence": Plot(
-        "the errors of a study",
-        convergence.draw_study,
-        convergence.height,
-        of_save=False,
-        of=StudyResult,
-    ),
 }
 
 
-def available(run: Result | StudyResult, moving: bool = False) -> list[str]:
+def available(run: Result | StudyResult | Runs, moving: bool = False) -> list[str]:
     """The names of the pictures that can be drawn of a run or study; moving: of those that show one
     save."""
     return [name for name in PLOTS if not _refusal(PLOTS[name], run, moving)]
@@ -181,14 +195,15 @@ def available(run: Result | StudyResult, moving: bool = False) -> list[str]:
 def _refusal(kind, run, moving):
     """Why a picture is not drawn of a run or study, as the end of "it shows …, ", or ""."""
     if not isinstance(run, kind.of):
-        return "but this is a study" if isinstance(run, StudyResult) else "but this is a run"
+        several = "but these are several runs" if isinstance(run, Runs) else "but this is a run"
+        return "but this is a study" if isinstance(run, StudyResult) else several
     if moving and not kind.of_save:
         return "which is the same at every save"
     reason = kind.unfit(run)
     return reason and f"but this run {reason}"
 
 
-def plot_of(name: str, run: Result | StudyResult, moving: bool = False) -> Plot:
+def plot_of(name: str, run: Result | StudyResult | Runs, moving: bool = False) -> Plot:
     """The Plot of a name. Raises CaseError for an unknown one or one that does not fit, with those
     that do.
 
@@ -208,15 +223,30 @@ def plot_of(name: str, run: Result | StudyResult, moving: bool = False) -> Plot:
     return PLOTS[name]
 
 
-def loaded(what: ResultLike | StudyResult) -> Result | StudyResult:
+def loaded(what: Drawn | Sequence[Drawn]) -> Result | StudyResult | Runs:
     """A Run, Solution or StudyResult as it is, or what lies in a run folder, a results.h5 or the
-    folder of a study."""
-    if isinstance(what, Result | StudyResult):
+    folder of a study; several of them as Runs."""
+    if isinstance(what, Result | StudyResult | Runs):
         return what
+    if not isinstance(what, str | Path):
+        parts = [loaded(one) for one in what]
+        return parts[0] if len(parts) == 1 else overlay.together(parts)
     return read_study(what) if (Path(what) / "study.h5").is_file() else load(what)
 
 
-def size_of(kind: Plot, run: Result | StudyResult, wide: bool) -> tuple[float, float]:
+def _with_records(name, run, of):
+    """A run or study for a picture of records by their names `of`: several runs if it is drawn like
+    those. Raises CaseError for another picture."""
+    of = (of,) if isinstance(of, str) else tuple(of)
+    if of and name != "records":
+        raise CaseError(f"'of' names records, which '{name}' does not draw. Choose 'records'.")
+    if isinstance(run, Runs):
+        return replace(run, of=of) if of else run
+    asked = name == "records" and (of or isinstance(run, StudyResult))
+    return overlay.together([run], of) if asked else run
+
+
+def size_of(kind: Plot, run: Result | StudyResult | Runs, wide: bool) -> tuple[float, float]:
     """Width and height of a picture in inches: as wide as a column, or as a page."""
     wide = wide or kind is PLOTS["overview"]
     return (PAGE if wide else COLUMN), kind.height(run, wide)
@@ -224,26 +254,30 @@ def size_of(kind: Plot, run: Result | StudyResult, wide: bool) -> tuple[float, f
 
 def draw(
     name: str,
-    run: ResultLike | StudyResult,
+    run: Drawn | Sequence[Drawn],
     figure: Figure | Axes | None = None,
     save: int = -1,
     under: ResultLike | None = None,
     wide: bool = False,
     shared: Sequence[int] | None = None,
+    of: str | Sequence[str] = (),
 ) -> Figure:
     """Draw a picture of a run by its name, one of PLOTS, and return the figure.
 
-    run : Run, Solution, run folder or results.h5;  for "convergence" the folder of a study
+    run : Run, Solution, run folder or results.h5; for "convergence" and "records" the folder of a
+        study as well, for "records" several of all these
     figure : an empty Figure or SubFigure, or Axes whose place the picture takes; by default a new
         Figure, as wide as a column, or `wide` as a page, in the project's style. Elsewhere the
         style is the caller's: `with hkflow.plots.style():`
     save : which, of pictures of one save;  shared : saves that have axes and colours in common with
         it
     under : a grid run whose density lies under the picture "particles"
+    of : names of the records that "records" draws: runs that differ in the seed alone are one curve
+        with a band
     Raises CaseError for a name that is unknown or does not fit the run, and for a save that there
     is not.
     """
-    run = loaded(run)
+    run = _with_records(name, loaded(run), of)
     kind = plot_of(name, run)
     if kind.of_save and not -len(run.time) <= save < len(run.time):
         raise CaseError(
@@ -280,20 +314,22 @@ def _ground(kind, name, run, under):
 
 def write(
     name: str,
-    run: ResultLike | StudyResult,
+    run: Drawn | Sequence[Drawn],
     path: str | Path | None = None,
     save: int | None = None,
     under: ResultLike | None = None,
     wide: bool = False,
+    of: str | Sequence[str] = (),
 ) -> Path:
     """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by
-    default RUN/<name>.png.
+    default RUN/<name>.png, of several runs <name>.png here; names of records follow <name>.
 
     save : by default the last;  wide : 175 mm instead of 85 mm; an overview always is
     """
-    run = loaded(run)
+    run = _with_records(name, loaded(run), of)
     kind = plot_of(name, run)
     number = "" if save is None else f"-{save}"
+    number += "".join(f"-{record}" for record in ((of,) if isinstance(of, str) else of))
     save = -1 if save is None else save
     path = path or run.folder / f"{name}{number}.png"
     return write_figure(

@@ -23,10 +23,8 @@ def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
 
 def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Four or five panels and a title on an empty figure."""
-    title, bars = plain(run.title or "hkflow"), run.errors
-    known = bars is not None and "predictions" in bars.bars
-    error = f",  {bars.label('predictions')} ± {bars['predictions'][-1]:.1e}" if known else ""
-    figure.suptitle(f"{title}\n{time_of(run, -1)}{error}", fontsize=9, wrap=True)
+    title = plain(run.title or "hkflow")
+    figure.suptitle(f"{title}\n{time_of(run, -1)}{_error(run)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
     if run.problem.exact is None or run.method != "grid":
@@ -42,6 +40,16 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     if proves:
         records.draw_margins(proof[0], run.records, time_variable, run.max_margin)
         records.shade_errors(proof[0], run, "margin")
+
+
+def _error(run):
+    """The error bar of the predictions in words, or "" without one."""
+    bars = run.errors
+    if bars is None or "predictions" not in bars.bars:
+        return ""
+    bar, extent = bars["predictions"][-1], np.ptp(run.scaled_predictions[-1])
+    share = f" ({100.0 * bar / extent:.2g} % of their range)" if extent > 0.0 else ""
+    return f",  {bars.label('predictions')} ± {bar:.2g}{'' if bars.normalised else share}"
 
 
 def _draw_exact(ax, run):

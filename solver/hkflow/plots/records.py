@@ -40,6 +40,21 @@ def mass_of(records: Records, logarithmic: bool) -> tuple[NDArray[np.float64], s
     return records[name], RECORDS[name].axis
 
 
+def scale_of_objective(values: NDArray[np.float64]) -> str:
+    """The scale of an axis of objectives: those of smooth margins fall below 0, exponentially."""
+    falls = np.nanmin(values) < -LOG_FROM and np.nanmax(values) < LOG_FROM
+    return "asinh" if falls else RECORDS["objective"].scale
+
+
+def scale_mass(ax: Axes, values: NDArray[np.float64], is_log: bool) -> None:
+    """Scale an axis of masses: logarithmic where they grow by much; one that stays is seen to."""
+    low, high = ax.get_ylim()
+    if not is_log and values[0] > 0.0 and high - low < 1e-6 * abs(high):
+        ax.set_ylim(0.0, 1.2 * values[0])
+    elif not is_log:
+        scale_values(ax, values, "log")
+
+
 def draw_time(ax: Axes, records: Records, time_variable: str) -> None:
     """The axis of time, or of the smooth margin on a logarithmic scale if that is the clock."""
     ax.set_xlabel(RECORDS["time" if time_variable == "time" else "smooth_margin"].axis)
@@ -69,15 +84,14 @@ def draw_energy(ax: Axes, records: Records, time_variable: str = "time") -> None
     by_scale = scaled(records)
     objective, label = objective_of(records, by_scale)
     ax.plot(records["time"], objective, color="C0")
+    scale_values(ax, objective, scale_of_objective(objective))
     ax.set_ylabel(label, color="C0")
     mass = ax.twinx()
     mass.spines["right"].set_visible(True)
     values, label = mass_of(records, by_scale)
     mass.plot(records["time"], values, color="C1")
     mass.set_ylabel(label, color="C1")
-    low, high = mass.get_ylim()
-    if not by_scale and values[0] > 0.0 and high - low < 1e-6 * abs(high):
-        mass.set_ylim(0.0, 1.2 * values[0])
+    scale_mass(mass, values, by_scale)
 
 
 def draw_records(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
@@ -126,7 +140,7 @@ def draw_objective(ax: Axes, records: Records, time_variable: str = "time") -> N
     values, label = objective_of(records, scaled(records))
     draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
-    scale_values(ax, values, RECORDS["objective"].scale)
+    scale_values(ax, values, scale_of_objective(values))
     ax.set_ylabel(label.replace("objective per", "objective\nper"))
 
 
@@ -136,9 +150,7 @@ def draw_mass(ax: Axes, records: Records, time_variable: str = "time") -> None:
     values, label = mass_of(records, logarithmic)
     draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
-    low, high = ax.get_ylim()
-    if not logarithmic and values[0] > 0.0 and high - low < 1e-6 * abs(high):
-        ax.set_ylim(0.0, 1.2 * values[0])
+    scale_mass(ax, values, logarithmic)
     ax.set_ylabel(label.replace(" log |", "\nlog |"))
 
 
@@ -251,6 +263,13 @@ def scale_values(ax: Axes, values: NDArray[np.float64], scale: str) -> None:
     differs = len(known) and known.min() > 0.0 and known.max() > LOG_FROM * known.min()
     if scale == "symlog" or scale == "log" and differs:
         ax.set_yscale(scale)
+    if scale == "asinh":  # ends linearly at 0
+        ax.set_yscale(scale, linear_width=1.0)
+        last = int(np.log10(-known.min()))
+        decades = np.arange(last, 0, -max(1, -(-last // LABELLED)))
+        words = [f"$-10^{{{k}}}$" for k in decades]
+        ax.set_yticks([*-(10.0**decades), 0.0], [*words, "0"])
+        ax.minorticks_off()
 
 
 PANELS = {

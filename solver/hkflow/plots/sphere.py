@@ -5,7 +5,7 @@ there are few, and pixel by pixel, each with the value of the cell that it lies 
 many.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,10 @@ PIXELS = 1600  # of the width of a map otherwise
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
 ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
+PEAK, DENSE, MANY = 0.005, 5.0, 200  # share and density from which a peak is one; most looked at
+CIRCLED = ", ○: peaks"  # beside the scale of colours
+RADIUS, SPACINGS = 0.06, 1.2  # of a peak, at least: in radians, and in distances between cells
+AREA, AREAS = 600.0, (8.0, 120.0)  # points² of the circle of all the mass; least and largest
 EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
 
@@ -139,12 +143,14 @@ def draw_density(
     names: Sequence[str],
     nu: str = "ν",
     colors: Colors | None = None,
+    peaked: bool = False,
 ) -> ScalarMappable:
     """Draw densities (n_cells,) on one projection each, with a common logarithmic colour scale, in
     both directions if signed.
 
     labels : a title each;  names : of the three coordinate axes;  nu : what the densities are of
-    colors : the Colors, by default those that suit these densities
+    colors : the Colors, by default those that suit these densities;  peaked : whether circles on
+        the maps are to be explained
     """
     norm, map_name, extend = colors or colors_of(densities)
     signed = norm.vmin < 0.0
@@ -162,7 +168,7 @@ def draw_density(
         else:
             image = draw_pixels(ax, inside, values, norm, map_name)
         draw_frame(ax, label, names, "0.3" if signed else "white")
-    draw_scale(axes[0].figure, image, axes, f"density {nu}", extend)
+    draw_scale(axes[0].figure, image, axes, f"density {nu}{CIRCLED if peaked else ''}", extend)
     return image
 
 
@@ -206,6 +212,55 @@ def draw_atoms(
             linewidths=0,
             rasterized=len(weights) > FEW,
         )
+
+
+def peaks(atoms: PointMeasure) -> PointMeasure:
+    """What has gathered in few directions, as one atom for each: PEAK of the mass or more, DENSE
+    times as much as there would be if it were spread, and alone.
+
+    It is alone if twice as far around it there is less than twice as much; on a smooth hill there
+    is four times as much.
+    atoms : any measure, a density as an atom for each cell
+    """
+    total, found = np.abs(atoms.weights).sum() or 1.0, []
+    signs = np.unique(atoms.signs)
+    for sign in signs:
+        positions, weights = atoms.sheet(sign)
+        radius = max(RADIUS, SPACINGS * np.sqrt(4.0 * np.pi / len(weights)))
+        least = max(PEAK, DENSE * radius**2 / (4.0 * len(signs)))
+        shares, tree = np.abs(weights) / total, cKDTree(positions)
+        left = shares.copy()
+        for _ in range(MANY):
+            center = positions[np.argmax(left)]
+            near = tree.query_ball_point(center, radius)
+            share = left[near].sum()
+            if left.sum() < least or left.max() == 0.0:
+                break
+            around = shares[tree.query_ball_point(center, 2.0 * radius)].sum()
+            if share >= least and around < 2.0 * share:
+                found.append((*(left[near] @ positions[near] / share), sign, share * total))
+            left[near] = 0.0
+    table = np.array(found).reshape(-1, atoms.positions.shape[1] + 2)
+    return PointMeasure(normalize(table[:, :-2]), table[:, -2], table[:, -1])
+
+
+def draw_peaks(axes: Iterable[Axes], atoms: PointMeasure, signs: Collection[float]) -> bool:
+    """Circle the peaks of a measure on maps of its density, with areas in proportion to their
+    masses; whether there are any."""
+    found = peaks(atoms)
+    areas = np.abs(found.weights) / (np.abs(atoms.weights).sum() or 1.0) * AREA
+    for ax, sign in zip(axes, signs, strict=True):
+        mine = found.signs == sign
+        ax.scatter(
+            *hammer(found.positions[mine]),
+            s=np.clip(areas[mine], *AREAS),
+            facecolors="none",
+            edgecolors="white",
+            linewidths=0.8,
+            zorder=3.5,
+            path_effects=[patheffects.withStroke(linewidth=1.4, foreground="0.2")],
+        )
+    return len(found) > 0
 
 
 def dot_areas(weights: Floats, all_weights: Floats) -> Floats:

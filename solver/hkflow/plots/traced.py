@@ -105,13 +105,14 @@ def _draw_maps(figure, run, save, shared, normalised, width):
     others = [_density(run, k, few, normalised) for k in shared if k != save]
     norm, map_name, extend = colors_of([densities, *others])
     caught = run.captured_at(save, normalised)
-    everything = run.atoms_at(save, normalised).weights
+    everything = run.atoms_at(save, normalised)
     for ax, sign, density, label in zip(axes, run.signs, densities, labels, strict=True):
         image = sphere.draw_pixels(ax, inside, density, norm, map_name)
         sphere.draw_frame(ax, label, run.axis_names, "white")
         positions, weights = caught.sheet(sign)
-        area = sphere.dot_areas(weights, everything)
+        area = sphere.dot_areas(weights, everything.weights)
         ax.scatter(
             *sphere.hammer(positions), s=area, color="C3", linewidths=0, zorder=3, rasterized=True
         )
-    draw_scale(figure, image, axes, f"density {nu}", extend)
+    circled = sphere.CIRCLED if sphere.draw_peaks(axes, everything, run.signs) else ""
+    draw_scale(figure, image, axes, f"density {nu}{circled}", extend)

@@ -11,6 +11,7 @@ import numpy as np
 import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
+from ..analysis.groups import labels_of
 from ..arguments import Floats
 from ..case.aliases import current
 from ..case.build import resolve
@@ -23,7 +24,7 @@ from ..case.load import (
     refuse_unfit,
     sentences,
 )
-from ..case.schema import Count, Table
+from ..case.schema import Case, Count, Table
 from ..errors import CaseError, unknown_name
 from ..files.userfiles import read_text
 from ..solving.registry import RECORDS
@@ -31,6 +32,7 @@ from ..solving.registry import RECORDS
 Values = dict[str, Any]
 # keys whose numbers grow with resolution
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
+GIVEN_DATA = ("csv", "scikit-learn", "inline", "moment")  # that no random numbers make
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 
@@ -47,7 +49,11 @@ class StudyTable(Table):
         description="case file, or several, relative to the study file"
     )
     repeats: Count = Field(
-        1, description="runs with the seeds seed, seed + 1, …, whose errors are taken together"
+        1,
+        description=(
+            "runs with the seeds seed, seed + 1, …, whose errors are taken together; one where"
+            " nothing depends on the seed"
+        ),
     )
     set: Values = Field({}, description="overrides that all members share")
     refine: Values = Field(
@@ -72,6 +78,13 @@ class StudyTable(Table):
     values: list[str] = Field(
         ["objective", "mass"],
         description="last records, shown of a sweep; those of [records] of the cases too",
+    )
+    curves: list[str] = Field(
+        [],
+        description=(
+            "records over time, which the figure then shows: a curve for each entry of the sweep,"
+            " with a band over the repeats"
+        ),
     )
     expected: dict[
         Literal[ERRORS],  # type: ignore[valid-type]
@@ -195,8 +208,9 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
                 for k in range(table.repeats)
             ]
     records = {*RECORDS, *(name for m in members for name in m.file.case.records or ())}
-    if unknown := [name for name in table.values if name not in records]:
-        raise CaseError(f"{path}: values: {unknown_name('record', unknown[0], records)}")
+    for key, names in (("values", table.values), ("curves", table.curves)):
+        if unknown := [name for name in names if name not in records]:
+            raise CaseError(f"{path}: {key}: {unknown_name('record', unknown[0], records)}")
     if len(cases) == 1:
         groups = [{key: value for key, value in group.items() if key != "case"} for group in groups]
     return Study(table, path.stem, text, groups, levels if table.refine else [], members)
@@ -206,13 +220,23 @@ def _member(path, group, level, repeat, case, changes, repeats):
     """The checked member; messages say which one is wrong."""
     place = path.parent / case
     if repeats > 1 and "seed" not in changes:
-        changes = changes | {"seed": load_case(place, changes).case.seed + repeat}
+        stated = load_case(place, changes).case
+        if needs_seed(stated):
+            changes = changes | {"seed": stated.seed + repeat}
     try:
         file = load_case(place, changes)
         resolve(file.case, file.folder)
         return Member(group, level, repeat, file, changes)
     except CaseError as error:
         raise CaseError(f"{path}, with {described(changes)}: {error}") from None
+
+
+def needs_seed(case: Case) -> bool:
+    """Whether another seed may change what a case computes; without it all repeats are one run."""
+    drawn = case.data.source not in GIVEN_DATA or getattr(case.data, "test_fraction", None)
+    method = case.method
+    steps = getattr(method, "training", "") == "sgd" or getattr(method, "noise", "") == "random"
+    return bool(drawn or case.is_drawn or steps or case.records)
 
 
 def described(changes: dict[str, Any]) -> str:
@@ -236,6 +260,21 @@ def readable(value: Any) -> str:
         if str(value).endswith(".toml")
         else str(value)
     )
+
+
+def in_words(groups: list[Values]) -> list[dict[str, str]]:
+    """Groups of a sweep with their values as a reader wants to see them: tables by their kinds and
+    what else tells them apart."""
+    words: list[dict[str, str]] = [{} for _ in groups]
+    for key in groups[0]:
+        texts = {repr(group[key]): readable(group[key]) for group in groups}
+        tables = {repr(group[key]): group[key] for group in groups}
+        if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):
+            labels = labels_of([_flat(table) for table in tables.values()])
+            texts = dict(zip(tables, labels, strict=True))
+        for one, group in zip(words, groups, strict=True):
+            one[key] = texts[repr(group[key])]
+    return words
 
 
 def resolution(study: Study, dim: int) -> Floats | None:

@@ -15,7 +15,7 @@ from ..case.build import resolve
 from ..case.load import toml_of
 from ..files.writing import write_hdf5, write_whole
 from ..solving.registry import record_of
-from .file import ERRORS, described, readable
+from .file import ERRORS, described, in_words, readable
 
 if TYPE_CHECKING:
     from .study import StudyResult
@@ -119,7 +119,8 @@ def _refined(result, group):
             text for _, table in found.values() for text in ("", _fit(table.fit) if table else "")
         ]
         rows.append(["least squares"] + [""] * (len(keys) - 1) + fits + [""] * 3)
-    return described(result.study.groups[group]) if result.study.groups[group] else "", header, rows
+    groups = in_words(result.study.groups)
+    return described(groups[group]) if groups[group] else "", header, rows
 
 
 def _swept(result):
@@ -132,12 +133,11 @@ def _swept(result):
         + ["steps", "evaluations", "seconds"]
     )
     rows = []
-    for group, swept in enumerate(result.study.groups):
-        outcomes = result.of(group, 0)
+    for group, swept in enumerate(in_words(result.study.groups)):
+        # repeats that no seed tells apart are one run
+        outcomes = list({outcome.folder: outcome for outcome in result.of(group, 0)}.values())
         values = [[outcome.values.get(name, np.nan) for outcome in outcomes] for name in names]
-        rows.append(
-            [readable(swept[key]) for key in keys] + [_mean(v) for v in values] + _work(outcomes)
-        )
+        rows.append([swept[key] for key in keys] + [_mean(v) for v in values] + _work(outcomes))
     return "", header, rows
 
 
@@ -150,8 +150,9 @@ def notes(result: "StudyResult") -> list[str]:
         text = f"Errors against {AGAINST[result.against]} at the end of each run"
         text += f"; root mean square of {repeats} runs ± its standard error" if repeats > 1 else ""
         lines.append(text + ". Orders with their 95 % confidence intervals.")
+    groups = in_words(result.study.groups)
     for group, name, fit, low, high, holds in result.verdicts():
-        place = f" ({described(result.study.groups[group])})" if result.study.groups[group] else ""
+        place = f" ({described(groups[group])})" if groups[group] else ""
         order = f"{fit.order:.3f}" if fit else "unknown"
         lines.append(
             f"{'Holds' if holds else 'FAILS'}: order of {TITLES[name]}{place} {order}, expected"
@@ -180,10 +181,8 @@ def comma_separated(result: "StudyResult") -> str:
 def _columns(result):
     """Every column of the long table, by name."""
     study, outcomes = result.study, result.outcomes
-    columns = {
-        key: [readable(study.groups[o.member.group][key]) for o in outcomes]
-        for key in study.groups[0]
-    }
+    groups = in_words(study.groups)
+    columns = {key: [groups[o.member.group][key] for o in outcomes] for key in groups[0]}
     if study.levels:
         columns |= {
             key: [readable(study.levels[o.member.level][key]) for o in outcomes]
@@ -251,7 +250,7 @@ def _mean_square(errors):
     if not len(errors):
         return ""
     size = np.sqrt(np.mean(errors**2))
-    if len(errors) < 3 or size == 0.0:
+    if len(errors) < 3 or np.ptp(errors) == 0.0:
         return f"{size:.2e}"
     return f"{size:.2e} ± {0.5 * np.std(errors**2, ddof=1) / np.sqrt(len(errors)) / size:.0e}"
 
