@@ -182,7 +182,9 @@ def _parameter(parameter, context):
     shown = parameter.get_help_record(context)
     if shown is None or "--help" in parameter.opts:
         return None
-    return f"| `{' '.join(shown[0].split()).replace('|', chr(92) + '|')}` | {_cell(shown[1])} |"
+    name = " ".join(shown[0].split()).replace("|", "\\|").replace("<list[str]>", "<text>")
+    meaning = shown[1].replace(" [default: no-force]", "").replace("  ", " ")
+    return f"| `{name}` | {_cell(meaning)} |"
 
 
 def records():
