@@ -8,6 +8,7 @@ or an entry that no longer fits fails. A TOML block that begins with a comment "
 written to that file.
 """
 
+import importlib
 import os
 import re
 import runpy
@@ -22,6 +23,8 @@ import pytest
 import tomlkit
 from commands import coarse
 from conftest import CASES, ROOT, STUDIES
+from docutils import nodes
+from sphinx.errors import SphinxError
 from typer.testing import CliRunner
 
 import hkflow
@@ -205,14 +208,34 @@ def test_the_readme_says_how_tests_are_run_and_is_short():
 # --- what is made from the program
 
 
+def extension(name):
+    """A module of docs/_ext."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS / "_ext"))
+        return importlib.import_module(name)
+
+
 @pytest.fixture(scope="module")
 def generated():
     """The module that makes reference pages."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(DOCS / "_ext"))
-        import generated
+    return extension("generated")
 
-        yield generated
+
+def test_docstrings_become_restructured_text():
+    text = ["F(ν) = |ν| of `x`.", "", "    a = b_", "", "n : (d,) size;  m : other", "    words"]
+    assert list(extension("plain_docstrings")._rewritten(text)) == [
+        r"F(ν) = \|ν\| of ``x``.",
+        "",
+        *("::", "", "    a = b_", ""),
+        *("**n**", "    (d,) size", "**m**", "    other words", "", ""),
+    ]
+
+
+def test_a_wrong_formula_fails_the_build():
+    mathml = extension("mathml").mathml
+    assert "<mfrac>" in mathml(nodes.math(text=r"\frac{1}{2}"), as_block=False)
+    with pytest.raises(SphinxError, match="Unknown LaTeX command"):
+        mathml(nodes.math(text=r"\nonsense{1}"), as_block=False)
 
 
 def keys_without_meaning(schema):

@@ -3,12 +3,14 @@
 docutils translates them when the pages are built, so a formula that is wrong fails the build.
 """
 
+from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import SphinxError
 
 
-def _written(self, node, as_block):
+def mathml(node, as_block):
+    """A node of a formula as MathML. Raises SphinxError, with its place, if it is wrong."""
     try:
         formula = tex2mathml(node.astext(), as_block=as_block)
     except MathError as error:
@@ -20,20 +22,14 @@ def _written(self, node, as_block):
 
 def inline(self, node):
     """A formula within a line."""
-    self.body.append(_written(self, node, as_block=False))
-    raise _skip()
+    self.body.append(mathml(node, as_block=False))
+    raise SkipNode
 
 
 def block(self, node):
     """A formula of its own, which scrolls where it is wider than the page."""
-    self.body.append(f'<div class="math">{_written(self, node, as_block=True)}</div>\n')
-    raise _skip()
-
-
-def _skip():
-    from docutils.nodes import SkipNode
-
-    return SkipNode()
+    self.body.append(f'<div class="math">{mathml(node, as_block=True)}</div>\n')
+    raise SkipNode
 
 
 def setup(app):
