@@ -17,11 +17,12 @@ SOURCE = HERE.parent.parent / "solver" / "hkflow"
 GROUPS = {
     "Run and read": "run solve steps resume check load error_bars study compare",
     "Results": "Run Solution ErrorBars",
+    "Estimators of scikit-learn": "WideNetworkClassifier WideNetworkRegressor",
     "Problems": "Problem Flow named_flow Domain Mesh circle_mesh geodesic_mesh geodesic_level"
     " atoms_mesh MomentFlow restarted reseeded",
-    "Objectives": "Objective PopulationRisk Feature FEATURES ridge Risk RISKS with_bias"
+    "Objectives": "Objective PopulationRisk Feature FEATURES ridge vector_feature Risk RISKS SOFTMAX with_bias"
     " cluster_grid xor",
-    "Measures": "PointMeasure DensityAndAtoms Units sampled quasi_uniform random_uniform",
+    "Measures": "PointMeasure DensityAndAtoms Units sampled balanced_atoms quasi_uniform random_uniform",
     "Looking on": "observe Observer State",
     "Files for other programs": "export pack to_xarray",
     "Methods": "FiniteVolume Characteristics Particles Network",
@@ -57,13 +58,24 @@ def _tables(schema, top):
             yield f"\n## [{name}]\n"
             for one in key["oneOf"]:
                 model = models[one["$ref"].rpartition("/")[2]]
-                kind = model["properties"][chooser]["const"]
+                names = model["properties"][chooser]
+                kind = '" or "'.join(names.get("enum") or [names["const"]])
                 yield f'\n### `[{name}] {chooser} = "{kind}"`\n'
                 yield _sentence(model["description"]) + "\n"
                 yield from _keys(model, models, leave=chooser)
         elif model := _model(key, models):
             yield f"\n## [{name}]\n\n{_sentence(model['description'])}\n"
             yield from _keys(model, models)
+
+
+def choosers(schema):
+    """{name of a table's model: the key that chooses it}, which is in its heading."""
+    return {
+        one["$ref"].rpartition("/")[2]: key["discriminator"]["propertyName"]
+        for key in schema["properties"].values()
+        if "discriminator" in key
+        for one in key["oneOf"]
+    }
 
 
 def _keys(model, models, leave=""):
@@ -264,7 +276,9 @@ def _documented(title, paths):
 def _data(value):
     if isinstance(value, dict):
         return "A table of " + ", ".join(f"``{key}``" for key in value) + "."
-    return f"The number {value:.4g}."
+    if isinstance(value, int | float):
+        return f"The number {value:.4g}."
+    return f"A {type(value).__name__}."
 
 
 def _at(path):
