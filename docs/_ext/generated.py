@@ -20,8 +20,8 @@ GROUPS = {
     "Estimators of scikit-learn": "WideNetworkClassifier WideNetworkRegressor",
     "Problems": "Problem Flow named_flow Domain Mesh circle_mesh geodesic_mesh geodesic_level"
     " atoms_mesh MomentFlow restarted reseeded",
-    "Objectives": "Objective PopulationRisk Feature FEATURES ridge vector_feature Risk RISKS SOFTMAX"
-    " with_bias cluster_grid xor",
+    "Objectives": "Objective PopulationRisk Feature FEATURES ridge vector_feature Risk RISKS"
+    " SOFTMAX with_bias cluster_grid xor",
     "Measures": "PointMeasure DensityAndAtoms Units sampled balanced_atoms quasi_uniform"
     " random_uniform",
     "Looking on": "observe Observer State",
