@@ -40,7 +40,7 @@ FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", flags=re.S | re.M)
 LANGUAGES = {"sh", "python", "toml", "text"}  # text: what is printed
 
 SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case
-    "colt/cluster-margin": {"data.n": 12, "time.end": 10.0},
+    "colt/cluster-margin": {"data.n": 12, "time.end": 10.0, "error.companions": "none"},
     "icm/fig2": {"data.n": 100, "domain.cells": 128},
     "icm/fig2-m5": {"data.n": 100},
     "studies/space-circle": {"refine.domain.cells": [32, 64, 128]},
