@@ -1,5 +1,5 @@
 """python -m attacks [PART …] [--tries N] [--output FILE]: try to break hkflow; prints a table and
-leaves it in docs/reliability.md."""
+leaves it in docs/reference/reliability.md."""
 
 import argparse
 import sys
@@ -132,7 +132,9 @@ def main():
     )
     parser.add_argument("--tries", type=int, help="of each part, instead of its own number")
     parser.add_argument(
-        "--output", type=Path, help="docs/reliability.md if all parts run, else nothing is written"
+        "--output",
+        type=Path,
+        help="docs/reference/reliability.md if all parts run, else nothing is written",
     )
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
@@ -155,7 +157,9 @@ def main():
         for seed, fault in list(faults.items())[:5]:
             print(f"  {seed}: {fault}", flush=True)
         rows.append(f"| {name} | {tries:,} | {len(faults)} | `python -m attacks {key}` |")
-    output = options.output or (None if options.parts else ROOT / "docs" / "reliability.md")
+    output = options.output or (
+        None if options.parts else ROOT / "docs" / "reference" / "reliability.md"
+    )
     if output:
         output.write_text(HEAD + "\n".join(rows) + "\n" + TAIL, encoding="utf-8")
     sys.exit(1 if losses else 0)

@@ -45,7 +45,7 @@ def rows(threads, quick):
         contestants = peers.PEERS | ({"ducc0": peers.with_ducc0} if size[1] == 3 else {})
         with Player(peers.with_hkflow, size, threads, True, checked) as ours:
             for name, make in contestants.items():
-                # no goal: see docs/performance.md
+                # no goal: see docs/reference/performance.md
                 by_hand = name.endswith("chunks") or name == "ducc0"
                 found = [
                     peer_row(

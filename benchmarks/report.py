@@ -50,7 +50,7 @@ def show(part, threads, rows):
 
 
 def markdown(rows):
-    """The same tables as one text, for docs/performance.md."""
+    """The same tables as one text, for docs/reference/performance.md."""
     lines, before = [], None
     for row in rows:
         heading = f"{row['part']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"

@@ -1,5 +1,5 @@
 """Run every study in cases/studies, or what is missing of it, and write their tables and figures
-into docs/verification.md.
+into docs/reference/verification.md.
 
 python postprocess/verification.py [--studies FOLDER] [STUDY …]
 
@@ -40,7 +40,10 @@ def main():
         "--folder", type=Path, default=Path("studies"), help="where the studies are kept"
     )
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "docs" / "verification.md", help="the page"
+        "--output",
+        type=Path,
+        default=ROOT / "docs" / "reference" / "verification.md",
+        help="the page",
     )
     options = parser.parse_args()
     parts = [HEAD]

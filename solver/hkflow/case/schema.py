@@ -66,7 +66,9 @@ class CsvData(Labelled):
     source: Literal["csv"]
     file: str = Field(description="path, relative to the case file")
     label: str = Field(description="column of the label or of the numerical target")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
+        ",", description="character between columns"
+    )
 
     @model_validator(mode="after")
     def _delimits(self):
@@ -82,15 +84,19 @@ class ScikitLearnData(Labelled):
     """A data set that scikit-learn ships; needs the extra hkflow[data]."""
 
     source: Literal["scikit-learn"]
-    name: Literal["iris", "wine", "breast-cancer", "digits", "diabetes"]
+    name: Literal["iris", "wine", "breast-cancer", "digits", "diabetes"] = Field(
+        description="of the data set"
+    )
 
 
 class InlineData(Prepared):
     """Data written into the case file."""
 
     source: Literal["inline"]
-    inputs: Annotated[list[Vector], Field(min_length=1)]
-    targets: Vector
+    inputs: Annotated[list[Vector], Field(min_length=1)] = Field(
+        description="x_i, one list for each datum, without bias"
+    )
+    targets: Vector = Field(description="y_i, one for each datum; ±1 for classes")
     weights: list[NonNegative] | None = Field(
         None, description="weights q_i of the data, 1/n each if absent"
     )
@@ -100,9 +106,11 @@ class ClusterGridData(Prepared):
     """k² discs on a grid, each with a random class (Chizat & Bach 2020, sec. 7)."""
 
     source: Literal["cluster-grid"]
-    n: Count
-    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
-    clusters: Count = 3
+    n: Count = Field(description="number of data")
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = Field(
+        2, description="of the inputs; noise from the third on"
+    )
+    clusters: Count = Field(3, description="k, discs on a side of the grid")
     classes: list[Literal[1, -1]] | None = Field(
         None,
         description=(
@@ -124,8 +132,8 @@ class XorData(Prepared):
     """XOR of the first two inputs among Gaussians (Wei et al., sec. 3.4)."""
 
     source: Literal["xor"]
-    n: Count
-    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
+    n: Count = Field(description="number of data")
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = Field(2, description="of the inputs")
 
 
 class ParityData(Prepared):
@@ -133,9 +141,9 @@ class ParityData(Prepared):
     4.1)."""
 
     source: Literal["parity"]
-    n: Count
-    dim: Count = 2
-    bits: Count = 2
+    n: Count = Field(description="number of data")
+    dim: Count = Field(2, description="of the inputs")
+    bits: Count = Field(2, description="how many of the inputs the class is the product of")
 
     @model_validator(mode="after")
     def _enough_bits(self):
@@ -148,9 +156,9 @@ class TeacherData(Prepared):
     """Gaussian inputs labelled by a random network with the case's own activation and bias."""
 
     source: Literal["teacher"]
-    n: Count
-    dim: Count = 2
-    units: Count = 3
+    n: Count = Field(description="number of data")
+    dim: Count = Field(2, description="of the inputs")
+    units: Count = Field(3, description="of the teacher")
     classify: bool = Field(False, description="use the sign of the teacher as the target")
     margin: NonNegative = Field(
         0.0, description="with classify: smallest |teacher| of the inputs that are kept"
@@ -162,8 +170,8 @@ class PopulationData(Table):
     network; square loss, no bias."""
 
     source: Literal["population"]
-    dim: Annotated[int, Field(ge=2, le=LARGEST)] = 2
-    units: Count = 3
+    dim: Annotated[int, Field(ge=2, le=LARGEST)] = Field(2, description="of the inputs")
+    units: Count = Field(3, description="of the teacher")
 
 
 class MomentData(Table):
@@ -173,7 +181,7 @@ class MomentData(Table):
     direction: Annotated[list[float], Field(min_length=2)] = Field(
         description="e in R^(d+1), of any length but 0"
     )
-    target: float
+    target: float = Field(description="m*, the first moment along e that the flow seeks")
 
     @model_validator(mode="after")
     def _not_zero(self):
@@ -229,8 +237,10 @@ class ObjectiveTable(Table):
         ),
     )
     bias: bool = Field(False, description="append a constant 1 to every input")
-    loss: Literal["square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"]
-    weight_decay: NonNegative = 0.0
+    loss: Literal[
+        "square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"
+    ] = Field(description="the risk R; smooth margins are minus the log of a mean of losses")
+    weight_decay: NonNegative = Field(0.0, description="λ")
     operator: OperatorName = Field(
         "auto",
         description=(
@@ -257,7 +267,7 @@ class DomainTable(Table):
 class Initial(Table):
     """Total mass, and the output signs that carry it."""
 
-    mass: Positive = 1.0
+    mass: Positive = Field(1.0, description="total mass |ν| at the start")
 
 
 class SignedInitial(Initial):
@@ -278,15 +288,19 @@ class VonMisesFisherInitial(SignedInitial):
     """Density proportional to the sum of exp(concentration c·θ) over the centres c."""
 
     kind: Literal["von-mises-fisher"]
-    centers: Annotated[list[Vector], Field(min_length=1)]
-    concentration: NonNegative
+    centers: Annotated[list[Vector], Field(min_length=1)] = Field(
+        description="directions c, of any length but 0"
+    )
+    concentration: NonNegative = Field(description="how narrow the density is; 0 makes it uniform")
 
 
 class CapsInitial(SignedInitial):
     """Uniform on the union of caps."""
 
     kind: Literal["caps"]
-    centers: Annotated[list[Vector], Field(min_length=1)]
+    centers: Annotated[list[Vector], Field(min_length=1)] = Field(
+        description="directions of the middles, of any length but 0"
+    )
     radius: Positive = Field(description="in radians")
 
 
@@ -358,7 +372,7 @@ class ScaledInitial(Table):
     scale^depth."""
 
     kind: Literal["scaled"]
-    scale: Positive
+    scale: Positive = Field(description="α, the number that all parameters are equal to")
 
 
 InitialTable = Annotated[
@@ -395,7 +409,7 @@ class FlowTable(Table):
             "spherical-hellinger", "perturbed", "diagonal", "output-layer",
         ]
         | None
-    ) = None  # fmt: skip
+    ) = Field(None, description="a flow by its name, instead of its rates")  # fmt: skip
     transport: NonNegative | None = Field(None, description="α")
     reaction: NonNegative | None = Field(None, description="β")
     noise: NonNegative = Field(0.0, description="σ")
@@ -460,7 +474,9 @@ class GridMethod(ToAccuracy):
     """Finite volumes on a mesh."""
 
     kind: Literal["grid"] = "grid"
-    limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = "mc"
+    limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = Field(
+        "mc", description="of the slopes in cells; first-order has none"
+    )
     stepper: Literal["muscl-hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = (
         Field(
             None,
@@ -543,7 +559,9 @@ class StartingPoints(Table):
 class FromPoints(StartingPoints):
     """Keys of the methods that start from points and follow an ordinary differential equation."""
 
-    stepper: Literal["dopri5", "dop853", "euler"] = "dopri5"
+    stepper: Literal["dopri5", "dop853", "euler"] = Field(
+        "dopri5", description="Runge–Kutta method; dop853 for tight tolerances, euler for max_step"
+    )
     tolerance: Positive | None = Field(
         None,
         description=(
@@ -639,7 +657,10 @@ class NetworkMethod(FromPoints):
             " diagonal linear network on the domain 'fixed-features', of the depth of [flow]"
         ),
     )
-    training: Literal["gradient-flow", "gradient-descent", "sgd"] = "gradient-flow"
+    training: Literal["gradient-flow", "gradient-descent", "sgd"] = Field(
+        "gradient-flow",
+        description="in continuous time, by steps on all data, or by steps on batches",
+    )
     step: Positive = Field(0.01, description="of descent; time advances by it")
     schedule: Literal["constant", "inverse-sqrt", "proposition"] = Field(
         "constant",
@@ -699,7 +720,7 @@ MethodTable = Annotated[
 class TimeTable(Table):
     """Simulated time."""
 
-    end: Positive | None = None
+    end: Positive | None = Field(None, description="simulated time at which the run ends")
     steps: Annotated[int, Field(ge=1, le=10**7)] | None = Field(
         None, description="instead of end: number of steps of a network's descent"
     )
@@ -773,21 +794,27 @@ DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 class Case(Table):
     """A whole case file."""
 
-    title: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    data: Data
-    objective: ObjectiveTable
-    domain: DomainTable
-    initial: InitialTable = UniformInitial(kind="uniform")
+    title: str = Field("", description="of pictures and reports")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="of everything random: data, teachers, points, batches"
+    )
+    data: Data = Field(description="inputs and targets, from a file or made")
+    objective: ObjectiveTable = Field(description="what is minimised")
+    domain: DomainTable = Field(description="where the measure lives")
+    initial: InitialTable = Field(
+        UniformInitial(kind="uniform"), description="the measure at the start; uniform if absent"
+    )
     flow: FlowTable | None = Field(
         None, description="of all methods but the network; a network's flow follows from its layers"
     )
     method: MethodTable = Field(
         GridMethod(), description="a grid of domain.cells, or 'auto' where there are none"
     )
-    time: TimeTable
-    error: ErrorTable = ErrorTable()
-    certificate: CertificateTable = CertificateTable()
+    time: TimeTable = Field(description="how far, and what is saved")
+    error: ErrorTable = Field(ErrorTable(), description="the error bars of the run")
+    certificate: CertificateTable = Field(
+        CertificateTable(), description="the max-margin at the end of a margin run"
+    )
     records: dict[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] | None = Field(
         None,
         description=(

@@ -23,7 +23,7 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
 
     Companions are computed: the same on fewer cells or points and with a tighter tolerance, and for
     grids by characteristics or particles, see `accuracy.companions`. They are estimates, no bounds;
-    docs/accuracy.md says how often the true error lay within.
+    docs/explanation/accuracy.md says how often the true error lay within.
 
         bars = hkflow.error_bars(solution)
         print(bars)                    # the last save

@@ -16,7 +16,7 @@ def write_csv(stem: Path, run: Result) -> list[Path]:
     returns their paths.
 
     Predictions and densities are in units of e^log_scale, which stands beside them, records too
-    where the README says so.
+    where the list of records says so.
     """
     measure = (
         {"density": _densities(run)} if run.method == "grid" else {"particles": _particles(run)}

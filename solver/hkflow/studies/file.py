@@ -44,7 +44,7 @@ class StudyTable(Table):
     [sweep] with its keys one by one, and several cases multiply.
     """
 
-    title: str = ""
+    title: str = Field("", description="of tables and pictures")
     case: str | Annotated[list[str], Field(min_length=1)] = Field(
         description="case file, or several, relative to the study file"
     )
