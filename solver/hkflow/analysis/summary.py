@@ -19,7 +19,8 @@ def summary(run: Result) -> list[tuple[str, str]]:
     own = [
         (record_of(name).label, f"{run.records[name][-1]:.8g}") for name in own_names(run.records)
     ]
-    rows = [("status", run.status), *_last_records(run), *_errors(run), *_repeats(run), *own]
+    data = [("data", note) for note in getattr(run.preparation, "notes", ())]
+    rows = [("status", run.status), *data, *_last_records(run), *_errors(run), *_repeats(run), *own]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"

@@ -168,6 +168,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     typer.echo(
         f"# {case} is valid: {data} data, {carriers} on {sphere}, {len(problem.signs)} sign(s)."
     )
+    for note in getattr(problem.prepare, "notes", ()):
+        typer.echo(f"# Data: {note}.")
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
     if asks_for_accuracy(file.case):
         from ..running.accuracy import plan

@@ -1,7 +1,7 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +34,37 @@ from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
 from ..solving.restart import check_same_data, measure_left
 from ..solving.result import Result
-from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
+from .datafiles import read_columns, read_points, read_scikit_learn
 from .functions import feature_of
 from .mesh_cache import cached_mesh
+from .preparation import Encoding, Preparation, raw_table
 from .schema import (
     Case,
     CharacteristicsMethod,
     FlowTable,
     GridMethod,
+    Labelled,
     ParticlesMethod,
     ProblemCase,
     UniformInitial,
 )
 
-Data = tuple[Floats, Floats, Floats | None]  # inputs (n, dim), targets (n,), weights (n,)
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Data as the objective takes them.
+
+    inputs : (n, dim) without the bias;  targets : (n,);  weights : (n,), or None for 1/n each
+    preparation : that made the inputs from raw columns; None if they are as they were
+    lines : (n,) of the rows in their text file, None of other data
+    """
+
+    inputs: Floats
+    targets: Floats
+    weights: Floats | None = None
+    preparation: Preparation | None = None
+    lines: Integers | None = None
+
 
 GENERATORS = {
     "cluster-grid": generators.cluster_grid,
@@ -176,16 +193,18 @@ def _resolved_time(case):
 
 
 def build_problem(
-    case: Case, folder: Path, data: Data | None = None, earlier: Result | None = None
+    case: Case, folder: Path, data: DataSet | None = None, earlier: Result | None = None
 ) -> Problem:
     """The problem that a resolved case states.
 
-    data : (inputs, targets, weights) read earlier, or None to read them now;  earlier : the run
-        that it starts from, if it does
+    data : read earlier, or None to read them now;  earlier : the run that it starts from, if it
+        does
 
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
     feature = feature_of(case.objective.activation, folder)
+    if data is None:
+        _, data = read_named(case, folder)
     objective, exact = build_objective(case, folder, data, feature)
     check_memory(case, *objective.inputs.shape)
     flow, axes = flow_of(case.flow), objective.axes
@@ -202,7 +221,10 @@ def build_problem(
         else:
             start = initial_points(case, folder, axes, domain.signs, feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
-        return Problem(mesh, objective, flow, domain.signs, start, exact, draw, density)
+        preparation = data and data.preparation
+        return Problem(
+            mesh, objective, flow, domain.signs, start, exact, draw, density, preparation
+        )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
 
@@ -226,7 +248,7 @@ def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
 
 
 def build_objective(
-    case: Case, folder: Path | None, data: Data | None = None, feature: Feature | None = None
+    case: Case, folder: Path | None, data: DataSet | None = None, feature: Feature | None = None
 ) -> tuple[Any, MomentFlow | None]:
     """The objective, and the closed-form solution if the case is the moment problem in its solvable
     form.
@@ -263,7 +285,8 @@ def build_objective(
     elif case.data.source == "population":
         return _population_risk(case, feature), None
     else:
-        inputs, targets, weights = read_data(case, folder, feature)[:3] if data is None else data
+        data = read_data(case, folder, feature) if data is None else data
+        inputs, targets, weights = data.inputs, data.targets, data.weights
     if case.objective.loss != "square":
         _check_classes(targets, case.objective.loss, both=case.domain.kind != "fixed-features")
     try:
@@ -319,64 +342,91 @@ def teacher_of(case: Case | ProblemCase) -> tuple[Floats, Floats] | None:
 
 
 def lines_of_data(case: Case | ProblemCase, folder: Path) -> Integers | None:
-    """The lines (n,) of the file that the data come from; None if they come from none."""
-    data = case.data
-    if data.source != "csv":
+    """The lines (n,) of the text file that the data come from; None if they come from none."""
+    if case.data.source not in ("csv", "file"):
         return None
-    return lines_of(folder / data.file, data.delimiter, data.label, data.positive, data.negative)
+    return read_data(case, folder, feature_of(case.objective.activation, folder)).lines
 
 
-def input_names(case: Case | ProblemCase, count: int) -> list[str]:
+def input_names(
+    case: Case | ProblemCase, count: int, preparation: Preparation | None = None
+) -> list[str]:
     """Names of the inputs, for axes: those of the columns read, unless they were projected; else
     x₁, x₂, …"""
-    names = getattr(case.data, "features", None)
-    return (
-        list(names) if names and case.data.components is None else generators.numbered("x", count)
-    )
+    names = preparation.input_names if preparation else getattr(case.data, "features", None)
+    listed = getattr(case.data, "features", None) and case.data.components is None
+    return list(names) if listed else generators.numbered("x", count)
 
 
-def read_named(case: Case, folder: Path) -> tuple[Case, Data | None]:
-    """The case with the columns written out that it reads, and its data (inputs, targets, weights),
-    None if it has none."""
+def read_named(case: Case, folder: Path) -> tuple[Case, DataSet | None]:
+    """The case with the columns written out that it reads, and its data, None if it has none."""
     if case.data.source in ("moment", "population"):
         return case, None
-    feature = feature_of(case.objective.activation, folder)
-    inputs, targets, weights, names = read_data(case, folder, feature)
-    if getattr(case.data, "features", names) is None:
-        case = case.model_copy(
-            update={"data": case.data.model_copy(update={"features": list(names)})}
-        )
-    return case, (inputs, targets, weights)
+    data = read_data(case, folder, feature_of(case.objective.activation, folder))
+    if getattr(case.data, "features", ()) is None:
+        names = [column.name for column in data.preparation.columns]
+        case = case.model_copy(update={"data": case.data.model_copy(update={"features": names})})
+    return case, data
 
 
-def read_data(
-    case: Case, folder: Path, feature: Feature
-) -> tuple[Floats, Floats, Floats | None, list[str]]:
-    """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the
-    [data] table asks; feature : of a teacher."""
-    data, weights = case.data, None
+def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
+    """The data as the [data] table asks;  feature : of a teacher."""
+    data = case.data
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
-    if data.source in ("csv", "scikit-learn"):
-        if data.source == "csv":
-            inputs, labels, names = read_csv(
-                folder / data.file, data.delimiter, data.features, data.label
-            )
-        else:
-            inputs, labels, names = read_scikit_learn(data.name, data.features)
-        inputs, targets = targets_from_labels(inputs, labels, data.positive, data.negative)
-    elif data.source == "inline":
+    if isinstance(data, Labelled):
+        return _read_table(data, folder)
+    weights = None
+    if data.source == "inline":
         inputs, targets, weights = _inline(data)
-        names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     else:
         try:
             inputs, targets = _distribution(case, rng, feature)(rng, data.n)
         except ValueError as error:
             raise CaseError(f"data: {error}") from error
-        names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
-    if len(inputs) == 0:
+    if not (data.standardize or data.components):
+        return DataSet(inputs, targets, weights)
+    names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
+    preparation = Preparation(columns=[Encoding(name=name) for name in names])
+    preparation = preparation.fitted(data, inputs)
+    return DataSet(preparation.applied(inputs), targets, weights, preparation)
+
+
+def _read_table(data, folder):
+    """The DataSet of a table with labels."""
+    label, where = getattr(data, "label", None), "data.frame: the frame"
+    if data.source == "scikit-learn":
+        columns, label = read_scikit_learn(data.name)
+        where = f"data.name: {data.name}"
+    elif data.source == "frame":
+        if data.frame is None:
+            raise CaseError(
+                "data.frame: the frame is one that a Python program holds; give it there:"
+                " hkflow.run(case, data={'frame': frame})."
+            )
+        columns = data.frame
+    else:
+        columns = read_columns(folder / data.file, data.delimiter, data.decimal)
+        where = f"data.file: {folder / data.file}"
+    table = raw_table(data, columns, label, where)
+    if len(table.targets) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
-    return _prepared(data, inputs, names), targets, weights, names
+    if data.missing == "impute":
+        table = table.filled(np.arange(len(table.targets)))
+    classes = {
+        key: None if getattr(data, key) is None else [str(name) for name in getattr(data, key)]
+        for key in ("positive", "negative")
+    }
+    inputs = table.encoded()
+    preparation = Preparation(
+        columns=list(table.columns),
+        label=label,
+        refuses=data.missing == "refuse",
+        notes=list(table.notes),
+        **classes,
+    ).fitted(data, inputs)
+    lines = table.lines if columns.unit == "line" else None
+    return DataSet(preparation.applied(inputs), table.targets, None, preparation, lines)
 
 
 def _check_room(data):
@@ -441,26 +491,6 @@ def _inline(data):
         np.array(data.targets),
         None if data.weights is None else np.array(data.weights),
     )
-
-
-def _prepared(data, inputs, names):
-    if data.standardize:
-        try:
-            inputs = generators.standardized(inputs)
-        except ValueError as error:
-            column = int(str(error).split()[1])
-            raise CaseError(
-                f"data.standardize: column '{names[column]}' is constant and cannot be"
-                " standardized."
-            ) from error
-    if data.components is not None:
-        if data.components > min(inputs.shape):
-            raise CaseError(
-                f"data.components: {data.components} components of {inputs.shape[0]} rows with"
-                f" {inputs.shape[1]} inputs."
-            )
-        inputs = generators.principal_components(inputs, data.components)
-    return inputs
 
 
 def _check_classes(targets, loss, both):

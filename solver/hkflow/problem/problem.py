@@ -37,6 +37,8 @@ class Problem:
     density : function (points (n, d+1), sign) -> (n,) mass per unit area, where the initial density
         is known at every point; of an initial measure on a mesh, that of the cell is taken if not
         given. Run folders know a function of a module by its name
+    prepare : function (raw rows or a frame) -> inputs (n, dim) without the bias, as the objective's
+        are; None where raw inputs are taken as they are
     Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
     the domain.
     """
@@ -49,6 +51,7 @@ class Problem:
     exact: MomentFlow | None = None
     draw: Callable | None = None
     density: Callable | None = None
+    prepare: Any = None
 
     def __post_init__(self):
         if tuple(self.signs) not in ((1,), (1, -1)):

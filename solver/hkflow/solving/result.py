@@ -165,6 +165,12 @@ class Result:
         return found.sentence() if found else ""
 
     @property
+    def preparation(self) -> Any:
+        """What makes inputs of raw columns, see Problem.prepare; None where they are taken as they
+        are."""
+        return self.problem.prepare
+
+    @property
     def margin_share(self) -> NDArray[np.float64] | None:
         """Per cent of the max-margin that the run had reached, at least, (n_records,); None unless
         that is known to be positive."""

@@ -14,6 +14,7 @@ from ..accuracy.error_bars import ErrorBars
 from ..accuracy.repeats import Repeats
 from ..arguments import Floats
 from ..case.build import (
+    DataSet,
     build_objective,
     density_function,
     domain_of,
@@ -26,6 +27,7 @@ from ..case.build import (
 from ..case.described import density_of, rebuilt
 from ..case.functions import OwnFunctions
 from ..case.load import parse_stored_case
+from ..case.preparation import Preparation
 from ..certificates.margin import MaxMargin
 from ..errors import RunFolderError
 from ..files.reading import (
@@ -198,7 +200,15 @@ class Run(Result):
     @property
     def input_names(self) -> list[str]:
         """Names of the inputs, for axes."""
-        return input_names(self.case, self.inputs.shape[1])
+        return input_names(self.case, self.inputs.shape[1], self.preparation)
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """What made the inputs from the columns of the data, and makes them of new ones; None where
+        inputs are taken as they are."""
+        with _reading(self.path):
+            found = self.header.get("preparation")
+            return None if found is None else Preparation.model_validate(found)
 
     @cached_property
     def problem(self) -> Problem:  # type: ignore[override]  # read when it is first wanted
@@ -216,7 +226,7 @@ class Run(Result):
         with _reading(self.path):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
-            return replace(problem, density=self._density(objective))
+            return replace(problem, density=self._density(objective), prepare=self.preparation)
 
     def _density(self, objective):
         """The initial density of characteristics at every point, or None."""
@@ -235,7 +245,7 @@ class Run(Result):
             return rebuilt(self.case, self.own, data, self.flow, self.name)
         feature = self.own.feature and self.own.feature.built(self.name)
         feature = feature or FEATURES[self.case.objective.activation]
-        objective, exact = build_objective(self.case, None, data, feature)
+        objective, exact = build_objective(self.case, None, DataSet(*data), feature)
         return objective, exact, fresh_data(self.case, feature)
 
     def _start(self, objective):
