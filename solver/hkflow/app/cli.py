@@ -288,6 +288,40 @@ def errors(
 
 
 @app.command()
+def predict(
+    path: RunPath,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="table of new rows with the columns of the run's data: CSV, Parquet, .npy, .npz",
+            metavar="FILE",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="CSV file to write; printed if not given")
+    ] = None,
+) -> None:
+    """Predict the rows of a table: a line for each, with the error bar of the run where it has
+    one."""
+    import numpy as np
+
+    from ..store.predictions import predicted, read_rows, write_table
+    from ..store.run import load
+
+    one = load(path)
+    made = predicted(one, read_rows(one, table))
+    if gaps := int(np.isnan(list(made.values())[1]).sum()):
+        rows = "1 row has" if gaps == 1 else f"{gaps} rows have"
+        typer.echo(f"{table}: {rows} no prediction: a value is missing.", err=True)
+    if output is None:
+        write_table(made, sys.stdout)
+    else:
+        with open(output, "w", newline="", encoding="utf-8") as stream:
+            write_table(made, stream)
+        typer.echo(f"predictions:      {output}")
+
+
+@app.command()
 def report(
     paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
     output: Annotated[

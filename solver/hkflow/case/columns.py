@@ -55,7 +55,7 @@ class Columns:
         for name in names:
             if names.count(name) > 1:
                 raise CaseError(f"{source}: names the column '{printable(name)}' twice.")
-            found |= dict(_split(str(name), _cells(frame[name])))
+            found |= dict(_split(str(name), cells_of(frame[name])))
         lengths = {name: len(cells) for name, cells in found.items()}
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"'{name}' {n}" for name, n in list(lengths.items())[:MAX_SHOWN])
@@ -81,8 +81,8 @@ def _names(frame):
     )
 
 
-def _cells(column):
-    """The cells of one column, (n,) or (n, k); masked ones are missing."""
+def cells_of(column: Any) -> Cells:
+    """The cells of a column (n,), or of several, (n, k); masked ones are missing."""
     if np.ma.is_masked(column):
         column = np.ma.filled(column.astype(object), None)
     cells = np.asarray(column)

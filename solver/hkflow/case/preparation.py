@@ -17,6 +17,7 @@ from .columns import (
     Cells,
     Columns,
     Faults,
+    cells_of,
     no_number,
     numbers,
 )
@@ -141,10 +142,12 @@ class Preparation(Table):
             return Columns.of(raw)
         if hasattr(raw, "column_names") or getattr(getattr(raw, "dtype", None), "names", None):
             return Columns.of(raw)
-        rows = np.asarray(raw)
-        if rows.dtype.kind in "US":  # of a list with texts and numbers
-            rows = np.asarray(raw, dtype=object)
-        rows = np.atleast_2d(rows)
+        try:
+            rows = np.atleast_2d(cells_of(raw))
+        except ValueError as error:
+            raise ValueError(
+                f"Inputs must make an array of rows of one length: {error}."
+            ) from error
         names = [column.name for column in self.columns]
         if rows.ndim != 2 or rows.shape[1] != len(names):
             shown = ", ".join(names[:MAX_CATEGORIES]) + (

@@ -135,7 +135,7 @@ def _prediction(run, save, normalised):
     mass = 1.0 if normalised else np.exp(run.log_mass_at(save))
 
     def predict(inputs):
-        values = run.predict(inputs, save, normalised)
+        values = run.predict(inputs, save, normalised, prepared=True)
         return np.where(np.abs(values) > ROUNDING * mass * np.abs(inputs).max(), values, 0.0)
 
     return predict
@@ -264,7 +264,10 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
         inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)  # type: ignore[attr-defined]
-        predictions, whose = run.predict(inputs, save, normalised), f" of {FRESH} fresh inputs"
+        predictions, whose = (
+            run.predict(inputs, save, normalised, prepared=True),
+            f" of {FRESH} fresh inputs",
+        )
     if run.classifies:
         edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)
         for sign in (1.0, -1.0):

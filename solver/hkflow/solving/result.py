@@ -412,17 +412,19 @@ class Result:
         return in_plain_units(self.scaled_predictions, self.log_scale)
 
     def predict(
-        self, inputs: ArrayLike, save: int = -1, normalised: bool = False
+        self, inputs: Any, save: int = -1, normalised: bool = False, prepared: bool = False
     ) -> NDArray[np.float64]:
-        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without the bias, for the measure of a
-        save. Returns (n,).
+        """h(x) = ∫ φ(θ, x) dν(θ) at new rows (n, columns), for the measure of a save. Returns (n,).
 
+        inputs : raw, as the columns of the data are before they are encoded, scaled and projected:
+            rows in the order of those columns, without the bias, or a frame that has them by name
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
-            atoms_at
-        Raises ValueError for inputs of another dimension.
+            atoms_at;  prepared : inputs (n, dim) are as `self.inputs` already
+        A row with a value that is missing has the prediction nan, unless the case imputes it.
+        Raises ValueError for rows of another length, CaseError for cells that do not fit.
         """
         feature, atoms = self.problem.objective.feature, self.atoms_at(save, normalised)
-        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
+        inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:
             without = ", without the bias" if self.bias else ""
             raise ValueError(
@@ -434,7 +436,13 @@ class Result:
             block = slice(start, start + BLOCK)
             operator = feature.operator(atoms.positions, full[block], "dense")
             operator.forward(atoms.signs * atoms.weights, out[block])
+        out[np.isnan(inputs).any(axis=1)] = np.nan
         return out
+
+    def prepare(self, raw: Any) -> NDArray[np.float64]:
+        """Inputs (n, dim), as `self.inputs` are, of raw rows or of a frame; see `predict`."""
+        made = self.preparation
+        return real_array(raw, "Inputs") if made is None else made(raw)
 
     def exact_errors(self) -> tuple | None:
         """Errors against the exact solution, each (n_saves,); None without one.

@@ -210,6 +210,19 @@ class Run(Result):
             found = self.header.get("preparation")
             return None if found is None else Preparation.model_validate(found)
 
+    def prepare(self, raw: Any) -> Floats:
+        """As of every Result. Raises RunFolderError for a run of an earlier version, which did not
+        keep how its inputs were prepared."""
+        data = self.case.data
+        changed = getattr(data, "standardize", False) or getattr(data, "components", None)
+        if self.preparation is None and changed:
+            raise RunFolderError(
+                f"{self.path}: begun by a version that did not keep how raw inputs were"
+                " standardized or projected. Run its case again, or prepare inputs in the same way"
+                " and take predict(inputs, prepared=True)."
+            )
+        return super().prepare(raw)
+
     @cached_property
     def problem(self) -> Problem:  # type: ignore[override]  # read when it is first wanted
         """The problem that was solved, rebuilt from the stored data and mesh; it starts from the
