@@ -121,6 +121,12 @@ def _last_records(run):
                 f"{last['training_error']:.4g}",
             )
         )
+    if "test_error" in last:
+        error, share = last["test_error"], ""
+        if "margin" in last:
+            share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
+        label = RECORDS["test_error"].label if "margin" in last else "test RMSE"
+        rows.append((label, f"{error:.4g}{share}"))
     exchanged = sum(abs(last[name]) for name in ENERGIES)
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0

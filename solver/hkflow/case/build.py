@@ -1,7 +1,7 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from ..solving.result import Result
 from .datafiles import read_columns, read_points, read_scikit_learn
 from .functions import feature_of
 from .mesh_cache import cached_mesh
-from .preparation import Encoding, Preparation, raw_table
+from .preparation import Encoding, Preparation, raw_table, test_rows
 from .schema import (
     Case,
     CharacteristicsMethod,
@@ -45,6 +45,7 @@ from .schema import (
     GridMethod,
     Labelled,
     ParticlesMethod,
+    Prepared,
     ProblemCase,
     UniformInitial,
 )
@@ -57,6 +58,7 @@ class DataSet:
     inputs : (n, dim) without the bias;  targets : (n,);  weights : (n,), or None for 1/n each
     preparation : that made the inputs from raw columns; None if they are as they were
     lines : (n,) of the rows in their text file, None of other data
+    test : inputs (n_test, dim) and targets (n_test,) of what is held out, or None
     """
 
     inputs: Floats
@@ -64,6 +66,7 @@ class DataSet:
     weights: Floats | None = None
     preparation: Preparation | None = None
     lines: Integers | None = None
+    test: tuple[Floats, Floats] | None = None
 
 
 GENERATORS = {
@@ -72,7 +75,7 @@ GENERATORS = {
     "parity": generators.parity,
 }
 # what random numbers are used for: each has a generator of its own, from the case's seed
-DATA, START, DYNAMICS = range(3)
+DATA, START, DYNAMICS, SPLIT = range(4)
 DEFAULT_POINTS = 1000
 
 
@@ -221,12 +224,22 @@ def build_problem(
         else:
             start = initial_points(case, folder, axes, domain.signs, feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
-        preparation = data and data.preparation
+        preparation, test = data and data.preparation, data and _test_objective(objective, data)
         return Problem(
-            mesh, objective, flow, domain.signs, start, exact, draw, density, preparation
+            mesh, objective, flow, domain.signs, start, exact, draw, density, preparation, test
         )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
+
+
+def _test_objective(objective, data):
+    """The objective on the test data, None without."""
+    if data.test is None:
+        return None
+    inputs, targets = data.test
+    biased = objective.inputs.shape[1] > inputs.shape[1]
+    full = generators.with_bias(inputs) if biased else inputs
+    return Objective(objective.feature, objective.risk, full, targets)
 
 
 def _left_by(earlier, case, domain, objective, mesh):
@@ -374,8 +387,9 @@ def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
     data = case.data
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
+    split = random_numbers(case.seed, SPLIT)
     if isinstance(data, Labelled):
-        return _read_table(data, folder)
+        return _read_table(data, folder, split)
     weights = None
     if data.source == "inline":
         inputs, targets, weights = _inline(data)
@@ -384,16 +398,46 @@ def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
             inputs, targets = _distribution(case, rng, feature)(rng, data.n)
         except ValueError as error:
             raise CaseError(f"data: {error}") from error
-    if not (data.standardize or data.components):
-        return DataSet(inputs, targets, weights)
-    names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
-    preparation = Preparation(columns=[Encoding(name=name) for name in names])
-    preparation = preparation.fitted(data, inputs)
-    return DataSet(preparation.applied(inputs), targets, weights, preparation)
+    preparation = None
+    if data.standardize or data.components:
+        names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
+        preparation = Preparation(columns=[Encoding(name=name) for name in names])
+    training, held_out = _parts(data, split, len(inputs))
+    return _divided(data, inputs, targets, weights, preparation, training, held_out)
 
 
-def _read_table(data, folder):
-    """The DataSet of a table with labels."""
+def _parts(data, rng, n):
+    """The numbers of the training rows and of those that are held out, in order; None if all are
+    training data."""
+    if data.test_fraction is None:
+        return np.arange(n), None
+    count = round(data.test_fraction * n)
+    if not 0 < count < n:
+        raise CaseError(
+            f"data.test_fraction: {data.test_fraction:g} of {n} rows leaves"
+            f" {'none to test' if count == 0 else 'none to train'} on; choose another share."
+        )
+    order = rng.permutation(n)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+def _divided(data, inputs, targets, weights, preparation, training, held_out, lines=None):
+    """The DataSet of encoded inputs (n, k), scaled and projected as the training rows are."""
+    whole = held_out is None
+    own = inputs if whole else inputs[training]
+    if preparation is not None:
+        preparation = preparation.fitted(data, own)
+        inputs = preparation.applied(inputs)
+        own = inputs if whole else inputs[training]
+    if whole:
+        return DataSet(own, targets, weights, preparation, lines)
+    test = inputs[held_out], targets[held_out]
+    weights, lines = (None if a is None else a[training] for a in (weights, lines))
+    return DataSet(own, targets[training], weights, preparation, lines, test)
+
+
+def _read_table(data, folder, split):
+    """The DataSet of a table with labels; split : generator that draws what is held out."""
     label, where = getattr(data, "label", None), "data.frame: the frame"
     if data.source == "scikit-learn":
         columns, label = read_scikit_learn(data.name)
@@ -411,22 +455,37 @@ def _read_table(data, folder):
     table = raw_table(data, columns, label, where)
     if len(table.targets) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
+    training, held_out = _parts(data, split, len(table.targets))
     if data.missing == "impute":
-        table = table.filled(np.arange(len(table.targets)))
+        table = table.filled(training)
+    notes = list(table.notes)
+    if held_out is not None:
+        notes.append(f"{len(held_out)} of {len(table.targets)} rows are held out as test data")
     classes = {
         key: None if getattr(data, key) is None else [str(name) for name in getattr(data, key)]
         for key in ("positive", "negative")
     }
-    inputs = table.encoded()
     preparation = Preparation(
         columns=list(table.columns),
         label=label,
         refuses=data.missing == "refuse",
-        notes=list(table.notes),
+        notes=notes,
         **classes,
-    ).fitted(data, inputs)
+    )
     lines = table.lines if columns.unit == "line" else None
-    return DataSet(preparation.applied(inputs), table.targets, None, preparation, lines)
+    made = _divided(
+        data, table.encoded(), table.targets, None, preparation, training, held_out, lines
+    )
+    if getattr(data, "test_file", None) is None:
+        return made
+    path = folder / data.test_file
+    columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
+    inputs, targets, notes = test_rows(
+        data, columns, label, made.preparation, f"data.test_file: {path}"
+    )
+    said = made.preparation.notes + [f"test data: {note}" for note in notes]
+    preparation = made.preparation.model_copy(update={"notes": said})
+    return replace(made, preparation=preparation, test=(inputs, targets))
 
 
 def _check_room(data):
@@ -447,7 +506,7 @@ def _check_room(data):
 def _distribution(case, rng, feature):
     """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first
     comes from rng."""
-    keys = case.data.model_dump(exclude={"source", "n", "standardize", "components"})
+    keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})
     if case.data.source == "teacher":
         return generators.teacher(rng, feature, bias=case.objective.bias, **keys)
     return GENERATORS[case.data.source](rng, **keys)

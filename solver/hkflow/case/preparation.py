@@ -293,6 +293,31 @@ def raw_table(table: Labelled, columns: Columns, label: str, where: str) -> RawT
     )
 
 
+def test_rows(
+    table: Labelled, columns: Columns, label: str, preparation: Preparation, where: str
+) -> tuple[Floats, Floats, list[str]]:
+    """Inputs (n, dim), targets (n,) and notes of a second table, prepared as the training data are.
+
+    where : how messages on cells begin
+    Raises CaseError with everything that is wrong, and if no row is left.
+    """
+    names = [column.name for column in preparation.columns]
+    for_names = table.model_copy(update={"features": names, "categorical": []})
+    _check_names(for_names, columns, names, label, where)
+    faults, notes = Faults(where, columns), list(columns.notes)
+    rows, targets = _targets(table, columns, label, faults, notes, known=False)
+    faults.refuse()
+    chosen = {name: columns.named[name][rows] for name in names}
+    found = replace(columns, source=where, named=chosen, lines=columns.lines[rows], faults=())
+    inputs = preparation(found)
+    keep = ~np.isnan(inputs).any(axis=1)
+    if not keep.all():
+        notes.append(f"{_count(~keep)} with missing values dropped{_at(columns, rows[~keep])}")
+    if not keep.any():
+        raise CaseError(f"{where}: no rows are left to test on.")
+    return inputs[keep], targets[keep], [*notes, f"{keep.sum()} rows"]
+
+
 def _check_names(table, columns, features, label, where):
     """Raise CaseError for names that no column has, all of them."""
     wrong = [
@@ -311,8 +336,9 @@ def _check_names(table, columns, features, label, where):
         raise CaseError("\n".join(wrong))
 
 
-def _targets(table, columns, label, faults, notes):
-    """The rows that have a target, (n,), and their targets; ±1 of classes."""
+def _targets(table, columns, label, faults, notes, known=True):
+    """The rows that have a target, (n,), and their targets; ±1 of classes, all of which occur if
+    they are `known`."""
     cells = columns.named[label]
     if table.positive is None:
         targets, wrong = numbers(cells, columns.comma)
@@ -331,7 +357,8 @@ def _targets(table, columns, label, faults, notes):
     else:
         keys = {cell: None if is_missing(cell) else label_of(cell) for cell in set(cells.tolist())}
         found = np.array([keys[cell] for cell in cells.tolist()], dtype=object)
-        _check_labels(table, cells, set(keys.values()))
+        if known:
+            _check_labels(table, cells, set(keys.values()))
         plus, minus = (
             np.isin(found.astype(str), [label_of(name) for name in names])
             for names in (table.positive, table.negative)

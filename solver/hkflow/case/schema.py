@@ -33,6 +33,13 @@ class Prepared(Table):
     components: Count | None = Field(
         None, description="keep only so many principal components of the inputs"
     )
+    test_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None,
+        description=(
+            "share of the rows, drawn by the seed, that is held out: its loss and error are"
+            " recorded, and nothing is fitted to it"
+        ),
+    )
 
 
 class Labelled(Prepared):
@@ -89,6 +96,9 @@ class FileData(Labelled):
     decimal: Literal[".", ","] | None = Field(
         None, description="before the decimals of numbers in text; found if absent"
     )
+    test_file: str | None = Field(
+        None, description="a second such file, whose rows are test data; or give test_fraction"
+    )
 
     @model_validator(mode="after")
     def _delimits(self):
@@ -99,6 +109,8 @@ class FileData(Labelled):
             )
         if self.delimiter == self.decimal == ",":
             raise ValueError("'delimiter' and 'decimal' cannot both be ','")
+        if self.test_file is not None and self.test_fraction is not None:
+            raise ValueError("give either 'test_fraction' or 'test_file'")
         return self
 
 

@@ -226,8 +226,24 @@ def _draw_data(ax, run, norm):
             {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
         )
         ax.scatter(*run.inputs.T, **values, **look)
+    if run.test is not None:
+        _draw_test(ax, run, norm, look | {"edgecolors": "white"})
     if len(run.inputs):
         ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
+
+
+def _draw_test(ax, run, norm, look):
+    """The test data of two inputs, with white edges."""
+    inputs, targets = run.test.inputs[:, :2], run.test.targets
+    if run.classifies:
+        for sign, marker in ((1.0, "o"), (-1.0, "s")):
+            ax.scatter(*inputs[targets * sign > 0.0].T, marker=marker, color=COLORS[sign], **look)
+    else:
+        colors = (
+            {"color": "0.6"} if norm is None else {"c": targets, "cmap": "PuOr_r", "norm": norm}
+        )
+        ax.scatter(*inputs.T, **colors, **look)
+    ax.scatter([], [], marker="o", color="0.6", label="test", **look)
 
 
 def _teacher_units(ax, objective):

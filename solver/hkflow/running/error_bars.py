@@ -63,7 +63,9 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
         if given is not None:
             problem = run.problem = replace(problem, objective=given.objective)
         with companions_made(quiet) as watch:
-            bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
+            bars = bars_of(
+                run, replace(problem, test=None), companions == "all", cached_mesh, watch
+            )
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)

@@ -8,6 +8,7 @@ from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
 from ..methods.record import SCALED, Record
 from ..methods.step import ENERGIES, TERMS
+from .predicting import test_predictions_of
 from .state import LoopState
 
 
@@ -110,6 +111,30 @@ OF_CLASSIFIERS = (
         value=_smooth_margin,
     ),
 )  # fmt: skip
+
+
+def _test_predictions(method, clock):
+    return test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
+
+
+def _test_loss(method, clock):
+    test, predictions = method.problem.test, _test_predictions(method, clock)
+    return test.evaluate_risk(predictions, clock.log_scale, np.empty_like(predictions))
+
+
+OF_TESTS = (
+    Record(
+        "test_error", "test error",
+        "The same as the training error, of the test data; at saves, every 16 steps and at the end,"
+        " nan between.",
+        panel="test", compared=True,
+        value=lambda method, clock: method.problem.test.error(_test_predictions(method, clock)),
+    ),
+    Record(
+        "test_loss", "test loss", "Risk R of the test data, where their error is recorded.",
+        "R", SCALED, "log", "test", compared=True, value=_test_loss,
+    ),
+)  # fmt: skip
 OF_CERTIFICATES = (
     Record(
         "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
@@ -133,17 +158,22 @@ def take_record(
     clock: LoopState,
     certificate: MarginCertifier | None = None,
     renew: bool = False,
+    tested: bool = False,
 ) -> dict[str, float]:
     """The numbers recorded after a step, by name; energies and masses are integrals since the
     start, in units of e^log_scale.
 
     certificate : what encloses the margin of the data, or None;  renew : whether it is to be taken
-        now, which costs more than all the rest; else its values are nan
+        now, which costs more than all the rest; else its values are nan;  tested : the same of
+        records of the test data
     Neither the method nor the clock is changed.
     """
     classifies = method.problem.objective.risk.classifies
     rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
+    if method.problem.test is not None:
+        taken = {row.name: row.value for row in OF_TESTS if row.value is not None}
+        record |= {name: f(method, clock) if tested else np.nan for name, f in taken.items()}
     if certificate:
         bounds = clock.margin_lower, clock.margin_upper
         record |= certificate.record(method.current, record["margin"], bounds, renew)

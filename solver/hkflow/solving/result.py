@@ -23,11 +23,9 @@ from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from .predicting import LARGEST_LOG, predictions_of, test_predictions_of, unscaled
 
-# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
-LARGEST_LOG = 600.0
 LONGEST_STEM = 60  # letters of the name of a file
-BLOCK = 4096  # inputs that are predicted at a time
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
@@ -411,6 +409,28 @@ class Result:
         beyond numbers."""
         return in_plain_units(self.scaled_predictions, self.log_scale)
 
+    @property
+    def test(self) -> Any:
+        """The objective on held-out data, with their inputs, bias included, and targets; or
+        None."""
+        return self.problem.test
+
+    @cached_property
+    def scaled_test_predictions(self) -> NDArray[np.float64]:
+        """h on the test data at the saves in units of e^log_scale, (n_saves, n_test)."""
+        measure = method_class(self.method).measure
+        count = 0 if self.test is None else len(self.test.targets)
+        rows = [
+            test_predictions_of(self.problem, measure, self.state_at(k), self.log_scale[k])
+            for k in range(len(self.time) if count else 0)
+        ]
+        return np.array(rows).reshape(len(self.time), count)
+
+    @cached_property
+    def test_predictions(self) -> NDArray[np.float64]:
+        """h on the test data at the saves, (n_saves, n_test)."""
+        return in_plain_units(self.scaled_test_predictions, self.log_scale)
+
     def predict(
         self, inputs: Any, save: int = -1, normalised: bool = False, prepared: bool = False
     ) -> NDArray[np.float64]:
@@ -431,11 +451,7 @@ class Result:
                 f"Inputs need {self.inputs.shape[1]} columns{without}, got {inputs.shape[1]}."
             )
         full = with_bias(inputs) if self.bias else inputs
-        out = np.zeros(len(full))
-        for start in range(0, len(full), BLOCK):
-            block = slice(start, start + BLOCK)
-            operator = feature.operator(atoms.positions, full[block], "dense")
-            operator.forward(atoms.signs * atoms.weights, out[block])
+        out = predictions_of(feature, atoms, full)
         out[np.isnan(inputs).any(axis=1)] = np.nan
         return out
 
@@ -476,16 +492,6 @@ ResultLike = Result | str | Path
 def has_bias(inputs: Floats) -> bool:
     """Whether the last column of inputs (n_data, p) is one of ones, and not the only one."""
     return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())
-
-
-def unscaled(state: dict) -> tuple[dict, float]:
-    """A state whose measure is of order one, and s with ν = e^s · that measure."""
-    if "log_weights" in state:
-        scale = float(state["log_weights"].max())
-        return state | {"log_weights": state["log_weights"] - scale}, scale
-    if "log_scale" in state:
-        return state | {"log_scale": 0.0}, float(state["log_scale"])
-    return state, 0.0
 
 
 def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:

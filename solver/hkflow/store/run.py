@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from ..accuracy.error_bars import ErrorBars
@@ -34,6 +35,7 @@ from ..files.reading import (
     DAMAGE,
     DATA,
     MESH,
+    TEST,
     check_array,
     check_mesh,
     find,
@@ -49,11 +51,14 @@ from ..measures.point_measure import Units
 from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
+from ..objectives.data import with_bias
 from ..objectives.losses import RISKS
+from ..objectives.objective import Objective
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from ..solving.predicting import LARGEST_LOG, unscaled
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
-from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
+from ..solving.result import Result, ResultLike
 from .errors import read_errors
 from .margins import MAX_MARGIN, of_arrays, of_json
 from .repeats import read_repeats
@@ -139,6 +144,7 @@ class Run(Result):
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
+        self.test_inputs, self.test_targets = (static["data"].get(name) for name in TEST)
         self.time, self.log_scale = series["time"], series["log_scale"]
         self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
@@ -239,7 +245,15 @@ class Run(Result):
         with _reading(self.path):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
-            return replace(problem, density=self._density(objective), prepare=self.preparation)
+            known = {"density": self._density(objective), "prepare": self.preparation}
+            return replace(problem, **known, test=self._test(objective))
+
+    def _test(self, objective):
+        """The objective on the test data, None without."""
+        if self.test_inputs is None:
+            return None
+        full = with_bias(self.test_inputs) if self.bias else self.test_inputs
+        return Objective(objective.feature, objective.risk, full, self.test_targets)
 
     def _density(self, objective):
         """The initial density of characteristics at every point, or None."""
@@ -571,6 +585,8 @@ def _read_static(file, case):
     they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
+    if "test_inputs" in find(file, "data", h5py.Group):
+        data |= read_arrays(find(file, "data"), TEST, sizes)
     feature = FEATURES.get(case.objective.activation)
     joint = feature is not None and feature.joint
     sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
