@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.case import labels, preparation
+from hkflow.case import columns, labels, preparation
 from hkflow.case.build import read_data
 from hkflow.case.load import case_of_tables
 from hkflow.objectives.activations import FEATURES
@@ -218,6 +218,13 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", frame=3, label="y")
     with pytest.raises(hkflow.CaseError, match="a Python program holds; give it there"):
         read("frame", label="y")
+
+
+def test_columns_are_equal_by_their_cells():
+    """As ranks ask that compute one run together."""
+    make = lambda *cells: columns.Columns.of({"a": list(cells), "b": [1, None]})
+    assert make(1.0, "x") == make(1.0, "x") != make(1.0, "y")
+    assert make(1.0, "x") != columns.Columns.of({"b": [1, None]})
 
 
 def test_fifty_thousand_rows_take_less_than_a_second(tmp_path, monkeypatch, rng):

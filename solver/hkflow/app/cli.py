@@ -395,6 +395,8 @@ def margin(
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     # what took the time is not lost with a folder or a picture that cannot be written
     typer.echo(str(report))
+    for note in getattr(report.problem.prepare, "notes", ()):
+        typer.echo(f"{'data:':18}{note}")
     folder = output or (Path("margins") / report.name if run is None else _margins_of(run))
     typer.echo(f"values:           {report.write(folder)}")
     picture = write_figure(

@@ -53,7 +53,7 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
         ax.legend(
             loc="lower center",
             bbox_to_anchor=(0.5, 1.0),
-            ncols=3,
+            ncols=3 if run.test is None else 4,
             handletextpad=0.3,
             columnspacing=1.0,
         )
@@ -271,12 +271,11 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     normalised = is_normalised(*((run, k) for k in saves))
     h = _name(normalised)
 
-    def predicted(k):
-        return (
-            np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
-            * run.scaled_predictions[k]
-        )
+    def predicted(k, of="scaled_predictions"):
+        scale = np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
+        return scale * getattr(run, of)[k]
 
+    tests = predicted(save, "scaled_test_predictions")
     predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
         inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)  # type: ignore[attr-defined]
@@ -289,6 +288,9 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
         for sign in (1.0, -1.0):
             values, label = predictions[run.targets == sign], f"class {_class(sign)}"
             ax.hist(values, edges, color=COLORS[sign], label=label, alpha=0.7)
+            if len(tests):
+                values = np.clip(tests[run.test.targets == sign], edges[0], edges[-1])
+                ax.hist(values, edges, histtype="step", color=COLORS[sign], label="test")
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
         ax.set_ylabel("number of data")
@@ -298,6 +300,9 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     if not normalised:
         ends = frame(targets)
         ax.plot(ends, ends, color="0.5", linewidth=0.8, label="h = y")
+    if len(tests):
+        ax.plot(run.test.targets, tests, "o", markersize=3, color="C1", label="test", alpha=0.7)
+    if ax.get_legend_handles_labels()[1]:
         ax.legend(loc="upper left")
     ax.plot(
         targets,
