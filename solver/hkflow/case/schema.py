@@ -87,7 +87,7 @@ class FileData(Labelled):
     """A table in a file: text with a header line (.csv, .tsv, …), .parquet (needs the extra
     hkflow[parquet]), .npy or .npz."""
 
-    source: Literal["csv", "file"]
+    source: Literal["csv", "file"] = Field(description="two names of one source")
     file: str = Field(description="path, relative to the case file")
     label: str = Field(description="column of the label or of the numerical target")
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
