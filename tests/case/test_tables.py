@@ -150,6 +150,12 @@ def test_columns_without_a_name_are_left_out(table):
     assert "1 column without a name left out" in found.preparation.notes
 
 
+@pytest.mark.parametrize("missing", ["refuse", "drop", "impute"])
+def test_an_empty_column_is_one_fault(table, missing):
+    with pytest.raises(hkflow.CaseError, match="d.csv, column 'b' is empty: leave it out"):
+        table("a,b,y\n1,,1\n2,NA,2\n", missing=missing)
+
+
 def test_faults_in_rows_and_columns_that_are_not_used_do_no_harm(table):
     text = "a,note,y\n1,,yes\n2,x,no\noops,5,maybe\n"
     found = table(text, features=["a"], positive=["yes"], negative=["no"])

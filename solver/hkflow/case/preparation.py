@@ -254,6 +254,9 @@ def raw_table(table: Labelled, columns: Columns, label: str, where: str) -> RawT
     for name in features:
         categorical = name in table.categorical
         found, wrong = _values(columns, name, rows, categorical)
+        if len(rows) and len(_gaps(found, wrong)) == len(rows):
+            faults.column(f"column '{printable(name)}' is empty: leave it out of data.features")
+            continue
         cells = columns.named[name]
         comma = any(COMMA.fullmatch(str(cells[row])) for row in rows[wrong])
         texts = not comma and cells.dtype.kind not in FAULTY

@@ -113,28 +113,29 @@ OF_CLASSIFIERS = (
 )  # fmt: skip
 
 
-def _test_predictions(method, clock):
-    return test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
-
-
-def _test_loss(method, clock):
-    test, predictions = method.problem.test, _test_predictions(method, clock)
-    return test.evaluate_risk(predictions, clock.log_scale, np.empty_like(predictions))
-
-
 OF_TESTS = (
     Record(
         "test_error", "test error",
         "The same as the training error, of the test data; at saves, every 16 steps and at the end,"
         " nan between.",
         panel="test", compared=True,
-        value=lambda method, clock: method.problem.test.error(_test_predictions(method, clock)),
     ),
     Record(
         "test_loss", "test loss", "Risk R of the test data, where their error is recorded.",
-        "R", SCALED, "log", "test", compared=True, value=_test_loss,
+        "R", SCALED, "log", "test", compared=True,
     ),
 )  # fmt: skip
+
+
+def _tested(method: Method, clock: LoopState) -> dict[str, float]:
+    """The records of the test data."""
+    test = method.problem.test
+    assert test is not None
+    h = test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
+    loss = test.evaluate_risk(h, clock.log_scale, np.empty_like(h))
+    return {"test_error": test.error(h), "test_loss": loss}
+
+
 OF_CERTIFICATES = (
     Record(
         "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
@@ -172,8 +173,8 @@ def take_record(
     rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if method.problem.test is not None:
-        taken = {row.name: row.value for row in OF_TESTS if row.value is not None}
-        record |= {name: f(method, clock) if tested else np.nan for name, f in taken.items()}
+        nothing = dict.fromkeys((row.name for row in OF_TESTS), np.nan)
+        record |= _tested(method, clock) if tested else nothing
     if certificate:
         bounds = clock.margin_lower, clock.margin_upper
         record |= certificate.record(method.current, record["margin"], bounds, renew)

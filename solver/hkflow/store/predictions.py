@@ -10,7 +10,7 @@ from ..arguments import Floats
 from ..case.columns import Columns
 from ..case.datafiles import read_columns
 from ..case.preparation import Encoding, Preparation
-from ..errors import CaseError
+from ..errors import CaseError, RunFolderError
 from ..solving.result import Result
 from .shown import is_normalised
 
@@ -30,8 +30,11 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
-    Raises CaseError with all cells that do not fit, and for columns that are not there.
+    Raises CaseError with all cells that do not fit, and for columns that are not there;
+    RunFolderError for a run without a save.
     """
+    if len(run.time) == 0:
+        raise RunFolderError(f"{run.name}: holds no save yet, so it predicts nothing.")
     normalised = is_normalised((run, -1))
     values = run.predict(columns if run.preparation else _in_order(run, columns), -1, normalised)
     table = {columns.unit: columns.lines, "prediction/mass" if normalised else "prediction": values}
