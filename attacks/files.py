@@ -184,7 +184,7 @@ def damaged_run(folder, run, seed):
     def look():
         loaded = hkflow.load(target)
         if len(loaded.time):
-            loaded.predict(np.zeros((1, loaded.inputs.shape[1])))
+            loaded.predict(np.zeros((1, loaded.inputs.shape[1])), prepared=True)
             loaded.cell_density_at(-1)
 
     for action in (look, lambda: hkflow.resume(copy)):
@@ -237,7 +237,7 @@ def hostile_run(folder, run, seed):
         )
         summary(loaded), provenance(loaded)
         for save in range(len(loaded.time)):
-            loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save)
+            loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save, prepared=True)
             seen.append(loaded.cell_density_at(save))
         if len(loaded.time):
             hkflow.export(loaded, "csv", output=folder / "exported")

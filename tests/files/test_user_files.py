@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.case.datafiles import read_csv
+from hkflow.case.datafiles import read_columns
 from hkflow.case.load import parse_override
+from hkflow.case.preparation import raw_table
+from hkflow.case.schema import FileData
 from hkflow.plots.decision import draw_predictions
 
 CASE = """
@@ -33,6 +35,15 @@ kind = "hellinger-kantorovich"
 [time]
 end = 0.01
 """
+
+
+def read_csv(path, label):
+    """Inputs, targets and the names of the inputs of a CSV file."""
+    table = FileData(source="csv", file=path.name, label=label)
+    found = raw_table(table, read_columns(path), label, f"data.file: {path}")
+    return found.encoded(), found.targets, [column.name for column in found.columns]
+
+
 ROWS = "a,b,y\n0.1,0.2,1\n0.5,-0.3,0\n-0.2,0.1,1\n"
 
 
@@ -75,16 +86,16 @@ def test_many_columns_take_no_more_than_their_share(tmp_path):
         f"{','.join(names)},y\n" + f"{','.join(['1.5'] * len(names))},1\n" * 2
     )
     began = time.process_time()
-    inputs, labels, features = read_csv(tmp_path / "wide.csv", ",", None, "y")
+    inputs, labels, features = read_csv(tmp_path / "wide.csv", "y")
     assert time.process_time() - began < 2.0
     assert (
         inputs.shape == (2, 40_000)
         and (inputs == 1.5).all()
-        and labels.tolist() == ["1", "1"]
+        and labels.tolist() == [1.0, 1.0]
         and features == names
     )
     with pytest.raises(hkflow.CaseError, match="Choose from: c0, c1, .* and 39961 more") as caught:
-        read_csv(tmp_path / "wide.csv", ",", None, "z")
+        read_csv(tmp_path / "wide.csv", "z")
     assert len(str(caught.value)) < 1000
 
 
@@ -110,13 +121,13 @@ def test_numbers_are_read_nearly_as_fast_as_numpy_reads_them(tmp_path, rng):
             spent.append(time.process_time() - began)
         return min(spent)
 
-    assert np.array_equal(read_csv(path, ",", None, "y")[0], values[:, :20])
-    assert seconds(lambda: read_csv(path, ",", None, "y")) < 4.0 * seconds(
+    assert np.array_equal(read_csv(path, "y")[0], values[:, :20])
+    assert seconds(lambda: read_csv(path, "y")) < 4.0 * seconds(
         lambda: np.loadtxt(path, delimiter=",", skiprows=1)
     )
     path.write_text(path.read_text() + ",".join(["1"] * 10 + ["oops"] * 11) + "\n")
     with pytest.raises(hkflow.CaseError, match="line 4002, column 'c10': 'oops' is not a number"):
-        read_csv(path, ",", None, "y")
+        read_csv(path, "y")
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,8 @@ def _by_parts(runs, saves, mesh):
 def _row(runs, saves, atoms, test):
     """The numbers of one common time, by name."""
     data = runs[0].predictions[saves[0]] - runs[1].predictions[saves[1]]
-    new = runs[0].predict(test, saves[0]) - runs[1].predict(test, saves[1])
+    new = runs[0].predict(test, saves[0], prepared=True)
+    new = new - runs[1].predict(test, saves[1], prepared=True)
     return {
         "data_max": np.abs(data).max() if len(data) else np.nan,
         "data_rms": np.sqrt(np.mean(data**2)) if len(data) else np.nan,

@@ -219,7 +219,8 @@ def margin_report(
         found, start, enclosed = contradiction(problem.objective), None, None
         why = found.sentence(lines_of_data(resolved, file.folder)) if found else ""
         name, source = file.name, file.source
-        names = input_names(resolved, problem.objective.inputs.shape[1] - resolved.objective.bias)
+        count = problem.objective.inputs.shape[1] - resolved.objective.bias
+        names = input_names(resolved, count, problem.prepare)
     else:
         one = loaded(run)
         name, source, names = one.stem, one.name, one.input_names

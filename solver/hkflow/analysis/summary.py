@@ -19,7 +19,8 @@ def summary(run: Result) -> list[tuple[str, str]]:
     own = [
         (record_of(name).label, f"{run.records[name][-1]:.8g}") for name in own_names(run.records)
     ]
-    rows = [("status", run.status), *_last_records(run), *_errors(run), *_repeats(run), *own]
+    data = [("data", note) for note in getattr(run.preparation, "notes", ())]
+    rows = [("status", run.status), *data, *_last_records(run), *_errors(run), *_repeats(run), *own]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"
@@ -120,6 +121,12 @@ def _last_records(run):
                 f"{last['training_error']:.4g}",
             )
         )
+    if "test_error" in last:
+        error, share = last["test_error"], ""
+        if "margin" in last:
+            share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
+        label = RECORDS["test_error"].label if "margin" in last else "test RMSE"
+        rows.append((label, f"{error:.4g}{share}"))
     exchanged = sum(abs(last[name]) for name in ENERGIES)
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0

@@ -168,6 +168,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     typer.echo(
         f"# {case} is valid: {data} data, {carriers} on {sphere}, {len(problem.signs)} sign(s)."
     )
+    for note in getattr(problem.prepare, "notes", ()):
+        typer.echo(f"# Data: {note}.")
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
     if asks_for_accuracy(file.case):
         from ..running.accuracy import plan
@@ -305,6 +307,40 @@ def errors(
 
 
 @app.command()
+def predict(
+    path: RunPath,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="table of new rows with the columns of the run's data: CSV, Parquet, .npy, .npz",
+            metavar="FILE",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="CSV file to write; printed if not given")
+    ] = None,
+) -> None:
+    """Predict the rows of a table: a line for each, with the error bar of the run where it has
+    one."""
+    import numpy as np
+
+    from ..store.predictions import predicted, read_rows, write_table
+    from ..store.run import load
+
+    one = load(path)
+    made = predicted(one, read_rows(one, table))
+    if gaps := int(np.isnan(list(made.values())[1]).sum()):
+        rows = "1 row has" if gaps == 1 else f"{gaps} rows have"
+        typer.echo(f"{table}: {rows} no prediction: a value is missing.", err=True)
+    if output is None:
+        write_table(made, sys.stdout)
+    else:
+        with open(output, "w", newline="", encoding="utf-8") as stream:
+            write_table(made, stream)
+        typer.echo(f"predictions:      {output}")
+
+
+@app.command()
 def report(
     paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
     output: Annotated[
@@ -378,6 +414,8 @@ def margin(
     report = margin_report(case, run, tolerance, **_parsed(overrides))
     # what took the time is not lost with a folder or a picture that cannot be written
     typer.echo(str(report))
+    for note in getattr(report.problem.prepare, "notes", ()):
+        typer.echo(f"{'data:':18}{note}")
     folder = output or (Path("margins") / report.name if run is None else _margins_of(run))
     typer.echo(f"values:           {report.write(folder)}")
     picture = write_figure(

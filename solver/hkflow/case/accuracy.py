@@ -29,7 +29,7 @@ def dimension(case: Case, folder: Path) -> int:
     named, data = read_named(case, folder)
     table: Any = named.data
     if data is not None:
-        columns = data[0].shape[1]
+        columns = data.inputs.shape[1]
     else:
         columns = len(table.direction) if table.source == "moment" else table.dim
     return columns + case.objective.bias - 1 + (case.objective.activation == "joint-relu")

@@ -1,7 +1,7 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +34,40 @@ from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
 from ..solving.restart import check_same_data, measure_left
 from ..solving.result import Result
-from .datafiles import lines_of, read_csv, read_points, read_scikit_learn, targets_from_labels
+from .datafiles import read_columns, read_points, read_scikit_learn
 from .functions import feature_of
 from .mesh_cache import cached_mesh
+from .preparation import Encoding, Preparation, raw_table, test_rows
 from .schema import (
     Case,
     CharacteristicsMethod,
     FlowTable,
     GridMethod,
+    Labelled,
     ParticlesMethod,
+    Prepared,
     ProblemCase,
     UniformInitial,
 )
 
-Data = tuple[Floats, Floats, Floats | None]  # inputs (n, dim), targets (n,), weights (n,)
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Data as the objective takes them.
+
+    inputs : (n, dim) without the bias;  targets : (n,);  weights : (n,), or None for 1/n each
+    preparation : that made the inputs from raw columns; None if they are as they were
+    lines : (n,) of the rows in their text file, None of other data
+    test : inputs (n_test, dim) and targets (n_test,) of what is held out, or None
+    """
+
+    inputs: Floats
+    targets: Floats
+    weights: Floats | None = None
+    preparation: Preparation | None = None
+    lines: Integers | None = None
+    test: tuple[Floats, Floats] | None = None
+
 
 GENERATORS = {
     "cluster-grid": generators.cluster_grid,
@@ -55,7 +75,7 @@ GENERATORS = {
     "parity": generators.parity,
 }
 # what random numbers are used for: each has a generator of its own, from the case's seed
-DATA, START, DYNAMICS = range(3)
+DATA, START, DYNAMICS, SPLIT = range(4)
 DEFAULT_POINTS = 1000
 
 
@@ -176,16 +196,18 @@ def _resolved_time(case):
 
 
 def build_problem(
-    case: Case, folder: Path, data: Data | None = None, earlier: Result | None = None
+    case: Case, folder: Path, data: DataSet | None = None, earlier: Result | None = None
 ) -> Problem:
     """The problem that a resolved case states.
 
-    data : (inputs, targets, weights) read earlier, or None to read them now;  earlier : the run
-        that it starts from, if it does
+    data : read earlier, or None to read them now;  earlier : the run that it starts from, if it
+        does
 
     Raises CaseError naming the key if data, domain, initial measure and memory do not fit together.
     """
     feature = feature_of(case.objective.activation, folder)
+    if data is None:
+        _, data = read_named(case, folder)
     objective, exact = build_objective(case, folder, data, feature)
     check_memory(case, *objective.inputs.shape)
     flow, axes = flow_of(case.flow), objective.axes
@@ -202,9 +224,22 @@ def build_problem(
         else:
             start = initial_points(case, folder, axes, domain.signs, feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
-        return Problem(mesh, objective, flow, domain.signs, start, exact, draw, density)
+        preparation, test = data and data.preparation, data and _test_objective(objective, data)
+        return Problem(
+            mesh, objective, flow, domain.signs, start, exact, draw, density, preparation, test
+        )
     except ValueError as error:
         raise CaseError(f"the problem: {error}") from error
+
+
+def _test_objective(objective, data):
+    """The objective on the test data, None without."""
+    if data.test is None:
+        return None
+    inputs, targets = data.test
+    biased = objective.inputs.shape[1] > inputs.shape[1]
+    full = generators.with_bias(inputs) if biased else inputs
+    return Objective(objective.feature, objective.risk, full, targets)
 
 
 def _left_by(earlier, case, domain, objective, mesh):
@@ -226,7 +261,7 @@ def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
 
 
 def build_objective(
-    case: Case, folder: Path | None, data: Data | None = None, feature: Feature | None = None
+    case: Case, folder: Path | None, data: DataSet | None = None, feature: Feature | None = None
 ) -> tuple[Any, MomentFlow | None]:
     """The objective, and the closed-form solution if the case is the moment problem in its solvable
     form.
@@ -263,7 +298,8 @@ def build_objective(
     elif case.data.source == "population":
         return _population_risk(case, feature), None
     else:
-        inputs, targets, weights = read_data(case, folder, feature)[:3] if data is None else data
+        data = read_data(case, folder, feature) if data is None else data
+        inputs, targets, weights = data.inputs, data.targets, data.weights
     if case.objective.loss != "square":
         _check_classes(targets, case.objective.loss, both=case.domain.kind != "fixed-features")
     try:
@@ -319,64 +355,137 @@ def teacher_of(case: Case | ProblemCase) -> tuple[Floats, Floats] | None:
 
 
 def lines_of_data(case: Case | ProblemCase, folder: Path) -> Integers | None:
-    """The lines (n,) of the file that the data come from; None if they come from none."""
-    data = case.data
-    if data.source != "csv":
+    """The lines (n,) of the text file that the data come from; None if they come from none."""
+    if case.data.source not in ("csv", "file"):
         return None
-    return lines_of(folder / data.file, data.delimiter, data.label, data.positive, data.negative)
+    return read_data(case, folder, feature_of(case.objective.activation, folder)).lines
 
 
-def input_names(case: Case | ProblemCase, count: int) -> list[str]:
+def input_names(
+    case: Case | ProblemCase, count: int, preparation: Preparation | None = None
+) -> list[str]:
     """Names of the inputs, for axes: those of the columns read, unless they were projected; else
     x₁, x₂, …"""
-    names = getattr(case.data, "features", None)
-    return (
-        list(names) if names and case.data.components is None else generators.numbered("x", count)
-    )
+    names = preparation.input_names if preparation else getattr(case.data, "features", None)
+    listed = getattr(case.data, "features", None) and case.data.components is None
+    return list(names) if listed else generators.numbered("x", count)
 
 
-def read_named(case: Case, folder: Path) -> tuple[Case, Data | None]:
-    """The case with the columns written out that it reads, and its data (inputs, targets, weights),
-    None if it has none."""
+def read_named(case: Case, folder: Path) -> tuple[Case, DataSet | None]:
+    """The case with the columns written out that it reads, and its data, None if it has none."""
     if case.data.source in ("moment", "population"):
         return case, None
-    feature = feature_of(case.objective.activation, folder)
-    inputs, targets, weights, names = read_data(case, folder, feature)
-    if getattr(case.data, "features", names) is None:
-        case = case.model_copy(
-            update={"data": case.data.model_copy(update={"features": list(names)})}
-        )
-    return case, (inputs, targets, weights)
+    data = read_data(case, folder, feature_of(case.objective.activation, folder))
+    if getattr(case.data, "features", ()) is None:
+        names = [column.name for column in data.preparation.columns]
+        case = case.model_copy(update={"data": case.data.model_copy(update={"features": names})})
+    return case, data
 
 
-def read_data(
-    case: Case, folder: Path, feature: Feature
-) -> tuple[Floats, Floats, Floats | None, list[str]]:
-    """Inputs (n, dim), targets (n,), weights (n,) or None, and the names of the inputs, as the
-    [data] table asks; feature : of a teacher."""
-    data, weights = case.data, None
+def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
+    """The data as the [data] table asks;  feature : of a teacher."""
+    data = case.data
     _check_room(data)
     rng = random_numbers(case.seed, DATA)
-    if data.source in ("csv", "scikit-learn"):
-        if data.source == "csv":
-            inputs, labels, names = read_csv(
-                folder / data.file, data.delimiter, data.features, data.label
-            )
-        else:
-            inputs, labels, names = read_scikit_learn(data.name, data.features)
-        inputs, targets = targets_from_labels(inputs, labels, data.positive, data.negative)
-    elif data.source == "inline":
+    split = random_numbers(case.seed, SPLIT)
+    if isinstance(data, Labelled):
+        return _read_table(data, folder, split)
+    weights = None
+    if data.source == "inline":
         inputs, targets, weights = _inline(data)
-        names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
     else:
         try:
             inputs, targets = _distribution(case, rng, feature)(rng, data.n)
         except ValueError as error:
             raise CaseError(f"data: {error}") from error
+    preparation = None
+    if data.standardize or data.components:
         names = [f"inputs[{k}]" for k in range(inputs.shape[1])]
-    if len(inputs) == 0:
+        preparation = Preparation(columns=[Encoding(name=name) for name in names])
+    training, held_out = _parts(data, split, len(inputs))
+    return _divided(data, inputs, targets, weights, preparation, training, held_out)
+
+
+def _parts(data, rng, n):
+    """The numbers of the training rows and of those that are held out, in order; None if all are
+    training data."""
+    if data.test_fraction is None:
+        return np.arange(n), None
+    count = round(data.test_fraction * n)
+    if not 0 < count < n:
+        raise CaseError(
+            f"data.test_fraction: {data.test_fraction:g} of {n} rows leaves"
+            f" {'none to test' if count == 0 else 'none to train'} on; choose another share."
+        )
+    order = rng.permutation(n)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+def _divided(data, inputs, targets, weights, preparation, training, held_out, lines=None):
+    """The DataSet of encoded inputs (n, k), scaled and projected as the training rows are."""
+    whole = held_out is None
+    own = inputs if whole else inputs[training]
+    if preparation is not None:
+        preparation = preparation.fitted(data, own)
+        inputs = preparation.applied(inputs)
+        own = inputs if whole else inputs[training]
+    if whole:
+        return DataSet(own, targets, weights, preparation, lines)
+    test = inputs[held_out], targets[held_out]
+    weights, lines = (None if a is None else a[training] for a in (weights, lines))
+    return DataSet(own, targets[training], weights, preparation, lines, test)
+
+
+def _read_table(data, folder, split):
+    """The DataSet of a table with labels; split : generator that draws what is held out."""
+    label, where = getattr(data, "label", None), "data.frame: the frame"
+    if data.source == "scikit-learn":
+        columns, label = read_scikit_learn(data.name)
+        where = f"data.name: {data.name}"
+    elif data.source == "frame":
+        if data.frame is None:
+            raise CaseError(
+                "data.frame: the frame is one that a Python program holds; give it there:"
+                " hkflow.run(case, data={'frame': frame})."
+            )
+        columns = data.frame
+    else:
+        columns = read_columns(folder / data.file, data.delimiter, data.decimal)
+        where = f"data.file: {folder / data.file}"
+    table = raw_table(data, columns, label, where)
+    if len(table.targets) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
-    return _prepared(data, inputs, names), targets, weights, names
+    training, held_out = _parts(data, split, len(table.targets))
+    if data.missing == "impute":
+        table = table.filled(training)
+    notes = list(table.notes)
+    if held_out is not None:
+        notes.append(f"{len(held_out)} of {len(table.targets)} rows are held out as test data")
+    classes = {
+        key: None if getattr(data, key) is None else [str(name) for name in getattr(data, key)]
+        for key in ("positive", "negative")
+    }
+    preparation = Preparation(
+        columns=list(table.columns),
+        label=label,
+        refuses=data.missing == "refuse",
+        notes=notes,
+        **classes,
+    )
+    lines = table.lines if columns.unit == "line" else None
+    made = _divided(
+        data, table.encoded(), table.targets, None, preparation, training, held_out, lines
+    )
+    if getattr(data, "test_file", None) is None:
+        return made
+    path = folder / data.test_file
+    columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
+    inputs, targets, notes = test_rows(
+        data, columns, label, made.preparation, f"data.test_file: {path}"
+    )
+    said = made.preparation.notes + [f"test data: {note}" for note in notes]
+    preparation = made.preparation.model_copy(update={"notes": said})
+    return replace(made, preparation=preparation, test=(inputs, targets))
 
 
 def _check_room(data):
@@ -397,7 +506,7 @@ def _check_room(data):
 def _distribution(case, rng, feature):
     """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first
     comes from rng."""
-    keys = case.data.model_dump(exclude={"source", "n", "standardize", "components"})
+    keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})
     if case.data.source == "teacher":
         return generators.teacher(rng, feature, bias=case.objective.bias, **keys)
     return GENERATORS[case.data.source](rng, **keys)
@@ -441,26 +550,6 @@ def _inline(data):
         np.array(data.targets),
         None if data.weights is None else np.array(data.weights),
     )
-
-
-def _prepared(data, inputs, names):
-    if data.standardize:
-        try:
-            inputs = generators.standardized(inputs)
-        except ValueError as error:
-            column = int(str(error).split()[1])
-            raise CaseError(
-                f"data.standardize: column '{names[column]}' is constant and cannot be"
-                " standardized."
-            ) from error
-    if data.components is not None:
-        if data.components > min(inputs.shape):
-            raise CaseError(
-                f"data.components: {data.components} components of {inputs.shape[0]} rows with"
-                f" {inputs.shape[1]} inputs."
-            )
-        inputs = generators.principal_components(inputs, data.components)
-    return inputs
 
 
 def _check_classes(targets, loss, both):

@@ -1,56 +1,183 @@
-"""Data sets from files and from scikit-learn: rows of numbers and a label, checked line by line."""
+"""Data sets from files, from frames and from scikit-learn, as columns; and point masses."""
 
 import csv
 import importlib.util
+import io
+import re
+import zipfile
+import zlib
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arguments import Floats, Integers
-from ..errors import CaseError, unknown_name
-from ..files.userfiles import open_text
+from ..errors import CaseError, printable
+from ..files.userfiles import open_text, size_of
+from .columns import COMMA, Columns, Faults, no_number, numbers
 
-Texts = NDArray[np.str_]
-Labels = list[str | int] | None  # of one class
+DELIMITERS = (",", ";", "\t", "|")
+NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
+SAMPLE = 50  # lines from which the delimiter is found
+POINT = re.compile(r"\s*[+-]?\d*\.\d+([eE][+-]?\d+)?\s*")
+THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")  # which 1,234 may be as well
+# what a damaged file makes libraries say
+UNREADABLE = (
+    OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, NotImplementedError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
-def read_csv(
-    path: Path, delimiter: str, features: list[str] | None, label: str
-) -> tuple[Floats, Texts, list[str]]:
-    """The columns `features` (all but the label if None) and the column `label` of a CSV file with
-    a header.
+def read_columns(
+    path: Path, delimiter: str | None = None, decimal: str | None = None, key: str = "data.file"
+) -> Columns:
+    """The columns of a file, by its ending: .parquet, .npy, .npz, and text of any other: CSV with a
+    header line.
 
-    Returns inputs (n, n_features), labels (n,) as text, and the names of the features.
-    Raises CaseError naming the file and, where there is one, the line or the column.
+    delimiter, decimal : of text; found in it if None
+    Raises CaseError, which begins with the key, if it is none.
     """
-    places, rows = _read_table(path, delimiter, "data.file")
-    features = [name for name in places if name != label] if features is None else features
-    for key, names in (("features", features), ("label", [label])):
-        for name in names:
-            if name not in places:
-                raise CaseError(f"data.{key}: {path}: {unknown_name('column', name, places)}")
-    labels = np.array([row[places[label]].strip() for _, row in rows], dtype=str)
-    return (
-        _numbers(rows, {name: places[name] for name in features}, f"data.file: {path}"),
-        labels,
-        features,
-    )
+    kind = path.suffix.lower()
+    if kind not in (".parquet", ".npy", ".npz"):
+        return read_text_columns(path, delimiter, decimal, key)
+    try:
+        size_of(path)
+        frame = _read_parquet(path, key) if kind == ".parquet" else _read_numpy(path)
+        return Columns.of(frame, str(path))
+    except UNREADABLE as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise CaseError(f"{key}: {path} cannot be read ({reason.rstrip('.')}).") from error
 
 
-def lines_of(
-    path: Path, delimiter: str, label: str, positive: Labels, negative: Labels
-) -> Integers:
-    """The lines of a CSV file, from 1, that the data stand in which `read_csv` and
-    `targets_from_labels` make of it; (n,)."""
-    header, rows = _read_table(path, delimiter, "data.file")
-    at_label, wanted = (
-        list(header).index(label),
-        {str(name) for name in (*(positive or ()), *(negative or ()))},
+def _read_numpy(path):
+    """The array of a .npy file, or those of a .npz file by name; no pickled objects."""
+    found = np.load(path, allow_pickle=False)
+    if not hasattr(found, "files"):
+        return found
+    with found:
+        return {name: found[name] for name in found.files}
+
+
+def _read_parquet(path, key):
+    """A Parquet file as a table of pyarrow."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise CaseError(
+            f"{key}: Parquet files need the package pyarrow: pip install 'hkflow[parquet]'."
+        )
+    from pyarrow import parquet
+
+    return parquet.read_table(path)
+
+
+def read_text_columns(
+    path: Path, delimiter: str | None = None, decimal: str | None = None, key: str = "data.file"
+) -> Columns:
+    """The columns of a CSV file with a header line, as texts. A row of another width than the
+    header's is a fault; columns without a name are left out, and that is noted."""
+    try:
+        with open_text(path, newline="") as stream:
+            text = stream.read()
+        delimiter = delimiter or _delimiter(text)
+        header, cells, lines, faults = _fields(text, delimiter)
+    except OSError as error:
+        raise CaseError(f"{key}: {path} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise CaseError(
+            f"{key}: {path} is not a readable CSV file: {error}. Save it as UTF-8."
+        ) from error
+    except csv.Error as error:
+        raise CaseError(f"{key}: {path} is not a readable CSV file: {error}.") from error
+    if not header:
+        raise CaseError(f"{key}: {path} is empty; wanted a header line and rows of data.")
+    if not len(lines) and not faults:
+        raise CaseError(f"{key}: {path} has a header line only; wanted rows of data below it.")
+    names = [name.strip() for name in header]
+    places = {name: k for k, name in enumerate(names) if name}
+    if twice := [name for k, name in enumerate(names) if name and places[name] != k]:
+        said = ", ".join(f"'{printable(name)}'" for name in dict.fromkeys(twice))
+        raise CaseError(f"{key}: {path}: the header names column {said} twice.")
+    if decimal is None:
+        may_be = delimiter != "," and "," in text
+        decimal = _decimal(cells, lines, f"{key}: {path}") if may_be else "."
+    notes = []
+    if delimiter in NAMES:
+        comma = " and numbers have a decimal comma" if decimal == "," else ""
+        notes.append(f"fields are separated by {NAMES[delimiter]}{comma}")
+    if unnamed := len(names) - len(places):
+        notes.append(f"{unnamed} column{'s' * (unnamed > 1)} without a name left out")
+    named = {name: np.array(cells[k], dtype=object) for name, k in places.items()}
+    return Columns(str(path), named, lines, "line", decimal == ",", faults, tuple(notes))
+
+
+def _fields(text, delimiter):
+    """The header, the cells of each column, the lines of the rows, and the rows of another width as
+    faults."""
+    if '"' not in text and (plain := _plain_fields(text.replace("\r\n", "\n"), delimiter)):
+        return plain
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = [(reader.line_num, row) for row in reader if row]
+    header, width = rows[0][1] if rows else [], len(rows[0][1]) if rows else 0
+    faults = tuple(
+        (line, f"line {line}: {len(row)} fields where the header has {width}")
+        for line, row in rows[1:]
+        if len(row) != width
     )
-    return np.array(
-        [line for line, row in rows if positive is None or row[at_label].strip() in wanted]
-    )
+    whole = [(line, row) for line, row in rows[1:] if len(row) == width]
+    cells = list(zip(*(row for _, row in whole), strict=True)) or [()] * width
+    return header, cells, np.array([line for line, _ in whole], dtype=int), faults
+
+
+def _plain_fields(text, delimiter):
+    """The same of a text without quotes in which every line has as many fields as the header, which
+    takes a third of the time; None of another."""
+    text = text.removesuffix("\n")
+    lines = text.split("\n")
+    width, count = lines[0].count(delimiter) + 1, len(lines) - 1
+    if "\r" in text or not count or any(line.count(delimiter) != width - 1 for line in lines):
+        return None
+    if width == 1 and "" in lines:  # an empty line is no row
+        return None
+    cells = text.replace("\n", delimiter).split(delimiter)
+    columns = [cells[width + k :: width] for k in range(width)]
+    return cells[:width], columns, np.arange(2, count + 2), ()
+
+
+def _delimiter(text):
+    """What separates the fields of a text: what gives all its first lines one number of fields, or
+    its header most of them."""
+    sample, found = "".join(islice(io.StringIO(text, newline=""), SAMPLE)), {}
+    for delimiter in DELIMITERS:
+        try:
+            reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+            widths = [len(row) for row in reader if row]
+        except csv.Error:
+            continue
+        found[delimiter] = (bool(widths) and set(widths) == {widths[0]}, widths[:1])
+    fitting = {d: widths for d, (even, widths) in found.items() if even and widths[0] > 1}
+    fitting = fitting or {d: widths for d, (_, widths) in found.items()}
+    return max(fitting, key=lambda d: fitting[d], default=",")
+
+
+def _decimal(columns, lines, where):
+    """What the decimals of numbers follow, where fields are separated by something else than a
+    comma: a comma if no number has a point, else a point. Raises CaseError where it may be
+    thousands that follow the comma."""
+    first, thousands = None, True
+    for row, cell in chain.from_iterable(map(enumerate, columns)):
+        if "," in cell and COMMA.fullmatch(cell):
+            first = first or (row, cell.strip())
+            if not THOUSANDS.fullmatch(cell):
+                thousands = False
+                break
+    if first is None:
+        return "."
+    if any("." in cell and POINT.fullmatch(cell) for cell in chain.from_iterable(columns)):
+        return "."  # and those with a comma are faults
+    if thousands:
+        raise CaseError(
+            f"{where}, line {lines[first[0]]}: '{first[1]}' may have decimals or thousands behind"
+            " its comma, as all such numbers of the file; data.decimal = ',' or '.' says which."
+        )
+    return ","
 
 
 def read_points(
@@ -60,12 +187,17 @@ def read_points(
     all others coordinates.
 
     Returns positions, signs and weights as lists; the last two None without their column.
-    Raises CaseError naming the file and the line for what is no point of R^axes, no sign or no
+    Raises CaseError naming the file and all lines of what is no point of R^axes, no sign or no
     positive weight.
     """
-    places, rows = _read_table(path, ",", "initial.file")
-    values = _numbers(rows, places, f"initial.file: {path}")
-    coordinates = [k for name, k in places.items() if name not in ("sign", "weight")]
+    columns = read_text_columns(path, key="initial.file")
+    faults, values = Faults(f"initial.file: {path}", columns), {}
+    for name, cells in columns.named.items():
+        values[name], wrong = numbers(cells, columns.comma)
+        faults.cells(name, wrong, no_number)
+        faults.cells(name, np.setdiff1d(np.flatnonzero(np.isnan(values[name])), wrong), no_number)
+    faults.refuse()
+    coordinates = [name for name in columns.named if name not in ("sign", "weight")]
     if len(coordinates) != axes:
         raise CaseError(
             f"initial.file: {path}: wanted {axes} columns of coordinates (the inputs, bias"
@@ -75,64 +207,18 @@ def read_points(
         ("sign", lambda v: np.abs(v) == 1.0, "1 or -1"),
         ("weight", lambda v: v > 0.0, "a positive number"),
     ):
-        if name in places and not (fine := fits(values[:, places[name]])).all():
-            (line, _), wrong = rows[fine.argmin()], values[fine.argmin(), places[name]]
-            raise CaseError(
-                f"initial.file: {path}, line {line}: {name} is {wrong:g}, wanted {wanted}."
-            )
-    signs, weights = (
-        values[:, places[name]].tolist() if name in places else None for name in ("sign", "weight")
-    )
-    return values[:, coordinates].tolist(), signs, weights
+        for row in np.flatnonzero(~fits(values[name])) if name in values else ():
+            line = int(columns.lines[row])
+            text = f"line {line}: {name} is {values[name][row]:g}, wanted {wanted}"
+            faults.found.append((line, text))
+    faults.refuse()
+    signs, weights = (values[n].tolist() if n in values else None for n in ("sign", "weight"))
+    return np.column_stack([values[n] for n in coordinates]).tolist(), signs, weights
 
 
-def _read_table(path, delimiter, key):
-    """{column name: its place} and rows, each (line number, fields), of a CSV file."""
-    try:
-        with open_text(path, newline="") as stream:
-            reader = csv.reader(stream, delimiter=delimiter)
-            rows = [(reader.line_num, row) for row in reader if row]
-    except OSError as error:
-        raise CaseError(f"{key}: {path} cannot be read ({error.strerror}).") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CaseError(f"{key}: {path} is not a readable CSV file: {error}.") from error
-    if not rows:
-        raise CaseError(f"{key}: {path} is empty; wanted a header line and rows of data.")
-    if len(rows) == 1:
-        raise CaseError(f"{key}: {path} has a header line only; wanted rows of data below it.")
-    header = [name.strip() for name in rows[0][1]]
-    places, width = {name: k for k, name in enumerate(header)}, len(header)
-    if len(places) < len(header):
-        twice = next(name for k, name in enumerate(header) if places[name] != k)
-        raise CaseError(f"{key}: {path}: the header names column '{twice}' twice.")
-    for line, row in rows[1:]:
-        if len(row) != width:
-            raise CaseError(
-                f"{key}: {path}, line {line}: {len(row)} fields where the header has {width}."
-            )
-    return places, rows[1:]
-
-
-def _numbers(rows, places, where):
-    """The numbers (n, len(places)) of some columns; a cell without a finite one is looked for only
-    if there is any."""
-    try:
-        cells = (float(row[k]) for _, row in rows for k in places.values())
-        values = np.fromiter(cells, dtype=float, count=len(rows) * len(places)).reshape(
-            len(rows), len(places)
-        )
-    except ValueError:
-        values = None
-    if values is None or not np.isfinite(values).all():
-        for line, row in rows:
-            for name, k in places.items():
-                _number(row[k], f"{where}, line {line}, column '{name}'")
-    return values
-
-
-def read_scikit_learn(name: str, features: list[str] | None) -> tuple[Floats, Texts, list[str]]:
-    """A data set shipped inside scikit-learn. Returns inputs, labels as text (class names or
-    numbers), feature names."""
+def read_scikit_learn(name: str) -> tuple[Columns, str]:
+    """The columns of a data set shipped inside scikit-learn, and the name of that of its labels:
+    names of classes, or numbers."""
     if importlib.util.find_spec("sklearn") is None:
         raise CaseError(
             "data.source: 'scikit-learn' needs the package scikit-learn: pip install"
@@ -141,55 +227,15 @@ def read_scikit_learn(name: str, features: list[str] | None) -> tuple[Floats, Te
     from sklearn import datasets
 
     bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
-    names = [str(feature) for feature in bunch.feature_names]
-    for feature in features or []:
-        if feature not in names:
-            raise CaseError(f"data.features: {unknown_name('feature', feature, names)}")
-    inputs = np.asarray(bunch.data, dtype=float)
-    if features:
-        inputs = inputs[:, [names.index(feature) for feature in features]]
-    classes = getattr(bunch, "target_names", None)
-    labels = (
-        [str(classes[t]) for t in bunch.target]
-        if classes is not None
-        else [repr(float(t)) for t in bunch.target]
-    )
-    return inputs, np.array(labels), features or names
-
-
-def targets_from_labels(
-    inputs: Floats, labels: Texts, positive: Labels, negative: Labels
-) -> tuple[Floats, Floats]:
-    """Rows with one of the listed labels and their targets ±1, or all rows with the label as a
-    number.
-
-    Raises CaseError if a listed label does not occur, if no label is listed and some label is no
-    number.
-    """
-    if positive is None:
-        return inputs, np.array(
-            [
-                _number(label, "data.label: without 'positive' and 'negative', label")
-                for label in labels
-            ]
-        )
-    groups = {
-        "positive": [str(name) for name in positive],
-        "negative": [str(name) for name in negative or ()],
+    columns = np.asarray(bunch.data, dtype=float).T
+    named = {
+        str(feature): cells for feature, cells in zip(bunch.feature_names, columns, strict=True)
     }
-    for key, names in groups.items():
-        for name in names:
-            if name not in labels:
-                raise CaseError(f"data.{key}: {unknown_name('label', name, set(labels.tolist()))}")
-    plus, minus = np.isin(labels, groups["positive"]), np.isin(labels, groups["negative"])
-    return inputs[plus | minus], np.where(plus, 1.0, -1.0)[plus | minus]
+    classes = getattr(bunch, "target_names", None)
+    labels = np.asarray(bunch.target)
+    if classes is not None:
+        labels = np.array([str(classes[t]) for t in labels], dtype=object)
+    return Columns.of(named | {LABEL: labels}, f"scikit-learn's {name}"), LABEL
 
 
-def _number(text, where):
-    try:
-        value = float(text)
-    except ValueError:
-        raise CaseError(f"{where}: {text.strip()!r} is not a number.") from None
-    if not np.isfinite(value):
-        raise CaseError(f"{where}: {text.strip()!r} is not finite.")
-    return value
+LABEL = "its label"  # the column of a data set of scikit-learn

@@ -17,6 +17,7 @@ Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
+FRAMES = ("frame", "data.frame")  # keys that hold one
 MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 
@@ -70,14 +71,24 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
 
 
 def plain_tables(value: Any) -> Any:
-    """Tables with lists and numbers in the place of arrays, tuples, paths and numpy's numbers."""
+    """Tables with lists and numbers in the place of arrays, tuples, paths and numpy's numbers, and
+    Columns in that of frames."""
     if isinstance(value, dict):
-        return {str(key): plain_tables(inner) for key, inner in value.items()}
+        return {
+            str(key): _frame(inner) if key in FRAMES else plain_tables(inner)
+            for key, inner in value.items()
+        }
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, list | tuple):
         return [plain_tables(inner) for inner in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def _frame(value):
+    from .columns import Columns  # for which numpy is loaded
+
+    return None if value is None else Columns.of(value)
 
 
 def case_of_tables(tables: dict, overrides: Overrides = None) -> CaseFile:
@@ -273,7 +284,9 @@ def _models(table):
     annotation = Case.model_fields[table].annotation
     field = UNIONS[table]
     return {
-        model.model_fields[field].annotation.__args__[0]: model for model in annotation.__args__
+        kind: model
+        for model in annotation.__args__
+        for kind in model.model_fields[field].annotation.__args__
     }
 
 
@@ -288,7 +301,7 @@ def _is_tag(part, location):
         return False
     if location[0] in UNIONS and len(location) > 1 and part == location[1]:
         return part in _models(location[0])
-    return part in ("int", "str") or part.startswith(("list[", "constrained-"))
+    return part in ("int", "str", "bool", "float") or part.startswith(("list[", "constrained-"))
 
 
 def _keys_at(location, model):

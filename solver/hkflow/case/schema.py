@@ -2,18 +2,19 @@
 prints it as JSON schema."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticKnownError
 
 from ..methods.rules import check_courant_number, check_descent, needs_max_step
+from .labels import label_of
 
 LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
-Label = str | int
+Label = str | bool | int | float
 Vector = Annotated[list[float], Field(min_length=1)]
 
 
@@ -32,6 +33,13 @@ class Prepared(Table):
     components: Count | None = Field(
         None, description="keep only so many principal components of the inputs"
     )
+    test_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None,
+        description=(
+            "share of the rows, drawn by the seed, that is held out: its loss and error are"
+            " recorded, and nothing is fitted to it"
+        ),
+    )
 
 
 class Labelled(Prepared):
@@ -42,10 +50,25 @@ class Labelled(Prepared):
         None, description="columns used as inputs; all if absent"
     )
     positive: Annotated[list[Label], Field(min_length=1)] | None = Field(
-        None, description="labels counted as +1"
+        None, description="labels counted as +1; 1, 1.0, true and '1' are one label"
     )
     negative: Annotated[list[Label], Field(min_length=1)] | None = Field(
         None, description="labels counted as -1"
+    )
+    missing: Literal["refuse", "drop", "impute"] = Field(
+        "refuse",
+        description=(
+            "rows with an empty cell, NA, NaN, null or ?: refuse the data with a list of them, drop"
+            " such rows, or impute the column's mean, of a categorical one its commonest value;"
+            " rows without a label are dropped then"
+        ),
+    )
+    categorical: list[str] = Field(
+        [],
+        description=(
+            "columns whose numbers are names of categories; columns without any number are so by"
+            " themselves. A category becomes an input that is 1 or 0; two of them share one"
+        ),
     )
 
     @model_validator(mode="after")
@@ -55,29 +78,56 @@ class Labelled(Prepared):
                 "'positive' and 'negative' go together: give both, or neither for a numerical"
                 " target"
             )
-        if self.positive and set(map(str, self.positive)) & set(map(str, self.negative)):
+        if self.positive and set(map(label_of, self.positive)) & set(map(label_of, self.negative)):
             raise ValueError("a label is listed both in 'positive' and in 'negative'")
         return self
 
 
-class CsvData(Labelled):
-    """A CSV file with a header line."""
+class FileData(Labelled):
+    """A table in a file: text with a header line (.csv, .tsv, …), .parquet (needs the extra
+    hkflow[parquet]), .npy or .npz."""
 
-    source: Literal["csv"]
+    source: Literal["csv", "file"] = Field(description="two names of one source")
     file: str = Field(description="path, relative to the case file")
     label: str = Field(description="column of the label or of the numerical target")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
-        ",", description="character between columns"
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        None, description="between the fields of text: , ; tab or | is found if absent"
+    )
+    decimal: Literal[".", ","] | None = Field(
+        None, description="before the decimals of numbers in text; found if absent"
+    )
+    test_file: str | None = Field(
+        None, description="a second such file, whose rows are test data; or give test_fraction"
     )
 
     @model_validator(mode="after")
     def _delimits(self):
-        if self.delimiter in '"\r\n':
+        if self.delimiter is not None and self.delimiter in '"\r\n':
             raise ValueError(
                 f"'delimiter' is {self.delimiter!r}, which quotes a field or ends a line; give"
                 " another character"
             )
+        if self.delimiter == self.decimal == ",":
+            raise ValueError("'delimiter' and 'decimal' cannot both be ','")
+        if self.test_file is not None and self.test_fraction is not None:
+            raise ValueError("give either 'test_fraction' or 'test_file'")
         return self
+
+
+class FrameData(Labelled):
+    """A table that a Python program holds."""
+
+    source: Literal["frame"]
+    frame: Any = Field(
+        None,
+        exclude=True,
+        repr=False,
+        description=(
+            "in Python: a DataFrame of pandas or polars, a pyarrow Table, a dictionary of arrays,"
+            " or an array of rows, whose columns are x1, x2, …"
+        ),
+    )
+    label: str = Field(description="column of the label or of the numerical target")
 
 
 class ScikitLearnData(Labelled):
@@ -191,7 +241,8 @@ class MomentData(Table):
 
 
 Data = Annotated[
-    CsvData
+    FileData
+    | FrameData
     | ScikitLearnData
     | InlineData
     | ClusterGridData

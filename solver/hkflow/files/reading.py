@@ -48,6 +48,7 @@ MESH = {
     "vertices": ("vertex", "axis"),
     "face_vertices": ("face", "corner"),
 }
+TEST = {"test_inputs": ("test_datum", "input"), "test_targets": ("test_datum",)}
 DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum",)}
 
 

@@ -133,23 +133,40 @@ def standardized(inputs: Floats) -> Floats:
 
     Raises ValueError naming a constant column by its index.
     """
+    size, mean, spread = standardization(inputs)
+    return (inputs / size - mean) / spread
+
+
+def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:
+    """Size, mean and spread of the columns, each (dim,), by which (inputs / size - mean) / spread
+    has mean 0 and standard deviation 1.
+
+    Raises ValueError naming a constant column by its index.
+    """
     sizes = np.abs(inputs).max(axis=0)
-    inputs = inputs / np.where(sizes > 0.0, sizes, 1.0)  # so that no square overflows
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    inputs = inputs / sizes  # so that no square overflows
     spread = inputs.std(axis=0)
     constant = np.flatnonzero(spread <= 1e-12)
     if len(constant):
         raise ValueError(f"column {constant[0]} is constant and cannot be standardized")
-    return (inputs - inputs.mean(axis=0)) / spread
+    return sizes, inputs.mean(axis=0), spread
 
 
 def principal_components(inputs: Floats, count: int) -> Floats:
     """Coordinates along the `count` directions of largest variance; each direction's largest entry
     is made positive."""
-    centered = inputs - inputs.mean(axis=0)
-    _, _, directions = np.linalg.svd(centered, full_matrices=False)
+    center, axes = principal_axes(inputs, count)
+    return (inputs - center) @ axes.T
+
+
+def principal_axes(inputs: Floats, count: int) -> tuple[Floats, Floats]:
+    """The mean (dim,) of inputs and those directions (count, dim)."""
+    center = inputs.mean(axis=0)
+    _, _, directions = np.linalg.svd(inputs - center, full_matrices=False)
     directions = directions[:count]
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
-    return centered @ (directions * np.sign(largest)).T
+    return center, directions * np.sign(largest)
 
 
 def numbered(letter: str, count: int) -> list[str]:

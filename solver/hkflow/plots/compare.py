@@ -149,7 +149,7 @@ def _draw_predictions(figure, c):
     drawn."""
     ax, (a, b) = figure.subplots(), c.saves[-1]
     new, data = (
-        (c.a.predict(c.test_inputs, a), c.b.predict(c.test_inputs, b)),
+        [run.predict(c.test_inputs, k, prepared=True) for run, k in ((c.a, a), (c.b, b))],
         (c.a.predictions[a], c.b.predictions[b]),
     )
     ax.plot(*new, ".", markersize=3, color="C5", label="new inputs", rasterized=True)

@@ -55,7 +55,7 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
         ax.legend(
             loc="lower center",
             bbox_to_anchor=(0.5, 1.0),
-            ncols=3,
+            ncols=3 if run.test is None else 4,
             handletextpad=0.3,
             columnspacing=1.0,
         )
@@ -134,7 +134,7 @@ def _prediction(run, save, normalised):
     mass = 1.0 if normalised else np.exp(run.log_mass_at(save))
 
     def predict(inputs):
-        values = run.predict(inputs, save, normalised)
+        values = run.predict(inputs, save, normalised, prepared=True)
         return np.where(np.abs(values) > ROUNDING * mass * np.abs(inputs).max(), values, 0.0)
 
     return predict
@@ -225,8 +225,24 @@ def _draw_data(ax, run, norm):
             {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
         )
         ax.scatter(*run.inputs.T, label="data, by y" if norm else "data", **values, **look)
+    if run.test is not None:
+        _draw_test(ax, run, norm, look | {"edgecolors": "white"})
     if len(run.inputs):
         ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
+
+
+def _draw_test(ax, run, norm, look):
+    """The test data of two inputs, with white edges."""
+    inputs, targets = run.test.inputs[:, :2], run.test.targets
+    if run.classifies:
+        for sign, marker in ((1.0, "o"), (-1.0, "s")):
+            ax.scatter(*inputs[targets * sign > 0.0].T, marker=marker, color=COLORS[sign], **look)
+    else:
+        colors = (
+            {"color": "0.6"} if norm is None else {"c": targets, "cmap": "PuOr_r", "norm": norm}
+        )
+        ax.scatter(*inputs.T, **colors, **look)
+    ax.scatter([], [], marker="o", color="0.6", label="test", **look)
 
 
 def _teacher_units(ax, objective):
@@ -257,21 +273,26 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     normalised = is_normalised(*((run, k) for k in saves))
     h = _name(normalised)
 
-    def predicted(k):
-        return (
-            np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
-            * run.scaled_predictions[k]
-        )
+    def predicted(k, of="scaled_predictions"):
+        scale = np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
+        return scale * getattr(run, of)[k]
 
+    tests = predicted(save, "scaled_test_predictions")
     predictions, targets, whose = predicted(save), run.targets, ""
     if len(targets) == 0:
         inputs, targets = run.problem.objective.draw(np.random.default_rng(0), FRESH)  # type: ignore[attr-defined]
-        predictions, whose = run.predict(inputs, save, normalised), f" of {FRESH} fresh inputs"
+        predictions, whose = (
+            run.predict(inputs, save, normalised, prepared=True),
+            f" of {FRESH} fresh inputs",
+        )
     if run.classifies:
         edges = np.linspace(*frame(np.concatenate([predicted(k) for k in saves])), 40)
         for sign in (1.0, -1.0):
             values, label = predictions[run.targets == sign], f"class {_class(sign)}"
             ax.hist(values, edges, color=COLORS[sign], label=label, alpha=0.7)
+            if len(tests):
+                values = np.clip(tests[run.test.targets == sign], edges[0], edges[-1])
+                ax.hist(values, edges, histtype="step", color=COLORS[sign], label="test")
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"prediction {h}")
         ax.set_ylabel("number of data")
@@ -281,6 +302,9 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     if not normalised:
         ends = frame(targets)
         ax.plot(ends, ends, color="0.5", linewidth=0.8, label="h = y")
+    if len(tests):
+        ax.plot(run.test.targets, tests, "o", markersize=3, color="C1", label="test", alpha=0.7)
+    if ax.get_legend_handles_labels()[1]:
         ax.legend(loc="upper left")
     ax.plot(
         targets,

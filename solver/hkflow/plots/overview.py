@@ -33,13 +33,16 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
         _draw_exact(left.subplots(), run)
     draw_measure(right, run, title=False)
     time_variable, proves = run.flow.time_variable, records.has_margins(run)
-    energy, residuals, *proof = bottom.subplots(1, 3 if proves else 2)
+    tested = "test_error" in run.records
+    energy, residuals, *more = bottom.subplots(1, 2 + proves + tested)
     records.draw_energy(energy, run.records, time_variable)
     records.shade_errors(energy, run, "objective")
     records.draw_residuals(residuals, run.records, time_variable)
     if proves:
-        records.draw_margins(proof[0], run.records, time_variable, run.max_margin)
-        records.shade_errors(proof[0], run, "margin")
+        records.draw_margins(more[0], run.records, time_variable, run.max_margin)
+        records.shade_errors(more[0], run, "margin")
+    if tested:
+        records.draw_test(more[-1], run.records, time_variable)
 
 
 def _error(run):

@@ -224,6 +224,23 @@ def draw_margins(
     ax.set_ylabel("margin/|ν|")
 
 
+def draw_test(ax: Axes, records: Records, time_variable: str = "time") -> None:
+    """Error of the test data, where it was taken, beside that of the training data; root mean
+    squares on a logarithmic scale if they fall by much."""
+    draw_time(ax, records, time_variable)
+    for name, color in (("training_error", "C0"), ("test_error", "C1")):
+        known = np.isfinite(records[name])
+        label = RECORDS[name].label.removesuffix(" error")
+        ax.plot(records["time"][known], records[name][known], color=color, label=label)
+    ax.set_ylim(bottom=0.0)
+    if "margin" not in records:
+        scale_values(ax, records["test_error"], "log")
+    ax.set_ylabel("share of errors" if "margin" in records else "RMS error")
+    ax.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.2
+    )
+
+
 def draw_record(ax: Axes, records: Records, time_variable: str, name: str) -> None:
     """One record against time."""
     draw_time(ax, records, time_variable)
@@ -277,6 +294,7 @@ PANELS = {
     "mass": draw_mass,
     "margins": draw_margins,
     "residuals": draw_residuals,
+    "test": draw_test,
 }
 
 

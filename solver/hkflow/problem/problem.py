@@ -37,6 +37,9 @@ class Problem:
     density : function (points (n, d+1), sign) -> (n,) mass per unit area, where the initial density
         is known at every point; of an initial measure on a mesh, that of the cell is taken if not
         given. Run folders know a function of a module by its name
+    test : objective on held-out data, whose loss and error are recorded; nothing else depends on it
+    prepare : function (raw rows or a frame) -> inputs (n, dim) without the bias, as the objective's
+        are; None where raw inputs are taken as they are
     Raises ValueError if the shapes do not fit together or the initial measure is not a measure on
     the domain.
     """
@@ -49,11 +52,18 @@ class Problem:
     exact: MomentFlow | None = None
     draw: Callable | None = None
     density: Callable | None = None
+    prepare: Any = None
+    test: Objective | None = None
 
     def __post_init__(self):
         if tuple(self.signs) not in ((1,), (1, -1)):
             raise ValueError(f"signs must be (1,) or (1, -1), got {self.signs}.")
         self._check_flow()
+        if self.test is not None and self.test.inputs.shape[1] != self.objective.inputs.shape[1]:
+            raise ValueError(
+                f"The test data have {self.test.inputs.shape[1]} columns, the data"
+                f" {self.objective.inputs.shape[1]} (bias included)."
+            )
         if self.mesh is None:
             self._check_atoms()
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..accuracy.companions import EXPECTED
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
-from ..case.build import build_problem
+from ..case.build import DataSet, build_problem
 from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem
@@ -45,7 +45,7 @@ def stated(run: Result) -> Problem | None:
     elsewhere = case.initial.kind == "run" or getattr(case.initial, "file", None)
     if case.data.source == "arrays" or elsewhere or run.own.feature:
         return None
-    return build_problem(case, Path(), (run.inputs, run.targets, run.weights))
+    return build_problem(case, Path(), DataSet(run.inputs, run.targets, run.weights))
 
 
 def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool) -> bool:
@@ -63,7 +63,9 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
         if given is not None:
             problem = run.problem = replace(problem, objective=given.objective)
         with companions_made(quiet) as watch:
-            bars = bars_of(run, problem, companions == "all", cached_mesh, watch)
+            bars = bars_of(
+                run, replace(problem, test=None), companions == "all", cached_mesh, watch
+            )
     except KeyboardInterrupt:
         why = f"broken off; 'hkflow errors {folder}' does it again"
         bars = ErrorBars(run.time, remark=why)

@@ -18,6 +18,7 @@ from ..case.build import DYNAMICS, lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
+from ..case.preparation import Preparation
 from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
@@ -119,7 +120,7 @@ def run(
         functions = own or own_feature(resolved.objective.activation, file.folder)
         kept = {"records": stored_records(resolved, of_case, file.folder)}
         functions = functions.model_copy(update=kept)
-        header = _header(file, resolved, ranks) | _own(functions)
+        header = _header(file, resolved, ranks) | _own(functions) | _prepared_by(problem)
         header |= _contradiction(problem, resolved, file.folder)
         with _writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, resolved))
@@ -161,6 +162,13 @@ def _own(functions):
     """What run.json says of users' functions; nothing if there are none."""
     found = functions.model_dump(exclude_none=True, exclude_defaults=True)
     return {"own": found} if found else {}
+
+
+def _prepared_by(problem):
+    """What run.json says of how raw columns become inputs; nothing where they are taken as they are
+    or by a function of the user."""
+    made = isinstance(problem.prepare, Preparation)
+    return {"preparation": problem.prepare.model_dump(exclude_none=True)} if made else {}
 
 
 def resume(

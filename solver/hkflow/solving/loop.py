@@ -154,7 +154,7 @@ class Loop:
         clock.next_save += bool(save)
         if clock.time >= clock.next_record or last:
             renew = last or clock.step >= clock.next_certificate
-            record = self._record(renew)
+            record = self._record(renew, tested=renew or save)
             clock.next_record = clock.time + self.record_interval
             clock.next_certificate = (
                 clock.step + CERTIFIED_STEPS if renew else clock.next_certificate
@@ -163,9 +163,10 @@ class Loop:
             clock.margin_upper = record.get("margin_upper", clock.margin_upper)
         return record, save
 
-    def _record(self, renew):
-        """The record of now, the user's own included;  renew : whether to make a certificate."""
-        record = take_record(self.method, self.clock, self.certificate, renew)
+    def _record(self, renew, tested=True):
+        """The record of now, the user's own included;  renew : whether to make a certificate;
+        tested : whether to look at the test data."""
+        record = take_record(self.method, self.clock, self.certificate, renew, tested)
         return record | {
             name: own_record(name, function, self.state) for name, function in self.records.items()
         }

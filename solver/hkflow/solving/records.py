@@ -8,6 +8,7 @@ from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
 from ..methods.record import SCALED, Record
 from ..methods.step import ENERGIES, TERMS
+from .predicting import test_predictions_of
 from .state import LoopState
 
 
@@ -110,6 +111,31 @@ OF_CLASSIFIERS = (
         value=_smooth_margin,
     ),
 )  # fmt: skip
+
+
+OF_TESTS = (
+    Record(
+        "test_error", "test error",
+        "The same as the training error, of the test data; at saves, every 16 steps and at the end,"
+        " nan between.",
+        panel="test", compared=True,
+    ),
+    Record(
+        "test_loss", "test loss", "Risk R of the test data, where their error is recorded.",
+        "R", SCALED, "log", "test", compared=True,
+    ),
+)  # fmt: skip
+
+
+def _tested(method: Method, clock: LoopState) -> dict[str, float]:
+    """The records of the test data."""
+    test = method.problem.test
+    assert test is not None
+    h = test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
+    loss = test.evaluate_risk(h, clock.log_scale, np.empty_like(h))
+    return {"test_error": test.error(h), "test_loss": loss}
+
+
 OF_CERTIFICATES = (
     Record(
         "dual_value", "dual", "Upper bound of the max-margin that the soft-argmin weights prove.",
@@ -133,18 +159,23 @@ def take_record(
     clock: LoopState,
     certificate: MarginCertifier | None = None,
     renew: bool = False,
+    tested: bool = False,
 ) -> dict[str, float]:
     """The numbers recorded after a step, by name; energies and masses are integrals since the
     start, in units of e^log_scale.
 
     certificate : what encloses the margin of the data, or None;  renew : whether it is to be taken
-        now, which costs more than all the rest; else its values are nan
+        now, which costs more than all the rest; else its values are nan;  tested : the same of
+        records of the test data
     Neither the method nor the clock is changed.
     """
     risk = method.problem.objective.risk
     classifies = risk.classifies or risk.coupled
     rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
+    if method.problem.test is not None:
+        nothing = dict.fromkeys((row.name for row in OF_TESTS), np.nan)
+        record |= _tested(method, clock) if tested else nothing
     if certificate:
         bounds = clock.margin_lower, clock.margin_upper
         record |= certificate.record(method.current, record["margin"], bounds, renew)

@@ -13,7 +13,7 @@ from ..methods.network.records import RECORDS as OF_NETWORKS
 from ..methods.particles.records import RECORDS as OF_PARTICLES
 from ..methods.record import SCALED, Record
 from .observer import State
-from .records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
+from .records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, OF_TESTS
 
 RECORDS = {
     record.name: record
@@ -25,6 +25,7 @@ RECORDS = {
         OF_NETWORKS,
         OF_CLASSIFIERS,
         OF_CERTIFICATES,
+        OF_TESTS,
     )
     for record in group
 }

@@ -23,11 +23,9 @@ from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from .predicting import LARGEST_LOG, predictions_of, test_predictions_of, unscaled
 
-# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
-LARGEST_LOG = 600.0
 LONGEST_STEM = 60  # letters of the name of a file
-BLOCK = 4096  # inputs that are predicted at a time
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
 
@@ -163,6 +161,12 @@ class Result:
         """Which data prove by themselves that no margin is positive, a sentence; "" if none do."""
         found = contradiction(self.problem.objective)
         return found.sentence() if found else ""
+
+    @property
+    def preparation(self) -> Any:
+        """What makes inputs of raw columns, see Problem.prepare; None where they are taken as they
+        are."""
+        return self.problem.prepare
 
     @property
     def margin_share(self) -> NDArray[np.float64] | None:
@@ -404,35 +408,66 @@ class Result:
     def predictions(self) -> NDArray[np.float64]:
         """h on the data at the saves, (n_saves, n_data), of vectors (n_saves, n_data, k); inf, with
         the sign of h, where it is beyond numbers."""
-        h = in_plain_units(self.scaled_predictions, self.log_scale)
+        return self._by_outputs(in_plain_units(self.scaled_predictions, self.log_scale))
+
+    def _by_outputs(self, h):
+        """Numbers in a row by data and outputs, where there are several of these."""
         k = self.problem.objective.feature.outputs
         return h if k == 1 else h.reshape(len(h), -1, k)
 
-    def predict(
-        self, inputs: ArrayLike, save: int = -1, normalised: bool = False
-    ) -> NDArray[np.float64]:
-        """h(x) = ∫ φ(θ, x) dν(θ) at new inputs (n, dim), without the bias, for the measure of a
-        save. Returns (n,), of vectors (n, k).
+    @property
+    def test(self) -> Any:
+        """The objective on held-out data, with their inputs, bias included, and targets; or
+        None."""
+        return self.problem.test
 
+    @cached_property
+    def scaled_test_predictions(self) -> NDArray[np.float64]:
+        """h on the test data at the saves in units of e^log_scale, (n_saves, n_test)."""
+        measure = method_class(self.method).measure
+        count = 0 if self.test is None else len(self.test.targets)
+        rows = [
+            test_predictions_of(self.problem, measure, self.state_at(k), self.log_scale[k])
+            for k in range(len(self.time) if count else 0)
+        ]
+        return np.array(rows).reshape(
+            len(self.time), count * self.problem.objective.feature.outputs
+        )
+
+    @cached_property
+    def test_predictions(self) -> NDArray[np.float64]:
+        """h on the test data at the saves, (n_saves, n_test), of vectors (n_saves, n_test, k)."""
+        return self._by_outputs(in_plain_units(self.scaled_test_predictions, self.log_scale))
+
+    def predict(
+        self, inputs: Any, save: int = -1, normalised: bool = False, prepared: bool = False
+    ) -> NDArray[np.float64]:
+        """h(x) = ∫ φ(θ, x) dν(θ) at new rows (n, columns), for the measure of a save. Returns (n,),
+        of vectors (n, k).
+
+        inputs : raw, as the columns of the data are before they are encoded, scaled and projected:
+            rows in the order of those columns, without the bias, or a frame that has them by name
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
-            atoms_at
-        Raises ValueError for inputs of another dimension.
+            atoms_at;  prepared : inputs (n, dim) are as `self.inputs` already
+        A row with a value that is missing has the prediction nan, unless the case imputes it.
+        Raises ValueError for rows of another length, CaseError for cells that do not fit.
         """
         feature, atoms = self.problem.objective.feature, self.atoms_at(save, normalised)
-        inputs = np.atleast_2d(real_array(inputs, "Inputs"))
+        inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:
             without = ", without the bias" if self.bias else ""
             raise ValueError(
                 f"Inputs need {self.inputs.shape[1]} columns{without}, got {inputs.shape[1]}."
             )
         full = with_bias(inputs) if self.bias else inputs
-        k = feature.outputs
-        out = np.zeros(k * len(full))
-        for start in range(0, len(full), BLOCK):
-            rows = slice(start, start + BLOCK)
-            operator = feature.operator(atoms.positions, full[rows], "dense")
-            operator.forward(atoms.signs * atoms.weights, out[k * start : k * (start + BLOCK)])
-        return out if k == 1 else out.reshape(-1, k)
+        out = predictions_of(feature, atoms, full)
+        out[np.isnan(inputs).any(axis=1)] = np.nan
+        return out
+
+    def prepare(self, raw: Any) -> NDArray[np.float64]:
+        """Inputs (n, dim), as `self.inputs` are, of raw rows or of a frame; see `predict`."""
+        made = self.preparation
+        return real_array(raw, "Inputs") if made is None else made(raw)
 
     def exact_errors(self) -> tuple | None:
         """Errors against the exact solution, each (n_saves,); None without one.
@@ -466,16 +501,6 @@ ResultLike = Result | str | Path
 def has_bias(inputs: Floats) -> bool:
     """Whether the last column of inputs (n_data, p) is one of ones, and not the only one."""
     return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())
-
-
-def unscaled(state: dict) -> tuple[dict, float]:
-    """A state whose measure is of order one, and s with ν = e^s · that measure."""
-    if "log_weights" in state:
-        scale = float(state["log_weights"].max())
-        return state | {"log_weights": state["log_weights"] - scale}, scale
-    if "log_scale" in state:
-        return state | {"log_scale": 0.0}, float(state["log_scale"])
-    return state, 0.0
 
 
 def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:

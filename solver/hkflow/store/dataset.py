@@ -36,6 +36,8 @@ LONG_NAMES = {
     "inner": "inner weights of units",
     "count": "number of particles or units",
     "predictions": "predictions on the data, in units of exp(log_scale)",
+    "test_predictions": "predictions on the test data, in units of exp(log_scale)",
+    "test_inputs": "inputs of the test data, without bias",
     "error_l1": "relative L1 error",
     "error_max": "maximum error over the maximum",
     "error_mass": "relative error of the mass",

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import Floats
 from ..errors import RunFolderError
-from ..files.reading import DATA, MESH
+from ..files.reading import DATA, MESH, TEST
 from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
 from .errors import BARS
@@ -38,7 +38,8 @@ DIMENSIONS = {
     **{f"errors/{name}": dimensions for name, dimensions in BARS.items()},
     **{f"repeats/{name}": dimensions for name, dimensions in REPEATS.items()},
     **{f"max_margin/{name}": dimensions for name, dimensions in MAX_MARGIN.items()},
-    **{f"data/{name}": dimensions for name, dimensions in DATA.items()},
+    **{f"data/{name}": dimensions for name, dimensions in (DATA | TEST).items()},
+    "test_predictions": ("time", "test_datum"),
     **{f"mesh/{name}": dimensions for name, dimensions in MESH.items()},
 }
 
@@ -83,7 +84,7 @@ def _fill(file, run):
         file.create_dataset(name, data=array, dtype=array.dtype)
         if name.startswith("max_margin/"):
             file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
-    data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
+    data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights} | _test_data(run)
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
         static_arrays(run.mesh and run.mesh.arrays(), data, run.signs, initial)
@@ -99,6 +100,9 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
     """All arrays of a run but its states and records, by the names in DIMENSIONS."""
     arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
     arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
+    arrays |= {f"data/{name}": array for name, array in _test_data(run).items()}
+    if arrays.keys() >= {"data/test_inputs"}:
+        arrays |= {"test_predictions": run.scaled_test_predictions}
     if run.mesh is not None:
         arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
     if (initial := getattr(run, "initial", None)) is not None:
@@ -119,6 +123,16 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
         )
         arrays |= dict(zip(names, errors, strict=True))
     return arrays
+
+
+def _test_data(run):
+    """The test data of a run by the names in TEST, empty without."""
+    if run.test is None:
+        return {}
+    return {
+        "test_inputs": run.test.inputs[:, : run.inputs.shape[1]],
+        "test_targets": run.test.targets,
+    }
 
 
 def state_shapes(run: Result) -> tuple[dict[str, tuple], list[int]]:

@@ -8,12 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.repeats import Repeats
 from ..arguments import Floats
 from ..case.build import (
+    DataSet,
     build_objective,
     density_function,
     domain_of,
@@ -26,12 +28,14 @@ from ..case.build import (
 from ..case.described import density_of, rebuilt
 from ..case.functions import OwnFunctions
 from ..case.load import parse_stored_case
+from ..case.preparation import Preparation
 from ..certificates.margin import MaxMargin
 from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,
     DATA,
     MESH,
+    TEST,
     check_array,
     check_mesh,
     find,
@@ -47,11 +51,14 @@ from ..measures.point_measure import Units
 from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
+from ..objectives.data import with_bias
 from ..objectives.losses import RISKS
+from ..objectives.objective import Objective
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from ..solving.predicting import LARGEST_LOG, unscaled
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
-from ..solving.result import LARGEST_LOG, Result, ResultLike, unscaled
+from ..solving.result import Result, ResultLike
 from .errors import read_errors
 from .margins import MAX_MARGIN, of_arrays, of_json
 from .repeats import read_repeats
@@ -137,6 +144,7 @@ class Run(Result):
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
+        self.test_inputs, self.test_targets = (static["data"].get(name) for name in TEST)
         self.time, self.log_scale = series["time"], series["log_scale"]
         self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
@@ -198,7 +206,28 @@ class Run(Result):
     @property
     def input_names(self) -> list[str]:
         """Names of the inputs, for axes."""
-        return input_names(self.case, self.inputs.shape[1])
+        return input_names(self.case, self.inputs.shape[1], self.preparation)
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """What made the inputs from the columns of the data, and makes them of new ones; None where
+        inputs are taken as they are."""
+        with _reading(self.path):
+            found = self.header.get("preparation")
+            return None if found is None else Preparation.model_validate(found)
+
+    def prepare(self, raw: Any) -> Floats:
+        """As of every Result. Raises RunFolderError for a run of an earlier version, which did not
+        keep how its inputs were prepared."""
+        data = self.case.data
+        changed = getattr(data, "standardize", False) or getattr(data, "components", None)
+        if self.preparation is None and changed:
+            raise RunFolderError(
+                f"{self.path}: begun by a version that did not keep how raw inputs were"
+                " standardized or projected. Run its case again, or prepare inputs in the same way"
+                " and take predict(inputs, prepared=True)."
+            )
+        return super().prepare(raw)
 
     @cached_property
     def problem(self) -> Problem:  # type: ignore[override]  # read when it is first wanted
@@ -216,7 +245,15 @@ class Run(Result):
         with _reading(self.path):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
-            return replace(problem, density=self._density(objective))
+            known = {"density": self._density(objective), "prepare": self.preparation}
+            return replace(problem, **known, test=self._test(objective))
+
+    def _test(self, objective):
+        """The objective on the test data, None without."""
+        if self.test_inputs is None:
+            return None
+        full = with_bias(self.test_inputs) if self.bias else self.test_inputs
+        return Objective(objective.feature, objective.risk, full, self.test_targets)
 
     def _density(self, objective):
         """The initial density of characteristics at every point, or None."""
@@ -235,7 +272,7 @@ class Run(Result):
             return rebuilt(self.case, self.own, data, self.flow, self.name)
         feature = self.own.feature and self.own.feature.built(self.name)
         feature = feature or FEATURES[self.case.objective.activation]
-        objective, exact = build_objective(self.case, None, data, feature)
+        objective, exact = build_objective(self.case, None, DataSet(*data), feature)
         return objective, exact, fresh_data(self.case, feature)
 
     def _start(self, objective):
@@ -548,6 +585,8 @@ def _read_static(file, case):
     they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
+    if "test_inputs" in find(file, "data", h5py.Group):
+        data |= read_arrays(find(file, "data"), TEST, sizes)
     feature = FEATURES.get(case.objective.activation)
     joint = feature is not None and feature.joint
     sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}

@@ -186,6 +186,9 @@ def write_problem(
     """
     objective = problem.objective
     data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
+    if problem.test is not None:
+        data |= {"test_inputs": problem.test.inputs[:, : inputs.shape[1]]}
+        data |= {"test_targets": problem.test.targets}
 
     def fill(file):
         if problem.mesh is not None:

@@ -4,7 +4,8 @@ what numbers can hold."""
 import numpy as np
 from numpy.typing import NDArray
 
-from ..solving.result import LARGEST_LOG, Result
+from ..solving.predicting import LARGEST_LOG
+from ..solving.result import Result
 
 
 def is_normalised(*saves: tuple[Result, int], largest: float = LARGEST_LOG) -> bool:

@@ -51,7 +51,9 @@ def key_of(file: CaseFile) -> str:
         digest.update(str(function.source).encode())
     for record in case_records(file.case, file.folder).values():
         digest.update(str(source_hash(record)).encode())
-    for name in (getattr(file.case.data, "file", None), getattr(file.case.initial, "file", None)):
+    data = file.case.data
+    named = (getattr(data, "file", None), getattr(data, "test_file", None))
+    for name in (*named, getattr(file.case.initial, "file", None)):
         if name is not None:
             with suppress(OSError):  # what is wrong with a file the run itself says
                 size_of(file.folder / name)

@@ -1,0 +1,445 @@
+"""From columns to inputs and targets, and how new rows become inputs of the same kind."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import model_validator
+
+from ..arguments import Floats, Integers
+from ..errors import CaseError, printable, unknown_name
+from ..objectives.data import principal_axes, standardization
+from .columns import (
+    COMMA,
+    FAULTY,
+    Cells,
+    Columns,
+    Faults,
+    cells_of,
+    no_number,
+    numbers,
+)
+from .labels import is_missing, label_of, text_of
+from .schema import Labelled, Prepared, Table, Vector
+
+NOTHING: Any = None  # in the place of a text that is missing
+MAX_CATEGORIES = 20  # of a column that is categorical because it holds no number
+MAX_LINES = 5  # of rows, that a note names
+REMEDY = (
+    "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means)."
+)
+REMEDY_NEW = "Fill it in; a run with data.missing = 'impute' takes its own data's means instead."
+
+
+class Encoding(Table):
+    """How a column becomes inputs: a number one, categories one each, two categories a single one.
+
+    categories : in order, or None of numbers;  fill : what stands in for a missing value, or None
+    """
+
+    name: str
+    categories: list[str] | None = None
+    fill: float | str | None = None
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs."""
+        if self.categories is None:
+            return [self.name]
+        return [f"{self.name}={category}" for category in self._shown]
+
+    @property
+    def _shown(self):
+        """The categories that have an input."""
+        return self.categories[-1:] if len(self.categories) == 2 else self.categories
+
+    def encoded(self, values: Cells) -> Floats:
+        """Numbers (n,), or texts (n,), as inputs (n, k); nan where there is no value."""
+        if self.fill is not None:
+            gaps = np.isnan(values) if self.categories is None else np.equal(values, NOTHING)
+            values = np.where(gaps, self.fill, values)
+        if self.categories is None:
+            return values[:, None]
+        found = np.equal(values[:, None], np.array(self._shown, dtype=object)).astype(float)
+        found[np.equal(values, NOTHING)] = np.nan
+        return found
+
+
+class Preparation(Table):
+    """What was done to the columns of the training data: encodings; then (x/size − mean)/spread of
+    each input; then coordinates along `axes` from `center`. Lists; None for what was not done.
+
+    label : the column of targets;  positive, negative : its labels that are +1 and −1, if it has
+        classes;  refuses : whether a missing value is an error;  notes : what was done, sentences
+    """
+
+    columns: list[Encoding]
+    size: Vector | None = None
+    mean: Vector | None = None
+    spread: Vector | None = None
+    center: Vector | None = None
+    axes: list[Vector] | None = None
+    label: str = ""
+    positive: list[str] | None = None
+    negative: list[str] | None = None
+    refuses: bool = True
+    notes: list[str] = []
+
+    @model_validator(mode="after")
+    def _fits_together(self):
+        count, scales = len(self.input_names), (self.size, self.mean, self.spread)
+        given = [scale for scale in scales if scale is not None]
+        if len(given) not in (0, 3) or any(len(scale) != count for scale in given):
+            raise ValueError(f"'size', 'mean' and 'spread' are not {count} numbers each")
+        if given and not all(map(all, (self.size, self.spread))):
+            raise ValueError("'size' or 'spread' is 0")
+        rows = [] if self.axes is None else [self.center or [], *self.axes]
+        if (self.axes is None) != (self.center is None) or any(len(r) != count for r in rows):
+            raise ValueError(f"'center' and 'axes' are not of {count} numbers")
+        return self
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs before they are projected."""
+        return [name for column in self.columns for name in column.inputs]
+
+    def __call__(self, raw: Any) -> Floats:
+        """Inputs (n, dim), as the run computes with them, of raw rows; nan in rows with a missing
+        value, unless it is imputed.
+
+        raw : Columns or a frame with the raw columns by name, or rows (n, columns) in their order
+        Raises CaseError for a column that is not there and for cells that fit it not, all at once;
+        ValueError for rows of another length.
+        """
+        columns = self._columns(raw)
+        faults = Faults(columns.source, columns)
+        for name in [column.name for column in self.columns if column.name not in columns.named]:
+            faults.column(unknown_name("column", name, columns.named))
+        faults.refuse()
+        rows, parts = np.arange(len(columns.lines)), []
+        for column in self.columns:
+            values, wrong = _values(columns, column.name, rows, column.categories is not None)
+            faults.cells(column.name, wrong, no_number)
+            if column.categories is not None:
+                known = np.isin(values.astype(str), [*column.categories, "None"])
+                said = ", ".join(column.categories)
+                faults.cells(
+                    column.name,
+                    np.flatnonzero(~known),
+                    lambda cell, said=said: f"'{printable(str(cell).strip())}' is none of {said}",
+                )
+            if self.refuses:
+                faults.missing(column.name, _gaps(values), REMEDY_NEW)
+            parts.append(column.encoded(values))
+        faults.refuse()
+        return self.applied(np.column_stack(parts))
+
+    def _columns(self, raw):
+        """Raw rows as Columns; rows without names by their order."""
+        if isinstance(raw, Columns | Mapping) or hasattr(raw, "columns"):
+            return Columns.of(raw)
+        if hasattr(raw, "column_names") or getattr(getattr(raw, "dtype", None), "names", None):
+            return Columns.of(raw)
+        try:
+            rows = np.atleast_2d(cells_of(raw))
+        except ValueError as error:
+            raise ValueError(
+                f"Inputs must make an array of rows of one length: {error}."
+            ) from error
+        names = [column.name for column in self.columns]
+        if rows.ndim != 2 or rows.shape[1] != len(names):
+            shown = ", ".join(names[:MAX_CATEGORIES]) + (
+                ", …" if len(names) > MAX_CATEGORIES else ""
+            )
+            raise ValueError(
+                f"Inputs need {len(names)} columns ({shown}), without the bias, got"
+                f" {rows.shape[-1]}."
+            )
+        return Columns("inputs", dict(zip(names, rows.T, strict=True)), np.arange(1, 1 + len(rows)))
+
+    def applied(self, inputs: Floats) -> Floats:
+        """Encoded inputs (n, k), scaled and projected."""
+        if self.size is not None:
+            inputs = (inputs / np.array(self.size) - np.array(self.mean)) / np.array(self.spread)
+        if self.axes is not None:
+            inputs = (inputs - np.array(self.center)) @ np.array(self.axes).T
+        return inputs
+
+    def fitted(self, table: Prepared, inputs: Floats) -> "Preparation":
+        """The same, with the scales and axes of encoded training inputs (n, k) that a case wants.
+
+        Raises CaseError for a constant column, and for more components than there are.
+        """
+        update: dict[str, Any] = {}
+        if table.standardize:
+            try:
+                scales = standardization(inputs)
+            except ValueError as error:
+                column = self.input_names[int(str(error).split()[1])]
+                raise CaseError(
+                    f"data.standardize: column '{column}' is constant and cannot be standardized."
+                ) from error
+            update = dict(
+                zip(("size", "mean", "spread"), map(np.ndarray.tolist, scales), strict=True)
+            )
+        made = self.model_copy(update=update)
+        if table.components is None:
+            return made
+        if table.components > min(inputs.shape):
+            raise CaseError(
+                f"data.components: {table.components} components of {inputs.shape[0]} rows with"
+                f" {inputs.shape[1]} inputs."
+            )
+        center, axes = principal_axes(made.applied(inputs), table.components)
+        return made.model_copy(update={"center": center.tolist(), "axes": axes.tolist()})
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """The rows of a table that a case uses.
+
+    values : for each column of inputs (n,) numbers, nan where missing, or texts, None where missing
+    targets : (n,);  lines : (n,) in the file, or rows from 1
+    columns : an Encoding for each, without fill;  notes : what was done, sentences
+    """
+
+    values: Sequence[Cells]
+    targets: Floats
+    lines: Integers
+    columns: tuple[Encoding, ...]
+    notes: tuple[str, ...]
+
+    def filled(self, training: Integers) -> "RawTable":
+        """The same, whose columns with a gap are filled with what the training rows have: their
+        mean, of categories the commonest."""
+        columns, said = [], []
+        for column, values in zip(self.columns, self.values, strict=True):
+            gaps, seen, fill, shown = _gaps(values), values[training], NOTHING, ""
+            if column.categories is None and (known := seen[~np.isnan(seen)]).size:
+                fill = float(known.mean())
+                shown = f"its mean {fill:.6g}"
+            elif column.categories is not None and (counts := Counter(seen[seen != NOTHING])):
+                fill = min(counts, key=lambda text: (-counts[text], text))
+                shown = f"its commonest category {fill}"
+            if fill is None:
+                raise CaseError(
+                    f"data.missing: column '{column.name}' has no value to impute from."
+                )
+            columns.append(column.model_copy(update={"fill": fill}))
+            if len(gaps):
+                said.append(f"{len(gaps)} in '{column.name}' by {shown}")
+        notes = (f"missing values imputed: {', '.join(said)}",) if said else ()
+        return replace(self, columns=tuple(columns), notes=self.notes + notes)
+
+    def encoded(self) -> Floats:
+        """The inputs (n, k)."""
+        pairs = zip(self.columns, self.values, strict=True)
+        return np.column_stack([column.encoded(values) for column, values in pairs])
+
+
+def raw_table(table: Labelled, columns: Columns, label: str, where: str) -> RawTable:
+    """The rows and columns of a table that a case uses; what is missing is dropped if it says so.
+
+    where : how messages on cells begin
+    Raises CaseError with everything that is wrong.
+    """
+    features = [name for name in columns.named if name != label]
+    features = features if table.features is None else table.features
+    _check_names(table, columns, features, label, where)
+    faults, notes = Faults(where, columns), list(columns.notes)
+    rows, targets = _targets(table, columns, label, faults, notes)
+    values, encodings = [], []
+    for name in features:
+        categorical = name in table.categorical
+        found, wrong = _values(columns, name, rows, categorical)
+        if len(rows) and len(_gaps(found, wrong)) == len(rows):
+            faults.column(f"column '{printable(name)}' is empty: leave it out of data.features")
+            continue
+        cells = columns.named[name]
+        comma = any(COMMA.fullmatch(str(cells[row])) for row in rows[wrong])
+        texts = not comma and cells.dtype.kind not in FAULTY
+        if texts and wrong and len(wrong) + len(_gaps(found, wrong)) == len(rows):
+            found, wrong = _texts(cells[rows]), []
+            _check_categories(name, found, faults)
+        faults.cells(name, rows[wrong], no_number)
+        if comma:
+            faults.remedies["Numbers with a decimal comma: data.decimal = ','."] = None
+        elif texts and wrong:
+            faults.remedies[f"If texts are meant: data.categorical = ['{name}']."] = None
+        values.append(found)
+        if table.missing == "refuse":
+            faults.missing(name, rows[_gaps(found, wrong)], REMEDY)
+        encodings.append(_encoding(name, found))
+    faults.refuse()
+    keep = np.ones(len(rows), dtype=bool)
+    if table.missing == "drop":
+        for found in values:
+            keep[_gaps(found)] = False
+        if not keep.all():
+            notes.append(f"{_count(~keep)} with missing values dropped{_at(columns, rows[~keep])}")
+        values = [found[keep] for found in values]
+        encodings = [
+            _encoding(one.name, found) for one, found in zip(encodings, values, strict=True)
+        ]
+    for one in encodings:
+        if one.categories is not None:
+            many = len(one.inputs)
+            notes.append(
+                f"'{one.name}' becomes {many} input{'s' * (many > 1)}: "
+                + ", ".join(one.inputs[:MAX_CATEGORIES])
+                + (", …" if many > MAX_CATEGORIES else "")
+            )
+    return RawTable(
+        values, targets[keep], columns.lines[rows[keep]], tuple(encodings), tuple(notes)
+    )
+
+
+def test_rows(
+    table: Labelled, columns: Columns, label: str, preparation: Preparation, where: str
+) -> tuple[Floats, Floats, list[str]]:
+    """Inputs (n, dim), targets (n,) and notes of a second table, prepared as the training data are.
+
+    where : how messages on cells begin
+    Raises CaseError with everything that is wrong, and if no row is left.
+    """
+    names = [column.name for column in preparation.columns]
+    for_names = table.model_copy(update={"features": names, "categorical": []})
+    _check_names(for_names, columns, names, label, where)
+    faults, notes = Faults(where, columns), list(columns.notes)
+    rows, targets = _targets(table, columns, label, faults, notes, known=False)
+    faults.refuse()
+    chosen = {name: columns.named[name][rows] for name in names}
+    found = replace(columns, source=where, named=chosen, lines=columns.lines[rows], faults=())
+    inputs = preparation(found)
+    keep = ~np.isnan(inputs).any(axis=1)
+    if not keep.all():
+        notes.append(f"{_count(~keep)} with missing values dropped{_at(columns, rows[~keep])}")
+    if not keep.any():
+        raise CaseError(f"{where}: no rows are left to test on.")
+    return inputs[keep], targets[keep], [*notes, f"{keep.sum()} rows"]
+
+
+def _check_names(table, columns, features, label, where):
+    """Raise CaseError for names that no column has, all of them."""
+    wrong = [
+        f"data.{key}: {where.partition(': ')[2]}: {unknown_name('column', name, columns.named)}"
+        for key, names in (
+            ("features", features), ("label", [label]), ("categorical", table.categorical)
+        )
+        for name in names
+        if name not in columns.named
+    ]  # fmt: skip
+    if label in features:
+        wrong.append(f"data.features: '{printable(label)}' is the label, so it is no input.")
+    if not features:
+        wrong.append(f"{where}: has no column besides the label '{printable(label)}'.")
+    if wrong:
+        raise CaseError("\n".join(wrong))
+
+
+def _targets(table, columns, label, faults, notes, known=True):
+    """The rows that have a target, (n,), and their targets; ±1 of classes, all of which occur if
+    they are `known`."""
+    cells = columns.named[label]
+    if table.positive is None:
+        targets, wrong = numbers(cells, columns.comma)
+        gaps = _gaps(targets, wrong)
+        if wrong and len(wrong) + len(gaps) == len(cells):
+            found = sorted({str(cell).strip() for cell in cells[wrong]})
+            shown = ", ".join(map(printable, found[:MAX_CATEGORIES]))
+            faults.column(
+                f"column '{printable(label)}': '{printable(found[0])}' is not a number; its labels"
+                f" are {shown}{', …' if len(found) > MAX_CATEGORIES else ''}: list them in"
+                " data.positive and data.negative, or name a label that is a number"
+            )
+        else:
+            faults.cells(label, wrong, no_number)
+        chosen = ~np.isin(np.arange(len(cells)), gaps)
+    else:
+        keys = {cell: None if is_missing(cell) else label_of(cell) for cell in set(cells.tolist())}
+        found = np.array([keys[cell] for cell in cells.tolist()], dtype=object)
+        if known:
+            _check_labels(table, cells, set(keys.values()))
+        plus, minus = (
+            np.isin(found.astype(str), [label_of(name) for name in names])
+            for names in (table.positive, table.negative)
+        )
+        gaps = np.flatnonzero(np.equal(found, NOTHING))
+        chosen, targets = plus | minus, np.where(plus, 1.0, -1.0)
+        if others := int((~chosen).sum()) - len(gaps):
+            notes.append(f"{others} of {len(cells)} rows have other labels and are left out")
+    if table.missing == "refuse":
+        faults.missing(label, gaps, REMEDY)
+    elif len(gaps):
+        notes.append(f"{_count(gaps)} without a label dropped{_at(columns, gaps)}")
+    rows = np.flatnonzero(chosen)
+    return rows, targets[rows]
+
+
+def _check_labels(table, cells, known):
+    """Raise CaseError for listed labels that do not occur, all of them."""
+    choices = {str(cell).strip() for cell in cells.tolist() if not is_missing(cell)}
+    wrong = [
+        f"data.{key}: {unknown_name('label', name, choices)}"
+        for key in ("positive", "negative")
+        for name in getattr(table, key)
+        if label_of(name) not in known
+    ]
+    if wrong:
+        raise CaseError("\n".join(wrong))
+
+
+def _values(columns, name, rows, categorical):
+    """The cells of a column at some rows as numbers, or as texts, and the places among them of
+    those that are neither a number nor missing."""
+    cells = columns.named[name]
+    cells = cells if len(rows) == len(cells) else cells[rows]
+    return (_texts(cells), []) if categorical else numbers(cells, columns.comma)
+
+
+def _texts(cells):
+    """Cells as texts, None where there is no value, (n,)."""
+    known = {cell: None if is_missing(cell) else text_of(cell) for cell in set(cells.tolist())}
+    return np.array([known[cell] for cell in cells.tolist()], dtype=object)
+
+
+def _gaps(values, wrong=()):
+    """The places without a value; wrong : places of cells that have one, but no number."""
+    if values.dtype.kind == "O":
+        return np.flatnonzero(np.equal(values, NOTHING))
+    gaps = np.flatnonzero(np.isnan(values))
+    return np.setdiff1d(gaps, wrong) if len(wrong) else gaps
+
+
+def _check_categories(name, texts, faults):
+    """Add a fault if texts are too many to be categories."""
+    count = len(set(texts.tolist()) - {None})
+    if count > MAX_CATEGORIES:
+        faults.column(
+            f"column '{printable(name)}' holds {count} different texts and no number: leave it out"
+            " of data.features, or list it in data.categorical if each is a category"
+        )
+
+
+def _encoding(name, values):
+    if values.dtype.kind != "O":
+        return Encoding(name=name)
+    return Encoding(name=name, categories=sorted(set(values.tolist()) - {None}))
+
+
+def _count(rows):
+    """Some rows, a mask or places, in words."""
+    rows = np.asarray(rows)
+    many = int(rows.sum()) if rows.dtype == bool else len(rows)
+    return f"{many} row{'s' * (many > 1)}"
+
+
+def _at(columns, rows):
+    """Where some rows are, in words."""
+    lines = columns.lines[rows].tolist()
+    more = ", …" if len(lines) > MAX_LINES else ""
+    return (
+        f" ({columns.unit}{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:MAX_LINES]))}{more})"
+    )

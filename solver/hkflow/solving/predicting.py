@@ -1,0 +1,50 @@
+"""What measures predict at inputs that do not drive them."""
+
+from typing import Any
+
+import numpy as np
+
+from ..arguments import Floats
+from ..measures.point_measure import PointMeasure
+from ..problem.problem import Problem
+
+BLOCK = 4096  # inputs that are predicted at a time
+# a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
+LARGEST_LOG = 600.0
+
+
+def predictions_of(feature: Any, atoms: PointMeasure, inputs: Floats) -> Floats:
+    """h(x) = Σ_j weight_j ε_j φ(θ_j, x) at inputs (n, p), bias included; (n,), of vectors
+    (n, k)."""
+    k = feature.outputs
+    out = np.zeros(k * len(inputs))
+    for start in range(0, len(inputs), BLOCK):
+        operator = feature.operator(atoms.positions, inputs[start : start + BLOCK], "dense")
+        operator.forward(atoms.signs * atoms.weights, out[k * start : k * (start + BLOCK)])
+    return out if k == 1 else out.reshape(-1, k)
+
+
+def unscaled(state: dict) -> tuple[dict, float]:
+    """A state whose measure is of order one, and s with ν = e^s · that measure."""
+    if "log_weights" in state:
+        scale = float(state["log_weights"].max())
+        return state | {"log_weights": state["log_weights"] - scale}, scale
+    if "log_scale" in state:
+        return state | {"log_scale": 0.0}, float(state["log_scale"])
+    return state, 0.0
+
+
+def test_predictions_of(problem: Problem, measure: Any, state: dict, log_scale: float) -> Floats:
+    """h on the test data of a problem for a state, in units of e^log_scale; (n_test,), of
+    vectors all numbers in a row.
+
+    measure : the method's function of a state
+    """
+    assert problem.test is not None
+    small, scale = unscaled(state)
+    atoms = problem.atoms_of(measure(small))
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = np.exp(scale - log_scale)
+        return (
+            factor * predictions_of(problem.objective.feature, atoms, problem.test.inputs).ravel()
+        )

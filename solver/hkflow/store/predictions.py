@@ -1,0 +1,77 @@
+"""What a run predicts for the rows of a new table, as a CSV file."""
+
+import csv
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from ..arguments import Floats
+from ..case.columns import Columns
+from ..case.datafiles import read_columns
+from ..case.preparation import Encoding, Preparation
+from ..errors import CaseError, RunFolderError
+from ..solving.result import Result
+from .shown import is_normalised
+
+
+def read_rows(run: Result, path: str | Path) -> Columns:
+    """The columns of a file of new rows; what separates fields and decimals is as the run's case
+    says, else found. Raises CaseError if the file cannot be read."""
+    data = getattr(getattr(run, "case", None), "data", None)
+    delimiter, decimal = (getattr(data, key, None) for key in ("delimiter", "decimal"))
+    return read_columns(Path(path), delimiter, decimal, key="new rows")
+
+
+def predicted(run: Result, columns: Columns) -> dict[str, Any]:
+    """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
+    last save; the class, if the run tells two apart; and the error bar of predictions on the data
+    (root mean square), if it has one.
+
+    Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
+    run does not impute has the prediction nan.
+    Raises CaseError with all cells that do not fit, and for columns that are not there;
+    RunFolderError for a run without a save.
+    """
+    if len(run.time) == 0:
+        raise RunFolderError(f"{run.name}: holds no save yet, so it predicts nothing.")
+    normalised = is_normalised((run, -1))
+    values = run.predict(columns if run.preparation else _in_order(run, columns), -1, normalised)
+    table = {columns.unit: columns.lines, "prediction/mass" if normalised else "prediction": values}
+    if run.classifies:
+        table["class"] = _classes(run.preparation, values)
+    bars = run.errors
+    if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
+        error = np.full(len(values), bars["predictions"][-1])
+        table["error"] = np.where(np.isnan(values), np.nan, error)
+    return table
+
+
+def write_table(table: dict[str, Any], stream: TextIO) -> None:
+    """Write columns as CSV with a header, every number with all its digits; nothing for nan."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(table)
+    for row in zip(*(np.asarray(column).tolist() for column in table.values()), strict=True):
+        writer.writerow(["" if cell != cell else cell for cell in row])
+
+
+def _in_order(run, columns) -> Floats:
+    """The rows of a table for a run whose inputs have no names: all its columns in their order."""
+    count, names = run.inputs.shape[1], list(columns.named)
+    if len(names) != count:
+        raise CaseError(
+            f"{columns.source}: wanted {count} columns, the inputs of the run in their order, got"
+            f" {len(names)}: {', '.join(names)}."
+        )
+    return Preparation(columns=[Encoding(name=name) for name in names])(columns)
+
+
+def _classes(preparation, values):
+    """The label on whose side of zero each prediction lies; +1 and -1 where several labels share a
+    side."""
+    sides = getattr(preparation, "positive", None), getattr(preparation, "negative", None)
+    plus, minus = (
+        listed[0] if listed and len(listed) == 1 else sign
+        for listed, sign in zip(sides, ("+1", "-1"), strict=True)
+    )
+    return np.where(np.isnan(values), "", np.where(values >= 0.0, plus, minus))

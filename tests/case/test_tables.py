@@ -1,0 +1,253 @@
+"""Tables as people have them: missing values, categories, labels, delimiters, formats, frames, and
+all faults of a file at once."""
+
+import time
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.case import columns, labels, preparation
+from hkflow.case.build import read_data
+from hkflow.case.load import case_of_tables
+from hkflow.objectives.activations import FEATURES
+
+REST = {
+    "objective": {"activation": "relu", "bias": True, "loss": "square"},
+    "domain": {"kind": "signed-sphere"},
+    "flow": {"kind": "hellinger-kantorovich"},
+    "time": {"end": 1.0},
+}
+
+
+def read(source="file", **data):
+    """The DataSet of a [data] table."""
+    file = case_of_tables({"data": {"source": source, **data}} | REST)
+    return read_data(file.case, file.folder, FEATURES["relu"])
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A function that writes a file and reads it, with label y if not told otherwise."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(text, name="d.csv", **data):
+        (tmp_path / name).write_text(text)
+        return read(**{"file": name, "label": "y"} | data)
+
+    return written
+
+
+ROWS = [(0.5, -1.0, 2.0), (-1.25, 3.0, 4.5), (2.0, 0.25, -1.5)]
+
+
+@pytest.mark.parametrize("delimiter, decimal", [(",", "."), (";", "."), (";", ","), ("\t", ",")])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_delimiter_and_decimal_comma_are_found(table, delimiter, decimal, line_end, quote):
+    lines = [[f"{value}".replace(".", decimal) for value in row] for row in ROWS]
+    rows = [["a", f"{quote}b{quote}", "y"], *lines]
+    found = table(line_end.join(map(delimiter.join, rows)) + line_end)
+    assert np.array_equal(np.column_stack([found.inputs, found.targets]), ROWS)
+    assert found.lines.tolist() == [2, 3, 4]
+    assert any("decimal comma" in note for note in found.preparation.notes) == (decimal == ",")
+
+
+def test_a_comma_that_may_stand_for_thousands_is_asked_for(table):
+    text = "a;y\n1,234;1,5\n".replace("1,5", "2")
+    with pytest.raises(hkflow.CaseError, match="line 2: '1,234' may have decimals or thousands"):
+        table(text)
+    assert table(text, decimal=",").inputs.tolist() == [[1.234]]
+    with pytest.raises(hkflow.CaseError, match="line 2, column 'a': '1,234' is not a number"):
+        table(text, decimal=".")
+    with pytest.raises(hkflow.CaseError, match="'1,5' is not a number.* data.decimal = ','"):
+        table("a;y\n1,5;1\n2.5;2\n")
+
+
+def test_all_faults_of_a_file_are_said_at_once(table):
+    rows = [f"{k},{k % 3},1" for k in range(50)]
+    for k in range(47):
+        rows[k] = ("oops,1,1", ",1,1", "1,1")[k % 3]
+    with pytest.raises(hkflow.CaseError) as caught:
+        table("\n".join(["a,b,y", *rows]))
+    said = str(caught.value).splitlines()
+    assert said[0] == "data.file: d.csv: 47 problems:" and len(said) == 13
+    assert [line.strip() for line in said[1:4]] == [
+        "line 2, column 'a': 'oops' is not a number",
+        "line 3, column 'a': has no value",
+        "line 4: 2 fields where the header has 3",
+    ]
+    assert said[11] == "  and 37 more." and "data.missing" in said[12] and "Fill" in said[12]
+
+
+GAPS = "a,colour,y\n1.0,red,1\n,red,2\n3.0,NA,3\n8.0,blue,4\n5.0,red,\n"
+
+
+def test_missing_values(table):
+    with pytest.raises(hkflow.CaseError, match="3 problems"):
+        table(GAPS)
+    found = table(GAPS, missing="drop")
+    assert found.inputs.tolist() == [[1.0, 1.0], [8.0, 0.0]] and found.lines.tolist() == [2, 5]
+    notes = " ".join(found.preparation.notes)
+    assert "2 rows with missing values dropped (lines 3, 4)" in notes
+    assert "1 row without a label dropped (line 6)" in notes
+    found = table(GAPS, missing="impute")
+    assert found.inputs.tolist() == [[1.0, 1.0], [4.0, 1.0], [3.0, 1.0], [8.0, 0.0]]
+    assert found.targets.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert "1 in 'a' by its mean 4, 1 in 'colour' by its commonest category red" in " ".join(
+        found.preparation.notes
+    )
+
+
+def test_categories(table):
+    text = "size,colour,sex,y\n1,red,m,1\n2,blue,f,2\n1,green,m,3\n"
+    found = table(text)
+    names = ["size", "colour=blue", "colour=green", "colour=red", "sex=m"]
+    assert found.preparation.input_names == names
+    assert found.inputs[:, 1:].tolist() == [[0, 0, 1, 1], [1, 0, 0, 0], [0, 1, 0, 1]]
+    assert table(text, categorical=["size"]).preparation.input_names[0] == "size=2"
+    with pytest.raises(hkflow.CaseError, match="data.categorical: .*Unknown column 'sizes'"):
+        table(text, categorical=["sizes"])
+    rows = "".join(f"p{k},{k}\n" for k in range(30))
+    with pytest.raises(hkflow.CaseError, match="'name' holds 30 different texts and no number"):
+        table("name,y\n" + rows)
+    assert table("name,y\n" + rows, categorical=["name"]).inputs.shape == (30, 30)
+    with pytest.raises(hkflow.CaseError, match="'oops' is not a number. If texts are meant"):
+        table("a,y\n1,1\noops,2\n")
+
+
+@pytest.mark.parametrize("column", [["1", "0"], ["1.0", "0.0"], ["True", "false"], [" 1", "0 "]])
+@pytest.mark.parametrize("listed", [(1, 0), ("1", "0"), (1.0, "0.0"), (True, False)])
+def test_labels_match_as_numbers_and_as_texts(table, column, listed):
+    text = f"a,y\n1,{column[0]}\n2,{column[1]}\n3,other\n"
+    found = table(text, positive=[listed[0]], negative=[listed[1]])
+    assert found.targets.tolist() == [1.0, -1.0] and found.inputs.tolist() == [[1.0], [2.0]]
+    assert "1 of 3 rows have other labels" in found.preparation.notes[0]
+
+
+def test_without_matching_labels_would_be_unknown(table, monkeypatch):
+    monkeypatch.setattr(preparation, "label_of", lambda cell: str(cell))
+    with pytest.raises(hkflow.CaseError, match="Unknown label"):
+        table("a,y\n1,1.0\n2,0.0\n", positive=[1], negative=[0])
+
+
+def test_all_wrong_names_are_said_at_once(table):
+    with pytest.raises(hkflow.CaseError) as caught:
+        table("width,height,y\n1,2,3\n", features=["widht", "hieght"])
+    assert "'width'" in str(caught.value) and "'height'" in str(caught.value)
+    with pytest.raises(hkflow.CaseError, match="'y' is the label"):
+        table("width,y\n1,2\n", features=["width", "y"])
+    with pytest.raises(hkflow.CaseError, match="its labels are cat, dog: list them"):
+        table("a,y\n1,dog\n2,cat\n")
+    with pytest.raises(hkflow.CaseError, match="(?s)'bird'.*\n.*'fish'"):
+        table("a,y\n1,dog\n2,cat\n", positive=["bird"], negative=["fish"])
+
+
+def test_columns_without_a_name_are_left_out(table):
+    """As pandas writes its index."""
+    found = table(",a,y\n0,1.5,1\n1,2.5,2\n")
+    assert found.inputs.tolist() == [[1.5], [2.5]]
+    assert "1 column without a name left out" in found.preparation.notes
+
+
+@pytest.mark.parametrize("missing", ["refuse", "drop", "impute"])
+def test_an_empty_column_is_one_fault(table, missing):
+    with pytest.raises(hkflow.CaseError, match="d.csv, column 'b' is empty: leave it out"):
+        table("a,b,y\n1,,1\n2,NA,2\n", missing=missing)
+
+
+def test_faults_in_rows_and_columns_that_are_not_used_do_no_harm(table):
+    text = "a,note,y\n1,,yes\n2,x,no\noops,5,maybe\n"
+    found = table(text, features=["a"], positive=["yes"], negative=["no"])
+    assert found.inputs.tolist() == [[1.0], [2.0]]
+
+
+def test_files_of_numpy_and_parquet(tmp_path, monkeypatch):
+    import pyarrow
+    from pyarrow import parquet
+
+    monkeypatch.chdir(tmp_path)
+    whole = np.array(ROWS)
+    np.save("d.npy", whole)
+    np.savez("d.npz", X=whole[:, :2], y=whole[:, 2])
+    parquet.write_table(
+        pyarrow.table({"a": whole[:, 0], "b": whole[:, 1], "y": whole[:, 2]}), "d.parquet"
+    )
+    for name, label in (("d.npy", "x3"), ("d.npz", "y"), ("d.parquet", "y")):
+        found = read(file=name, label=label)
+        assert np.array_equal(np.column_stack([found.inputs, found.targets]), ROWS)
+    np.savez("odd.npz", X=whole, y=np.zeros(5))
+    np.save("objects.npy", np.array([{}]), allow_pickle=True)
+    (tmp_path / "text.parquet").write_text("a,b\n")
+    for name, said in (
+        ("odd.npz", "columns have different lengths: 'X1' 3"),
+        ("objects.npy", "cannot be read"),
+        ("text.parquet", "cannot be read"),
+        ("none.npy", "cannot be read"),
+    ):
+        with pytest.raises(hkflow.CaseError, match=said):
+            read(file=name, label="y")
+
+
+def test_frames_of_all_makers_are_one(tmp_path):
+    import pandas
+    import polars
+    import pyarrow
+
+    table = {
+        "a": [1.0, 2.0, 3.0], "n": [1, None, 3], "c": ["u", "v", None],
+        "f": [True, False, True], "y": ["1", "0", "1"],
+    }  # fmt: skip
+    frames = [
+        pandas.DataFrame(table),
+        pandas.DataFrame(table).convert_dtypes(),
+        pandas.DataFrame(table).astype({"c": "category"}),
+        polars.DataFrame(table),
+        pyarrow.table(table),
+        {name: np.array(column, dtype=object) for name, column in table.items()},
+    ]
+    made = [
+        read("frame", frame=frame, label="y", positive=[1], negative=[0], missing="impute")
+        for frame in frames
+    ]
+    for one in made:
+        assert one.inputs.tolist() == [[1, 1, 0, 1], [2, 2, 1, 0], [3, 3, 0, 1]]
+        assert one.targets.tolist() == [1.0, -1.0, 1.0] and one.lines is None
+    with pytest.raises(hkflow.CaseError, match="row 2, column 'n': has no value"):
+        read("frame", frame=frames[0], label="y", positive=[1], negative=[0])
+    rows = read("frame", frame=np.array(ROWS), label="x3", features=["x2"])
+    assert rows.inputs[:, 0].tolist() == [-1.0, 3.0, 0.25]
+    dated = {"a": np.array(["2020-01-01"], dtype="datetime64[D]"), "y": [1.0]}
+    with pytest.raises(hkflow.CaseError, match="'2020-01-01' is a date"):
+        read("frame", frame=dated, label="y")
+    with pytest.raises(hkflow.CaseError, match="wanted a frame of pandas or polars.* got int"):
+        read("frame", frame=3, label="y")
+    with pytest.raises(hkflow.CaseError, match="a Python program holds; give it there"):
+        read("frame", label="y")
+
+
+def test_columns_are_equal_by_their_cells():
+    """As ranks ask that compute one run together."""
+    make = lambda *cells: columns.Columns.of({"a": list(cells), "b": [1, None]})
+    assert make(1.0, "x") == make(1.0, "x") != make(1.0, "y")
+    assert make(1.0, "x") != columns.Columns.of({"b": [1, None]})
+
+
+def test_fifty_thousand_rows_take_less_than_a_second(tmp_path, monkeypatch, rng):
+    monkeypatch.chdir(tmp_path)
+    values = np.round(rng.standard_normal((50_000, 21)), 6)
+    rows = "\n".join(",".join(map(repr, row)) for row in values.tolist())
+    header = ",".join(f"c{k}" for k in range(20)) + ",y\n"
+    (tmp_path / "big.csv").write_text(header + rows)
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        found = read(file="big.csv", label="y", standardize=True)
+        spent.append(time.process_time() - began)
+    assert min(spent) < 1.0 and found.inputs.shape == (50_000, 20)
+    assert np.array_equal(found.targets, values[:, 20])
+
+
+def test_what_is_missing_is_known_in_every_spelling():
+    assert all(map(labels.is_missing, (None, float("nan"), "", " ", "NA", "n/a", "NULL", "?")))
+    assert not any(map(labels.is_missing, (0, "0", "no", "-", "unknown")))

@@ -1,0 +1,154 @@
+"""Predictions of raw rows: the run keeps how the columns of its data became inputs."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from commands import hk
+
+import hkflow
+from hkflow.accuracy.error_bars import Bar
+from hkflow.store.predictions import predicted, read_rows
+
+CASE = {
+    "data": {
+        "source": "file",
+        "file": "train.csv",
+        "label": "outcome",
+        "positive": ["ill"],
+        "negative": ["well"],
+        "missing": "impute",
+        "standardize": True,
+        "components": 2,
+    },
+    "objective": {"activation": "relu", "bias": True, "loss": "logistic"},
+    "domain": {"kind": "signed-sphere"},
+    "flow": {"kind": "hellinger-kantorovich"},
+    "method": {"kind": "particles", "particles": 40},
+    "time": {"end": 0.5},
+}
+COLOURS = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of a table with gaps and categories, in German writing."""
+    folder = tmp_path_factory.mktemp("predict")
+    rng, rows = np.random.default_rng(5), ["length;colour;weight;outcome"]
+    for k in range(30):
+        a, b = rng.normal(170.0, 10.0), rng.normal(60.0, 8.0)
+        cells = ["" if k == 4 else f"{a:.2f}", "" if k == 7 else COLOURS[k % 3], f"{b:.2f}"]
+        rows.append(";".join([*cells, "ill" if a / 10 + b > 77 else "well"]).replace(".", ","))
+    (folder / "train.csv").write_text("\n".join(rows))
+    (folder / "case.toml").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return hkflow.run(CASE, output=folder / "run")
+
+
+def table(folder):
+    """The training rows as dictionaries of texts."""
+    text = (folder / "train.csv").read_text().replace(",", ".")
+    return list(csv.DictReader(io.StringIO(text), delimiter=";"))
+
+
+def test_raw_rows_have_the_predictions_of_the_data(run):
+    rows = table(run.path.parent)
+    wanted = pytest.approx(run.predictions[-1], rel=1e-12)
+    columns = {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
+    listed = [[row["length"] or None, row["colour"], row["weight"]] for row in rows]
+    packed = hkflow.load(run.path / "results.h5")
+    for one in (run, hkflow.load(run.path), packed):
+        assert one.predict(columns) == wanted and one.predict(listed) == wanted
+        assert one.predict(one.inputs, prepared=True) == wanted
+        assert one.input_names == ["x₁", "x₂"]
+    assert packed.preparation == run.preparation and packed.preparation.refuses is False
+
+
+def test_a_solution_in_memory_takes_raw_rows_as_well(run, monkeypatch):
+    monkeypatch.chdir(run.path.parent)
+    problem = hkflow.check(CASE)[1]
+    solution = hkflow.solve(problem, 0.5, kind="particles")
+    new = [[181.0, "red", 71.5]]
+    assert solution.predict(new) == pytest.approx(run.predict(new), rel=1e-12)
+
+
+def test_by_other_scales_predictions_would_be_others(run, monkeypatch):
+    rows = {"length": [181.0], "colour": ["red"], "weight": [71.5]}
+    wanted = run.predict(rows)
+    found = hkflow.load(run.path)
+    size = [2.0 * value for value in found.preparation.size]
+    found.__dict__["preparation"] = found.preparation.model_copy(update={"size": size})
+    assert abs(found.predict(rows)[0] / wanted[0] - 1.0) > 1e-3
+
+
+def test_what_does_not_fit_is_said_at_once(run):
+    rows = {"length": ["181", "tall"], "colour": ["pink", "red"], "weight": [1.0, 2.0]}
+    with pytest.raises(hkflow.CaseError) as caught:
+        run.predict(rows)
+    assert "row 1, column 'colour': 'pink' is none of blue, green, red" in str(caught.value)
+    assert "row 2, column 'length': 'tall' is not a number" in str(caught.value)
+    with pytest.raises(hkflow.CaseError, match="Unknown column 'weight'.*'weigth'"):
+        run.predict({"length": [1.0], "colour": ["red"], "weigth": [1.0]})
+    with pytest.raises(ValueError, match=r"3 columns \(length, colour, weight\).* got 2"):
+        run.predict([[1.0, 2.0]])
+
+
+def test_the_command(run, tmp_path):
+    train = run.path.parent / "train.csv"
+    out, _ = hk("predict", run.path, train)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [float(row["prediction"]) for row in rows] == pytest.approx(
+        run.predictions[-1], rel=1e-12
+    )
+    assert [int(row["line"]) for row in rows] == list(range(2, 32))
+    wanted = ["ill" if h >= 0.0 else "well" for h in run.predictions[-1]]
+    assert [row["class"] for row in rows] == wanted
+    assert "pred.csv" in hk("predict", run.path, train, "--output", tmp_path / "pred.csv")[0]
+    assert (tmp_path / "pred.csv").read_text() == out
+    assert "cannot be read" in hk("predict", run.path, tmp_path / "none.csv", code=2)[1]
+    (tmp_path / "new.csv").write_text("length;colour\n1,5;red\n")
+    assert "Unknown column 'weight'" in hk("predict", run.path, tmp_path / "new.csv", code=2)[1]
+
+
+def test_error_bars_stand_beside_predictions(run):
+    found = hkflow.load(run.path)
+    bar = Bar(np.array([0.0, 0.02]), np.array([0.0, 0.01]))
+    found.__dict__["errors"] = hkflow.ErrorBars(found.time, {"predictions": bar})
+    made = predicted(found, read_rows(found, run.path.parent / "train.csv"))
+    assert made["error"] == pytest.approx(np.full(30, 0.03))
+    assert "error" not in predicted(run, read_rows(run, run.path.parent / "train.csv"))
+
+
+def test_rows_with_gaps_have_no_prediction_where_the_case_drops_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "a,b,y\n" + "".join(f"{k / 10},{(k * 7) % 5},{k % 2}\n" for k in range(12)) + ",1,0\n"
+    (tmp_path / "train.csv").write_text(text)
+    data = {"source": "csv", "file": "train.csv", "label": "y", "positive": [1], "negative": [0]}
+    made = hkflow.run(CASE | {"data": data | {"missing": "drop"}}, output="run")
+    found = made.predict({"a": [0.3, None], "b": [1, 2]})
+    assert np.isfinite(found[0]) and np.isnan(found[1])
+    out, err = hk("predict", "run", "train.csv")
+    assert out.splitlines()[-1] == "14,," and "1 row has no prediction" in err
+    refusing = made.preparation.model_copy(update={"refuses": True})
+    with pytest.raises(hkflow.CaseError, match="row 2, column 'a': has no value"):
+        refusing({"a": [0.3, None], "b": [1, 2]})
+
+
+def test_a_run_that_did_not_keep_its_preparation_says_so(run, tmp_path):
+    import shutil
+
+    shutil.copytree(run.path, tmp_path / "old")
+    header = json.loads((tmp_path / "old" / "run.json").read_text())
+    preparation = header.pop("preparation")
+    (tmp_path / "old" / "run.json").write_text(json.dumps(header))
+    old = hkflow.load(tmp_path / "old")
+    assert old.predict(old.inputs, prepared=True) == pytest.approx(run.predictions[-1], rel=1e-12)
+    with pytest.raises(hkflow.RunFolderError, match="did not keep how raw inputs"):
+        old.predict([[1.0, 2.0]])
+    preparation["mean"].pop()
+    (tmp_path / "old" / "run.json").write_text(json.dumps(header | {"preparation": preparation}))
+    with pytest.raises(hkflow.RunFolderError, match="damaged"):
+        hkflow.load(tmp_path / "old").predict([[1.0, "red", 2.0]])
