@@ -24,7 +24,7 @@ import hkflow
 from hkflow.app.cli import app
 from hkflow.studies.file import load_study
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.S | re.M)
 
 SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case

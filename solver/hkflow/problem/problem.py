@@ -14,12 +14,13 @@ from ..measures.initial import CellDensity, atoms_on_mesh
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
+from ..shown import Shown
 from .exact import MomentFlow
 from .flow import MOVING, Flow
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem(Shown):
     """The flow of a measure, see Flow for its equation, on a sphere, signed sphere or atoms, from
     an initial measure.
 
@@ -137,6 +138,26 @@ class Problem:
                 f"Inputs have {columns} columns (bias included){joint}, but the sphere lies in"
                 f" R^{axes}."
             )
+
+    def _facts(self):
+        signs = " with both signs" if len(self.signs) == 2 else ""
+        return {
+            "flow": self.flow.equation,
+            "objective": ", ".join(self.objective._facts().values())
+            if isinstance(self.objective, Shown)
+            else type(self.objective).__name__,
+            "domain": f"on {self.domain.name}{signs}",
+            "start": f"from {self._start()}",
+        }
+
+    def _start(self):
+        """The initial measure in words."""
+        if self.mesh is None:
+            if isinstance(self.initial, Units):
+                return f"{len(self.initial.hidden)} units"
+            return f"{len(self.initial)} points"
+        beside = f" and {len(atoms)} points" if (atoms := self.initial_parts[1]) else ""
+        return f"a density on {self.mesh.n_cells} cells{beside}"
 
     def distributed(self, ranks: Alone) -> "Problem":
         """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all

@@ -1,0 +1,60 @@
+"""A run folder that is met again: whether it holds the very same case."""
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..case.functions import OwnFunctions
+from ..case.load import toml_of
+from ..case.schema import Table
+from ..errors import RunFolderError
+from ..files.writing import checksum
+from ..problem.problem import Problem
+from ..solving.result import versions
+from ..store.run import Run, load, read_header
+from ..store.run_folder import static_arrays
+
+
+def mark_of(case: Table, problem: Problem, own: OwnFunctions) -> str | None:
+    """SHA-256 of all that the numbers of a run depend on: case, mesh, data, initial measure, users'
+    functions by their sources, and the version of hkflow. None if a source is not known.
+
+    case : as it was asked for, with the random seed;  problem : that it states
+    """
+    if any(one.source is None for one in [*own.functions(), *own.records.values()]):
+        return None
+    objective: Any = problem.objective
+    data = {name: getattr(objective, name) for name in ("inputs", "targets", "weights")}
+    arrays = static_arrays(problem.mesh and problem.mesh.arrays(), data, problem.signs)  # type: ignore[arg-type]
+    words = [toml_of(case), own.model_dump(mode="json"), versions()["hkflow"]]
+    return checksum(arrays | _arrays("initial", problem.initial), json.dumps(words))
+
+
+def _arrays(name: str, value: Any) -> dict[str, NDArray]:
+    """The arrays of an initial measure by names; parts that are absent have none."""
+    if not is_dataclass(value):
+        return {} if value is None else {name: value}
+    parts = [_arrays(f"{name}/{one.name}", getattr(value, one.name)) for one in fields(value)]
+    return {key: array for part in parts for key, array in part.items()}
+
+
+def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
+    """The Run in a folder if it is marked as the same one; None if it is another, none that can be
+    read, or not the last of those that were made to reach an `accuracy`."""
+    try:
+        if mark is None or read_header(folder).get("mark") != mark:
+            return None
+        found = load(folder)
+        judged = found.errors is not None and found.errors.wanted == found.errors.wanted
+    except RunFolderError:
+        return None
+    return found if judged or not accuracy else None
+
+
+def is_whole(run: Run) -> bool:
+    """Whether a run has come as far as it can: to its end, or to where something stopped it for
+    good, and not a signal."""
+    return run.missing is None and (run.finished or run.end.get("signal", True) is None)
