@@ -507,7 +507,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
     except ValueError as error:
         raise CaseError(
             f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" {domain.name}, and a grid needs a mesh: {error} Choose other features (or"
+            f" {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
+            f" '{_best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error
     try:
@@ -515,6 +516,12 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         return cached_mesh(meshes, cells)
     except ValueError as error:
         raise CaseError(f"domain.cells: {error}") from error
+
+
+def _best_without_mesh(case):
+    """The method that suits a sphere without meshes."""
+    data, spreads = case.data.source != "population", flow_of(case.flow).spreads
+    return best_method(case.objective.activation, spreads, data, False, False)[0]
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:

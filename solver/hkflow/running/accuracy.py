@@ -152,7 +152,7 @@ def _better(file, case, dim, size, run, bars, seconds):
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted * (1.0 - IN_TIME)
-    grows = (space / allowed) ** (dim / _order(bars, dim)) if space > EXACT else 0.0
+    grows = (space / allowed) ** (dim / expected_order(bars, dim)) if space > EXACT else 0.0
     new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
     share = min(IN_TIME * wanted / max(in_time, EXACT), 1.0 / EXACT)
     tolerance *= min(share ** (1.0 / TIME_ORDER), 10.0)
@@ -160,7 +160,7 @@ def _better(file, case, dim, size, run, bars, seconds):
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 
-def _order(bars, dim):
+def expected_order(bars: ErrorBars, dim: int) -> float:
     """The order in the distance of points by which errors are expected to fall."""
     name = "predictions" if "predictions" in bars.bars else "moment"
     order = bars.bars[name].order

@@ -15,7 +15,7 @@ import numpy as np
 from ..arguments import check_options
 from ..case.accuracy import asks_for_accuracy
 from ..case.aliases import current
-from ..case.build import DYNAMICS, lines_of_data
+from ..case.build import lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
@@ -25,7 +25,7 @@ from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
-from ..methods.choice import kind_of, make_method, method_class
+from ..methods.choice import kind_of, method_class
 from ..methods.method import Method
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
@@ -49,8 +49,9 @@ from ..store.run_folder import (
     write_problem,
 )
 from .again import is_whole, mark_of, same_run
-from .check import build_case, read_case
+from .check import build_case, build_method, read_case
 from .error_bars import estimated
+from .forecast import Forecast
 from .progress import ProgressBar, preparing, say
 from .repeats import repeated
 
@@ -168,7 +169,9 @@ def _make(
     case, problem = stated.case, stated.problem
     records = stated.records | records
     with preparing(quiet):
-        method = ranks.all(lambda: _method(problem.distributed(ranks), case, f"{file.source}: "))
+        method = ranks.all(
+            lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
+        )
 
     def begin():
         aside = claim_folder(folder, force is not False)
@@ -256,7 +259,7 @@ def resume(
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
         with preparing(quiet):
-            method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
+            method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
         records = of_case | given
@@ -278,36 +281,16 @@ def _on_missing(stored, records, clock):
     )
 
 
-# of [method], that the initial measure was made with
-STARTING_KEYS = {"particles", "units", "points", "scale"}
-BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
-
-
-def _method(problem, case, source=""):
-    options = {
-        key: value
-        for key, value in case.method.model_dump().items()
-        if value is not None and key not in STARTING_KEYS | BESIDE
-    }
-    seed = {}
-    if case.method.kind in ("particles", "network"):
-        stated = case.data.source == "arrays"  # as hkflow.solve takes it
-        streams = None if stated else np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)
-        seed = {"seed": case.seed if stated else streams[DYNAMICS]}
-    try:
-        return make_method(problem, **options, **seed)
-    except ValueError as error:
-        raise CaseError(f"{source}method: {error}") from error
-
-
 def _integrate(
     folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", given=None
 ):
     signals = Signals(ranks)
+    # a margin that ends a run is not foreseen
+    forecast = [Forecast()] if case.time.until_margin is None else []
     observers = (
         [*observers, signals]
         if ranks.rank
-        else [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
+        else [writer, *observers, signals, *forecast] + ([] if quiet else [ProgressBar()])
     )
     times = save_times(case.time.end, case.time.saves)
     with signals, _writing(folder), writer:
