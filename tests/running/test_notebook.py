@@ -107,6 +107,15 @@ def test_a_run_that_was_broken_off_is_resumed(out, tmp_path, monkeypatch, capsys
     assert not out.with_name("run.1").exists()
 
 
+def test_a_run_that_was_killed_before_its_first_save_begins_anew(out):
+    hkflow.run(TABLES, out)
+    for path in (*(out / "snap").iterdir(), out / "status.json", out / "results.h5"):
+        path.unlink()
+    empty = hkflow.load(out)
+    assert "0 saves" in repr(empty) and "<table>" in empty._repr_html_()
+    assert hkflow.run(TABLES, out).finished and out.with_name("run.1").exists()
+
+
 def test_observers_records_and_folders_that_are_no_runs(out):
     hkflow.run(TABLES, out, records={"three": lambda state: 3.0})
     found = hkflow.run(TABLES, out)

@@ -1,6 +1,7 @@
 """A run folder that is met again: whether it holds the very same case."""
 
 import json
+import subprocess
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ..store.run_folder import static_arrays
 
 def mark_of(case: Table, problem: Problem, own: OwnFunctions) -> str | None:
     """SHA-256 of all that the numbers of a run depend on: case, mesh, data, initial measure, users'
-    functions by their sources, and the version of hkflow. None if a source is not known.
+    functions by their sources, and the version and commit of hkflow. None if a source is not known.
 
     case : as it was asked for, with the random seed;  problem : that it states
     """
@@ -29,7 +30,7 @@ def mark_of(case: Table, problem: Problem, own: OwnFunctions) -> str | None:
     objective: Any = problem.objective
     data = {name: getattr(objective, name) for name in ("inputs", "targets", "weights")}
     arrays = static_arrays(problem.mesh and problem.mesh.arrays(), data, problem.signs)  # type: ignore[arg-type]
-    words = [toml_of(case), own.model_dump(mode="json"), versions()["hkflow"]]
+    words = [toml_of(case), own.model_dump(mode="json"), versions()["hkflow"], git_commit()]
     return checksum(arrays | _arrays("initial", problem.initial), json.dumps(words))
 
 
@@ -42,8 +43,8 @@ def _arrays(name: str, value: Any) -> dict[str, NDArray]:
 
 
 def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
-    """The Run in a folder if it is marked as the same one; None if it is another, none that can be
-    read, or not the last of those that were made to reach an `accuracy`."""
+    """The Run in a folder if it is marked as the same one; None if it is another, if there is
+    nothing to load or to resume, or if it is not the last of those made to reach an `accuracy`."""
     try:
         if mark is None or read_header(folder).get("mark") != mark:
             return None
@@ -51,10 +52,30 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
         judged = found.errors is not None and found.errors.wanted == found.errors.wanted
     except RunFolderError:
         return None
-    return found if judged or not accuracy else None
+    begun = bool(found._starts)
+    return found if begun and (judged or not accuracy) else None
 
 
 def is_whole(run: Run) -> bool:
     """Whether a run has come as far as it can: to its end, or to where something stopped it for
     good, and not a signal."""
     return run.missing is None and (run.finished or run.end.get("signal", True) is None)
+
+
+def git_commit() -> str | None:
+    """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
+    run from one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words):
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("rev-parse", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from ..store.run_folder import (
     refuse_used,
     write_problem,
 )
-from .again import is_whole, mark_of, same_run
+from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
 from .error_bars import estimated
 from .forecast import Forecast
@@ -409,25 +408,6 @@ def _contradiction(problem, case, folder):
     none do."""
     found = contradiction(problem.objective)
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
-
-
-def git_commit() -> str | None:
-    """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
-    run from one."""
-    here = Path(__file__).resolve().parent
-
-    def git(*words):
-        return subprocess.run(
-            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("rev-parse", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 class Signals(Interrupts, Observer):
