@@ -156,14 +156,14 @@ def test_a_used_folder_is_refused_or_moved_aside(case, tmp_path):
     out.mkdir()
     (out / "precious.txt").write_text("keep me")
     with pytest.raises(hkflow.RunFolderError, match="is not empty. Choose another --output.$"):
-        hkflow.run(case, output=out)
+        hkflow.run(case, output=out, force=False)
     assert [p.name for p in out.iterdir()] == ["precious.txt"]
     with pytest.raises(hkflow.RunFolderError, match="something else than a run"):
         hkflow.run(case, output=out, force=True)
     (out / "precious.txt").rename(tmp_path / "precious.txt")
     hkflow.run(case, output=out)
     with pytest.raises(hkflow.RunFolderError, match="not empty.*resume.*--force"):
-        hkflow.run(case, output=out)
+        hkflow.run(case, output=out, force=False)
     (tmp_path / "precious.txt").rename(out / "precious.txt")
     hkflow.run(case, output=out, force=True)
     assert (tmp_path / "run.1" / "precious.txt").read_text() == "keep me" and (

@@ -148,13 +148,14 @@ def resume(folder: RunPath, quiet: Quiet = False) -> None:
 
 @app.command()
 def check(case: CasePath, overrides: Overrides = None) -> None:
-    """Check a case file and its data; print the case with every default written out, and the memory
-    it needs."""
+    """Check a case file and its data; print the case with every default written out, which method
+    suits it, and the time, memory and accuracy to expect."""
     file = _read(case, overrides)
     from ..case.accuracy import asks_for_accuracy
-    from ..case.build import best_method_of, estimated_memory
+    from ..case.build import estimated_memory
     from ..case.load import toml_of
     from ..running.check import check as checked
+    from ..running.forecast import prospects
 
     resolved, problem = checked(file)
     typer.echo(toml_of(resolved))
@@ -179,8 +180,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
             f"# For an accuracy of {file.case.method.accuracy:g} it takes {choice}: about"
             f" {choice.seconds:.2g} s and {choice.memory / 1e9:.2f} GB."
         )
-    best, why = best_method_of(resolved)
-    typer.echo(f"# method.kind = 'auto' takes {best}: {why}.")
+    for sentence in prospects(file, resolved, problem):
+        typer.echo(f"# {sentence}")
 
 
 @app.command()

@@ -8,7 +8,14 @@ from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method
 from .build import flow_of, read_named, resolve
-from .schema import Case, CharacteristicsMethod, ErrorTable, GridMethod, ParticlesMethod
+from .schema import (
+    GIVEN,
+    Case,
+    CharacteristicsMethod,
+    ErrorTable,
+    GridMethod,
+    ParticlesMethod,
+)
 
 FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
 MOST_POINTS = 400_000  # for each sign
@@ -81,7 +88,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     domain = case.domain
     if kind == "grid":
         domain = domain.model_copy(update={"cells": size})
-    elif case.initial.kind not in ("points", "run"):
+    elif case.initial.kind not in GIVEN:
         keys["particles"] = size * (1 if domain.kind == "sphere" else 2)
     method = TABLES[kind].model_validate({"kind": kind} | keys)
     own = case.error if case.error.companions != "none" else ErrorTable(companions="own")

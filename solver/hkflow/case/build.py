@@ -13,14 +13,16 @@ from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
-from ..geometry.sphere import surface_area
+from ..geometry.sphere import normalize, surface_area
 from ..measures.initial import (
     Caps,
+    Expression,
     InitialDensity,
     Uniform,
     VonMisesFisher,
     atoms_on_mesh,
     balanced_atoms,
+    of_sign,
     with_mass,
 )
 from ..measures.point_measure import PointMeasure, Units, atoms_of_points
@@ -49,6 +51,7 @@ from .schema import (
     ProblemCase,
     UniformInitial,
 )
+from .starts import start_in_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,6 +344,7 @@ def teacher_of(case: Case | ProblemCase) -> tuple[Floats, Floats] | None:
     case's data; None without one.
 
     Data that were standardized or projected have none: the network lives in other coordinates.
+    Raises CaseError for given positions of another dimension.
     """
     data = case.data
     if (
@@ -349,9 +353,25 @@ def teacher_of(case: Case | ProblemCase) -> tuple[Floats, Floats] | None:
         and (data.standardize or data.components)
     ):
         return None
-    return generators.teacher_units(
+    given = _given_teacher(case)
+    return given or generators.teacher_units(
         random_numbers(case.seed, DATA), data.dim + case.objective.bias, data.units
     )
+
+
+def _given_teacher(case):
+    """Directions and output weights of the network that a [data] table names, None if random."""
+    data, columns = case.data, case.data.dim + case.objective.bias
+    if data.positions is None:
+        return None
+    if len(data.positions[0]) != columns:
+        raise CaseError(
+            f"data.positions: wanted vectors of R^{columns} (data.dim = {data.dim}, bias included),"
+            f" got {len(data.positions[0])} numbers."
+        )
+    n = len(data.positions)
+    outputs = np.array(data.signs or [1] * n) * np.array(data.weights or [1.0] * n)
+    return normalize(np.array(data.positions)), outputs
 
 
 def lines_of_data(case: Case | ProblemCase, folder: Path) -> Integers | None:
@@ -508,7 +528,9 @@ def _distribution(case, rng, feature):
     comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})
     if case.data.source == "teacher":
-        return generators.teacher(rng, feature, bias=case.objective.bias, **keys)
+        network = _given_teacher(case)
+        keys = {name: keys[name] for name in ("dim", "units", "classify", "margin")}
+        return generators.teacher(rng, feature, bias=case.objective.bias, network=network, **keys)
     return GENERATORS[case.data.source](rng, **keys)
 
 
@@ -574,7 +596,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
     except ValueError as error:
         raise CaseError(
             f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" {domain.name}, and a grid needs a mesh: {error} Choose other features (or"
+            f" {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
+            f" '{_best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error
     try:
@@ -584,11 +607,19 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         raise CaseError(f"domain.cells: {error}") from error
 
 
+def _best_without_mesh(case):
+    """The method that suits a sphere without meshes."""
+    data, spreads = case.data.source != "population", flow_of(case.flow).spreads
+    return best_method(case.objective.activation, spreads, data, False, False)[0]
+
+
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
     """The initial density on a mesh, (n_signs, n_cells)."""
     table = case.initial
     if table.kind == "points":
         return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
+    if table.kind == "file":
+        return start_in_file(folder / table.file, table.mass, mesh.dim + 1, signs, mesh)  # type: ignore[return-value]
     if table.kind == "balanced":
         return atoms_on_mesh(
             mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass)
@@ -596,8 +627,13 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
     if table.kind in ("zero", "scaled"):
         weight = 0.0 if table.kind == "zero" else _weight(table.scale, case.flow.depth)
         return np.full((len(signs), mesh.n_cells), weight)
-    mask = np.isin(signs, _carriers(table, signs))[:, None]
-    return with_mass(mask * _measure(table, mesh.dim + 1).density(mesh.centers), mesh, table.mass)
+    carriers, measure = _carriers(table, signs), _measure(table, mesh.dim + 1)
+    density = np.array(
+        [(sign in carriers) * of_sign(measure, sign).density(mesh.centers) for sign in signs]
+    )
+    if not density.any():
+        raise CaseError("initial: the density is zero in every cell; use more, or another one.")
+    return with_mass(density, mesh, table.mass)
 
 
 def density_function(
@@ -612,7 +648,9 @@ def density_function(
     if method.kind not in ("characteristics", "particles") or method.points == "gaussian":
         return None
     even = mesh is not None or method.points == "quasi-uniform"
-    if not (table.kind == "uniform" or even and table.kind in ("von-mises-fisher", "caps")):
+    if not (
+        table.kind == "uniform" or even and table.kind in ("von-mises-fisher", "caps", "expression")
+    ):
         return None
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if mesh is None:
@@ -620,7 +658,7 @@ def density_function(
         weights = np.full(len(points), surface_area(axes - 1) / len(points))
     else:
         points, weights = mesh.centers, mesh.volumes
-    total = len(carriers) * (measure.relative(points) @ weights)
+    total = sum(of_sign(measure, sign).relative(points) @ weights for sign in carriers)
     return InitialDensity(measure, table.mass / total, carriers) if total > 0.0 else None
 
 
@@ -641,6 +679,8 @@ def initial_points(
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
     if table.kind == "points":
         return _listed_points(table, folder, axes, signs)
+    if table.kind == "file":
+        return start_in_file(folder / table.file, table.mass, axes, signs, None)  # type: ignore[return-value]
     n = method.count or DEFAULT_POINTS
     if method.points == "gaussian":
         if table != UniformInitial(kind="uniform"):
@@ -672,6 +712,11 @@ def initial_points(
         )
     carriers, measure = _carriers(table, signs), _measure(table, axes)
     if method.points == "random":
+        if isinstance(measure, Expression):
+            raise CaseError(
+                "method.points: 'random' cannot draw from an expression; choose 'quasi-uniform' or"
+                " 'mesh'."
+            )
         return PointMeasure(
             measure.sample(rng, n, axes - 1), rng.choice(np.array(carriers, dtype=float), size=n)
         ).scaled_to(table.mass)
@@ -681,7 +726,7 @@ def initial_points(
             " even number."
         )
     points = quasi_uniform(n // len(carriers), axes - 1)
-    density = np.tile(measure.density(points), (len(carriers), 1))
+    density = np.array([of_sign(measure, sign).density(points) for sign in carriers])
     return atoms_of_points(points, carriers, density).scaled_to(table.mass)
 
 
@@ -699,6 +744,8 @@ def _measure(table, axes):
     """The initial measure of one sheet."""
     if table.kind == "uniform":
         return Uniform()
+    if table.kind == "expression":
+        return Expression(table.density)
     _check_vectors("centers", table.centers, axes)
     if table.kind == "caps":
         return Caps(np.array(table.centers), table.radius)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
-from ..measures.initial import Caps, InitialDensity, Uniform, VonMisesFisher
+from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
@@ -21,7 +21,12 @@ from .functions import OwnFunctions
 from .load import plain_tables, sentences
 from .schema import ProblemCase
 
-MEASURES: dict[str, Any] = {"uniform": Uniform, "von-mises-fisher": VonMisesFisher, "caps": Caps}
+MEASURES: dict[str, Any] = {
+    "uniform": Uniform,
+    "von-mises-fisher": VonMisesFisher,
+    "caps": Caps,
+    "expression": Expression,
+}
 
 
 def described(
@@ -96,7 +101,7 @@ def _density_in_words(density):
     """The keys of a DensityTable, or None for another density."""
     if not isinstance(density, InitialDensity):
         return None
-    keys = vars(density.measure)
+    keys = {name: value for name, value in vars(density.measure).items() if name != "sign"}
     if "centers" in keys:
         keys = keys | {"centers": density.measure.centers.tolist()}
     kind = next(kind for kind, made in MEASURES.items() if type(density.measure) is made)

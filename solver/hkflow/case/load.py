@@ -239,7 +239,8 @@ def sentences(error: ValidationError, model: type[Table]) -> list[str]:
 def _sentence(fault, model):
     """One fault of pydantic's list as a sentence that names the key, what was got and what is
     allowed."""
-    location = [part for part in fault["loc"] if not _is_tag(part, fault["loc"])]
+    whole = fault["loc"]
+    location = [part for k, part in enumerate(whole) if not _is_tag(k, part, whole)]
     key = ".".join(map(printable, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
@@ -294,12 +295,12 @@ def _tags(location):
     return ", ".join(_models(location[0])) if location and location[0] in UNIONS else ""
 
 
-def _is_tag(part, location):
-    """Whether a part of pydantic's path is the value of a discriminator or the type of a union, not
-    a key."""
+def _is_tag(place, part, location):
+    """Whether a part of pydantic's path, with its place in it, is the value of a discriminator or
+    the type of a union, not a key."""
     if not isinstance(part, str) or part == location[0]:
         return False
-    if location[0] in UNIONS and len(location) > 1 and part == location[1]:
+    if location[0] in UNIONS and place == 1:
         return part in _models(location[0])
     return part in ("int", "str", "bool", "float") or part.startswith(("list[", "constrained-"))
 

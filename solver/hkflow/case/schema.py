@@ -202,26 +202,56 @@ class ParityData(Prepared):
         return self
 
 
-class TeacherData(Prepared):
-    """Gaussian inputs labelled by a random network with the case's own activation and bias."""
+class Teacher(Table):
+    """Keys of the network that makes targets: a random one of so many `units`, or a given one."""
+
+    units: Count = Field(3, description="of a random teacher")
+    positions: Annotated[list[Vector], Field(min_length=1)] | None = Field(
+        None,
+        description=(
+            "instead of units: vectors of any length but 0, of the directions of its units, bias"
+            " included"
+        ),
+    )
+    signs: list[Literal[1, -1]] | None = Field(
+        None, description="one per position; all +1 if absent"
+    )
+    weights: list[Positive] | None = Field(None, description="one per position; all 1 if absent")
+
+    @model_validator(mode="after")
+    def _random_or_given(self):
+        if self.positions is None:
+            _refuse_unread(self, True, "given positions alone read", "signs", "weights")
+            return self
+        _refuse_unread(self, True, "a random teacher alone reads", "units")
+        for key in ("signs", "weights"):
+            values = getattr(self, key)
+            if values is not None and len(values) != len(self.positions):
+                raise ValueError(f"{len(values)} {key} for {len(self.positions)} positions")
+        sizes = {len(row) for row in self.positions}
+        if len(sizes) > 1 or not all(map(any, self.positions)):
+            raise ValueError("'positions' must be nonzero vectors of one length")
+        return self
+
+
+class TeacherData(Prepared, Teacher):
+    """Gaussian inputs labelled by a network with the case's own activation and bias."""
 
     source: Literal["teacher"]
     n: Count = Field(description="number of data")
     dim: Count = Field(2, description="of the inputs")
-    units: Count = Field(3, description="of the teacher")
     classify: bool = Field(False, description="use the sign of the teacher as the target")
     margin: NonNegative = Field(
         0.0, description="with classify: smallest |teacher| of the inputs that are kept"
     )
 
 
-class PopulationData(Table):
-    """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a random
-    network; square loss, no bias."""
+class PopulationData(Teacher):
+    """Infinitely many Gaussian inputs, by the closed-form kernel, and the targets of a network;
+    square loss, no bias."""
 
     source: Literal["population"]
     dim: Annotated[int, Field(ge=2, le=LARGEST)] = Field(2, description="of the inputs")
-    units: Count = Field(3, description="of the teacher")
 
 
 class MomentData(Table):
@@ -315,6 +345,15 @@ class DomainTable(Table):
     )
 
 
+def _expression(text):
+    """A formula in the coordinates; its dimension follows from the data."""
+    from ..measures.formula import Formula  # slow to load
+    from ..measures.initial import VARIABLES
+
+    Formula(text, VARIABLES)
+    return text
+
+
 class Initial(Table):
     """Total mass, and the output signs that carry it."""
 
@@ -353,6 +392,34 @@ class CapsInitial(SignedInitial):
         description="directions of the middles, of any length but 0"
     )
     radius: Positive = Field(description="in radians")
+
+
+class ExpressionInitial(SignedInitial):
+    """Density proportional to an expression."""
+
+    kind: Literal["expression"]
+    density: Annotated[str, AfterValidator(_expression)] = Field(
+        description=(
+            "in the coordinates x, y, z, or theta1, theta2, … of unit vectors, and sign (1 or -1):"
+            " numbers, + - * / **, comparisons (1 or 0), pi, abs, exp, log, sqrt, sin, cos, tan,"
+            " arcsin, arccos, arctan, sinh, cosh, tanh, arctan2, minimum, maximum, where; as"
+            " 'exp(3*x) * (sign > 0)'"
+        )
+    )
+
+
+class FileInitial(Table):
+    """A density on the mesh of domain.cells, or atoms, in a file."""
+
+    kind: Literal["file"]
+    file: str = Field(
+        description=(
+            "beside the case: .npy of a density (signs, cells) or of positions; .npz of density, or"
+            " of positions and, if wanted, signs and weights; .csv with a column 'density' and, of"
+            " two signs, 'sign', a row for each cell in their order, or columns of points"
+        )
+    )
+    mass: Positive | None = Field(None, description="in the place of that in the file")
 
 
 class PointsInitial(Initial):
@@ -430,6 +497,8 @@ InitialTable = Annotated[
     UniformInitial
     | VonMisesFisherInitial
     | CapsInitial
+    | ExpressionInitial
+    | FileInitial
     | PointsInitial
     | RunInitial
     | BalancedInitial
@@ -437,6 +506,10 @@ InitialTable = Annotated[
     | ScaledInitial,
     Field(discriminator="kind"),
 ]
+
+
+# kinds whose points no method chooses
+GIVEN = {"points": "listed", "run": "those of a run", "file": "those in a file"}
 
 
 def _given(table, keys):
@@ -925,10 +998,10 @@ class Case(Table):
                 "domain 'fixed-features' has one feature for each input and sign:"
                 " objective.activation must be 'linear'"
             )
-        if discrete and self.initial.kind not in ("uniform", "scaled", "zero", "run"):
+        if discrete and self.initial.kind not in ("uniform", "scaled", "zero", "run", "file"):
             raise ValueError(
                 f"initial.kind '{self.initial.kind}' is for spheres; on fixed features choose"
-                " uniform, scaled, zero or run"
+                " uniform, scaled, zero, file or run"
             )
         if not discrete and self.initial.kind == "scaled":
             raise ValueError("initial.kind 'scaled' is for the domain 'fixed-features'")
@@ -962,11 +1035,11 @@ class Case(Table):
     @property
     def is_drawn(self) -> bool:
         """Whether the initial points depend on the seed."""
-        stated = self.domain.kind != "fixed-features" and self.initial.kind not in ("points", "run")
+        stated = self.domain.kind != "fixed-features" and self.initial.kind not in GIVEN
         return stated and getattr(self.method, "points", "") in ("random", "gaussian")
 
     def _points_come_from_one_place(self):
-        given = {"points": "listed", "run": "those of a run"}.get(self.initial.kind)
+        given = GIVEN.get(self.initial.kind)
         meshed = self.method.points == "mesh"
         key = "units" if self.method.kind == "network" else "particles"
         if self.method.count is not None and (given or meshed):
@@ -976,7 +1049,7 @@ class Case(Table):
                 else f"the initial points are {given}"
             )
             raise ValueError(f"method.{key}: {source}, so leave it out")
-        chosen = ("gaussian",) if self.initial.kind == "run" else ("mesh", "gaussian")
+        chosen = ("mesh", "gaussian") if self.initial.kind == "points" else ("gaussian",)
         if given and self.method.points in chosen:
             raise ValueError(
                 f"method.points: the initial points are {given}, so '{self.method.points}' cannot"
@@ -996,16 +1069,21 @@ class ArraysData(Table):
 class DensityTable(Table):
     """An InitialDensity: a factor times a smooth measure."""
 
-    kind: Literal["uniform", "von-mises-fisher", "caps"]
+    kind: Literal["uniform", "von-mises-fisher", "caps", "expression"]
     factor: NonNegative
     signs: list[Literal[1, -1]]
+    expression: str | None = None
     centers: list[Vector] | None = None
     concentration: NonNegative | None = None
     radius: Positive | None = None
 
     @model_validator(mode="after")
     def _keys_of_its_kind(self):
-        wanted = {"von-mises-fisher": {"centers", "concentration"}, "caps": {"centers", "radius"}}
+        wanted = {
+            "von-mises-fisher": {"centers", "concentration"},
+            "caps": {"centers", "radius"},
+            "expression": {"expression"},
+        }
         given = self.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
         if given.keys() != wanted.get(self.kind, set()):
             raise ValueError(f"the keys of a density '{self.kind}' are not {', '.join(given)}")

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Floats, Integers
+from ..shown import Shown
 from .sphere import normalize
 
 
-@dataclass(frozen=True, eq=False)
-class Mesh:
+@dataclass(frozen=True, eq=False, repr=False)
+class Mesh(Shown):
     """Cells on S^d and the faces that they share.
 
     name : "circle", "geodesic", … or "atoms"
@@ -49,6 +50,15 @@ class Mesh:
     def width(self) -> float:
         """Typical cell width, (|S^d| / n_cells)^(1/d)."""
         return (self.volumes.sum() / self.n_cells) ** (1.0 / self.dim)
+
+    def _facts(self):
+        kind = f"{self.name}, {self.n_cells} cells"
+        if not len(self.faces):
+            return {"mesh": f"{kind} without faces, in R^{self.dim + 1}"}
+        return {
+            "mesh": f"{kind} and {len(self.faces)} faces on S^{self.dim}",
+            "width": f"width {self.width:.3g}",
+        }
 
     def arrays(self) -> dict[str, NDArray]:
         """The arrays by name, for storing and for comparing."""

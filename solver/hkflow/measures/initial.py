@@ -9,7 +9,12 @@ from ..arguments import Floats, Integers
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
+from .formula import Formula
 from .point_measure import PointMeasure
+
+COORDINATES = ("x", "y", "z")  # other names of theta1, theta2, theta3
+MOST_AXES = 100  # whose coordinates have names
+VARIABLES = (*COORDINATES, "sign", *(f"theta{k + 1}" for k in range(MOST_AXES)))
 
 
 @dataclass(frozen=True)
@@ -117,19 +122,63 @@ class Caps:
         return normalize((1.0 - 2.0 * s) * center + 2.0 * np.sqrt(s * (1.0 - s)) * aside)
 
 
+@dataclass(frozen=True)
+class Expression:
+    """Density proportional to a Formula in the coordinates x, y, z or theta1, theta2, … of unit
+    vectors, and in the output sign."""
+
+    expression: str
+    sign: float = 1.0
+
+    def at(self, sign: float) -> "Expression":
+        """That of one sign."""
+        return Expression(self.expression, sign)
+
+    def density(self, points: Floats) -> Floats:
+        """Its values at points (n, d+1). Raises ValueError for one that is negative or not
+        finite, or a coordinate that there is not."""
+        formula, axes = Formula(self.expression, VARIABLES), points.shape[1]
+        values = {f"theta{k + 1}": points[:, k] for k in range(min(axes, MOST_AXES))}
+        values |= dict(zip(COORDINATES, points.T, strict=False)) | {"sign": self.sign}
+        try:
+            found = np.array(np.broadcast_to(formula(values), len(points)), dtype=float)
+        except KeyError as error:
+            raise ValueError(
+                f"'{self.expression}' names {error}, and points have {axes} coordinates"
+            ) from None
+        wrong = np.flatnonzero(~((found >= 0.0) & (found < np.inf)))
+        if len(wrong):
+            place = ", ".join(f"{c:.3g}" for c in points[wrong[0]])
+            raise ValueError(
+                f"'{self.expression}' is {found[wrong[0]]:.3g} at θ = ({place}), sign"
+                f" {self.sign:+g}; a density is finite and at least 0"
+            )
+        return found
+
+    relative = density
+
+
+SmoothMeasure = Uniform | VonMisesFisher | Caps | Expression
+
+
+def of_sign(measure: SmoothMeasure, sign: float) -> SmoothMeasure:
+    """A measure on one sign; an Expression alone may name it."""
+    return measure.at(sign) if isinstance(measure, Expression) else measure
+
+
 @dataclass(frozen=True, eq=False)
 class InitialDensity:
-    """An initial density that is known at every point: a factor times a Uniform, VonMisesFisher or
-    Caps, for the signs that carry it."""
+    """An initial density that is known at every point: a factor times a Uniform, VonMisesFisher,
+    Caps or Expression, for the signs that carry it."""
 
-    measure: Uniform | VonMisesFisher | Caps
+    measure: SmoothMeasure
     factor: float
     signs: tuple[int, ...]
 
     def __call__(self, points: Floats, sign: float) -> Floats:
         """Mass per unit area at points (n, d+1)."""
         carried = self.factor if sign in self.signs else 0.0
-        return carried * self.measure.relative(points)
+        return carried * of_sign(self.measure, sign).relative(points)
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,6 +91,7 @@ def teacher(
     classify: bool = False,
     margin: float = 0.0,
     tries: int = 1000,
+    network: tuple[Floats, Floats] | None = None,
 ) -> Draw:
     """Standard normal inputs, targets from a network of `units` random directions with output
     weights ±1, not all alike.
@@ -99,20 +100,22 @@ def teacher(
     drawn again (Wei et al., sec. 5). Drawing raises ValueError if that rejects all but one in
     `tries`. A feature of both layers, b(a·x)₊, takes the units (a, b) with these directions a and
     output weights b, so its teacher is that of (a·x)₊.
+    network : unit directions (units, dim, bias included) and output weights (units,) instead of
+        random ones
     """
-    directions, outputs = teacher_units(rng, dim + bias, units)
+    directions, outputs = network or teacher_units(rng, dim + bias, units)
 
     points, weights = directions, outputs
-    if feature.joint:  # b(a·x)₊ of (a, b)/√2 is half of that of (a, b)
-        points = np.column_stack([directions, outputs]) / np.sqrt(2.0)
-        weights = np.full(units, 2.0)
+    if feature.joint:  # b(a·x)₊ of (a, b)/√(1+b²) is that of (a, b) over 1+b²
+        weights = 1.0 + outputs**2
+        points = np.column_stack([directions, outputs]) / np.sqrt(weights)[:, None]
 
-    def network(x):
+    def value(x):
         return weights @ feature.matrix(points, with_bias(x) if bias else x).T
 
     def draw(rng, n):
         inputs = rng.standard_normal((n, dim))
-        values = network(inputs)
+        values = value(inputs)
         if not classify:
             return inputs, values
         for _ in range(tries):
@@ -120,7 +123,7 @@ def teacher(
             if not close.any():
                 return inputs, np.sign(values)
             inputs[close] = rng.standard_normal((close.sum(), dim))
-            values[close] = network(inputs[close])
+            values[close] = value(inputs[close])
         raise ValueError(
             f"The teacher's margin {margin:g} is too large: almost every input is rejected."
         )

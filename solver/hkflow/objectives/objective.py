@@ -9,14 +9,15 @@ import numpy as np
 from ..arguments import Floats, real_array
 from ..operators.choice import SINGLE
 from ..operators.ranks import ALONE, Alone
+from ..shown import Shown
 from .activations import Feature
 from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
 
-@dataclass(frozen=True, eq=False)
-class Objective:
+@dataclass(frozen=True, eq=False, repr=False)
+class Objective(Shown):
     """F(ν) = R(h) + λ|ν|, h_i = ∫ φ(θ, x_i) dν(θ).
 
     feature : φ;  risk : R
@@ -89,6 +90,14 @@ class Objective:
             )
         if self.risk.coupled and not np.isin(targets, np.arange(k)).all():
             raise ValueError(f"The {name} risk needs targets 0 … {k - 1}, numbers of the classes.")
+
+    def _facts(self):
+        decay = f", weight decay {self.weight_decay:g}" if self.weight_decay else ""
+        return {
+            "units": f"{self.feature.name} units",
+            "risk": f"{self.risk.name} risk{decay}",
+            "data": f"{len(self.inputs)} data in R^{self.inputs.shape[1]}",
+        }
 
     @property
     def axes(self) -> int:

@@ -28,6 +28,7 @@ from ..geometry.sphere import normalize
 from ..operators.dense import blocked
 from ..operators.parallel_loops import parallel_loop
 from ..operators.ranks import ALONE, Alone
+from ..shown import Shown
 from .activations import FEATURES, Feature
 from .losses import RISKS, Risk
 
@@ -245,8 +246,8 @@ def circulant_spectrum(charges: Charges) -> Floats | None:
     return scipy.fft.rfft(charges.of_points(charges.sums)).real
 
 
-@dataclass(frozen=True, eq=False)
-class PopulationRisk:
+@dataclass(frozen=True, eq=False, repr=False)
+class PopulationRisk(Shown):
     """F(ν) = ½ E (h_ν(x) − h_ν*(x))² + λ|ν| for x ~ N(0, I_p), without bias, and the targets of a
     teacher ν*.
 
@@ -272,6 +273,15 @@ class PopulationRisk:
     inputs: Floats = field(init=False)
     targets: Floats = field(init=False)
     weights: Floats = field(init=False)
+
+    def _facts(self):
+        decay = f", weight decay {self.weight_decay:g}" if self.weight_decay else ""
+        teacher = f"a teacher of {len(self.teacher)} units in R^{self.teacher.shape[1]}"
+        return {
+            "units": f"{self.feature.name} units",
+            "risk": f"square risk{decay}",
+            "data": f"all Gaussian inputs and {teacher}",
+        }
 
     def __post_init__(self):
         if self.feature not in CHOICES.values():

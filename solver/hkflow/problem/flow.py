@@ -1,9 +1,10 @@
 """The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..errors import unknown_name
+from ..shown import Shown
 
 RATES = ("transport", "reaction", "noise", "diffusion")
 MOVING = ("transport", "diffusion")  # those that need neighbours
@@ -11,8 +12,8 @@ DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
 
 
-@dataclass(frozen=True)
-class Flow:
+@dataclass(frozen=True, repr=False)
+class Flow(Shown):
     """∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν: the rates of its mechanisms, the mobility
     m(ν) = ν^(2 − 2/depth), and whether the mass is set apart.
 
@@ -60,6 +61,42 @@ class Flow:
                         f" ν^{2.0 - 2.0 / self.depth:.3g} and fixed positions: it goes without"
                         f" {name}, got {value}. Depth 2 has them all."
                     )
+
+    def __repr__(self):
+        named = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        told = [
+            f"{name}={value!r}"
+            for name, (value, default) in named.items()
+            if name in ("transport", "reaction") or value != default
+        ]
+        return f"Flow({', '.join(told)})"
+
+    @property
+    def equation(self) -> str:
+        """The equation with its rates, "∂ₜν = div(ν ∇J) − 4 ν J"."""
+        power = "" if self.depth == 2.0 else f"^{2.0 - 2.0 / self.depth:.3g}"
+        density = "τ" if self.signed else f"ν{power}"
+        potential = "J" if self.drive is None else "(J − ∫J dν̄)"
+        terms = (
+            (self.transport, "div(ν ∇J)", "+"),
+            (self.reaction, f"{density} {potential}", "−"),
+            (self.noise, "(ν − U)", "−"),
+            (self.diffusion, "Δν", "+"),
+        )
+        parts = [
+            f"{sign} {'' if rate == 1.0 else f'{rate:g} '}{term}"
+            for rate, term, sign in terms
+            if rate
+        ]
+        return f"∂ₜν = {' '.join(parts).removeprefix('+ ') or '0'}"
+
+    def _facts(self):
+        drives = {"measure": "J at ν, the mass apart", "probability": "J at ν̄, whose mass stays"}
+        return {
+            "equation": self.equation,
+            **({"normalised": drives[self.drive]} if self.drive else {}),
+            **({"time": "runs by the smooth margin γ̃"} if self.time_variable != "time" else {}),
+        }
 
     def beyond(self, known: Collection[str]) -> list[str]:
         """The names of its rates that are not among those known."""

@@ -14,12 +14,13 @@ from ..measures.initial import CellDensity, atoms_on_mesh
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
+from ..shown import Shown
 from .exact import MomentFlow
 from .flow import MOVING, Flow
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem(Shown):
     """The flow of a measure, see Flow for its equation, on a sphere, signed sphere or atoms, from
     an initial measure.
 
@@ -29,8 +30,9 @@ class Problem:
     flow : α, β, σ, mobility, normalisation
     signs : (1,) for the sphere, (1, −1) for the signed sphere
     initial : with a mesh (n_signs, n_cells) mass per unit area, the uniform probability if not
-        given, or DensityAndAtoms, whose atoms are such that kinks have captured; without one, a
-        PointMeasure or the Units of a network. Of a flow of depth 1 the density may be negative
+        given, or DensityAndAtoms, whose atoms are such that kinks have captured, or a function as
+        `density`, taken at the centres; without one, a PointMeasure or the Units of a network. Of a
+        flow of depth 1 the density may be negative
     exact : closed-form solution, if there is one
     draw : function (numpy Generator, n) -> inputs (n, d+1), targets (n,) for methods that train on
         fresh data; if not given they draw from the objective's data
@@ -48,7 +50,7 @@ class Problem:
     objective: Objective
     flow: Flow
     signs: tuple = (1,)
-    initial: Floats | DensityAndAtoms | PointMeasure | Units = None  # type: ignore[assignment]  # there once made
+    initial: Floats | DensityAndAtoms | PointMeasure | Units | Callable = None  # type: ignore[assignment]  # there once made
     exact: MomentFlow | None = None
     draw: Callable | None = None
     density: Callable | None = None
@@ -64,10 +66,30 @@ class Problem:
                 f"The test data have {self.test.inputs.shape[1]} columns, the data"
                 f" {self.objective.inputs.shape[1]} (bias included)."
             )
+        if callable(self.initial):
+            self._take_function(self.initial)
         if self.mesh is None:
             self._check_atoms()
         else:
             self._check_density()
+
+    def _take_function(self, function):
+        """Set the initial density to that of a function."""
+        if self.mesh is None:
+            raise ValueError(
+                "A function as the initial measure needs a mesh. Without one give a PointMeasure,"
+                " and the function as `density`."
+            )
+        values = [function(self.mesh.centers, sign) for sign in self.signs]
+        if any(np.shape(value) not in ((), (self.mesh.n_cells,)) for value in values):
+            raise ValueError(
+                f"The initial density at {self.mesh.n_cells} points must have the shape"
+                f" ({self.mesh.n_cells},), got {[np.shape(value) for value in values]}."
+            )
+        cells = [np.broadcast_to(value, self.mesh.n_cells) for value in values]
+        object.__setattr__(self, "initial", np.array(cells, dtype=float))
+        if self.density is None:
+            object.__setattr__(self, "density", function)
 
     def _check_flow(self):
         flow = self.flow
@@ -148,6 +170,26 @@ class Problem:
                 f" R^{axes}."
             )
 
+    def _facts(self):
+        signs = " with both signs" if len(self.signs) == 2 else ""
+        return {
+            "flow": self.flow.equation,
+            "objective": ", ".join(self.objective._facts().values())
+            if isinstance(self.objective, Shown)
+            else type(self.objective).__name__,
+            "domain": f"on {self.domain.name}{signs}",
+            "start": f"from {self._start()}",
+        }
+
+    def _start(self):
+        """The initial measure in words."""
+        if self.mesh is None:
+            if isinstance(self.initial, Units):
+                return f"{len(self.initial.hidden)} units"
+            return f"{len(self.initial)} points"
+        beside = f" and {len(atoms)} points" if (atoms := self.initial_parts[1]) else ""
+        return f"a density on {self.mesh.n_cells} cells{beside}"
+
     def distributed(self, ranks: Alone) -> "Problem":
         """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
         of which must solve it."""
@@ -214,7 +256,8 @@ class Problem:
 
     def atoms(self) -> PointMeasure:
         """The initial measure as atoms: those given, a network's, or one at each cell centre."""
-        return self.atoms_of(self.initial)
+        initial: Any = self.initial  # a function no more
+        return self.atoms_of(initial)
 
     def atoms_of(self, measure: Floats | DensityAndAtoms | PointMeasure | Units) -> PointMeasure:
         """A measure as atoms: a PointMeasure as it is, the Units of a network, or a density

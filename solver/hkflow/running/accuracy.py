@@ -20,7 +20,6 @@ from ..errors import CaseError
 from ..solving.result import Result
 from ..solving.solve import save_times
 from ..store.run import Run, load
-from ..store.run_folder import refuse_used
 from .check import build_case
 from .error_bars import keep
 from .progress import preparing
@@ -79,12 +78,13 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
 
 
 def run_to_accuracy(
-    run: Callable[..., Run], file: CaseFile, folder: Path, force: bool, how: dict
+    run: Callable[..., Run], file: CaseFile, folder: Path, force: bool | None, how: dict
 ) -> Run:
     """Make the run of a case that asks for an accuracy: as planned, and again with more at most
     twice; earlier ones are moved aside.
 
-    run : that makes a run folder of a case;  how : its arguments besides
+    run : function (file, folder, force) that makes a run folder of a case;  force, and how :
+        the arguments besides, as of hkflow.run
     """
     if how["ranks"].size > 1:
         raise CaseError(
@@ -93,11 +93,10 @@ def run_to_accuracy(
         )
     method: Any = file.case.method
     wanted = method.accuracy
-    refuse_used(folder, force)
     with preparing(how["quiet"]):
         choice = plan(file)
     for again in range(AGAIN + 1):
-        made = run(choice.file, folder, force or again > 0, **how)
+        made = run(choice.file, folder, True if again else force)
         bars = made.errors
         if not made.finished or bars is None:
             return made
@@ -153,7 +152,7 @@ def _better(file, case, dim, size, run, bars, seconds):
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted * (1.0 - IN_TIME)
-    grows = (space / allowed) ** (dim / _order(bars, dim)) if space > EXACT else 0.0
+    grows = (space / allowed) ** (dim / expected_order(bars, dim)) if space > EXACT else 0.0
     new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
     share = min(IN_TIME * wanted / max(in_time, EXACT), 1.0 / EXACT)
     tolerance *= min(share ** (1.0 / TIME_ORDER), 10.0)
@@ -161,7 +160,7 @@ def _better(file, case, dim, size, run, bars, seconds):
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 
-def _order(bars, dim):
+def expected_order(bars: ErrorBars, dim: int) -> float:
     """The order in the distance of points by which errors are expected to fall."""
     name = "predictions" if "predictions" in bars.bars else "moment"
     order = bars.bars[name].order

@@ -4,11 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..case.accuracy import asks_for_accuracy, dimension, sized
-from ..case.build import build_problem, read_named, resolve
+from ..case.build import DYNAMICS, build_problem, read_named, resolve
 from ..case.load import CaseFile, case_of_tables, load_case
 from ..case.schema import Case
 from ..errors import CaseError, HkflowError
+from ..methods.choice import make_method
+from ..methods.method import Method
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..store.run import load
@@ -49,3 +53,27 @@ def _earlier(file: CaseFile) -> Result | None:
         return load(file.case.initial.place(file.folder))
     except HkflowError as error:
         raise CaseError(f"initial.run: {error}") from error
+
+
+# of [method], that the initial measure was made with
+STARTING_KEYS = {"particles", "units", "points", "scale"}
+BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
+
+
+def build_method(problem: Problem, case: Any, source: str = "") -> Method:
+    """The method of a resolved case; raises CaseError, which begins with `source`, for options that
+    do not fit."""
+    options = {
+        key: value
+        for key, value in case.method.model_dump().items()
+        if value is not None and key not in STARTING_KEYS | BESIDE
+    }
+    seed: dict[str, Any] = {}
+    if case.method.kind in ("particles", "network"):
+        stated = case.data.source == "arrays"  # as hkflow.solve takes it
+        streams = np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)
+        seed = {"seed": case.seed if stated else streams[DYNAMICS]}
+    try:
+        return make_method(problem, **options, **seed)
+    except ValueError as error:
+        raise CaseError(f"{source}method: {error}") from error

@@ -1,10 +1,12 @@
-"""What a person watching a run sees: a bar with time, energy and ETA; plain lines where the output
-is not a terminal."""
+"""What a person watching a run sees: a bar with time, energy and ETA, on a terminal or in a
+notebook; plain lines elsewhere."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
+from importlib import import_module
 from typing import Any
 
 from ..arguments import Floats
@@ -15,24 +17,33 @@ from ..solving.state import LoopState
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
 
+def say(sentence: str) -> None:
+    """Tell what is done with files, in a line."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def preparing(quiet: bool) -> Iterator[None]:
     """Say that something is being compiled while it is."""
-    if quiet or not sys.stderr.isatty():
+    text = "Preparing (the first run compiles its kernels; later runs find them compiled)"
+    if not quiet and _in_notebook():
+        with NotebookBar() as bar:
+            bar.add_task(text)
+            yield
+    elif quiet or not sys.stderr.isatty():
         yield
-        return
-    from rich.console import Console
+    else:
+        from rich.console import Console
 
-    with Console(stderr=True).status(
-        "Preparing (the first run compiles its kernels; later runs find them compiled)"
-    ):
-        yield
+        with Console(stderr=True).status(text):
+            yield
 
 
 @contextmanager
 def counted() -> Iterator[Callable[[int, int], None] | None]:
-    """A function watch(done, count) that shows a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    """A function watch(done, count) that shows a bar on a terminal or in a notebook, and nothing
+    elsewhere."""
+    if not _shows_bars():
         yield None
         return
     with _bar() as bar:
@@ -44,17 +55,31 @@ def counted() -> Iterator[Callable[[int, int], None] | None]:
 def companions_made(
     quiet: bool, doing: str = "estimating errors"
 ) -> Iterator[Callable[[int, int], None] | None]:
-    """A function watch(done, count) that says on a terminal what is being done."""
-    if quiet or not sys.stderr.isatty():
+    """A function watch(done, count) that says on a terminal or in a notebook what is being done."""
+    if quiet or not _shows_bars():
         yield None
         return
     with _bar(f"{doing}  {{task.completed}} of {{task.total}}  ETA") as bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task(doing, total=None)
         yield lambda done, count: bar.update(task, completed=done, total=count)
 
 
+def _in_notebook():
+    """Whether this process computes the cells of a notebook."""
+    python = sys.modules.get("IPython")
+    shell = python and python.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _shows_bars():
+    return _in_notebook() or sys.stderr.isatty()
+
+
 def _bar(text=None):
-    """A bar with its ETA, and a text or what is done of how many between them, on the terminal."""
+    """A bar with its ETA, and a text or what is done of how many between them, on the terminal or
+    in a notebook."""
+    if _in_notebook():
+        return NotebookBar()
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -70,9 +95,81 @@ def _bar(text=None):
     )
 
 
+class NotebookBar:
+    """A bar below a cell of a notebook, of plain HTML that every notebook shows; it goes when it
+    stops. For one task, by the methods of rich.progress.Progress that are used here."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.console, self.next_look = self, 0.0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self) -> None:
+        self.handle = self._display(_Html(""), display_id=True)
+
+    def stop(self) -> None:
+        if self.handle is not None:
+            self.handle.update(_Html(""))
+            self.handle = None
+
+    def add_task(self, text: str, total: float | None = None, completed: float = 0.0) -> int:
+        self.text, self.total, self.first = text, total, completed
+        self.completed, self.began = completed, time.monotonic()
+        self._show()
+        return 0
+
+    def update(
+        self, task: int, completed: float, total: float | None = None, description: str = ""
+    ) -> None:
+        self.completed, self.total = completed, total or self.total
+        self.text = description or self.text
+        self._show()
+
+    def print(self, text: str, markup: bool = False) -> None:
+        """A line that stays."""
+        self._display(_Html(escape(text)))
+
+    def _show(self):
+        now = time.monotonic()
+        if self.handle is None or now < self.next_look:
+            return
+        self.next_look = now + BAR_SECONDS
+        text = escape(self.text)
+        if not self.total:
+            self.handle.update(_Html(text))
+            return
+        done = self.completed - self.first
+        eta = (now - self.began) * (self.total - self.completed) / done if done > 0.0 else None
+        if not text.endswith("ETA"):
+            text = f"{text} {self.completed:g} of {self.total:g}  ETA"
+        text = text.removesuffix("ETA") if eta is None else f"{text} {eta:.0f} s"
+        bar = f'<progress value="{self.completed:g}" max="{self.total:g}"></progress>'
+        self.handle.update(_Html(f"{bar} {text}"))
+
+    @staticmethod
+    def _display(what, **options):
+        return import_module("IPython.display").display(what, **options)
+
+
+class _Html:
+    """What a notebook shows as it stands."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def _repr_html_(self):
+        return self.text
+
+
 class StudyProgress:
-    """A bar over the runs of a study on a terminal, a line for each elsewhere; the sentence of
-    every run that fails."""
+    """A bar over the runs of a study on a terminal or in a notebook, a line for each elsewhere; the
+    sentence of every run that fails."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -92,10 +189,10 @@ class StudyProgress:
         failed = outcome is not None and not outcome[0]
         if outcome is None:
             self.started = time.monotonic()
-            if sys.stderr.isatty():
+            if _shows_bars():
                 self.bar = _bar()
-                self.task = self.bar.add_task("", total=count)
                 self.bar.start()
+                self.task = self.bar.add_task("", total=count)
         elif self.bar:
             self.bar.update(self.task, completed=done)
             if failed:
@@ -110,16 +207,16 @@ class StudyProgress:
 
 
 class ProgressBar(Observer):
-    """A bar on a terminal; elsewhere a line at most every half minute. The ETA counts this session
-    only."""
+    """A bar on a terminal or in a notebook; elsewhere a line at most every half minute. The ETA
+    counts this session only."""
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
         self.due = self.started[0] + LINE_SECONDS
-        if sys.stderr.isatty():
+        if _shows_bars():
             self.bar, self.due = _bar("{task.description}"), 0.0
-            self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
             self.bar.start()
+            self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
 
     def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()

@@ -2,9 +2,9 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import check_options
 from ..case.accuracy import asks_for_accuracy
 from ..case.aliases import current
-from ..case.build import DYNAMICS, lines_of_data
+from ..case.build import lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
@@ -25,7 +25,7 @@ from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
-from ..methods.choice import kind_of, make_method, method_class
+from ..methods.choice import kind_of, method_class
 from ..methods.method import Method
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
@@ -48,9 +48,11 @@ from ..store.run_folder import (
     refuse_used,
     write_problem,
 )
-from .check import build_case, read_case
+from .again import git_commit, is_whole, mark_of, same_run
+from .check import build_case, build_method, read_case
 from .error_bars import estimated
-from .progress import ProgressBar, preparing
+from .forecast import Forecast
+from .progress import ProgressBar, preparing, say
 from .repeats import repeated
 
 # of a Problem, besides the options of its method
@@ -69,7 +71,7 @@ ARGUMENTS = (
 def run(
     case: str | Path | dict | Problem | CaseFile,
     output: str | Path | None = None,
-    force: bool = False,
+    force: bool | None = None,
     quiet: bool = True,
     observers: Sequence[Observer | Callable] = (),
     ranks: Alone = ALONE,
@@ -80,8 +82,12 @@ def run(
 
     case : path of a TOML file, its tables {"data": {…}, …}, or a Problem
     output : run folder, by default runs/<name of the file>, runs/case or runs/problem
-    force : move a used folder aside
-    quiet : no progress bar;  observers : more of them (see solving.observer.Observer)
+    force : what becomes of a used folder. By default the run of the very same case is loaded, or
+        resumed if it was broken off, and any other run is moved aside; a line says so. True moves
+        all runs aside, False refuses them, and so do several ranks by default. With observers or
+        records of its own a run is never the same
+    quiet : no progress bar, on a terminal or in a notebook;  observers : more of them (see
+        solving.observer.Observer)
     records : further ones, {name: function of a State -> number}
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01}); of a Problem the
         arguments of hkflow.solve, run(problem, end=2.0, saves=5, kind="particles"), and seed and
@@ -93,42 +99,96 @@ def run(
     """
     records = check_records(records)
     given = case if isinstance(case, Problem) else None
-    if given is None and asks_for_accuracy((file := read_case(case, overrides)).case):  # type: ignore[arg-type]
-        from .accuracy import run_to_accuracy
-
-        how = {"quiet": quiet, "observers": observers, "ranks": ranks, "records": records}
-        return run_to_accuracy(run, file, named(output or Path("runs") / file.name), force, how)
     file, own = ranks.all(
         lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
     )
     folder = named(output or Path("runs") / file.name)
+    force = bool(force) if ranks.size > 1 else force
     ranks.alike("cases or options", (file.case, str(folder), force))
-    ranks.told(lambda: refuse_used(folder, force))
-    resolved, problem = ranks.all(lambda: (file.case, given) if given else build_case(file))
-    of_case = ranks.all(lambda: case_records(resolved, file.folder))
-    records = of_case | records
+    ranks.told(lambda: refuse_used(folder, force is not False))
+    stated = ranks.all(lambda: _stated(file, given, own))
+    to_accuracy = given is None and asks_for_accuracy(file.case)
+    mark = None
+    if not (observers or records):
+        mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
+    found = same_run(folder, mark, to_accuracy) if force is None else None
+    if found is not None:
+        return _met(found, given, quiet)
+    how = {"quiet": quiet, "observers": observers, "ranks": ranks, "records": records}
+    if to_accuracy:
+        from .accuracy import run_to_accuracy
+
+        def make(file, folder, force):
+            return _make(file, _stated(file), folder, force, mark, **how)
+
+        return run_to_accuracy(make, file, folder, force, how)
+    return _make(file, stated, folder, force, mark, given, **how)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a case states: resolved, as a Problem, and the functions of its user.
+
+    records : functions that the case names;  own : all of them as a run folder stores them
+    """
+
+    case: Any
+    problem: Problem
+    records: dict[str, Callable]
+    own: OwnFunctions
+
+
+def _stated(file, given=None, own=None):
+    """The Stated of a CaseFile, or of a Problem that was made in Python and its OwnFunctions."""
+    case, problem = (file.case, given) if given else build_case(file)
+    records = case_records(case, file.folder)
+    functions = own or own_feature(case.objective.activation, file.folder)
+    kept = {"records": stored_records(case, records, file.folder)}
+    return Stated(case, problem, records, functions.model_copy(update=kept))
+
+
+def _met(found, given, quiet):
+    """The run that a folder holds already, resumed if it was broken off."""
+    if is_whole(found):
+        say(f"{found.path} holds this case and is loaded; force=True runs it again. {found.status}")
+    else:
+        say(f"{found.path} holds this case, and is resumed. {found.status}")
+        found = resume(found.path, quiet)
+    if given is not None:
+        found.problem = given
+    return found
+
+
+def _make(
+    file, stated, folder, force, mark, given=None, *, quiet, observers, ranks, records
+):  # fmt: skip
+    """Make the run of a CaseFile in a folder; the arguments as of `run`.
+
+    mark : that it is known by when the folder is met again, or None
+    """
+    case, problem = stated.case, stated.problem
+    records = stated.records | records
     with preparing(quiet):
         method = ranks.all(
-            lambda: _method(problem.distributed(ranks), resolved, f"{file.source}: ")
+            lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
         )
 
     def begin():
-        claim_folder(folder, force)
+        aside = claim_folder(folder, force is not False)
+        if aside and force is None:
+            say(f"{folder} held another run, which is kept beside it as '{aside.name}'.")
         held.enter_context(lock(folder))
-        columns = problem.objective.inputs.shape[1] - resolved.objective.bias
+        columns = problem.objective.inputs.shape[1] - case.objective.bias
         inputs = problem.objective.inputs[:, :columns]
-        functions = own or own_feature(resolved.objective.activation, file.folder)
-        kept = {"records": stored_records(resolved, of_case, file.folder)}
-        functions = functions.model_copy(update=kept)
-        header = _header(file, resolved, ranks) | _own(functions) | _prepared_by(problem)
-        header |= _contradiction(problem, resolved, file.folder)
+        header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
+        header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
         with _writing(folder):
-            write_problem(folder, problem, inputs, header, _initial(problem, resolved))
+            write_problem(folder, problem, inputs, header, _initial(problem, case))
 
     with ExitStack() as held:
         ranks.told(begin)
         made = _integrate(
-            folder, method, resolved, RunWriter(folder), observers, None, quiet, ranks, records,
+            folder, method, case, RunWriter(folder), observers, None, quiet, ranks, records,
             given=given,
         )  # fmt: skip
     if given and made:  # whose functions may not be such as can be imported
@@ -206,7 +266,7 @@ def resume(
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
         with preparing(quiet):
-            method = ranks.all(lambda: _method(stored.problem.distributed(ranks), stored.case))
+            method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
         records = of_case | given
@@ -228,36 +288,16 @@ def _on_missing(stored, records, clock):
     )
 
 
-# of [method], that the initial measure was made with
-STARTING_KEYS = {"particles", "units", "points", "scale"}
-BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
-
-
-def _method(problem, case, source=""):
-    options = {
-        key: value
-        for key, value in case.method.model_dump().items()
-        if value is not None and key not in STARTING_KEYS | BESIDE
-    }
-    seed = {}
-    if case.method.kind in ("particles", "network"):
-        stated = case.data.source == "arrays"  # as hkflow.solve takes it
-        streams = None if stated else np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)
-        seed = {"seed": case.seed if stated else streams[DYNAMICS]}
-    try:
-        return make_method(problem, **options, **seed)
-    except ValueError as error:
-        raise CaseError(f"{source}method: {error}") from error
-
-
 def _integrate(
     folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", given=None
 ):
     signals = Signals(ranks)
+    # a margin that ends a run is not foreseen
+    forecast = [Forecast()] if case.time.until_margin is None else []
     observers = (
         [*observers, signals]
         if ranks.rank
-        else [writer, *observers, signals] + ([] if quiet else [ProgressBar()])
+        else [writer, *observers, signals, *forecast] + ([] if quiet else [ProgressBar()])
     )
     times = save_times(case.time.end, case.time.saves)
     with signals, _writing(folder), writer:
@@ -376,25 +416,6 @@ def _contradiction(problem, case, folder):
     none do."""
     found = contradiction(problem.objective)
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
-
-
-def git_commit() -> str | None:
-    """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
-    run from one."""
-    here = Path(__file__).resolve().parent
-
-    def git(*words):
-        return subprocess.run(
-            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("rev-parse", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 class Signals(Interrupts, Observer):

@@ -2,8 +2,10 @@
 
 import platform
 import re
+from base64 import b64encode
 from functools import cached_property
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arguments import Floats, real_array
 from ..certificates.contradiction import contradiction
 from ..certificates.margin import MaxMargin
+from ..errors import HkflowError
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh, pieces
 from ..geometry.sphere import normalize
@@ -23,8 +26,11 @@ from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from ..shown import html_table
 from .predicting import LARGEST_LOG, predictions_of, test_predictions_of, unscaled
+from .registry import RECORDS
 
+MAX_DRAWN = 50_000  # cells of a picture that is made in a moment
 LONGEST_STEM = 60  # letters of the name of a file
 PACKAGES = ("hkflow", "numpy", "scipy", "numba", "llvmlite", "h5py")
 
@@ -101,7 +107,57 @@ class Result:
         return self.path.stem if lone else self.folder.resolve().name
 
     def __repr__(self):
-        return f"<{type(self).__name__} {self.name}: {self.status}>"
+        return f"<{type(self).__name__} {self.name}: {', '.join(self._size())}. {self.status}>"
+
+    def _size(self):
+        """What it is and how large, without reading a save."""
+        cells = f" of {self.mesh.n_cells} cells" if self.method == "grid" and self.mesh else ""
+        return [
+            f"{self.method}{cells} on {self.domain.name}",
+            f"{len(self.targets)} data",
+            f"{len(self.time)} saves",
+        ]
+
+    def _repr_html_(self):
+        last = {name: values[-1] for name, values in self.records.items() if len(values)}
+        scaled = bool(last.get("log_scale"))
+        chosen = ("log_mass", "margin") if scaled else ("objective", "mass", "margin")
+        seconds, errors = self.end.get("seconds"), self._known_errors()
+        rows = {
+            "case": self.title,
+            "status": self.status,
+            "size": ", ".join(self._size()),
+            "flow": self.flow.equation,
+            **{RECORDS[name].label: f"{last[name]:.6g}" for name in chosen if name in last},
+            "error of predictions": errors,
+            "work": "" if seconds is None else f"{self.end['steps']} steps, {seconds:.3g} s",
+        }
+        rows = {name: text for name, text in rows.items() if text}
+        return html_table(f"{type(self).__name__} {self.name}", rows, self._picture())
+
+    def _known_errors(self):
+        """The error bar of the predictions at the last save in words, or ""."""
+        try:
+            bars = self.errors
+        except HkflowError as error:
+            return str(error)
+        known = bars is not None and "predictions" in bars.bars
+        return f"± {bars['predictions'][-1]:.1e} (RMS)" if known else ""
+
+    def _picture(self):
+        """The measure at the last save as an image in HTML; "" where it cannot be drawn, or not in
+        a moment."""
+        if not len(self.time) or (self.mesh is not None and self.mesh.n_cells > MAX_DRAWN):
+            return ""
+        import hkflow  # whose plots lie above this room
+
+        content = BytesIO()
+        try:
+            hkflow.plots.draw("density", self).savefig(content, format="png", dpi=100)
+        except HkflowError:
+            return ""
+        text = b64encode(content.getvalue()).decode()
+        return f'<img alt="the measure at the last save" src="data:image/png;base64,{text}"/>'
 
     # --- the problem
 

@@ -122,24 +122,25 @@ def _is_own(name):
     return name in OWN or SNAPSHOT.fullmatch(name) is not None
 
 
-def claim_folder(folder: str | Path, force: bool = False) -> Path:
-    """Make an empty run folder and return its path; with `force` a used one is moved aside, never
-    deleted.
+def claim_folder(folder: str | Path, force: bool = False) -> Path | None:
+    """Make an empty run folder; with `force` a used one is moved aside, never deleted. Returns
+    where that is then, or None.
 
     Raises RunFolderError if the folder is used, or cannot be moved or made.
     """
-    folder = Path(folder)
+    folder, aside = Path(folder), None
     refuse_used(folder, force)
     whole = Path(os.path.realpath(folder))
     try:
         if whole.exists() and any(whole.iterdir()):
+            aside = _free(whole)
             with lock(whole):
-                whole.rename(_free(whole))
+                whole.rename(aside)
         (whole / "snap").mkdir(parents=True)
         sync(whole.parent)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
-    return folder
+    return aside
 
 
 def _free(path):

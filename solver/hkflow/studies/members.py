@@ -92,7 +92,7 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
             else:
                 # a process was killed here before it saved anything
                 shutil.rmtree(folder, ignore_errors=True)
-                made = run(_without_companions(file), output=folder, observers=(Stopping(),))
+                made = run(_without_companions(file), folder, False, observers=(Stopping(),))
         if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
             leaving.set()
         return made.finished, made.status

@@ -1,0 +1,122 @@
+"""Formulas that users write, as `exp(3*x) * (z > 0)`: read by a parser of their own, and never run
+as code."""
+
+import ast
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arguments import Floats
+from ..errors import did_you_mean
+
+MAX_LETTERS = 2000
+CONSTANTS = {"pi": np.pi}
+FUNCTIONS: dict[str, tuple[Callable, int]] = {  # with how many arguments each takes
+    **{name: (getattr(np, name), 1) for name in ("abs", "exp", "log", "sqrt", "sin", "cos", "tan")},
+    **{name: (getattr(np, name), 1) for name in ("arcsin", "arccos", "arctan", "cosh", "sinh")},
+    "tanh": (np.tanh, 1),
+    **{name: (getattr(np, name), 2) for name in ("arctan2", "minimum", "maximum")},
+    "where": (np.where, 3),
+}
+OPERATORS: dict[type, Callable] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A number as a function of named ones: + - * / **, comparisons (1 or 0), pi, and FUNCTIONS.
+
+    text : as Python writes it;  names : of the variables that it may name
+    Raises ValueError, saying what and with the choices, for anything else.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    tree: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        if len(self.text) > MAX_LETTERS:
+            raise ValueError(f"a formula has at most {MAX_LETTERS} letters, got {len(self.text)}")
+        try:
+            tree = ast.parse(self.text.strip(), mode="eval").body
+            self._check(tree)
+        except (SyntaxError, MemoryError, RecursionError) as error:
+            raise ValueError(f"'{self.text}' is no formula: {error}") from None
+        object.__setattr__(self, "tree", tree)
+
+    def __call__(self, values: Mapping[str, Floats | float]) -> Any:
+        """The number at given values of the variables, arrays or numbers; inf and nan are left."""
+        with np.errstate(all="ignore"):
+            return self._value(self.tree, dict(CONSTANTS) | dict(values))
+
+    def _check(self, node):
+        """Raise ValueError unless a node of the tree, and all below it, are of a known kind."""
+        if isinstance(node, ast.Name):
+            known = (*self.names, *CONSTANTS)
+            if node.id not in known:
+                hint = did_you_mean(node.id, known)
+                some = known if len(known) < 9 else (*self.names[:6], "…", *CONSTANTS)
+                raise ValueError(f"'{node.id}' is unknown.{hint} Choose from: {', '.join(some)}")
+        elif isinstance(node, ast.Constant):
+            if type(node.value) not in (int, float) or not abs(node.value) <= sys.float_info.max:
+                raise ValueError(f"{str(node.value)[:20]!r} is no number")
+        elif isinstance(node, ast.Call):
+            self._check_call(node)
+        else:
+            for part in self._parts(node):
+                self._check(part)
+
+    def _check_call(self, node):
+        name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+        if name not in FUNCTIONS:
+            hint = did_you_mean(name, tuple(FUNCTIONS))
+            raise ValueError(f"'{name}' is no function.{hint} Choose from: {', '.join(FUNCTIONS)}")
+        wanted = FUNCTIONS[name][1]
+        if node.keywords or len(node.args) != wanted:
+            raise ValueError(f"'{name}' takes {wanted} argument(s), got '{ast.unparse(node)}'")
+        for part in node.args:
+            self._check(part)
+
+    @staticmethod
+    def _parts(node):
+        """The operands of an operation. Raises ValueError if it is none that is known."""
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            return node.left, node.right
+        if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+            return (node.operand,)
+        if isinstance(node, ast.Compare) and all(type(op) in OPERATORS for op in node.ops):
+            return node.left, *node.comparators
+        power = "; powers are **" if isinstance(getattr(node, "op", None), ast.BitXor) else ""
+        raise ValueError(
+            f"'{ast.unparse(node)}' is no operation here{power}. Choose from: + - * / ** < <= > >="
+        )
+
+    def _value(self, node, values):
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Constant):
+            return np.float64(node.value)
+        if isinstance(node, ast.Call):
+            function = FUNCTIONS[node.func.id][0]
+            return function(*(self._value(part, values) for part in node.args))
+        parts = [self._value(part, values) for part in self._parts(node)]
+        if not isinstance(node, ast.Compare):
+            return OPERATORS[type(node.op)](*parts)
+        pairs = zip(node.ops, parts, parts[1:], strict=False)
+        found = [OPERATORS[type(op)](left, right) for op, left, right in pairs]
+        return np.prod(np.broadcast_arrays(*found), axis=0) * 1.0

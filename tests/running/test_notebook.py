@@ -1,0 +1,297 @@
+"""Runs as in a notebook: cells that are run again, bars, and what is shown of objects."""
+
+import ast
+import re
+import sys
+from base64 import b64decode
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import hkflow
+from hkflow.running import again, progress
+from hkflow.solving.observer import Observer
+
+TABLES = {
+    "title": "a <small> case",
+    "data": {"source": "inline", "inputs": [[0.5], [-1.0], [0.2]], "targets": [1.0, -1.0, -1.0]},
+    "objective": {"bias": True, "loss": "logistic"},
+    "domain": {"kind": "signed-sphere", "cells": 24},
+    "flow": {"kind": "hellinger-kantorovich"},
+    "time": {"end": 0.4, "saves": 3},
+}
+
+
+def stamps(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.h5")}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "run"
+
+
+def test_the_same_case_is_loaded_and_another_one_is_moved_aside(out, capsys):
+    first, before = hkflow.run(TABLES, out), stamps(out)
+    assert capsys.readouterr().err == ""
+    second = hkflow.run(TABLES, out)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "holds this case and is loaded" in said
+    assert first.status in said and stamps(out) == before
+    assert np.array_equal(first.predictions, second.predictions)
+    third = hkflow.run(TABLES, out, **{"time.end": 0.5})
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "kept beside it as 'run.1'" in said
+    assert third.time[-1] == 0.5 and stamps(out.with_name("run.1")) == before
+    with pytest.raises(hkflow.RunFolderError, match="is not empty"):
+        hkflow.run(TABLES, out, force=False)
+    hkflow.run(TABLES, out, force=True, **{"time.end": 0.5})
+    assert out.with_name("run.2").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"title": "another"},
+        {"data.targets": [1.0, -1.0, 1.0]},
+        {"initial.mass": 2.0},
+        {"domain.cells": 25},
+        {"error.companions": "own"},
+        {"method.tolerance": 2e-4},
+    ],
+)
+def test_whatever_differs_makes_another_case(out, change):
+    hkflow.run(TABLES, out, **{"time.end": 0.1})
+    hkflow.run(TABLES, out, **{"time.end": 0.1} | change)
+    assert out.with_name("run.1").exists()
+
+
+def test_sibling_a_mark_of_the_words_alone_misses_other_data(out, tmp_path, monkeypatch):
+    """The words of a case with a data file stay when the file changes."""
+    data = {"source": "csv", "file": str(tmp_path / "a.csv"), "label": "y"}
+    tables = TABLES | {"data": data | {"positive": ["1"], "negative": ["0"]}}
+    (tmp_path / "a.csv").write_text("x,y\n0.5,1\n-1.0,0\n")
+    first = hkflow.run(tables, out)
+    (tmp_path / "a.csv").write_text("x,y\n0.6,1\n-1.0,0\n")
+    other = hkflow.run(tables, out)
+    assert (other.inputs != first.inputs).any()
+    monkeypatch.setattr(again, "checksum", lambda arrays, text: text)
+    tables = tables | {"title": "anew"}
+    hkflow.run(tables, out)
+    (tmp_path / "a.csv").write_text("x,y\n0.7,1\n-1.0,0\n")
+    assert hkflow.run(tables, out).inputs.max() == 0.6
+
+
+class Stop(Observer):
+    """Raises as a second Ctrl-C does."""
+
+    def step(self, method, clock):
+        if clock.step == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_was_broken_off_is_resumed(out, tmp_path, monkeypatch, capsys):
+    whole = hkflow.run(TABLES, tmp_path / "whole")
+    monkeypatch.setattr("hkflow.running.run.Signals.step", Stop.step)
+    with pytest.raises(KeyboardInterrupt):
+        hkflow.run(TABLES, out)
+    monkeypatch.undo()
+    monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+    assert not hkflow.load(out).finished
+    found = hkflow.run(TABLES, out)
+    assert "is resumed" in capsys.readouterr().err and found.finished
+    assert np.array_equal(found.predictions, whole.predictions)
+    assert not out.with_name("run.1").exists()
+
+
+def test_a_run_that_was_killed_before_its_first_save_begins_anew(out):
+    hkflow.run(TABLES, out)
+    for path in (*(out / "snap").iterdir(), out / "status.json", out / "results.h5"):
+        path.unlink()
+    empty = hkflow.load(out)
+    assert "0 saves" in repr(empty) and "<table>" in empty._repr_html_()
+    assert hkflow.run(TABLES, out).finished and out.with_name("run.1").exists()
+
+
+def test_observers_records_and_folders_that_are_no_runs(out):
+    hkflow.run(TABLES, out, records={"three": lambda state: 3.0})
+    found = hkflow.run(TABLES, out)
+    assert "three" not in found.records and out.with_name("run.1").exists()
+    steps = []
+    hkflow.run(TABLES, out, observers=[hkflow.observe(lambda state: steps.append(1))])
+    assert steps and out.with_name("run.2").exists()
+    (out.parent / "letters").mkdir()
+    (out.parent / "letters" / "a.txt").write_text("keep me")
+    with pytest.raises(hkflow.RunFolderError, match="something else than a run"):
+        hkflow.run(TABLES, out.parent / "letters")
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles", "network"])
+def test_a_problem_is_known_again_by_its_arrays(out, kind):
+    problem = hkflow.check(TABLES)[1]
+    if kind != "grid":
+        start = problem.atoms()
+        start = hkflow.Units.of(start, 1) if kind == "network" else start
+        flow = hkflow.Flow(1.0, 2.0)
+        problem = hkflow.Problem(None, problem.objective, flow, (1, -1), start)
+    hkflow.run(problem, out, end=0.2, kind=kind)
+    before = stamps(out)
+    assert hkflow.run(problem, out, end=0.2, kind=kind).problem is problem
+    assert stamps(out) == before
+    other = start = problem.initial
+    if kind == "grid":
+        other = start * 1.01
+    elif kind == "particles":
+        other = start.scaled_to(1.01)
+    else:
+        other = hkflow.Units(start.hidden, 1.01 * start.output)
+    changed = hkflow.Problem(
+        problem.mesh, problem.objective, problem.flow, problem.signs, initial=other
+    )
+    hkflow.run(changed, out, end=0.2, kind=kind)
+    assert out.with_name("run.1").exists()
+
+
+def test_a_run_to_an_accuracy_is_loaded_when_it_was_judged(out, capsys):
+    tables = TABLES | {"domain": {"kind": "signed-sphere"}, "method": {"accuracy": 0.05}}
+    first = hkflow.run(tables, out)
+    judged = first.errors is not None
+    capsys.readouterr()
+    hkflow.run(tables, out)
+    assert ("is loaded" in capsys.readouterr().err) == judged
+
+
+# --- bars
+
+
+class Shell:
+    kernel = object()
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """Stands in for IPython; what was shown, in order, each a list of the HTML that it had."""
+    shown = []
+
+    def display(what, display_id=False):
+        shown.append([what._repr_html_()])
+        return SimpleNamespace(update=lambda new, own=shown[-1]: own.append(new._repr_html_()))
+
+    python, module = ModuleType("IPython"), ModuleType("IPython.display")
+    python.get_ipython, module.display = Shell, display
+    python.version_info = (9, 0)  # which matplotlib looks at
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
+    return shown
+
+
+def test_a_notebook_sees_a_bar_that_goes(out, notebook, capsys):
+    hkflow.run(TABLES, out, quiet=False)
+    texts = [text for handle in notebook for text in handle]
+    assert any("Preparing" in text for text in texts)
+    bar = next(handle for handle in notebook if any("<progress" in text for text in handle))
+    values = [float(v) for text in bar for v in re.findall(r'value="([\d.e-]+)"', text)]
+    assert values[0] == 0.0 and values[-1] == 0.4 and values == sorted(values)
+    assert "ETA" in bar[-2] and "energy" in bar[-2]
+    assert all(handle[-1] == "" for handle in notebook) and capsys.readouterr().err == ""
+
+
+def test_a_quiet_run_shows_nothing(out, notebook):
+    hkflow.run(TABLES, out)
+    assert notebook == []
+
+
+def test_a_notebook_bar_counts_and_prints(notebook):
+    with progress.companions_made(False) as watch:
+        watch(1, 4)
+    assert any("estimating errors 1 of 4" in text for text in notebook[0])
+    study = progress.StudyProgress(False)
+    with study:
+        study(2, 0, None)
+        study(2, 1, (False, "Failed: a < b"))
+    assert any(handle == ["Failed: a &lt; b"] for handle in notebook)
+
+
+# --- what is shown
+
+
+def test_objects_say_what_they_are_and_how_large(out):
+    run = hkflow.run(TABLES, out)
+    problem = run.problem
+    solution = hkflow.solve(problem, 0.1)
+    things = (run, solution, problem, problem.mesh, problem.flow, problem.objective)
+    for one in things:
+        assert len(repr(one)) < 250 and "\n" not in repr(one) and "array" not in repr(one)
+        assert one._repr_html_().startswith("<div>")
+    assert "grid of 24 cells on the circle, 3 data, 3 saves" in repr(run)
+    assert run.status in repr(run) and run.finished
+    assert repr(problem.mesh) == "<Mesh: circle, 24 cells and 24 faces on S^1, width 0.262>"
+    assert repr(problem.flow) == "Flow(transport=1.0, reaction=2.0)"
+    assert "relu units, logistic risk, 3 data in R^2" in repr(problem)
+    html = run._repr_html_()
+    assert "a &lt;small&gt; case" in html and "∂ₜν = div(ν ∇J) − 2 ν J" in html
+    assert b64decode(re.search(r"base64,([^\"]+)", html)[1])[:4] == b"\x89PNG"
+    assert "max_margin" not in vars(solution)  # which takes seconds
+
+
+def test_flows_are_written_out():
+    flows = {
+        hkflow.Flow(1.0, 4.0, 0.01): "∂ₜν = div(ν ∇J) − 4 ν J − 0.01 (ν − U)",
+        hkflow.Flow(0.0, 9.0, depth=3.0): "∂ₜν = − 9 ν^1.33 J",
+        hkflow.Flow(2.0, 0.0, diffusion=0.5): "∂ₜν = 2 div(ν ∇J) + 0.5 Δν",
+        hkflow.Flow(0.0, 1.0, depth=1.0): "∂ₜν = − τ J",
+        hkflow.Flow(0.0): "∂ₜν = 0",
+        hkflow.Flow(1.0, 4.0, drive="measure"): "∂ₜν = div(ν ∇J) − 4 ν (J − ∫J dν̄)",
+    }
+    for flow, equation in flows.items():
+        assert flow.equation == equation and eval(repr(flow), {"Flow": hkflow.Flow}) == flow
+
+
+def test_other_objects_show_themselves(rng):
+    from hkflow.objectives.activations import FEATURES
+
+    risk = hkflow.PopulationRisk(FEATURES["relu"], np.eye(3), np.ones(3))
+    points = hkflow.PointMeasure(rng.normal(size=(5, 3)))
+    problem = hkflow.Problem(None, risk, hkflow.Flow(), (1,), points)
+    assert "teacher of 3 units in R^3" in repr(problem) and "from 5 points" in repr(problem)
+    assert "2 cells without faces, in R^2" in repr(hkflow.atoms_mesh(np.eye(2)))
+    empty = hkflow.solve(problem, 0.01)
+    assert "particles on S^2, 0 data" in repr(empty) and "<table>" in empty._repr_html_()
+
+
+# --- a notebook, top to bottom
+
+
+def cells():
+    text = (ROOT / "docs" / "howto" / "notebook.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.S | re.M)
+
+
+def run_cell(text, names):
+    """Run a cell, and show its last line if it is an expression; what is shown."""
+    tree = ast.parse(text)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)
+    if last is None:
+        return ""
+    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    return value._repr_html_()
+
+
+def test_a_notebook_runs_top_to_bottom_and_again(tmp_path, monkeypatch, notebook, capsys):
+    case = tmp_path / "cases" / "verification" / "teacher-circle.toml"
+    case.parent.mkdir(parents=True)
+    text = (ROOT / case.relative_to(tmp_path)).read_text(encoding="utf-8")
+    case.write_text(re.sub(r"(?m)^cells = .*$", "cells = 64", text), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    shown = [run_cell(text, names) for text in cells()]
+    assert len(shown) == 3 and shown[0].count("<img") == 1 and "∂ₜν" in shown[1] + shown[2]
+    assert not any("Traceback" in text for text in shown)
+    said = capsys.readouterr().err
+    assert "is loaded" in said and "'circle.1'" in said
+    assert run_cell("problem.flow", names).count("div(ν ∇J)") == 1
