@@ -5,6 +5,7 @@ Everything public stands in `__init__.pyi` and is loaded when it is first used, 
 """
 
 import os
+from importlib.util import find_spec
 
 from .lazy import public
 
@@ -13,6 +14,8 @@ from .lazy import public
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _load, __dir__, __all__ = public(__name__, __file__)
+if find_spec("sklearn") is None:  # `from hkflow import *` takes what can be had
+    __all__ = [name for name in __all__ if not name.startswith("WideNetwork")]
 
 
 def __getattr__(name):

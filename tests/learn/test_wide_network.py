@@ -173,7 +173,8 @@ def test_without_scikit_learn_a_sentence_says_what_to_install():
     code = (
         "import sys; sys.modules['sklearn'] = None; import hkflow\n"
         "try: hkflow.WideNetworkClassifier\n"
-        "except ImportError as error: print(error)"
+        "except ImportError as error: print(error)\n"
+        "from hkflow import *"  # of what can be had
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'hkflow[data]'" in found.stdout
