@@ -110,3 +110,18 @@ def test_steps_that_no_tolerance_governs_are_no_hindrance(tmp_path):
     tables |= {"method": {"accuracy": 1e-2}, "time": {"end": 20.0, "saves": 5}}
     run = hkflow.run(tables, output=tmp_path / "run")
     assert run.errors.reached <= 1e-2 and run.method == "characteristics"
+
+
+def test_errors_of_normalised_predictions_are_relative_to_the_targets_where_these_are_larger():
+    """A margin flow begins with predictions that are 0."""
+    x = np.column_stack([[-1.0, 0.2, 1.0], np.ones(3)])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], x, np.array([1.0, -1.0, 1.0])
+    )
+    problem = hkflow.Problem(hkflow.circle_mesh(64), objective, hkflow.Flow(1.0, 2.0), (1, -1))
+    run = hkflow.solve(problem, end=1.0, saves=3)
+    bars = replace(hkflow.error_bars(run, companions="own"), normalised=True)
+    assert np.abs(run.predictions[0]).max() < 1e-15
+    size = np.maximum(np.sqrt(np.mean(run.predictions**2, axis=1)), 1.0) / run.mass
+    found = planning.relative_error(run, bars)
+    assert found[0] == pytest.approx((bars["predictions"] / size).max(), rel=1e-12)

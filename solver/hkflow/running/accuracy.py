@@ -65,13 +65,9 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
         bar = bars.bars["moment"]
         sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
     else:
-        bar, scale = bars.bars["predictions"], np.exp(run.log_scale)
-        if bars.normalised:
-            sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1))
-            sizes = sizes * np.exp(run.log_scale - run.log_mass)
-        else:
-            sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1)) * scale
-            sizes = np.maximum(sizes, np.sqrt(np.mean(run.targets**2)))
+        bar, unit = bars.bars["predictions"], run.log_mass if bars.normalised else 0.0
+        sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1)) * np.exp(run.log_scale - unit)
+        sizes = np.maximum(sizes, np.sqrt(np.mean(run.targets**2)) * np.exp(-unit))
     k = int(np.argmax(bar.total / sizes))
     total, space, in_time = (float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
     return total, space, in_time

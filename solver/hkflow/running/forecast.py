@@ -10,7 +10,7 @@ import numpy as np
 from ..accuracy.companions import Companion, error_bars, solved
 from ..arguments import Floats
 from ..case.accuracy import asks_for_accuracy, first_size, sized
-from ..case.build import best_method_of, build_problem
+from ..case.build import DataSet, best_method_of, build_problem
 from ..case.load import CaseFile
 from ..case.mesh_cache import cached_mesh
 from ..case.schema import GIVEN, Case
@@ -188,7 +188,7 @@ def _accuracy(file, case, problem, times, seconds):
         coarse = sized(case, dim, size)
         o: Any = problem.objective
         inputs = o.inputs[:, : o.inputs.shape[1] - case.objective.bias]
-        small = build_problem(coarse, file.folder, (inputs, o.targets, o.weights))
+        small = build_problem(coarse, file.folder, DataSet(inputs, o.targets, o.weights))
     except (CaseError, ValueError):
         return later
     options = {
