@@ -158,7 +158,8 @@ def test_what_one_run_left_goes_on_from_a_file(tmp_path):
         ("a.npz", {"positions": np.ones((3, 3))}, ROUND, r"wanted positions \(n, 2\), got"),
         ("a.npz", {"positions": np.ones((3, 2)), "signs": np.ones(2)}, ROUND, "3 positions need"),
         ("a.csv", b"density,sign\n1,1\n", CASE, "as many rows for each of the signs"),
-        ("a.csv", b"density\nx\n", CASE, "wanted real numbers"),
+        ("a.csv", b"density\nx\n", CASE, "line 2, column 'density': 'x' is not a number"),
+        ("a.csv", b"density,sign\n1,1\n,1\n", CASE, "line 3, column 'density'"),
         ("b.npy", np.ones(3), CASE, "cannot be read"),
     ],
 )

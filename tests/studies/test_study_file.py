@@ -1,10 +1,13 @@
 """Study files: what they make, and what they refuse."""
 
+from typing import get_args
+
 import pytest
 from conftest import STUDIES
 
 from hkflow import CaseError
-from hkflow.studies.file import load_study, resolution
+from hkflow.case.schema import Case
+from hkflow.studies.file import GIVEN_DATA, load_study, resolution
 
 CASE = """
 [data]
@@ -90,6 +93,13 @@ def test_methods_can_be_refined_as_whole_tables(make):
     )
     assert [m.file.case.method.particles for m in study.members] == [10, 20]
     assert resolution(study, 1) is None
+
+
+@pytest.mark.parametrize("source", GIVEN_DATA)
+def test_given_data_are_sources_that_need_no_seed(source):
+    kinds = Case.model_fields["data"].annotation.__args__
+    (model,) = (one for one in kinds if source in get_args(one.model_fields["source"].annotation))
+    assert not model.model_fields.keys() & {"n", "units"}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import io
 import re
 import zipfile
 import zlib
+from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import CaseError, printable
 from ..files.userfiles import open_text, size_of
 from .columns import COMMA, Columns, Faults, no_number, numbers
@@ -180,6 +182,18 @@ def _decimal(columns, lines, where):
     return ","
 
 
+def all_numbers(columns: Columns, faults: Faults, names: Iterable[str]) -> dict[str, Floats]:
+    """Some columns as numbers, (n,) each. Raises CaseError with all cells that are none, and with
+    the faults that there are already."""
+    values = {}
+    for name in names:
+        values[name], wrong = numbers(columns.named[name], columns.comma)
+        faults.cells(name, wrong, no_number)
+        faults.cells(name, np.setdiff1d(np.flatnonzero(np.isnan(values[name])), wrong), no_number)
+    faults.refuse()
+    return values
+
+
 def read_points(
     path: Path, axes: int
 ) -> tuple[list[list[float]], list[float] | None, list[float] | None]:
@@ -191,12 +205,8 @@ def read_points(
     positive weight.
     """
     columns = read_text_columns(path, key="initial.file")
-    faults, values = Faults(f"initial.file: {path}", columns), {}
-    for name, cells in columns.named.items():
-        values[name], wrong = numbers(cells, columns.comma)
-        faults.cells(name, wrong, no_number)
-        faults.cells(name, np.setdiff1d(np.flatnonzero(np.isnan(values[name])), wrong), no_number)
-    faults.refuse()
+    faults = Faults(f"initial.file: {path}", columns)
+    values = all_numbers(columns, faults, columns.named)
     coordinates = [name for name in columns.named if name not in ("sign", "weight")]
     if len(coordinates) != axes:
         raise CaseError(

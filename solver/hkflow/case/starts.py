@@ -7,11 +7,12 @@ import numpy as np
 
 from ..arguments import Floats
 from ..errors import CaseError
-from ..files.userfiles import open_text, size_of
+from ..files.userfiles import size_of
 from ..geometry.mesh import Mesh
 from ..measures.initial import atoms_on_mesh, with_mass
 from ..measures.point_measure import PointMeasure
-from .datafiles import read_points
+from .columns import Faults
+from .datafiles import all_numbers, read_points, read_text_columns
 
 NAMES = ("density", "positions", "signs", "weights")
 MOST_BYTES = 2**33  # of what an .npz holds when it is unpacked
@@ -57,10 +58,6 @@ def _arrays(path, axes, signs, mesh):
     try:
         if path.suffix in (".npy", ".npz"):
             return _of_numpy(path, axes, signs, mesh)
-        with open_text(path) as stream:
-            columns = next(stream, "").strip().split(",")
-        if "density" in columns:
-            return {"density": _of_csv(path, columns, signs)}
     except OSError as error:
         raise CaseError(
             f"initial.file: {path} cannot be read ({error.strerror or error})."
@@ -69,6 +66,9 @@ def _arrays(path, axes, signs, mesh):
         raise CaseError(
             f"initial.file: {path}: wanted real numbers in .npy, .npz or .csv ({error})."
         ) from error
+    columns = read_text_columns(path, key="initial.file")
+    if "density" in columns.named:
+        return {"density": _of_columns(path, columns, signs)}
     found = zip(NAMES[1:], read_points(path, axes), strict=True)
     return {name: np.array(values, dtype=float) for name, values in found if values is not None}
 
@@ -91,15 +91,16 @@ def _of_numpy(path, axes, signs, mesh):
     return {"positions" if atoms else "density": found}
 
 
-def _of_csv(path, columns, signs):
+def _of_columns(path, columns, signs):
     """The density (n_signs, n_cells) in a table with a row for each sign and cell."""
-    with open_text(path) as stream:
-        values = np.loadtxt(stream, delimiter=",", skiprows=1, ndmin=2)
-    density = values[:, columns.index("density")]
-    if "sign" not in columns:
-        return density[None]
-    given = values[:, columns.index("sign")]
-    rows = [density[given == sign] for sign in signs]
-    if sum(map(len, rows)) != len(density) or len(set(map(len, rows))) > 1:
-        raise ValueError(f"wanted as many rows for each of the signs {list(signs)}, and no others")
+    where = f"initial.file: {path}"
+    names = [name for name in ("density", "sign") if name in columns.named]
+    values = all_numbers(columns, Faults(where, columns), names)
+    if "sign" not in values:
+        return values["density"][None]
+    rows = [values["density"][values["sign"] == sign] for sign in signs]
+    if sum(map(len, rows)) != len(values["sign"]) or len(set(map(len, rows))) > 1:
+        raise CaseError(
+            f"{where}: wanted as many rows for each of the signs {list(signs)}, and no others."
+        )
     return np.array(rows)

@@ -14,6 +14,7 @@ from ..arguments import Floats
 from ..errors import did_you_mean
 
 MAX_LETTERS = 2000
+MAX_DEPTH = 200  # of operations in one another, or terms of a sum: far from Python's own limit
 CONSTANTS = {"pi": np.pi}
 FUNCTIONS: dict[str, tuple[Callable, int]] = {  # with how many arguments each takes
     **{name: (getattr(np, name), 1) for name in ("abs", "exp", "log", "sqrt", "sin", "cos", "tan")},
@@ -54,6 +55,8 @@ class Formula:
             raise ValueError(f"a formula has at most {MAX_LETTERS} letters, got {len(self.text)}")
         try:
             tree = ast.parse(self.text.strip(), mode="eval").body
+            if _depth(tree) > MAX_DEPTH:
+                raise ValueError(f"a formula nests at most {MAX_DEPTH} operations")
             self._check(tree)
         except (SyntaxError, MemoryError, RecursionError) as error:
             raise ValueError(f"'{self.text}' is no formula: {error}") from None
@@ -120,3 +123,11 @@ class Formula:
         pairs = zip(node.ops, parts, parts[1:], strict=False)
         found = [OPERATORS[type(op)](left, right) for op, left, right in pairs]
         return np.prod(np.broadcast_arrays(*found), axis=0) * 1.0
+
+
+def _depth(tree):
+    """How deep the nodes of a tree lie in one another."""
+    level, depth = [tree], 0
+    while level:
+        level, depth = [part for node in level for part in ast.iter_child_nodes(node)], depth + 1
+    return depth

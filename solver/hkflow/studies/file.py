@@ -32,7 +32,8 @@ from ..solving.registry import RECORDS
 Values = dict[str, Any]
 # keys whose numbers grow with resolution
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
-GIVEN_DATA = ("csv", "scikit-learn", "inline", "moment")  # that no random numbers make
+# data that no random numbers make
+GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment")
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 
