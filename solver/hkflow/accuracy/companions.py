@@ -254,7 +254,7 @@ def _independent(problem, method, mesh_of):
     if problem.flow.signed:
         return []
     feature = problem.objective.feature
-    kind, _ = best_method(feature.name, False, data, True, False)
+    kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
     if kind == "particles" and feature.activation is None and feature.pullback is None:
         return []
     found = []

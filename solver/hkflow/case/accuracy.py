@@ -70,12 +70,14 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     table, size = case.method, size or first_size(dim)
     kind: str = table.kind
     if kind == "auto":
+        flow = _flow(case)
         kind, _ = best_method(
             case.objective.activation,
-            _flow(case).spreads,
+            flow.spreads,
             case.data.source != "population",
             Domain(dim).has_meshes,
             case.domain.kind == "fixed-features",
+            bool(flow.varies),
         )
     if kind == "grid" and not Domain(dim).has_meshes:
         raise CaseError(

@@ -103,12 +103,14 @@ def resolve(case: Case, folder: Path | None = None) -> Case:
 
 def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
+    flow = flow_of(case.flow)
     return best_method(
         case.objective.activation,
-        flow_of(case.flow).spreads,
+        flow.spreads,
         case.data.source != "population",
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
+        bool(flow.varies),
     )
 
 
@@ -609,8 +611,9 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, spreads = case.data.source != "population", flow_of(case.flow).spreads
-    return best_method(case.objective.activation, spreads, data, False, False)[0]
+    data, flow = case.data.source != "population", flow_of(case.flow)
+    activation, varies = case.objective.activation, bool(flow.varies)
+    return best_method(activation, flow.spreads, data, False, False, varies)[0]
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
@@ -797,7 +800,8 @@ def estimated_memory(case: Case, n_data: int, axes: int) -> int:
         or len(getattr(case.initial, "positions", None) or ())
         or DEFAULT_POINTS
     )
-    if method.kind == "particles" and method.noise == "deterministic" and case.flow.noise > 0.0:
+    noise = flow_of(case.flow).noise
+    if method.kind == "particles" and method.noise == "deterministic" and noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
     return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh + kinks)

@@ -14,7 +14,7 @@ from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
-from ..problem.flow import Flow
+from ..problem.flow import Flow, VaryingRate
 from ..problem.problem import Problem
 from ..solving.result import has_bias
 from .functions import OwnFunctions
@@ -59,7 +59,7 @@ def described(
         if population
         else {"operator": objective.operator}
     )
-    flow = {name: value for name, value in vars(problem.flow).items() if value is not None}
+    flow = {name: _rule(name, v) for name, v in vars(problem.flow).items() if v is not None}
     endless = method.get("max_step") == np.inf
     tables = {
         "title": title,
@@ -95,6 +95,17 @@ def described(
     # a population risk draws by its teacher
     draw = None if population else problem.draw
     return case, OwnFunctions.of(objective, draw, problem.density)
+
+
+def _rule(name, value):
+    """A number of a flow, or the formula of a rate."""
+    rule = value.rule if isinstance(value, VaryingRate) else value
+    if callable(rule):
+        raise CaseError(
+            "A run folder knows rates that are numbers or formulas in t, but"
+            f" flow.{name} is a function: write it as text, or take hkflow.solve."
+        )
+    return rule
 
 
 def _density_in_words(density):

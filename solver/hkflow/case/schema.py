@@ -354,6 +354,20 @@ def _expression(text):
     return text
 
 
+def _rate(value):
+    """A number of at least 0, or a formula in t."""
+    from ..measures.formula import Formula  # slow to load
+
+    if isinstance(value, str):
+        Formula(value, ("t",))
+    elif not value >= 0.0:
+        raise ValueError(f"must be at least 0, or a formula in t, got {value:g}")
+    return value
+
+
+Rate = Annotated[float | str, AfterValidator(_rate)]  # a number, or a formula in the time t
+
+
 class Initial(Table):
     """Total mass, and the output signs that carry it."""
 
@@ -534,10 +548,12 @@ class FlowTable(Table):
         ]
         | None
     ) = Field(None, description="a flow by its name, instead of its rates")  # fmt: skip
-    transport: NonNegative | None = Field(None, description="α")
-    reaction: NonNegative | None = Field(None, description="β")
-    noise: NonNegative = Field(0.0, description="σ")
-    diffusion: NonNegative = Field(0.0, description="κ of a term κ Δν, on grids")
+    transport: Rate | None = Field(
+        None, description="α; each rate is a number or a formula in the time t, as '0.1*exp(-t)'"
+    )
+    reaction: Rate | None = Field(None, description="β")
+    noise: Rate = Field(0.0, description="σ")
+    diffusion: Rate = Field(0.0, description="κ of a term κ Δν, on grids")
     depth: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
         2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on fixed features"
     )

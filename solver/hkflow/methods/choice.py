@@ -42,7 +42,8 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
     name, spreads = objective.feature.name, problem.flow.spreads
-    return best_method(name, spreads, data, meshed, problem.domain.fixed)[0]
+    varies = bool(problem.flow.varies)
+    return best_method(name, spreads, data, meshed, problem.domain.fixed, varies)[0]
 
 
 def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:
@@ -50,6 +51,14 @@ def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Me
     one, or an unknown option."""
     kind = kind_of(problem, kind)
     made, flow = method_class(kind), problem.flow
+    for name in set(flow.varies) - set(made.varying):
+        others = [
+            other for other in METHODS if set(flow.varies) <= set(method_class(other).varying)
+        ]
+        raise ValueError(
+            f"The method '{kind}' has no {name} that varies, got {getattr(flow, name)!r}. Choose"
+            f" from: {', '.join(others)}."
+        )
     for name in flow.beyond(made.rates):
         others = [other for other in METHODS if not flow.beyond(method_class(other).rates)]
         raise ValueError(
@@ -57,4 +66,4 @@ def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Me
             f" {', '.join(others)}."
         )
     check_options(options, made, f"{kind} option")
-    return made(problem, **options)
+    return made(problem.with_own_flow(), **options)

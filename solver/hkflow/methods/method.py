@@ -48,6 +48,7 @@ class Method(ABC):
         see where the gradient of a feature jumps
     history : the Recorder of what moved its points, of characteristics
     rates : names of the rates of a flow that it knows; it is not made for others
+    varying : names of those that may vary
     """
 
     problem: Problem
@@ -68,6 +69,7 @@ class Method(ABC):
     sees_kinks: bool = False
     history: Any = None
     rates: tuple[str, ...] = ("transport", "reaction", "noise")
+    varying: tuple[str, ...] = ()
 
     @abstractmethod
     def largest_stable_step(self, remaining: float) -> float:
@@ -107,6 +109,11 @@ class Method(ABC):
     @abstractmethod
     def record(self, clock: Any) -> dict[str, float]:
         """Numbers of this method for a record, by name."""
+
+    def renew(self) -> None:
+        """Compute what the rates of the flow make of the accepted state: they have changed. For
+        methods that know some that vary."""
+        raise NotImplementedError
 
     def knows_implicit(self) -> bool:
         """Whether steps from the accepted state can be implicit in the coupling through the

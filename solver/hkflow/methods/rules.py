@@ -12,13 +12,19 @@ def needs_max_step(stepper: str | None, max_step: float | None) -> None:
 
 
 def best_method(
-    activation: str, spreads: bool, data: bool, meshed: bool, discrete: bool
+    activation: str,
+    spreads: bool,
+    data: bool,
+    meshed: bool,
+    discrete: bool,
+    varies: bool = False,
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
     activation : its name;  spreads : see Flow;  data : whether the risk is that of data, not of a
         population
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
+    varies : whether a rate varies
     """
     from ..objectives.activations import FEATURES  # slow to load
 
@@ -31,6 +37,8 @@ def best_method(
             if meshed
             else ("particles", "there is noise or diffusion, and no mesh")
         )
+    if varies:
+        return "grid" if meshed else "particles", "rates vary, which a closed form does not know"
     if data and feature and feature.pieces and not feature.joint:
         return "characteristics", f"without noise, '{activation}' units move in closed form"
     if not data and meshed:

@@ -46,13 +46,17 @@ class MomentFlow:
             raise ValueError(f"The closed-form moment flow needs depth 2, got {self.flow.depth:g}.")
         if not self.knows(self.flow):
             names = ", ".join(self.flow.beyond(KNOWN))
-            raise ValueError(f"The closed-form moment flow is known without {names}: make it 0.")
+            raise ValueError(
+                f"The closed-form moment flow is known without {names}: make it 0."
+                if names
+                else f"The closed-form moment flow needs constant rates, got {self.flow}."
+            )
         object.__setattr__(self, "direction", normalize(real_array(self.direction, "Directions")))
 
     @staticmethod
     def knows(flow: Flow) -> bool:
         """Whether the closed form is that of a flow."""
-        return flow.depth == 2.0 and not flow.beyond(KNOWN)
+        return flow.depth == 2.0 and not flow.beyond(KNOWN) and not flow.varies
 
     @property
     def dim(self) -> int:

@@ -1,15 +1,67 @@
 """The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from copy import copy
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
+
+from ..arguments import Floats
 from ..errors import unknown_name
+from ..measures.formula import Formula
 from ..shown import Shown
 
 RATES = ("transport", "reaction", "noise", "diffusion")
 MOVING = ("transport", "diffusion")  # those that need neighbours
 DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
+# of a step [0, 1]: those of Gauss in both halves; the ends are looked at, and count nothing
+GAUSS, HALF = np.polynomial.legendre.leggauss(3)
+NODES = np.concatenate([[0.0], 0.25 + 0.25 * GAUSS, 0.75 + 0.25 * GAUSS, [1.0]])
+WEIGHTS = np.concatenate([[0.0], 0.25 * HALF, 0.25 * HALF, [0.0]])
+LEAST = 1e-100  # of a rate that varies: it is never gone for good
+Rate = Any  # a float; where it is given, a formula in t or a function of t as well
+
+
+class VaryingRate(float):
+    """The mean of a rate that varies over a piece of time.
+
+    rule : a formula in t, or a function of t
+    """
+
+    rule: str | Callable[[float], float]
+
+    def __new__(cls, rule: str | Callable[[float], float], mean: float) -> "VaryingRate":
+        self = super().__new__(cls, max(mean, LEAST))
+        self.rule = rule
+        return self
+
+    def __getnewargs__(self):
+        return self.rule, float(self)
+
+    def __eq__(self, other):
+        return isinstance(other, VaryingRate) and self.rule == other.rule
+
+    def __hash__(self):
+        return hash(self.rule)
+
+    def __repr__(self):
+        return repr(self.rule)
+
+    def values(self, times: Floats) -> Floats:
+        """At several times. Raises ValueError unless all are finite and at least 0."""
+        if isinstance(self.rule, str):
+            values = Formula(self.rule, ("t",))({"t": times}) + np.zeros(len(times))
+        else:
+            values = np.array([self.rule(float(t)) for t in times], dtype=float)
+        if not ((values >= 0.0) & np.isfinite(values)).all():
+            at = np.argmin(np.where(np.isfinite(values), values, -np.inf))
+            raise ValueError(
+                f"must be finite and at least 0 at all times, got {values[at]:g} at t ="
+                f" {times[at]:.6g}."
+            )
+        return np.maximum(values, LEAST)
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,18 +81,23 @@ class Flow(Shown):
         & Bach 2020, eq. 12; Rotskoff et al. 2019)
     time_variable : "time", or "margin": the flow of a smooth-margin risk run by γ̃ = −F instead of
         time, dγ̃ = (−dF/dt) dt
+    A rate may be given as a formula in t, as "0.1*exp(-t)", or as a function of t: see `over`.
     Raises ValueError for rates out of range and for combinations that are no flow.
     """
 
-    transport: float = 1.0
-    reaction: float = 0.0
-    noise: float = 0.0
+    transport: Rate = 1.0
+    reaction: Rate = 0.0
+    noise: Rate = 0.0
     depth: float = 2.0
     drive: str | None = None
     time_variable: str = "time"
-    diffusion: float = 0.0
+    diffusion: Rate = 0.0
 
     def __post_init__(self):
+        for name in RATES:
+            if isinstance(rate := getattr(self, name), str) or callable(rate):
+                object.__setattr__(self, name, VaryingRate(rate, 0.0))
+        self.over(0.0, 0.0)
         for name in RATES:
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise ValueError(
@@ -78,15 +135,15 @@ class Flow(Shown):
         density = "τ" if self.signed else f"ν{power}"
         potential = "J" if self.drive is None else "(J − ∫J dν̄)"
         terms = (
-            (self.transport, "div(ν ∇J)", "+"),
-            (self.reaction, f"{density} {potential}", "−"),
-            (self.noise, "(ν − U)", "−"),
-            (self.diffusion, "Δν", "+"),
+            ("transport", "div(ν ∇J)", "+"),
+            ("reaction", f"{density} {potential}", "−"),
+            ("noise", "(ν − U)", "−"),
+            ("diffusion", "Δν", "+"),
         )
         parts = [
-            f"{sign} {'' if rate == 1.0 else f'{rate:g} '}{term}"
-            for rate, term, sign in terms
-            if rate
+            f"{sign} {self._in_words(name)}{term}"
+            for name, term, sign in terms
+            if getattr(self, name)
         ]
         return f"∂ₜν = {' '.join(parts).removeprefix('+ ') or '0'}"
 
@@ -97,6 +154,46 @@ class Flow(Shown):
             **({"normalised": drives[self.drive]} if self.drive else {}),
             **({"time": "runs by the smooth margin γ̃"} if self.time_variable != "time" else {}),
         }
+
+    def _in_words(self, name):
+        """The factor before the term of a rate."""
+        rate = getattr(self, name)
+        if not isinstance(rate, VaryingRate):
+            return "" if rate == 1.0 else f"{rate:g} "
+        return f"({rate.rule}) " if isinstance(rate.rule, str) else f"{rate.rule.__name__}(t) "
+
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """The names of its rates that vary."""
+        return tuple(name for name in RATES if isinstance(getattr(self, name), VaryingRate))
+
+    def own(self) -> "Flow":
+        """Itself, or, where rates vary, a copy whose rates may be taken over a step."""
+        return copy(self) if self.varies else self
+
+    def over(self, begin: float, dt: float, change: float = np.inf, shortest: float = 0.0) -> float:
+        """Take for each rate that varies its mean over a step; returns the step.
+
+        The step is halved until the shares of the rates change within it by no more than `change`,
+        or it is shorter than `shortest`, for rates may jump. With means for rates the flow errs by
+        the commutators of its terms alone, of third order in the step; where all rates have one
+        factor in common, not at all.
+        Raises ValueError for a rate that is negative or no finite number.
+        """
+        while varying := self.varies:
+            values = np.array([[getattr(self, name)] * len(NODES) for name in RATES], dtype=float)
+            for name in varying:
+                rate = getattr(self, name)
+                try:
+                    found = rate.values(begin + dt * NODES)
+                except ValueError as error:
+                    raise ValueError(f"{name} {error}") from error
+                object.__setattr__(self, name, VaryingRate(rate.rule, found @ WEIGHTS))
+                values[RATES.index(name)] = found
+            if dt <= shortest or np.ptp(values / values.sum(axis=0), axis=1).max() <= change:
+                break
+            dt *= 0.5
+        return dt
 
     def beyond(self, known: Collection[str]) -> list[str]:
         """The names of its rates that are not among those known."""

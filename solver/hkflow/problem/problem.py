@@ -190,6 +190,15 @@ class Problem(Shown):
         beside = f" and {len(atoms)} points" if (atoms := self.initial_parts[1]) else ""
         return f"a density on {self.mesh.n_cells} cells{beside}"
 
+    def with_own_flow(self) -> "Problem":
+        """Itself, or, where rates vary, a copy whose flow is its own."""
+        flow = self.flow.own()
+        if flow is self.flow:
+            return self
+        problem = copy(self)
+        object.__setattr__(problem, "flow", flow)
+        return problem
+
     def distributed(self, ranks: Alone) -> "Problem":
         """The same problem, whose sums over pairs are shared out between ranks: hkflow.ranks(), all
         of which must solve it."""

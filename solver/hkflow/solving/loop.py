@@ -198,7 +198,12 @@ def accepted_step(
     """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why
     there is none."""
     for attempt in range(MAX_REJECTIONS):
-        dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
+        try:
+            _take_rates(method, clock.time, 0.0, target)
+            dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
+            dt = _take_rates(method, clock.time, dt, target)
+        except ValueError as error:
+            return str(error).rstrip(".")
         step = method.advance(dt, control.implicit)
         reason = step.rejection or next(
             filter(None, (guard(method, step, clock) for guard in guards)), None
@@ -223,6 +228,16 @@ def accepted_step(
             )
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
+
+
+def _take_rates(method, begin, dt, target):
+    """Give rates that vary their means over a step; returns the step, shorter where they change
+    much."""
+    if method.flow.varies:
+        change = np.inf if method.fixed_steps else 2.0 * np.sqrt(method.tolerance)
+        dt = method.flow.over(begin, dt, change, method.tolerance * target)
+        method.renew()
+    return dt
 
 
 class _Told:

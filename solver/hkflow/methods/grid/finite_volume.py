@@ -54,7 +54,7 @@ class FiniteVolume(ImplicitSteps):
 
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     sees_kinks = True
-    rates = RATES
+    rates = varying = RATES
 
     def __init__(
         self,
@@ -220,6 +220,11 @@ class FiniteVolume(ImplicitSteps):
         )
 
     # --- steps
+
+    def renew(self) -> None:
+        """Compute what the rates of the flow make of the accepted state: they have changed."""
+        self.stepper.rates(self.current)
+        self.state_changed()
 
     def largest_stable_step(self, remaining: float) -> float:
         """The step that transport allows from the accepted state."""

@@ -49,6 +49,8 @@ class Particles(PointMethod, OdeMethod):
     cannot share.
     """
 
+    varying = ("transport", "reaction")
+
     def __init__(
         self, problem: Problem, stepper: str = "auto", tolerance: float | None = None,
         max_step: float = float("inf"), imex: str = "auto", noise: str = "deterministic",

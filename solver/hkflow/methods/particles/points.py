@@ -135,6 +135,12 @@ class PointMethod(ImplicitSteps):
 
     # --- steps
 
+    def renew(self) -> None:
+        """Compute what the rates of the flow make of the accepted state: they have changed."""
+        e = self.current
+        self.evaluate(e, e.loss_gradient.copy(), e.defect)
+        self.state_changed()
+
     def speed(self) -> float:
         """Of the clock."""
         return self.current.speed

@@ -1,0 +1,186 @@
+"""Rates that vary in time: against closed forms, against scipy, and from case files."""
+
+from copy import copy, deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import moment_problem
+from scipy.integrate import solve_ivp
+
+import hkflow
+from hkflow.problem.flow import VaryingRate
+
+CASE = """
+[data]
+source = "inline"
+inputs = [[1.0, 0.2], [-0.5, 1.0], [0.3, -0.4]]
+targets = [1.0, -0.5, 0.2]
+[domain]
+kind = "sphere"
+cells = 64
+[flow]
+transport = "1 + sin(3*t)"
+reaction = "4*exp(-t)"
+[objective]
+activation = "squared-relu"
+loss = "square"
+[time]
+end = 0.6
+saves = 3
+"""
+
+
+def with_flow(problem, flow):
+    """The same problem with another flow, whose closed form nobody knows."""
+    problem = copy(problem)
+    for name, value in (("flow", flow), ("exact", None)):
+        object.__setattr__(problem, name, value)
+    return problem
+
+
+@pytest.mark.parametrize("stepper", ["muscl-hancock", "ssprk3"])
+def test_a_factor_that_all_rates_have_in_common_is_a_change_of_time(stepper):
+    """c(t) = 2t: the closed form at s = ∫c dt = t², to second order in the mesh."""
+    errors = []
+    for cells in (64, 128):
+        problem = moment_problem(hkflow.circle_mesh(cells), 1.0, 4.0)
+        other = with_flow(problem, hkflow.Flow("2*t", lambda t: 8.0 * t))
+        found = hkflow.solve(other, 1.2, stepper=stepper, tolerance=1e-5)
+        assert found.finished
+        exact = problem.exact.density(problem.mesh.centers, 1.44)
+        errors.append(np.abs(found.density[-1, 0] - exact) @ problem.mesh.volumes)
+    assert errors[1] < 2e-3 and 1.8 < np.log2(errors[0] / errors[1]) < 2.4, errors
+
+
+def test_noise_that_grows_makes_a_density_uniform_by_its_integral():
+    start = hkflow.Problem(
+        hkflow.circle_mesh(32),
+        moment_problem(hkflow.circle_mesh(32)).objective,
+        hkflow.Flow(0.0, 0.0, "2*t"),
+        initial=lambda x, sign: 1.0 + 0.5 * x[:, 0],
+    )
+    found = hkflow.solve(start, 1.5)
+    u = start.uniform
+    wanted = u + np.exp(-(1.5**2)) * (start.initial - u)
+    assert np.abs(found.density[-1] - wanted).max() < 1e-6 * u
+
+
+def scipy_particles(alpha, beta, end, n=24):
+    """h at the end, of particles on the circle with the moment objective, and the problem."""
+    m_star, e = 0.8, np.array([0.6, -0.8])
+    angles = (np.arange(n) + 0.5) * 2 * np.pi / n
+
+    def rate(t, state):
+        theta = np.array([np.cos(state[:n]), np.sin(state[:n])])
+        turn = np.array([-theta[1], theta[0]])
+        force = theta @ np.exp(state[n:]) - m_star * e
+        return np.concatenate([-alpha(t) * (force @ turn), -beta(t) * (force @ theta)])
+
+    state = np.concatenate([angles, np.full(n, -np.log(n))])
+    for begin in np.arange(0.0, end, 0.5):  # rates may jump between
+        state = solve_ivp(
+            rate, (begin, min(begin + 0.5, end)), state, rtol=1e-11, atol=1e-13, method="DOP853"
+        ).y[:, -1]
+    theta = np.array([np.cos(state[:n]), np.sin(state[:n])])
+    points = np.array([np.cos(angles), np.sin(angles)]).T
+    start = hkflow.PointMeasure(points, np.ones(n), np.full(n, 1.0 / n))
+    problem = moment_problem(hkflow.circle_mesh(16), axis=(0.6, -0.8))
+    return theta @ np.exp(state[n:]), hkflow.Problem(
+        None, problem.objective, hkflow.Flow(), initial=start
+    )
+
+
+def moment(solution):
+    atoms = solution.atoms_at(-1)
+    return atoms.positions.T @ atoms.weights
+
+
+def errors_of_particles(tolerances):
+    """Of transport that grows while the reaction fades: the two do not commute."""
+    wanted, problem = scipy_particles(lambda t: 1.0 + t, lambda t: 4.0 * np.exp(-2.0 * t), 1.0)
+    flow = hkflow.Flow("1 + t", "4*exp(-2*t)")
+    return [
+        np.abs(
+            moment(hkflow.solve(with_flow(problem, flow), 1.0, kind="particles", tolerance=tol))
+            - wanted
+        ).max()
+        for tol in tolerances
+    ]
+
+
+def test_rates_that_vary_apart_converge_with_the_tolerance():
+    coarse, fine = errors_of_particles((1e-4, 1e-6))
+    assert fine < 1e-6 and fine < 0.1 * coarse, (coarse, fine)
+
+
+def test_rates_of_the_begin_of_a_step_would_not_do(monkeypatch):
+    """The sibling: one value instead of the mean over the step."""
+    values = VaryingRate.values
+    first = lambda self, times: values(self, np.full(len(times), times[0]))
+    monkeypatch.setattr(VaryingRate, "values", first)
+    assert errors_of_particles((1e-6,))[0] > 1e-3
+
+
+def test_a_rate_may_jump():
+    wanted, problem = scipy_particles(lambda t: 1.0, lambda t: 4.0 if t < 0.5 else 1.0, 1.0)
+    flow = hkflow.Flow(1.0, "where(t < 0.5, 4, 1)")
+    found = hkflow.solve(with_flow(problem, flow), 1.0, kind="particles", tolerance=1e-6)
+    assert found.finished and found.records["step"][-1] < 150
+    assert np.abs(moment(found) - wanted).max() < 1e-5
+
+
+def test_a_flow_says_its_rates_and_keeps_them():
+    flow = hkflow.Flow("1 + t", 4.0, "0.1*exp(-t)")
+    assert flow.transport == VaryingRate("1 + t", 1.0) and flow.noise > 0.0
+    assert flow.equation == "∂ₜν = (1 + t) div(ν ∇J) − 4 ν J − (0.1*exp(-t)) (ν − U)"
+    assert flow.varies == ("transport", "noise") and not replace(flow, transport=1, noise=0).varies
+    for other in (
+        deepcopy(flow),
+        replace(flow, drive=None),
+        eval(repr(flow), {"Flow": hkflow.Flow}),
+    ):
+        assert other == flow and hash(other) == hash(flow)
+    assert flow != hkflow.Flow("1 + 2*t", 4.0, "0.1*exp(-t)")
+    flow.own().over(1.0, 0.5)
+    assert float(flow.transport) == pytest.approx(1.0, rel=1e-15)  # a solve takes a copy
+
+
+@pytest.mark.parametrize(
+    "flow, options, sentence",
+    [
+        (("1 - t",), {}, "transport must be finite and at least 0 at all times, got -0"),
+        ((1.0, 0.0, "0.1 + t"), {"kind": "particles"}, "no noise that varies, got '0.1"),
+        (("1 + t",), {"kind": "characteristics"}, "no transport that varies"),
+    ],
+)
+def test_what_cannot_vary_is_said(flow, options, sentence):
+    problem = with_flow(moment_problem(hkflow.circle_mesh(16)), hkflow.Flow(*flow))
+    if options:
+        with pytest.raises(ValueError, match=sentence):
+            hkflow.solve(problem, 2.0, **options)
+    else:
+        assert sentence in hkflow.solve(problem, 2.0).status
+
+
+def test_formulas_are_checked_where_they_are_given():
+    with pytest.raises(ValueError, match="'x' is unknown. Choose from: t, pi"):
+        hkflow.Flow("1 + x")
+    with pytest.raises(ValueError, match="constant rates"):
+        moment_problem(hkflow.circle_mesh(16), transport="1 + t")
+
+
+def test_case_files_give_formulas_and_resume_to_the_same_bits(tmp_path):
+    case = tmp_path / "case.toml"
+    case.write_text(CASE)
+    whole = hkflow.run(case, tmp_path / "whole")
+    assert whole.method == "grid" and whole.flow.varies == ("transport", "reaction")
+    cut = hkflow.run(case, tmp_path / "cut", observers=[lambda state: state.time > 0.4])
+    assert not cut.finished
+    again = hkflow.resume(tmp_path / "cut")
+    assert again.finished and np.array_equal(again.density, whole.density)
+    again = hkflow.run(whole.problem, tmp_path / "problem", end=0.6, saves=3)
+    assert again.finished and np.array_equal(again.density, whole.density)
+    for value, sentence in (("1 +", "is no formula"), (-1.0, "at least 0, or a formula in t")):
+        with pytest.raises(hkflow.CaseError, match=sentence):
+            hkflow.run(case, tmp_path / "bad", **{"flow.noise": value})
