@@ -249,7 +249,7 @@ def _independent(problem, method, mesh_of):
     """The same by characteristics or particles from the centres of coarser cells, twice; none where
     neither is another way."""
     data = bool(len(problem.objective.inputs))
-    if method != "grid" or problem.flow.spreads or problem.domain.fixed or not data:
+    if method != "grid" or problem.spreads or problem.domain.fixed or not data:
         return []
     if problem.flow.signed:
         return []

@@ -41,7 +41,7 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
         return "network"
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
-    name, spreads = objective.feature.name, problem.flow.spreads
+    name, spreads = objective.feature.name, problem.spreads
     return best_method(name, spreads, data, meshed, problem.domain.fixed)[0]
 
 
@@ -50,6 +50,12 @@ def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Me
     one, or an unknown option."""
     kind = kind_of(problem, kind)
     made, flow = method_class(kind), problem.flow
+    if problem.objective.entropy > 0.0 and not made.knows_entropy:
+        others = [other for other in METHODS if method_class(other).knows_entropy]
+        raise ValueError(
+            f"The method '{kind}' has no entropy, got entropy = {problem.objective.entropy:g}."
+            f" Choose from: {', '.join(others)}."
+        )
     for name in flow.beyond(made.rates):
         others = [other for other in METHODS if not flow.beyond(method_class(other).rates)]
         raise ValueError(
