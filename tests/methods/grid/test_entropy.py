@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import i0, i1
 
 import hkflow
+from hkflow.certificates.regularised import minimise
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid import entropy
 from hkflow.methods.grid.entropy import ScharfetterGummel
@@ -140,6 +141,13 @@ def test_von_mises_fisher_is_reached_and_kept(name, tau):
         s = hkflow.solve(problem(mesh, tau, initial=initial), time)
         assert s.finished, s.status
         np.testing.assert_allclose(s.cell_density_at(-1)[0], wanted, 0.0, 1e-12 * wanted.max())
+
+
+def test_it_is_reached_on_the_hypersphere():
+    mesh = hkflow.Domain(3).mesh(840)
+    s = hkflow.solve(problem(mesh, 0.3), 30.0)
+    assert s.finished, s.status
+    np.testing.assert_allclose(s.cell_density_at(-1)[0], fisher(mesh, 0.3), rtol=1e-10)
 
 
 def test_sibling_central_fluxes_miss_it(monkeypatch):
@@ -312,6 +320,13 @@ def test_who_refuses_it():
     assert make_method(start, "auto", tolerance=1e-6).stepper.order == 3
     with pytest.raises(ValueError, match="Entropy is for the mobility ν"):
         problem(hkflow.atoms_mesh(np.eye(2)), 0.1, hkflow.Flow(0.0, 4.0, depth=3.0))
+    with pytest.raises(ValueError, match="known without entropy"):
+        minimise(
+            hkflow.Objective(
+                hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1, 2], None, 0.1,
+                entropy=0.1,
+            )
+        )  # fmt: skip
     with pytest.raises(ValueError, match="Entropy must be finite and at least 0, got -1"):
         problem(hkflow.circle_mesh(8), -1.0)
 
