@@ -81,3 +81,9 @@ def test_both_names_of_a_key_are_refused():
 
 def test_what_a_run_folder_says_is_read_without_a_word():
     assert current({"method": {"pace": 3}}, "run.json", warn=False) == {"method": {"speed": 3}}
+
+
+def test_a_key_that_is_gone_is_left_out_where_it_said_nothing():
+    assert current({"flow": {"noise": 0.1, "diffusion": 0.0}}, "") == {"flow": {"noise": 0.1}}
+    kept = {"flow": {"diffusion": 0.1}}  # for the schema to refuse
+    assert current(kept, "") == kept

@@ -137,8 +137,8 @@ WITHOUT_CELLS = ("cells = 24\n", "")
     [
         ([], "characteristics", "without noise, 'relu' units move in closed form"),
         ([WITHOUT_CELLS], "characteristics", "in closed form"),
-        ([NOISE], "grid", "noise or diffusion makes the measure a density"),
-        ([NOISE, WITHOUT_CELLS], "particles", "there is noise or diffusion, and no mesh"),
+        ([NOISE], "grid", "noise or entropy makes the measure a density"),
+        ([NOISE, WITHOUT_CELLS], "particles", "there is noise or entropy, and no mesh"),
         ([SMOOTH], "particles", "there is no noise, and 'squared-relu' has no closed form"),
     ],
 )

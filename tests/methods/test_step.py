@@ -65,8 +65,8 @@ def test_the_error_is_what_a_budget_misses():
 
 
 def test_lists_keep_their_order():
-    """That of run folders of format 4 and 5, which end before diffusion."""
-    assert set(TERMS) == {*ENERGIES, *MASSES} and list(TERMS)[7:] == ["energy_diffusion"]
+    """That of run folders of format 4 and 5, which end before entropy."""
+    assert set(TERMS) == {*ENERGIES, *MASSES} and list(TERMS)[7:] == ["energy_entropy"]
     terms, exchanged = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], [1.0, 2.0]
     budget = Budget.from_lists(terms, exchanged)
     assert budget.as_lists() == ([*terms, 0.0], exchanged)
@@ -86,7 +86,7 @@ def test_lists_that_are_none_are_refused(terms, exchanged):
 def test_a_further_energy_is_one_row(monkeypatch):
     """It has a place and a name, counts in sums, and folders of before are read without it."""
     lines = inspect.getsource(step).splitlines()
-    place = next(k for k, line in enumerate(lines) if '"energy_diffusion":' in line)
+    place = next(k for k, line in enumerate(lines) if '"energy_entropy":' in line)
     lines.insert(place + 1, '    "energy_curvature": "Energy that curvature exchanged.",')
     lines = [line.replace("from ..", "from hkflow.") for line in lines]
     longer = ModuleType("longer")

@@ -242,7 +242,6 @@ def test_flows_are_written_out():
     flows = {
         hkflow.Flow(1.0, 4.0, 0.01): "∂ₜν = div(ν ∇J) − 4 ν J − 0.01 (ν − U)",
         hkflow.Flow(0.0, 9.0, depth=3.0): "∂ₜν = − 9 ν^1.33 J",
-        hkflow.Flow(2.0, 0.0, diffusion=0.5): "∂ₜν = 2 div(ν ∇J) + 0.5 Δν",
         hkflow.Flow(0.0, 1.0, depth=1.0): "∂ₜν = − τ J",
         hkflow.Flow(0.0): "∂ₜν = 0",
         hkflow.Flow(1.0, 4.0, drive="measure"): "∂ₜν = div(ν ∇J) − 4 ν (J − ∫J dν̄)",

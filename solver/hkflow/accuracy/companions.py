@@ -128,7 +128,8 @@ def _unfit(run, problem):
 def _is_drawn(run):
     """Whether its points are random, at the start or by noise."""
     by_noise = run.options.get("noise") == "random" and run.flow.noise > 0.0
-    return run.options.get("points") in ("random", "gaussian") or by_noise
+    by_steps = run.method == "particles" and run.problem.objective.entropy > 0.0
+    return run.options.get("points") in ("random", "gaussian") or by_noise or by_steps
 
 
 def _is_exact(problem, run):
@@ -215,12 +216,13 @@ def _batches(problem, options):
     if not isinstance(start, PointMeasure) or len(start) < LEAST:
         return []
     order = np.random.default_rng(0).permutation(len(start))
+    random = options.get("noise") == "random" or problem.objective.entropy > 0.0
     count = min(max(LEAST, int(SHARE * len(start))), len(start) // BATCHES)
     parts = [order[k * count : (k + 1) * count] for k in range(BATCHES)]
     return [
         Companion(
             replace(problem, initial=_part(start, part), exact=None),
-            options | ({"seed": k} if options.get("noise") == "random" else {}),
+            options | ({"seed": k} if random else {}),
             (len(start) / count) ** (1.0 / problem.dim),
             f"{count} points",
         )
@@ -249,7 +251,7 @@ def _independent(problem, method, mesh_of):
     """The same by characteristics or particles from the centres of coarser cells, twice; none where
     neither is another way."""
     data = bool(len(problem.objective.inputs))
-    if method != "grid" or problem.flow.spreads or problem.domain.fixed or not data:
+    if method != "grid" or problem.spreads or problem.domain.fixed or not data:
         return []
     if problem.flow.signed:
         return []

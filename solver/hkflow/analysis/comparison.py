@@ -198,6 +198,7 @@ def _statement(run):
         "bias": str(run.bias).lower(),
         "loss": f"'{objective.risk.name}'",
         "weight_decay": f"{objective.weight_decay:.12g}",
+        "entropy": f"{objective.entropy:.12g}",
         "the domain": f"'{run.domain.kind}'",
     }
     return statement | {

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method
-from .build import flow_of, read_named, resolve
+from .build import read_named, spreads
 from .schema import (
     GIVEN,
     Case,
@@ -73,7 +73,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
         flow = _flow(case)
         kind, _ = best_method(
             case.objective.activation,
-            flow.spreads,
+            spreads(case),
             case.data.source != "population",
             Domain(dim).has_meshes,
             case.domain.kind == "fixed-features",
@@ -95,8 +95,3 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     method = TABLES[kind].model_validate({"kind": kind} | keys)
     own = case.error if case.error.companions != "none" else ErrorTable(companions="own")
     return case.model_copy(update={"domain": domain, "method": method, "error": own})
-
-
-def _flow(case):
-    """The flow of a case that is not by a network."""
-    return flow_of(resolve(case.model_copy(update={"method": GridMethod()})).flow)

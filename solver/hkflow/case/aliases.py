@@ -13,6 +13,8 @@ KEYS = {
     "flow.clock": "time_variable",
     "objective.transform": "operator",
 }
+# keys that are no more, with the value at which they said nothing: run folders have them
+GONE = {"flow.diffusion": 0.0}
 # (key, value) -> its name now; keys by the names that they have now
 VALUES = {
     ("method.stepper", "hancock"): "muscl-hancock",
@@ -54,6 +56,8 @@ def _current(value: Any, path: tuple[str, ...], found: list, source: str) -> Any
     made: dict[str, Any] = {}
     for key, inner in value.items():
         whole = (*path, *key.split("."))
+        if ".".join(whole[-2:]) in GONE and inner == GONE[".".join(whole[-2:])]:
+            continue
         now = KEYS.get(".".join(whole[-2:]))
         if now is not None:
             found.append((whole[-2:-1], whole[-1], now))

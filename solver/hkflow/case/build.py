@@ -106,12 +106,17 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     flow = flow_of(case.flow)
     return best_method(
         case.objective.activation,
-        flow.spreads,
+        spreads(case),
         case.data.source != "population",
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
         bool(flow.varies),
     )
+
+
+def spreads(case: Case | ProblemCase) -> bool:
+    """Whether atoms do not stay atoms."""
+    return case.flow.noise != 0.0 or case.objective.entropy > 0.0
 
 
 def _best_method(case):
@@ -290,7 +295,8 @@ def build_objective(
                 f" {case.flow.depth:g}."
             )
         flow, moment = flow_of(case.flow), (np.array(case.data.direction), case.data.target)
-        known = MomentFlow.knows(flow) and case.objective.weight_decay == 0.0
+        table = case.objective
+        known = MomentFlow.knows(flow) and table.weight_decay == table.entropy == 0.0
         solvable = known and case.domain.kind == "sphere"
         drawn = getattr(case.method, "points", None) == "gaussian"
         exact = (
@@ -319,6 +325,7 @@ def build_objective(
                 weights,
                 case.objective.weight_decay,
                 case.objective.operator,
+                entropy=case.objective.entropy,
             ),
             exact,
         )
@@ -336,7 +343,9 @@ def _population_risk(case, feature):
     _check_room(case.data)
     units, weights = teacher_of(case)
     try:
-        return PopulationRisk(feature, units, weights, case.objective.weight_decay)
+        return PopulationRisk(
+            feature, units, weights, case.objective.weight_decay, entropy=case.objective.entropy
+        )
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
 
@@ -611,9 +620,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, flow = case.data.source != "population", flow_of(case.flow)
-    activation, varies = case.objective.activation, bool(flow.varies)
-    return best_method(activation, flow.spreads, data, False, False, varies)[0]
+    data, varies = case.data.source != "population", bool(flow_of(case.flow).varies)
+    return best_method(case.objective.activation, spreads(case), data, False, False, varies)[0]
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:

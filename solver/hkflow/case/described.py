@@ -69,6 +69,7 @@ def described(
             "bias": has_bias(objective.inputs),
             "loss": objective.risk.name,
             "weight_decay": objective.weight_decay,
+            "entropy": objective.entropy,
             **teacher,
         },
         "domain": {
@@ -163,9 +164,12 @@ def rebuilt(
         from ..objectives.population import PopulationRisk
 
         units = np.array(table.teacher), np.array(table.teacher_weights)
-        population = PopulationRisk(feature, *units, table.weight_decay)
+        population = PopulationRisk(feature, *units, table.weight_decay, entropy=table.entropy)
         return population, exact, population.draw
     risk = own.risk.built(where) if own.risk else RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
-    objective = Objective(feature, risk, full, targets, weights, table.weight_decay, table.operator)
+    objective = Objective(
+        feature, risk, full, targets, weights, table.weight_decay, table.operator,
+        entropy=table.entropy,
+    )  # fmt: skip
     return objective, exact, None if own.draw is None else own.draw.deferred(where)

@@ -306,7 +306,7 @@ OperatorName = Literal["auto", "dense", "sorted", "tree", "dense-single"]
 
 
 class ObjectiveTable(Table):
-    """F(ν) = R(h) + weight_decay |ν|."""
+    """F(ν) = R(h) + weight_decay |ν| + entropy ∫ν log ν dθ."""
 
     activation: Activation = Field(
         "relu",
@@ -322,6 +322,7 @@ class ObjectiveTable(Table):
         "square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"
     ] = Field(description="the risk R; smooth margins are minus the log of a mean of losses")
     weight_decay: NonNegative = Field(0.0, description="λ")
+    entropy: NonNegative = Field(0.0, description="τ of τ∫ν log ν, ν a density per area")
     operator: OperatorName = Field(
         "auto",
         description=(
@@ -553,7 +554,6 @@ class FlowTable(Table):
     )
     reaction: Rate | None = Field(None, description="β")
     noise: Rate = Field(0.0, description="σ")
-    diffusion: Rate = Field(0.0, description="κ of a term κ Δν, on grids")
     depth: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
         2.0, description="D of the mobility ν^(2 - 2/D); other than 2 on fixed features"
     )
@@ -1123,6 +1123,7 @@ class ProblemObjective(Table):
     bias: bool
     loss: str
     weight_decay: NonNegative
+    entropy: NonNegative = 0.0
     operator: OperatorName = "auto"
     teacher: list[Vector] | None = None
     teacher_weights: Vector | None = None

@@ -14,9 +14,11 @@ NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"
 
 
 def bounds_gap(problem: Problem) -> bool:
-    """Whether `gap_bound` is known: λ > 0, R ≥ 0, the mobility ν and features of known size."""
+    """Whether `gap_bound` is known: λ > 0, R ≥ 0, no entropy, the mobility ν and features of known
+    size."""
     objective = problem.objective
     sized = objective.feature.activation is not None and objective.risk in NONNEGATIVE
+    sized = sized and objective.entropy == 0.0
     return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
 
 

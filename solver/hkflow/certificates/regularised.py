@@ -119,7 +119,8 @@ def minimise(
     tolerance : the relative gap to reach;  start : a Minimiser of another λ or other targets
     Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing
     separates the data.
-    Raises ValueError for other risks, for λ ≤ 0 and for weights q_i that are not positive.
+    Raises ValueError for other risks, for λ ≤ 0, with entropy and for weights q_i that are not
+    positive.
     Source: Wei et al. 2019, eq. 2.1 and 4.1; Fenchel's duality in place of their eq. E.13.
     """
     dual = _Dual(objective)
@@ -186,6 +187,11 @@ class _Dual:
             )
         if not decay > 0.0:
             raise ValueError(f"A regularised problem needs a positive weight decay, got {decay}.")
+        if objective.entropy > 0.0:
+            raise ValueError(
+                "The minimum is known without entropy, which makes it a density, got entropy ="
+                f" {objective.entropy:g}."
+            )
         if not (objective.weights > 0.0).all():
             raise ValueError("Every datum needs a positive weight; leave out those without.")
         self.objective, self.decay, self.c = objective, decay, CONJUGATES[name]

@@ -41,9 +41,8 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
         return "network"
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
-    name, spreads = objective.feature.name, problem.flow.spreads
-    varies = bool(problem.flow.varies)
-    return best_method(name, spreads, data, meshed, problem.domain.fixed, varies)[0]
+    name, varies = objective.feature.name, bool(problem.flow.varies)
+    return best_method(name, problem.spreads, data, meshed, problem.domain.fixed, varies)[0]
 
 
 def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:
@@ -58,6 +57,12 @@ def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Me
         raise ValueError(
             f"The method '{kind}' has no {name} that varies, got {getattr(flow, name)!r}. Choose"
             f" from: {', '.join(others)}."
+        )
+    if problem.objective.entropy > 0.0 and not made.knows_entropy:
+        others = [other for other in METHODS if method_class(other).knows_entropy]
+        raise ValueError(
+            f"The method '{kind}' has no entropy, got entropy = {problem.objective.entropy:g}."
+            f" Choose from: {', '.join(others)}."
         )
     for name in flow.beyond(made.rates):
         others = [other for other in METHODS if not flow.beyond(method_class(other).rates)]

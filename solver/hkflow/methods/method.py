@@ -47,7 +47,7 @@ class Method(ABC):
     keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
         see where the gradient of a feature jumps
     history : the Recorder of what moved its points, of characteristics
-    rates : names of the rates of a flow that it knows; it is not made for others
+    rates : names of the rates of a flow that it knows, and knows_entropy: it is not made for others
     varying : names of those that may vary
     """
 
@@ -70,6 +70,7 @@ class Method(ABC):
     history: Any = None
     rates: tuple[str, ...] = ("transport", "reaction", "noise")
     varying: tuple[str, ...] = ()
+    knows_entropy: bool = False
 
     @abstractmethod
     def largest_stable_step(self, remaining: float) -> float:

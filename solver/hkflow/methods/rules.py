@@ -21,8 +21,8 @@ def best_method(
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
-    activation : its name;  spreads : see Flow;  data : whether the risk is that of data, not of a
-        population
+    activation : its name;  spreads : see Problem
+    data : whether the risk is that of data, not of a population
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
     varies : whether a rate varies
     """
@@ -33,9 +33,9 @@ def best_method(
         return "grid", "the domain is finite"
     if spreads:
         return (
-            ("grid", "noise or diffusion makes the measure a density")
+            ("grid", "noise or entropy makes the measure a density")
             if meshed
-            else ("particles", "there is noise or diffusion, and no mesh")
+            else ("particles", "there is noise or entropy, and no mesh")
         )
     if varies:
         return "grid" if meshed else "particles", "rates vary, which a closed form does not know"

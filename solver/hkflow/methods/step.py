@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem.flow import MOVING
-
 if TYPE_CHECKING:
     from .method import Evaluation
 
@@ -21,7 +19,7 @@ TERMS = {
     "mass_reaction": "Mass that the reaction made since the start",
     "mass_noise_loss": "Mass that noise took since the start",
     "mass_noise_gain": "Mass that noise brought since the start",
-    "energy_diffusion": "Energy that diffusion exchanged since the start",
+    "energy_entropy": "Change of τ∫ν log ν since the start, by all mechanisms",
 }
 ENERGIES = tuple(name for name in TERMS if name.startswith("energy_"))
 MASSES = tuple(name for name in TERMS if name.startswith("mass_"))
@@ -29,8 +27,7 @@ EXCHANGED = ("energy_exchanged", "mass_exchanged")
 FEWEST = 7  # terms in a run folder: those since format 4
 
 _PLACES = {name: place for place, name in enumerate((*ENERGIES, *MASSES, *EXCHANGED))}
-_MOVING = tuple(f"_{name}" for name in MOVING)
-_OF_TRANSPORT = np.array([name.endswith(_MOVING) for name in (*ENERGIES, *MASSES)])
+_OF_TRANSPORT = np.array([name.endswith("_transport") for name in (*ENERGIES, *MASSES)])
 
 
 class Budget:

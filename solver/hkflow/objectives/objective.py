@@ -1,5 +1,5 @@
-"""The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| and its first variation, the potential
-J_ν."""
+"""The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| + τ∫ν log ν dθ and the first variation of
+its first two terms, the potential J_ν."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,13 +18,15 @@ LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by mass
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Objective(Shown):
-    """F(ν) = R(h) + λ|ν|, h_i = ∫ φ(θ, x_i) dν(θ).
+    """F(ν) = R(h) + λ|ν| + τ∫ν log ν dθ, h_i = ∫ φ(θ, x_i) dν(θ).
 
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
     weight_decay : λ ≥ 0;  operator : how sums over data are made, "auto" for the cheapest way (see
         operators.choice)
+    entropy : τ ≥ 0, ν being mass per unit area. Methods know the density: values and potentials
+        made here are those without it
     ranks : between which they are shared out; if these are several, all must do the same (see
         hkflow.operators.ranks)
     Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not
@@ -39,6 +41,7 @@ class Objective(Shown):
     weight_decay: float = 0.0
     operator: str = "auto"
     ranks: Alone = ALONE
+    entropy: float = 0.0
 
     def __post_init__(self):
         inputs = np.ascontiguousarray(np.atleast_2d(real_array(self.inputs, "Inputs")))
@@ -74,6 +77,8 @@ class Objective(Shown):
         self._check_outputs(targets)
         if not self.weight_decay >= 0.0:
             raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
+        if not 0.0 <= self.entropy < float("inf"):
+            raise ValueError(f"Entropy must be finite and at least 0, got {self.entropy}.")
         for name, value in (("inputs", inputs), ("targets", targets), ("weights", weights)):
             object.__setattr__(self, name, value)
 
@@ -93,6 +98,7 @@ class Objective(Shown):
 
     def _facts(self):
         decay = f", weight decay {self.weight_decay:g}" if self.weight_decay else ""
+        decay += f", entropy {self.entropy:g}" if self.entropy else ""
         return {
             "units": f"{self.feature.name} units",
             "risk": f"{self.risk.name} risk{decay}",

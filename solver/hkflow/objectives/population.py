@@ -257,7 +257,8 @@ class PopulationRisk(Shown):
     feature : φ, FEATURES["relu"] or FEATURES["squared-relu"]
     teacher : (m*, p) the teacher's units, of any length; made unit vectors here
     teacher_weights : (m*,) their signed weights, multiplied here by |unit|^degree
-    weight_decay : λ ≥ 0;  ranks : between which sums over fresh batches are shared out; its own
+    weight_decay : λ ≥ 0;  entropy : τ ≥ 0, see Objective
+    ranks : between which sums over fresh batches are shared out; its own
         sums each rank makes by itself
     Raises ValueError for another feature, shapes that do not fit, units that are zero or numbers
     that are not finite.
@@ -269,6 +270,7 @@ class PopulationRisk(Shown):
     teacher_weights: Floats
     weight_decay: float = 0.0
     ranks: Alone = ALONE
+    entropy: float = 0.0
     risk: Risk = field(init=False, default=RISKS["square"])
     inputs: Floats = field(init=False)
     targets: Floats = field(init=False)
@@ -276,6 +278,7 @@ class PopulationRisk(Shown):
 
     def _facts(self):
         decay = f", weight decay {self.weight_decay:g}" if self.weight_decay else ""
+        decay += f", entropy {self.entropy:g}" if self.entropy else ""
         teacher = f"a teacher of {len(self.teacher)} units in R^{self.teacher.shape[1]}"
         return {
             "units": f"{self.feature.name} units",
@@ -303,6 +306,8 @@ class PopulationRisk(Shown):
             )
         if not self.weight_decay >= 0.0:
             raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
+        if not 0.0 <= self.entropy < float("inf"):
+            raise ValueError(f"Entropy must be finite and at least 0, got {self.entropy}.")
         weights *= np.linalg.norm(teacher, axis=1) ** self.feature.degree
         given = {"teacher": normalize(teacher), "teacher_weights": weights}
         for name, value in (

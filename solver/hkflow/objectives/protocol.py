@@ -60,7 +60,8 @@ class ObjectiveProtocol(Protocol):
     """F(ν) = R(h) + λ|ν| of data, or its mean over a population.
 
     feature : φ;  risk : R;  inputs (n_data, p), targets, weights (n_data,) : empty of a population
-    weight_decay : λ;  axes : p, coordinates of a point
+    weight_decay : λ;  entropy : τ, which values and potentials are without
+    axes : p, coordinates of a point
     """
 
     feature: Any
@@ -69,6 +70,7 @@ class ObjectiveProtocol(Protocol):
     targets: Floats
     weights: Floats
     weight_decay: float
+    entropy: float
 
     @property
     def axes(self) -> int:

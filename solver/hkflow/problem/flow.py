@@ -1,4 +1,4 @@
-"""The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν."""
+"""The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
 
 from collections.abc import Callable, Collection
 from copy import copy
@@ -12,8 +12,7 @@ from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..shown import Shown
 
-RATES = ("transport", "reaction", "noise", "diffusion")
-MOVING = ("transport", "diffusion")  # those that need neighbours
+RATES = ("transport", "reaction", "noise")
 DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
 # of a step [0, 1]: those of Gauss in both halves; the ends are looked at, and count nothing
@@ -66,12 +65,11 @@ class VaryingRate(float):
 
 @dataclass(frozen=True, repr=False)
 class Flow(Shown):
-    """∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U + κ Δν: the rates of its mechanisms, the mobility
-    m(ν) = ν^(2 − 2/depth), and whether the mass is set apart.
+    """∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U: the rates of its mechanisms, the mobility m(ν) =
+    ν^(2 − 2/depth), and whether the mass is set apart.
 
     transport : α ≥ 0;  reaction : β ≥ 0;  noise : σ ≥ 0;  U is the uniform probability on the
         domain
-    diffusion : κ ≥ 0, on a grid
     depth : D ≥ 1 of a diagonal linear network. 2 is the Hellinger mobility ν, any other one needs
         fixed positions: D = 1 is the flow of a signed density with respect to a fixed τ, the
         uniform probability (on atoms the counting measure)
@@ -91,7 +89,6 @@ class Flow(Shown):
     depth: float = 2.0
     drive: str | None = None
     time_variable: str = "time"
-    diffusion: Rate = 0.0
 
     def __post_init__(self):
         for name in RATES:
@@ -138,7 +135,6 @@ class Flow(Shown):
             ("transport", "div(ν ∇J)", "+"),
             ("reaction", f"{density} {potential}", "−"),
             ("noise", "(ν − U)", "−"),
-            ("diffusion", "Δν", "+"),
         )
         parts = [
             f"{sign} {self._in_words(name)}{term}"
@@ -202,17 +198,7 @@ class Flow(Shown):
     @property
     def moves(self) -> bool:
         """Whether mass moves on the domain."""
-        return any(getattr(self, name) > 0.0 for name in MOVING)
-
-    @property
-    def spreads(self) -> bool:
-        """Whether atoms do not stay atoms; then F may rise."""
-        return self.noise > 0.0 or self.diffusion > 0.0
-
-    @property
-    def concentrates(self) -> bool:
-        """Whether a density may gather in atoms."""
-        return self.transport > 0.0 and self.diffusion == 0.0
+        return self.transport > 0.0
 
     @property
     def signed(self) -> bool:

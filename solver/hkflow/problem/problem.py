@@ -16,7 +16,7 @@ from ..objectives.objective import Objective
 from ..operators.ranks import Alone
 from ..shown import Shown
 from .exact import MomentFlow
-from .flow import MOVING, Flow
+from .flow import Flow
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,11 +94,15 @@ class Problem(Shown):
     def _check_flow(self):
         flow = self.flow
         if self.domain.fixed and flow.moves:
-            name = next(name for name in MOVING if getattr(flow, name) > 0.0)
             raise ValueError(
-                f"Atoms have no neighbours, so nothing moves: {name} must be 0, got"
-                f" {getattr(flow, name):g}. Choose the flow hellinger, spherical-hellinger,"
-                " diagonal or output-layer, or the domain sphere."
+                "Atoms have no neighbours, so nothing moves: transport must be 0, got"
+                f" {flow.transport:g}. Choose the flow hellinger, spherical-hellinger, diagonal or"
+                " output-layer, or the domain sphere."
+            )
+        if self.objective.entropy > 0.0 and flow.depth != 2.0:
+            raise ValueError(
+                f"Entropy is for the mobility ν, depth 2, got depth {flow.depth:g}: make"
+                " objective.entropy 0."
             )
         if flow.signed and self.objective.weight_decay > 0.0:
             raise ValueError(
@@ -212,6 +216,11 @@ class Problem(Shown):
         """On which space the measure lives; cells without faces are fixed features."""
         fixed = self.mesh is not None and len(self.mesh.faces) == 0
         return Domain(self.dim, tuple(self.signs), fixed)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether atoms do not stay atoms."""
+        return self.flow.noise > 0.0 or self.objective.entropy > 0.0
 
     @property
     def dim(self) -> int:

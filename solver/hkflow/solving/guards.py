@@ -60,14 +60,14 @@ def mass_budget(method: Method, step: Step, clock: LoopState) -> str | None:
 
 
 def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
-    """Where the flow does not spread atoms, the objective does not rise above the lowest value so
+    """Without noise, the objective does not rise above the lowest value so
     far, beyond rounding and what the method may.
 
     The lowest value is known to rounding, and to the defect of its implicit predictions. A method's
     energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the
     grid.
     """
-    if method.fixed_steps or method.flow.spreads:
+    if method.fixed_steps or method.flow.noise > 0.0:
         return None
     before, after = method.current, method.trial
     sizes = clock.budget["energy_exchanged"] + step.budget["energy_exchanged"]
@@ -100,7 +100,7 @@ def margin_increase(method: Method, step: Step, clock: LoopState) -> str | None:
     Source: 2-homogeneity paper, Thm 3.6; Lyu & Li 2020.
     """
     objective, before, after = method.problem.objective, method.current, method.trial
-    unnormalised = method.flow.spreads or method.flow.keeps_mass or objective.weight_decay > 0.0
+    unnormalised = method.problem.spreads or method.flow.keeps_mass or objective.weight_decay > 0.0
     if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
     sizes: list[Any] = [method.homogeneous_norm(e) for e in (before, after)]

@@ -35,7 +35,7 @@ def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
     not more data than the mesh can tell apart."""
     feature, mesh = problem.objective.feature, problem.mesh
-    if not feature.kink or feature.joint or not problem.flow.concentrates or mesh is None:
+    if not feature.kink or feature.joint or problem.objective.entropy > 0.0 or mesh is None:
         return False
     return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 

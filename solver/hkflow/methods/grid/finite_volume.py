@@ -26,6 +26,7 @@ from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
+SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
 
 
 class FiniteVolume(ImplicitSteps):
@@ -34,6 +35,8 @@ class FiniteVolume(ImplicitSteps):
 
     With the stepper muscl-hancock and moving ReLU features of data, velocities are exact means over
     the faces, and kinks that trap mass turn it into atoms beside the density (see capture.py).
+    With entropy, transport and diffusion go by the fluxes of Scharfetter and Gummel, which have no
+    limiter and no other stepper (see entropy.py).
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
@@ -55,6 +58,7 @@ class FiniteVolume(ImplicitSteps):
     energy_slack = 0.0  # the scheme dissipates the discrete energy: it may not rise at all
     sees_kinks = True
     rates = varying = RATES
+    knows_entropy = True
 
     def __init__(
         self,
@@ -71,10 +75,15 @@ class FiniteVolume(ImplicitSteps):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
         if stepper is None:
-            tight = tolerance < TOLERANCE and self.flow.moves
+            tight = tolerance < TOLERANCE and self.flow.moves and not problem.objective.entropy
             stepper = "ssprk3" if tight and not captures(problem) else "muscl-hancock"
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
+        if problem.objective.entropy > 0.0 and stepper != "muscl-hancock":
+            raise ValueError(
+                f"The stepper '{stepper}' has no entropy, got entropy ="
+                f" {problem.objective.entropy:g}. Choose muscl-hancock."
+            )
         check_imex(imex, problem.objective)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
@@ -227,8 +236,14 @@ class FiniteVolume(ImplicitSteps):
         self.state_changed()
 
     def largest_stable_step(self, remaining: float) -> float:
-        """The step that transport allows from the accepted state."""
-        return self.stepper.largest_stable_step(self.current)
+        """The step that transport allows from the accepted state, and with entropy the splitting
+        into transport, reaction and noise, whose error no budget shows."""
+        longest, flow = self.stepper.largest_stable_step(self.current), self.flow
+        tau = self.problem.objective.entropy
+        rate = flow.reaction * (self.current.rms_potential + tau) + flow.noise
+        if tau == 0.0 or rate == 0.0 or not flow.moves:
+            return longest
+        return min(longest, SPLITTING * np.sqrt(self.tolerance) / rate)
 
     def initial_step(self) -> float:
         """A first guess of the step that accuracy allows."""
@@ -239,6 +254,8 @@ class FiniteVolume(ImplicitSteps):
         until `accept`."""
         stepper = self.implicit_stepper if implicit else self.stepper
         self.trial, step = stepper.advance(self.current, self.spares, dt)
+        dissipated = self.trial.entropy - self.current.entropy
+        step.budget.add(energy_entropy=dissipated, energy_exchanged=abs(dissipated))
         step.error = stepper.error(self.current, self.trial, step, self.tolerance)
         return step
 

@@ -1,13 +1,15 @@
-"""The flow of a measure while its potential stands still: one transport and diffusion, between two
-halves of the reaction and noise.
+"""The flow of a measure while its potential stands still: one transport, between two halves of the
+reaction and noise.
 
-    ∂_t ν = α div(ν ∇J) + κ Δν − β m(ν) J − σ ν + σ U,   J fixed,
-    over dt:   react(dt/2), transport(dt), diffuse(dt), react(dt/2)
+    ∂_t ν = α div(ν ∇μ) − β m(ν) μ − σ ν + σ U,   μ = J + τ (log ν + 1),   J fixed,
+    over dt:   react(dt/2), transport(dt), react(dt/2)
 
-It is of second order in space and time (for diffusion see diffusion.py), keeps ν ≥ 0 while no cell
-loses more than it has, dissipates ∫J dν without diffusion, and what each mechanism exchanges of ∫J
-dν and of mass is known to rounding: ∫J Δν, ∫Δν.
+It is of second order in space and time (with entropy see entropy.py), keeps ν ≥ 0 while no cell
+loses more than it has, dissipates ∫J dν + τ∫ν log ν dθ, and what each mechanism exchanges of ∫J dν
+and of mass is known to rounding: ∫J Δν, ∫Δν.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from ..step import Step
 from . import kernels
 from . import muscl_hancock as hancock
 from .capture import Capture
-from .diffusion import Diffusion
+from .entropy import ScharfetterGummel, relax
 from .right_hand_side import RightHandSide
 from .state import Evaluation
 from .stencil import Stencil
@@ -72,13 +74,12 @@ class FrozenFlow:
 
     def __init__(self, rhs: RightHandSide, capture: Capture | None = None) -> None:
         self.rhs, self.capture = rhs, capture
-        self.transport = (
-            Transport(rhs.stencil, rhs.limiter, len(rhs.problem.signs))
-            if rhs.flow.transport > 0.0
-            else None
-        )
-        rate, n_signs = rhs.flow.diffusion, len(rhs.problem.signs)
-        self.diffusion = Diffusion(rate, rhs.stencil, n_signs) if rate > 0.0 else None
+        self.transport: Any = None
+        alpha, n_signs = rhs.flow.transport, len(rhs.problem.signs)
+        if alpha > 0.0 and rhs.temperature > 0.0:
+            self.transport = ScharfetterGummel(rhs.temperature, rhs.stencil, n_signs)
+        elif alpha > 0.0:
+            self.transport = Transport(rhs.stencil, rhs.limiter, n_signs)
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
         self.sums = np.zeros((n_blocks(rhs.shape[1]), 5))
 
@@ -112,7 +113,7 @@ class FrozenFlow:
         return self._outflow()
 
     def _outflow(self):
-        return sum(part.outflow for part in (self.transport, self.diffusion) if part)
+        return self.transport.outflow if self.transport else 0.0
 
     def move(self, dt: float, begin: Evaluation, after: Evaluation, step: Step) -> None:
         """Fill density and atoms at dt from those at the beginning, J as given to `follow`; adds to
@@ -126,32 +127,55 @@ class FrozenFlow:
             self._grow(dt, potential, start, density, step)
             return
         shift = self._mean(begin, after) if flow.keeps_mass else 0.0
-        if not flow.moves:
-            self._react(dt, 0.0, shift, potential, start, density, step)
+        if self.rhs.temperature > 0.0:
+            self._with_entropy(dt, potential, start, density, step)
+        elif not flow.moves:
+            self._react(dt, flow.reaction, 0.0, shift, potential, start, density, step)
         elif flow.reaction == 0.0 and flow.noise == 0.0:
-            self._move(dt, potential, start, density, step)
+            self._transport(dt, potential, start, density, step)
         else:
-            lead = dt / 6.0 if self.transport else 0.0
-            self._react(0.5 * dt, -lead, shift, potential, start, self.before, step)
-            self._move(dt, potential, self.before, self.after, step)
-            self._react(0.5 * dt, lead, shift, potential, self.after, density, step)
+            half, beta, lead = 0.5 * dt, flow.reaction, dt / 6.0
+            self._react(half, beta, -lead, shift, potential, start, self.before, step)
+            self._transport(dt, potential, self.before, self.after, step)
+            self._react(half, beta, lead, shift, potential, self.after, density, step)
         if self.capture and begin.atoms is not None:
             after.atoms = self.capture.advance(begin.atoms, after.loss_gradient, dt, shift, step)
         if flow.keeps_mass:
             self._normalise(after, step)
 
-    def _move(self, dt, potential, start, density, step):
-        """Transport, then diffusion."""
+    def _with_entropy(self, dt, potential, start, density, step):
+        """relax(dt/2), noise(dt/2), transport(dt), noise(dt/2), relax(dt/2), as far as the flow has
+        them. J̄, the same in all cells, would only scale the density, as `_normalise` does."""
+        self.before[:] = start
+        self._relax(0.5 * dt, potential, self.before, step)
+        self._renew(0.5 * dt, potential, self.before, step)
         if self.transport:
-            self._transport(dt, potential, start, density, step)
+            self._transport(dt, potential, self.before, density, step)
         else:
-            density[:] = start
-        if self.diffusion:
-            change = self.diffusion.of(density)
-            work = dt * self.diffusion.work(potential)
-            change *= dt
-            density += change
-            step.budget.add(energy_diffusion=work, energy_exchanged=abs(work))
+            density[:] = self.before
+        self._renew(0.5 * dt, potential, density, step)
+        self._relax(0.5 * dt, potential, density, step)
+
+    def _relax(self, dt, potential, density, step):
+        """The reaction where there is entropy."""
+        rhs, beta = self.rhs, self.rhs.flow.reaction
+        if beta > 0.0:
+            relax(
+                dt, beta, rhs.temperature, rhs.log_scale + 1.0, rhs.stencil.volumes, potential,
+                density, density, self.sums,
+            )  # fmt: skip
+            work, _, change, size, _ = self.sums.sum(axis=0)
+            step.budget.add(
+                energy_reaction=work,
+                mass_reaction=change,
+                energy_exchanged=abs(work),
+                mass_exchanged=size,
+            )
+
+    def _renew(self, dt, potential, density, step):
+        """The noise alone."""
+        if self.rhs.flow.noise > 0.0:
+            self._react(dt, 0.0, 0.0, 0.0, potential, density, density, step)
 
     def _transport(self, dt, potential, start, density, step):
         """Transport, with what kinks capture meanwhile."""
@@ -173,14 +197,14 @@ class FrozenFlow:
         size = np.inf if flow.signed else abs(step.budget["mass_reaction"])
         step.budget.add(mass_exchanged=size)
 
-    def _react(self, dt, lead, shift, potential, start, density, step):
+    def _react(self, dt, beta, lead, shift, potential, start, density, step):
         """Half of the reaction before transport, half after: ∫J dt = ½ dt (J₀ + J₁) + (dt²/12)(J̇₀
         − J̇₁) along a path."""
         flow, volumes = self.rhs.flow, self.rhs.stencil.volumes
         source, uniform = self.rhs.source(), self.rhs.problem.uniform
-        decline = potential if self.transport is None else self.transport.decline
+        decline = getattr(self.transport, "decline", potential)
         hancock.react(
-            dt, flow.reaction, flow.noise, source * uniform, shift, lead, volumes, potential,
+            dt, beta, flow.noise, source * uniform, shift, lead, volumes, potential,
             decline, start, density, self.sums,
         )  # fmt: skip
         work, lost_work, mass, size, lost = self.sums.sum(axis=0)

@@ -1,8 +1,9 @@
 """The right-hand side of the flow on a mesh, term by term:
 
-    ∂_t ν = transport(velocity(J), ν) + κ Δν − β m(ν) (J − J̄) + σ (U − ν),   J = δF/δν
+    ∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν),   J = δF/δν
 
 transport(V, ν) = −div(ν V), V = −α∇J;  J̄ = ∫J dν / |ν| where the flow keeps its mass, else 0.
+The rates are those without entropy, of which steps in a fixed potential take care: see entropy.py.
 """
 
 from functools import cached_property
@@ -12,8 +13,7 @@ from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
 from ...problem.problem import Problem
-from . import kernels
-from .diffusion import Diffusion
+from . import entropy, kernels
 from .state import Atoms, Evaluation
 from .stencil import stencil_of
 
@@ -41,12 +41,7 @@ class RightHandSide:
         self.masses = np.zeros(self.shape)
         self.largest = np.zeros(n_blocks(mesh.n_cells))
         self.sums = np.zeros((n_blocks(mesh.n_cells), 7))
-
-    @cached_property
-    def diffusion(self) -> Diffusion | None:
-        """κ Δν, where there is diffusion."""
-        rate = self.flow.diffusion
-        return Diffusion(rate, self.stencil, self.shape[0]) if rate > 0.0 else None
+        self.entropies = np.zeros((n_blocks(mesh.n_cells), 3))
 
     @cached_property
     def gradient(self) -> NDArray[np.float64]:
@@ -60,8 +55,7 @@ class RightHandSide:
     # --- the equation
 
     def rate(self, e: Evaluation) -> NDArray[np.float64]:
-        """∂_t ν = transport(velocity(J), ν) + κ Δν − β m(ν) (J − J̄) + σ (U − ν), (n_signs,
-        n_cells)."""
+        """∂_t ν = transport(velocity(J), ν) − β m(ν) (J − J̄) + σ (U − ν), (n_signs, n_cells)."""
         self.evaluate(e)
         return (
             e.divergence
@@ -101,6 +95,24 @@ class RightHandSide:
         e.predictions[:] = self.objective.predictions
         if e.atoms is not None:
             self._add_atoms(e, e.atoms)
+        if self.temperature > 0.0:
+            e.entropy = self.temperature * self._entropy(e)[0]
+            e.objective += e.entropy
+
+    @property
+    def temperature(self) -> float:
+        """τ."""
+        return self.problem.objective.entropy
+
+    def _entropy(self, e):
+        """∫ν log ν, and ∫μν and ∫μ²ν of the first variation μ = J + τ (log ν + 1), in units of
+        e^L."""
+        entropy.integrals(
+            self.temperature, self.log_scale + 1.0, e.potential, e.density, self.stencil.volumes,
+            self.entropies,
+        )  # fmt: skip
+        plain, first, second = (float(total) for total in self.entropies.sum(axis=0))
+        return plain + self.log_scale * float(self.masses.sum()), first, second
 
     def _add_atoms(self, e: Evaluation, atoms: Atoms) -> None:
         """Objective and predictions with the atoms beside the density."""
@@ -116,16 +128,11 @@ class RightHandSide:
         e.potential[:] = self.objective.potential
 
     def transport(self, e: Evaluation) -> None:
-        """α div(ν∇J) by upwind fluxes with limited linear reconstruction, plus κ Δν, and the
-        largest outflow of a cell."""
+        """α div(ν∇J) by upwind fluxes with limited linear reconstruction, and the largest outflow
+        of a cell."""
         e.outflow = 0.0
         if self.flow.transport > 0.0:
             self._transport(e)
-        elif self.diffusion:
-            e.divergence.fill(0.0)
-        if self.diffusion:
-            e.divergence += self.diffusion.of(e.density)
-            e.outflow += self.diffusion.outflow
 
     def _transport(self, e):
         st, alpha = self.stencil, self.flow.transport
@@ -166,17 +173,20 @@ class RightHandSide:
         e.rms_potential = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
         e.shift = first / mass if flow.keeps_mass else 0.0
         e.mobility_mass = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
+        if self.temperature > 0.0 and mass > 0.0:
+            _, mean, square = self._entropy(e)
+            mean *= flow.keeps_mass
+            e.rms_potential = np.sqrt(max(square / mass - (mean / mass) ** 2, 0.0))
+            e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + self.temperature * mass)
         self._budget(e, first, second, plain * self.problem.uniform, work)
 
     def _budget(self, e, first, second, average, work):
-        """dF/dt = ∫J transport + κ ∫J Δν − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν)
+        """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν)
         − σ |ν| + σ, term by term."""
         beta, sigma, gain = self.flow.reaction, self.flow.noise, self.source()
-        diffused = self.diffusion.work(e.potential) if self.diffusion else 0.0
         reaction, growth = -beta * (second - e.shift * first), -beta * (first - e.shift * e.mass)
         e.rates.set(
-            energy_transport=work - diffused,
-            energy_diffusion=diffused,
+            energy_transport=work,
             energy_reaction=reaction,
             energy_noise_loss=-sigma * first,
             energy_noise_gain=gain * average,

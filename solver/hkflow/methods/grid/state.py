@@ -58,9 +58,9 @@ class Evaluation:
 
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, loss_gradient : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest
-        (density), lowest (potential), outflow (largest, per time), rounding (of F), rms_potential
-        (root mean square of J under ν), mobility_mass (∫m(ν)), potential_integral (∫J m(ν)),
-        shift : numbers
+        (density), lowest (potential), outflow (largest, per time), rounding (of F), entropy
+        (τ∫ν log ν, a part of F), rms_potential (root mean square of δF/δν under ν), mobility_mass
+        (∫m(ν)), potential_integral (∫J m(ν)), shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
     atoms : captured mass beside the density, see capture.py; None where nothing is captured
     """
@@ -76,7 +76,7 @@ class Evaluation:
         self.rates = Budget()
         self.objective = self.mass = self.log_mass = self.smallest = self.outflow = 0.0
         self.rounding = self.rms_potential = self.lowest = self.shift = self.mobility_mass = 0.0
-        self.defect = self.potential_integral = 0.0
+        self.defect = self.potential_integral = self.entropy = 0.0
 
 
 def room_for(n: int, room: int = FEWEST_ATOMS) -> int:

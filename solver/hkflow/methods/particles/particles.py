@@ -16,6 +16,7 @@ from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
 from . import kernels, waveform
+from .brownian import geodesic_steps
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
 from .waveform import NODES, Sliding
@@ -29,7 +30,8 @@ class Particles(PointMethod, OdeMethod):
     problem : the flow to compute; its initial measure as atoms gives the first particles
     stepper : dopri5 or dop853, or euler with steps of max_step. auto is dopri5, and for features
         with a kink (ReLU, joint ReLU, a ridge of degree 1) that move `waveform`, which locates
-        events: it crosses kinks and slides along them
+        events: it crosses kinks and slides along them. With entropy τ it is euler, by Brownian
+        steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do not know
     tolerance : largest local error of a step, root mean square over positions and log weights, for
         waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
         given, that of `default_tolerance`
@@ -43,13 +45,14 @@ class Particles(PointMethod, OdeMethod):
         dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
     noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end
         intervals
-    seed : of the random noise
+    seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
-    Raises ValueError for an unknown name, an initial measure without mass, or a set that the signs
-    cannot share.
+    Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
+    cannot share, or what does not go with entropy.
     """
 
     varying = ("transport", "reaction")
+    knows_entropy = True
 
     def __init__(
         self, problem: Problem, stepper: str = "auto", tolerance: float | None = None,
@@ -58,6 +61,10 @@ class Particles(PointMethod, OdeMethod):
     ) -> None:  # fmt: skip
         if stepper not in ("auto", *PAIRS):
             raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
+        self.temperature = problem.objective.entropy
+        if self.temperature > 0.0:
+            _check_brownian(problem, stepper)
+            stepper, imex, self.keeps_budgets = "euler", "explicit", False
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
@@ -214,6 +221,8 @@ class Particles(PointMethod, OdeMethod):
 
     def _flow_step(self, dt, implicit):
         """A step of the flow, without the noise that comes all at once; into `trial`."""
+        if self.temperature > 0.0:
+            return self._brownian_step(dt)
         if not implicit:
             if not self.sees_kinks:
                 return super().advance(dt)
@@ -230,6 +239,20 @@ class Particles(PointMethod, OdeMethod):
             error = budget_error(self.current, self.trial, step, self.tolerance / share)
             step.error = None if error is None else share * error
         return step
+
+    def _brownian_step(self, dt):
+        """Particles move at random and keep their masses."""
+        now, after = self.current, self.trial
+        after.y[:] = now.y
+        self.random_after = deepcopy(self.random)
+        geodesic_steps(
+            self._positions(now.y), self._positions(now.rate),
+            self.random_after.standard_normal(self.shape), dt,
+            np.sqrt(2.0 * self.flow.transport * self.temperature * dt), self.n,
+            self._positions(after.y),
+        )  # fmt: skip
+        self.evaluate(after)
+        return Step(dt)
 
     def _waveform(self, time):
         """A step by waveform relaxation, into `trial`."""
@@ -396,6 +419,8 @@ class Particles(PointMethod, OdeMethod):
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
+        if self.temperature > 0.0:
+            self.random = self.random_after
         if self.renewal is None:
             super().accept(step)
         else:
@@ -472,6 +497,21 @@ class Particles(PointMethod, OdeMethod):
         signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
         self._place(positions, signs, log_weights)
         return len(dead) * weight * np.exp(-self.log_scale) - lost
+
+
+def _check_brownian(problem, stepper):
+    """Raise ValueError for what does not go with Brownian steps."""
+    if stepper not in ("auto", "euler"):
+        raise ValueError(
+            "Entropy makes particles move by Brownian steps of the stepper 'euler', got"
+            f" '{stepper}'."
+        )
+    for name in ("reaction", "noise"):
+        if getattr(problem.flow, name) > 0.0:
+            raise ValueError(
+                f"Particles with entropy have no {name}, got {getattr(problem.flow, name):g}:"
+                " choose the method 'grid', which knows the density."
+            )
 
 
 def _rms(x):

@@ -1,0 +1,367 @@
+"""Entropy on grids: heat flow, stationary states, thresholds of an interaction, falling energy."""
+
+import numpy as np
+import pytest
+from conftest import order
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import expm
+from scipy.optimize import brentq
+from scipy.special import i0, i1
+
+import hkflow
+from hkflow.certificates.regularised import minimise
+from hkflow.methods.choice import make_method
+from hkflow.methods.grid import entropy
+from hkflow.methods.grid.entropy import ScharfetterGummel
+from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.grid.stencil import stencil_of
+from hkflow.methods.step import ENERGIES
+
+AXIS = np.array([0.3, -0.5, 0.8, 0.4])
+RATE, TIME, BAND = 0.3, 0.5, (1.8, 2.2)
+MESHES = {
+    "circle": [hkflow.circle_mesh(n) for n in (32, 64, 128)],
+    "sphere": [hkflow.geodesic_mesh(level) for level in (2, 3, 4)],
+}
+DOMAINS = pytest.mark.parametrize("name", MESHES)
+WASSERSTEIN, HK = hkflow.Flow(1.0), hkflow.Flow(1.0, 4.0)
+
+
+def _linear(predictions, targets, weights, out):
+    out[:] = targets
+    return float(predictions @ targets)
+
+
+def _attraction(predictions, targets, weights, out):
+    out[:] = -targets * predictions
+    return float(0.5 * predictions @ out)
+
+
+# R(h) = y·h, with which F has the potential Σ y_i φ(θ, x_i); and −½ Σ y_i h_i²
+LINEAR, ATTRACTION = (
+    hkflow.Risk("linear", _linear, False),
+    hkflow.Risk("attraction", _attraction, False),
+)
+
+
+def axis(d):
+    return AXIS[: d + 1] / np.linalg.norm(AXIS[: d + 1])
+
+
+def problem(mesh, tau, flow=WASSERSTEIN, initial=None, strength=1.0):
+    """F = −strength ∫e·θ dν + τ∫ν log ν."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], LINEAR, axis(mesh.dim)[None], [-strength], entropy=tau
+    )
+    return hkflow.Problem(mesh, objective, flow, initial=initial)
+
+
+def attracted(mesh, kappa, tau, flow=WASSERSTEIN, tilt=1e-3):
+    """F = −½ κ |∫θ dν|² + τ∫ν log ν, from U (1 + tilt e·θ)."""
+    d = mesh.dim
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], ATTRACTION, np.eye(d + 1), np.full(d + 1, kappa), entropy=tau
+    )
+    initial = (1.0 + tilt * mesh.centers @ axis(d)) / mesh.volumes.sum()
+    return hkflow.Problem(mesh, objective, flow, initial=initial[None])
+
+
+def harmonics(points, time, rate=RATE):
+    """1 + Y₁/2 + Y₃/4, zonal around an axis, each decaying like e^(−τ l (l + d − 1) t)."""
+    d = points.shape[1] - 1
+    u = points @ axis(d)
+    third = 4.0 * u**3 - 3.0 * u if d == 1 else 2.5 * u**3 - 1.5 * u
+    return 1.0 + sum(
+        size * Y * np.exp(-rate * l * (l + d - 1) * time)
+        for size, l, Y in ((0.5, 1, u), (0.25, 3, third))
+    )
+
+
+def fisher(mesh, tau, strength=1.0):
+    """The probability ∝ e^{strength e·θ/τ} on a mesh."""
+    log = strength / tau * mesh.centers @ axis(mesh.dim)
+    density = np.exp(log - log.max())
+    return density / (density @ mesh.volumes)
+
+
+# --- heat
+
+
+def heat_error(mesh, tau=RATE):
+    """Relative L1 error of what heat alone does."""
+    start = problem(mesh, tau, initial=harmonics(mesh.centers, 0.0)[None], strength=0.0)
+    s = hkflow.solve(start, TIME)
+    wanted = harmonics(mesh.centers, TIME)
+    assert s.finished, s.status
+    return np.abs(s.cell_density_at(-1)[0] - wanted) @ mesh.volumes / (wanted @ mesh.volumes)
+
+
+@DOMAINS
+def test_harmonics_decay_at_second_order(name):
+    e = np.array([heat_error(mesh) for mesh in MESHES[name]])
+    assert e[-1] < 2e-4 and all(BAND[0] < found < BAND[1] for found in order(e)), (e, order(e))
+
+
+def test_sibling_another_rate_is_no_solution():
+    e = np.array([heat_error(mesh, 1.02 * RATE) for mesh in MESHES["circle"]])
+    assert not BAND[0] < order(e)[-1] < BAND[1], (e, order(e))
+
+
+@DOMAINS
+@pytest.mark.parametrize("tau", [1.0, 0.02])
+def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
+    """Against a matrix exponential, by powers of P and by its Chebyshev polynomials."""
+    mesh = MESHES[name][0]
+    scheme, n = ScharfetterGummel(tau, stencil_of(mesh)), mesh.n_cells
+    scheme.follow(np.sin(3.0 * mesh.centers[:, 0] + mesh.centers[:, 1])[None], 1.3)
+    A, neighbors = np.zeros((n, n)), scheme.stencil.neighbors
+    for c in range(n):
+        np.add.at(A, (c, neighbors[c]), scheme.arriving[0, c] / mesh.volumes[c])
+        A[c, c] -= scheme.leaving[0, c].sum() / mesh.volumes[c]
+    np.testing.assert_allclose(mesh.volumes @ A, 0.0, atol=1e-12 * scheme.largest)
+    after = np.zeros((1, n))
+    for reach in (0.5, 5.0, 60.0):
+        dt = min(reach / scheme.largest, 0.9 / scheme.outflow)
+        for start in (rng.random((1, n)), np.eye(n)[:1]):
+            scheme.move(dt, start, after)
+            np.testing.assert_allclose(after[0], expm(dt * A) @ start[0], rtol=0.0, atol=2e-9)
+            assert after.min() >= 0.0 and abs((after - start)[0] @ mesh.volumes) < 1e-14
+
+
+# --- where it ends
+
+
+@DOMAINS
+@pytest.mark.parametrize("tau", [0.5, 0.05])
+def test_von_mises_fisher_is_reached_and_kept(name, tau):
+    mesh = MESHES[name][1]
+    wanted = fisher(mesh, tau)
+    for initial, time in ((wanted[None], 2.0), (None, 40.0)):
+        s = hkflow.solve(problem(mesh, tau, initial=initial), time)
+        assert s.finished, s.status
+        np.testing.assert_allclose(s.cell_density_at(-1)[0], wanted, 0.0, 1e-12 * wanted.max())
+
+
+def test_it_is_reached_on_the_hypersphere():
+    mesh = hkflow.Domain(3).mesh(840)
+    s = hkflow.solve(problem(mesh, 0.3), 30.0)
+    assert s.finished, s.status
+    np.testing.assert_allclose(s.cell_density_at(-1)[0], fisher(mesh, 0.3), rtol=1e-10)
+
+
+def test_sibling_central_fluxes_miss_it(monkeypatch):
+    """B(z) = 1 − z/2 is the central flux."""
+
+    def central(neighbors, conductances, volumes, J, alpha, tau, leaving, arriving, outflows):
+        half = 0.5 * (J[:, neighbors] - J[:, :, None]) / tau
+        leaving[:] = alpha * tau * conductances * (1.0 - half)
+        arriving[:] = alpha * tau * conductances * (1.0 + half)
+        outflows[:] = alpha * tau * (conductances.sum(axis=1) / volumes).max()
+
+    monkeypatch.setattr(entropy, "exponential_fitting", central)
+    with pytest.raises(AssertionError):
+        test_von_mises_fisher_is_reached_and_kept("circle", 0.5)
+
+
+@pytest.mark.parametrize("drive", [None, "probability", "measure"])
+def test_reaction_with_entropy_reaches_the_same_state(drive):
+    """μ = J + τ (log ν + 1) = 0 at ν = e^{−J/τ − 1}, whose mass is free."""
+    mesh, tau = MESHES["sphere"][1], 0.3
+    s = hkflow.solve(problem(mesh, tau, hkflow.Flow(1.0, 4.0, drive=drive)), 25.0)
+    assert s.finished, s.status
+    wanted = np.exp(mesh.centers @ axis(2) / tau - 1.0)
+    if drive == "probability":
+        wanted /= wanted @ mesh.volumes
+    found = s.cell_density_at(-1)[0] * np.exp(s.log_scale[-1] * (drive == "measure"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
+# --- order in time, and the limit without entropy
+
+
+@pytest.mark.parametrize("flow", [WASSERSTEIN, HK], ids=str)
+def test_steps_are_of_second_order(flow):
+    start = problem(MESHES["circle"][0], 0.3, flow)
+    if flow is WASSERSTEIN:  # whose potential moves
+        start = attracted(MESHES["circle"][0], 1.0, 0.3, tilt=0.8)
+    runs = [
+        hkflow.solve(start, 1.0, max_step=dt, tolerance=1e9).cell_density_at(-1)[0]
+        for dt in (0.05, 0.025, 0.0125, 0.0125 / 8)
+    ]
+    found = order([np.abs(run - runs[-1]).sum() for run in runs[:-1]])
+    assert all(BAND[0] < one < BAND[1] for one in found), found
+
+
+def test_without_entropy_in_the_limit():
+    """The first moment of the closed form is approached like τ."""
+    mesh, exact = hkflow.circle_mesh(256), hkflow.MomentFlow([1.0, 0.0], 0.8, WASSERSTEIN)
+    o = exact.objective()
+    wanted = exact.density(mesh.centers, 1.0) * mesh.volumes @ mesh.centers[:, 0]
+    errors = []
+    for tau in (0.2, 0.1, 0.05):
+        with_entropy = hkflow.Objective(
+            o.feature, o.risk, o.inputs, o.targets, o.weights, entropy=tau
+        )
+        s = hkflow.solve(hkflow.Problem(mesh, with_entropy, WASSERSTEIN), 1.0)
+        errors.append(abs(s.cell_density_at(-1)[0] * mesh.volumes @ mesh.centers[:, 0] - wanted))
+    assert all(0.85 < one < 1.15 for one in order(errors)), (errors, order(errors))
+
+
+# --- an attraction
+
+
+def moment(s, save=-1):
+    mesh = s.problem.mesh
+    return np.linalg.norm((s.cell_density_at(save)[0] * mesh.volumes) @ mesh.centers)
+
+
+@DOMAINS
+def test_the_uniform_state_loses_stability_at_its_threshold(name):
+    """The first moment grows at the rate d (κ/(d+1) − τ), seen 1 % below and above κ = (d+1) τ."""
+    mesh = MESHES[name][2]
+    d, tau = mesh.dim, 0.7
+    for ratio in (0.5, 0.99, 1.01, 1.5):
+        s = hkflow.solve(attracted(mesh, ratio * (d + 1) * tau, tau), 0.5, max_step=0.05)
+        found, wanted = np.log(moment(s) / moment(s, 0)) / 0.5, d * tau * (ratio - 1.0)
+        assert abs(found - wanted) < 2e-3 * max(abs(wanted), d * tau * 0.01), (ratio, found, wanted)
+
+
+@DOMAINS
+def test_the_stationary_moment(name):
+    """m = A_d(κ m/τ), A_1 = I₁/I₀ and A_2 = coth x − 1/x; on the circle a mesh has exact sums."""
+    mean = (lambda x: i1(x) / i0(x)) if name == "circle" else (lambda x: 1.0 / np.tanh(x) - 1.0 / x)
+    meshes, errors = MESHES[name][:2], []
+    for mesh in meshes:
+        tau = 0.4
+        kappa = 3.0 * (mesh.dim + 1) * tau
+        s = hkflow.solve(attracted(mesh, kappa, tau, tilt=0.5), 15.0)
+        errors.append(moment(s) - brentq(lambda m, k=kappa / tau: m - mean(k * m), 1e-3, 1.0))
+    if name == "circle":
+        assert np.abs(errors).max() < 1e-10
+    else:
+        assert errors[1] < 2e-5 and 1.8 < order(errors)[0] < 2.8, (errors, order(errors))
+
+
+# --- energies
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from(list(MESHES)),
+    tau=st.floats(1e-3, 3.0),
+    flow=st.sampled_from([WASSERSTEIN, HK, hkflow.Flow(2.0, 1.0, drive="probability")]),
+    seed=st.integers(0, 99),
+)
+def test_energy_falls_in_every_step(name, tau, flow, seed):
+    mesh, rng = MESHES[name][0], np.random.default_rng(seed)
+    objective = hkflow.Objective(
+        hkflow.FEATURES[rng.choice(["relu", "squared-relu"])], hkflow.RISKS["square"],
+        rng.normal(size=(5, mesh.dim + 1)), rng.normal(size=5), entropy=tau,
+    )  # fmt: skip
+    initial = rng.random((2, mesh.n_cells)) ** 4
+    s = hkflow.solve(hkflow.Problem(mesh, objective, flow, (1, -1), initial), 1.0)
+    assert s.finished, s.status
+    r = s.records
+    assert np.diff(r["objective"]).max() <= 1e-13 * np.abs(r["objective"]).max()
+    assert r["minimum_density"].min() > 0.0
+    exchanged = sum(abs(r[energy][-1]) for energy in ENERGIES)
+    assert np.abs(r["energy_residual"]).max() <= 1e-4 * exchanged
+    if not flow.reaction:
+        np.testing.assert_allclose(r["mass"], r["mass"][0], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "flow", [HK, hkflow.Flow(0.0, 4.0), hkflow.Flow(1.0, 4.0, 0.2, drive="probability")], ids=str
+)
+def test_the_energy_identity_closes(flow):
+    s = hkflow.solve(attracted(MESHES["circle"][1], 0.2, 0.5, flow, 0.9), 1.0)
+    assert s.finished, s.status
+    r = s.records
+    exchanged = sum(abs(r[name][-1]) for name in ENERGIES)
+    assert abs(r["energy_entropy"][-1]) > 0.1 * exchanged > 0.0
+    assert np.abs(r["energy_residual"]).max() <= 1e-4 * exchanged
+    assert np.abs(r["mass_residual"]).max() <= 1e-12
+
+
+def test_sibling_a_term_that_is_left_out_is_seen(monkeypatch):
+    honest = FiniteVolume.advance
+
+    def silent(self, dt, implicit=False):
+        step = honest(self, dt, implicit)
+        step.budget["energy_entropy"] *= 0.8
+        return step
+
+    monkeypatch.setattr(FiniteVolume, "advance", silent)
+    with pytest.raises(AssertionError):
+        test_the_energy_identity_closes(HK)
+
+
+# --- what goes with it
+
+
+def test_kinks_capture_nothing():
+    mesh = hkflow.geodesic_mesh(2)
+    for tau in (0.0, 0.05):
+        objective = hkflow.Objective(
+            hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(3), [1, -1, 0.5], entropy=tau
+        )
+        s = hkflow.solve(hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), (1, -1)), 1.0)
+        assert s.finished and ("captured" in s.records) == (tau == 0.0)
+
+
+def test_who_refuses_it():
+    start = problem(hkflow.circle_mesh(8), 0.1)
+    for kind in ("characteristics", "network"):
+        with pytest.raises(ValueError, match=f"'{kind}' has no entropy.*Choose from: grid"):
+            make_method(start, kind)
+    with pytest.raises(ValueError, match="'ssprk3' has no entropy.*Choose muscl-hancock"):
+        make_method(start, "grid", stepper="ssprk3")
+    assert make_method(start, "auto", tolerance=1e-6).stepper.order == 3
+    with pytest.raises(ValueError, match="Entropy is for the mobility ν"):
+        problem(hkflow.atoms_mesh(np.eye(2)), 0.1, hkflow.Flow(0.0, 4.0, depth=3.0))
+    with pytest.raises(ValueError, match="known without entropy"):
+        minimise(
+            hkflow.Objective(
+                hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1, 2], None, 0.1,
+                entropy=0.1,
+            )
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="Entropy must be finite and at least 0, got -1"):
+        problem(hkflow.circle_mesh(8), -1.0)
+
+
+CASE = """
+[data]
+source = "moment"
+direction = [1.0, 0.0]
+target = 0.8
+[objective]
+activation = "linear"
+loss = "square"
+entropy = 0.2
+[domain]
+kind = "sphere"
+cells = 64
+[flow]
+kind = "hellinger-kantorovich"
+[time]
+end = 1.0
+saves = 5
+"""
+
+
+def test_a_case_runs_and_resumes_to_the_bit(tmp_path):
+    (tmp_path / "case.toml").write_text(CASE)
+    whole = hkflow.run(tmp_path / "case.toml", output=tmp_path / "whole")
+    assert whole.finished and whole.problem.objective.entropy == 0.2
+    assert whole.problem.exact is None
+    part = hkflow.run(
+        tmp_path / "case.toml", output=tmp_path / "part", observers=[lambda state: state.step >= 9]
+    )
+    assert not part.finished and len(part.records["time"]) == 10 < len(whole.records["time"])
+    part = hkflow.resume(tmp_path / "part")
+    for name in ("objective", "energy_entropy", "energy_residual"):
+        assert np.array_equal(part.records[name], whole.records[name])
+    again = hkflow.run(whole.problem, tmp_path / "again", end=1.0)
+    assert hkflow.Run(tmp_path / "again").problem.objective.entropy == 0.2 and again.finished

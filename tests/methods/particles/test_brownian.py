@@ -1,0 +1,112 @@
+"""Brownian steps of particles, against closed forms and against the grid."""
+
+import numba
+import numpy as np
+import pytest
+from conftest import ROOT
+from scipy.optimize import brentq
+from scipy.stats import chi
+
+import hkflow
+from hkflow.methods.particles import particles
+
+ERRORS = 3.5  # standard errors
+LANGEVIN = ROOT / "cases" / "quickstart" / "mean-field-langevin.toml"
+
+
+def _attraction(predictions, targets, weights, out):
+    out[:] = -targets * predictions
+    return float(0.5 * predictions @ out)
+
+
+def problem(d, n, tau, kappa=0.0, flow=None, **keys):
+    """F = −½ κ |∫θ dν|² + τ∫ν log ν, from n particles at a point."""
+    start = hkflow.PointMeasure(np.tile(np.eye(d + 1)[0], (n, 1)), np.ones(n), np.full(n, 1.0 / n))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.Risk("attraction", _attraction, False), np.eye(d + 1),
+        np.full(d + 1, kappa), entropy=tau,
+    )  # fmt: skip
+    return hkflow.Problem(None, objective, flow or hkflow.Flow(1.0), initial=start, **keys)
+
+
+def solved(*args, time=1.0, dt=0.2, seed=0, **keys):
+    s = hkflow.solve(problem(*args, **keys), time, kind="particles", max_step=dt, seed=seed)
+    assert s.finished, s.status
+    return s.atoms_at(-1).positions
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_heat_flow(d, tau=0.3, n=20_000):
+    """Geodesic steps of length √(2τ dt) χ_d multiply ∫cos dν by E cos: e^(−dτ dt) in the limit."""
+    for dt in (0.2, 0.01):
+        x = solved(d, n, tau, dt=dt)[:, 0]
+        factor = chi(d).expect(lambda size, dt=dt: np.cos(np.sqrt(2.0 * tau * dt) * size))
+        assert abs(x.mean() - factor ** round(1.0 / dt)) < ERRORS * x.std() / np.sqrt(n)
+    assert abs(x.mean() - np.exp(-d * tau)) < ERRORS * x.std() / np.sqrt(n)
+
+
+def test_sibling_steps_of_another_length_are_seen(monkeypatch):
+    honest = particles.geodesic_steps
+    monkeypatch.setattr(particles, "geodesic_steps", lambda *a: honest(*a[:4], 1.05 * a[4], *a[5:]))
+    with pytest.raises(AssertionError):
+        test_heat_flow(2)
+
+
+def test_the_stationary_moment(tau=0.4, n=10_000):
+    """On S², m = coth x − 1/x at x = κm/τ; the attraction makes fluctuations larger."""
+    kappa = 6.0 * tau
+    m = brentq(lambda m: m - 1.0 / np.tanh(kappa * m / tau) + tau / (kappa * m), 1e-3, 1.0)
+    x = kappa * m / tau
+    variance = 1.0 / x**2 - 1.0 / np.sinh(x) ** 2
+    found = np.linalg.norm(solved(2, n, tau, kappa, time=6.0, dt=0.01).mean(axis=0))
+    error = np.sqrt(variance / n) / (1.0 - kappa / tau * variance)
+    assert abs(found - m) < ERRORS * error < 0.02
+
+
+def test_mean_field_langevin_against_the_grid():
+    """Predictions of a two-layer ReLU network with entropy, on the irises."""
+    cells = hkflow.check(LANGEVIN)[1]
+    points = {"kind": "particles", "points": "random", "particles": 10_000, "max_step": 0.02}
+    grid = hkflow.solve(cells, 4.0)
+    cloud = hkflow.solve(
+        hkflow.check(LANGEVIN, method=points)[1], 4.0, kind="particles", max_step=0.02, seed=1
+    )
+    assert np.diff(grid.records["objective"]).max() < 0.0
+    atoms, inputs = cloud.atoms_at(-1), grid.problem.objective.inputs
+    units = atoms.mass * atoms.signs[:, None] * np.maximum(atoms.positions @ inputs.T, 0.0)
+    errors = units.std(axis=0) / np.sqrt(len(units))
+    start = np.abs(grid.predictions[-1]) / errors  # from predictions that vanish
+    z = np.abs(cloud.predictions[-1] - grid.predictions[-1]) / errors
+    assert z.max() < ERRORS < 0.5 * np.median(start), (z.max(), np.median(start))
+
+
+def test_the_same_bits_for_any_number_of_threads_and_on_resumption(tmp_path):
+    many = numba.config.NUMBA_NUM_THREADS
+    found = []
+    for threads in (1, many):
+        numba.set_num_threads(threads)
+        found.append(solved(2, 20_000, 0.3, 1.0, time=0.6))
+    np.testing.assert_array_equal(*found)
+    start = problem(2, 100, 0.3)
+    linear = hkflow.Objective(
+        start.objective.feature, hkflow.RISKS["square"], np.eye(3), np.ones(3), entropy=0.3
+    )
+    start = hkflow.Problem(None, linear, start.flow, initial=start.initial)
+    keys = {"end": 1.0, "saves": 3, "kind": "particles", "max_step": 0.05, "seed": 7}
+    whole = hkflow.run(start, tmp_path / "whole", **keys)
+    part = hkflow.run(start, tmp_path / "part", observers=[lambda state: state.step >= 9], **keys)
+    assert not part.finished
+    part = hkflow.resume(tmp_path / "part")
+    np.testing.assert_array_equal(part.atoms_at(-1).positions, whole.atoms_at(-1).positions)
+    other = hkflow.run(start, tmp_path / "other", **(keys | {"seed": 8}))
+    assert not np.array_equal(other.atoms_at(-1).positions, whole.atoms_at(-1).positions)
+
+
+def test_what_does_not_go_with_it():
+    for flow, name in ((hkflow.Flow(1.0, 4.0), "reaction"), (hkflow.Flow(1.0, 0.0, 0.1), "noise")):
+        with pytest.raises(ValueError, match=f"entropy have no {name}.*choose the method 'grid'"):
+            solved(2, 10, 0.3, flow=flow)
+    with pytest.raises(ValueError, match="Brownian steps of the stepper 'euler', got 'dopri5'"):
+        hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles", stepper="dopri5")
+    with pytest.raises(ValueError, match="give their length, 'max_step'"):
+        hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles")
