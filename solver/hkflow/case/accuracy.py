@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method
-from .build import read_named, spreads
+from .build import read_named, spreads, varies
 from .schema import (
     GIVEN,
     Case,
@@ -70,14 +70,13 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     table, size = case.method, size or first_size(dim)
     kind: str = table.kind
     if kind == "auto":
-        flow = _flow(case)
         kind, _ = best_method(
             case.objective.activation,
             spreads(case),
             case.data.source != "population",
             Domain(dim).has_meshes,
             case.domain.kind == "fixed-features",
-            bool(flow.varies),
+            varies(case),
         )
     if kind == "grid" and not Domain(dim).has_meshes:
         raise CaseError(

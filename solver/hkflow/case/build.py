@@ -32,7 +32,7 @@ from ..objectives.activations import Feature
 from ..objectives.losses import LARGEST_LOG, RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
-from ..problem.flow import Flow, named_flow
+from ..problem.flow import RATES, Flow, named_flow
 from ..problem.problem import Problem
 from ..solving.restart import check_same_data, measure_left
 from ..solving.result import Result
@@ -103,20 +103,24 @@ def resolve(case: Case, folder: Path | None = None) -> Case:
 
 def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
-    flow = flow_of(case.flow)
     return best_method(
         case.objective.activation,
         spreads(case),
         case.data.source != "population",
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
-        bool(flow.varies),
+        varies(case),
     )
 
 
 def spreads(case: Case | ProblemCase) -> bool:
     """Whether atoms do not stay atoms."""
     return case.flow.noise != 0.0 or case.objective.entropy > 0.0
+
+
+def varies(case: Case | ProblemCase) -> bool:
+    """Whether a rate of the flow varies in time."""
+    return any(isinstance(getattr(case.flow, name), str) for name in RATES)
 
 
 def _best_method(case):
@@ -620,8 +624,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, varies = case.data.source != "population", bool(flow_of(case.flow).varies)
-    return best_method(case.objective.activation, spreads(case), data, False, False, varies)[0]
+    data, activation = case.data.source != "population", case.objective.activation
+    return best_method(activation, spreads(case), data, False, False, varies(case))[0]
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
