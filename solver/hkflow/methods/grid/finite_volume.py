@@ -222,8 +222,19 @@ class FiniteVolume(ImplicitSteps):
     # --- steps
 
     def largest_stable_step(self, remaining: float) -> float:
-        """The step that transport allows from the accepted state."""
-        return self.stepper.largest_stable_step(self.current)
+        """The step that transport and an interaction allow from the accepted state."""
+        bound, rate = self.stepper.largest_stable_step(self.current), self._interaction_rate()
+        return bound if rate == 0.0 else min(bound, self.stability / rate)
+
+    def _interaction_rate(self):
+        """A bound of the rate at which the potential of a sum of energies answers to itself."""
+        objective, e, flow = self.problem.objective, self.current, self.flow
+        if not hasattr(objective, "stiffness"):
+            return 0.0
+        peak = float(e.density.sum(axis=0).max()) / (len(e.density) * self.problem.uniform)
+        return objective.stiffness(flow.transport, flow.reaction, e.mass, peak) * np.exp(
+            self.log_scale
+        )
 
     def initial_step(self) -> float:
         """A first guess of the step that accuracy allows."""
@@ -259,7 +270,7 @@ class FiniteVolume(ImplicitSteps):
             now.atoms = self.stepper.capture.scaled(now.atoms, 1.0 / factor)
         now.defect /= factor
         self.rhs.predict(now)
-        if not len(now.predictions):
+        if not self.rhs.by_data:
             self.rhs.drive(now)
         self.stepper.rescale(factor)
         self.stepper.rates(now)
