@@ -106,7 +106,7 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     return best_method(
         case.objective.activation,
         flow_of(case.flow).spreads,
-        case.data.source != "population",
+        getattr(case, "is_by_data", True),
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
     )
@@ -242,6 +242,7 @@ def _test_objective(objective, data):
     inputs, targets = data.test
     biased = objective.inputs.shape[1] > inputs.shape[1]
     full = generators.with_bias(inputs) if biased else inputs
+    objective = getattr(objective, "data", objective)  # of a sum of energies
     return Objective(objective.feature, objective.risk, full, targets)
 
 
@@ -266,7 +267,21 @@ def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
 def build_objective(
     case: Case, folder: Path | None, data: DataSet | None = None, feature: Feature | None = None
 ) -> tuple[Any, MomentFlow | None]:
-    """The objective, and the closed-form solution if the case is the moment problem in its solvable
+    """The objective with all energies, and the closed-form solution of data alone, see
+    `_data_risk`."""
+    if case.energy is None:
+        return _data_risk(case, folder, data, feature)
+    from .energies import with_energies
+
+    if case.data.source == "none":
+        decay = case.objective.weight_decay
+        return with_energies(case.energy, None, case.domain.dim + 1, decay), None
+    risk, _ = _data_risk(case, folder, data, feature)
+    return with_energies(case.energy, risk, risk.axes), None
+
+
+def _data_risk(case, folder, data, feature):
+    """The objective of the data, and the closed-form solution if the case is the moment problem in its solvable
     form.
 
     data : read earlier, or None;  feature : that of the activation, imported earlier, or None
@@ -393,7 +408,7 @@ def input_names(
 
 def read_named(case: Case, folder: Path) -> tuple[Case, DataSet | None]:
     """The case with the columns written out that it reads, and its data, None if it has none."""
-    if case.data.source in ("moment", "population"):
+    if case.data.source in ("moment", "population", "none"):
         return case, None
     data = read_data(case, folder, feature_of(case.objective.activation, folder))
     if getattr(case.data, "features", ()) is None:
@@ -609,7 +624,7 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, spreads = case.data.source != "population", flow_of(case.flow).spreads
+    data, spreads = case.is_by_data, flow_of(case.flow).spreads
     return best_method(case.objective.activation, spreads, data, False, False)[0]
 
 
