@@ -139,7 +139,7 @@ def test_the_order_is_lost_with_another_strength(monkeypatch):
 
 @pytest.mark.parametrize("reaction", [0.0, 4.0])
 def test_a_linear_interaction_and_potential_make_the_moment_flow(reaction):
-    """½ |∫θ dν − m* e|² is ½ ∬θ·θ′ − m* ∫e·θ and a constant: the same flow of data, of a sum, and in
+    """½ |∫θ dν − m* e|² is ½ ∬θ·θ′ − m* ∫e·θ and a constant: one flow of data, of a sum, and in
     closed form."""
     mesh, flow, e = hkflow.geodesic_mesh(3), hkflow.Flow(1.0, reaction), np.array([0.6, 0.0, 0.8])
     exact = hkflow.MomentFlow(e, 0.8, flow)
@@ -166,7 +166,7 @@ def test_energy_falls_in_every_step_and_mass_stays(kind, strength):
     mesh, flow = hkflow.geodesic_mesh(2), hkflow.Flow(*FLOWS[kind])
     pairs = hkflow.Interaction("exponential", strength, concentration=3.0)
     total = hkflow.Sum(pairs, hkflow.External("0.3 * x * y"), axes=3, weight_decay=0.01)
-    start = lambda points, sign: 0.1 * (1.0 + 0.5 * points[:, 2])  # noqa: E731
+    start = lambda points, sign: 0.1 * (1.0 + 0.5 * points[:, 2])
     run = hkflow.solve(hkflow.Problem(mesh, total, flow, initial=start), 10.0)
     assert run.finished and (np.diff(run.records["objective"]) <= 0.0).all()
     falls = np.abs(run.records["energy_residual"])

@@ -281,8 +281,8 @@ def build_objective(
 
 
 def _data_risk(case, folder, data, feature):
-    """The objective of the data, and the closed-form solution if the case is the moment problem in its solvable
-    form.
+    """The objective of the data, and the closed-form solution if the case is the moment problem in
+    its solvable form.
 
     data : read earlier, or None;  feature : that of the activation, imported earlier, or None
     """

@@ -39,8 +39,9 @@ def with_energies(
 def energy_tables(objective: Sum) -> list[dict[str, Any]]:
     """The tables of a sum's terms beside the data risk and the entropy. Raises CaseError for
     functions, which have no name."""
-    tables = []
-    for term in (*objective.external, *objective.interactions):
+    tables: list[dict[str, Any]] = []
+    terms: Any = *objective.external, *objective.interactions
+    for term in terms:
         given = term.potential if isinstance(term, External) else term.kernel
         if not isinstance(given, str):
             raise CaseError(

@@ -224,13 +224,9 @@ def _override(tables, keys, value):
             tables[keys[0]] = {}
     path = ".".join(keys)
     for key in keys[:-1]:
-        if isinstance(tables, list):
-            tables = _nth(tables, key, path)
-        else:
-            tables = tables.setdefault(key, {})
-        if isinstance(tables, list):
-            continue
-        if not isinstance(tables, dict):
+        listed = isinstance(tables, list)
+        tables = _nth(tables, key, path) if listed else tables.setdefault(key, {})
+        if not (isinstance(tables, dict) or key == "energy" and isinstance(tables, list)):
             raise CaseError(f"{'.'.join(keys)}: '{key}' is not a table.")
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -415,9 +415,7 @@ ENERGIES = {
     "interaction": InteractionEnergy,
     "entropy": EntropyEnergy,
 }
-Energy = Annotated[
-    ExternalEnergy | InteractionEnergy | EntropyEnergy, Field(discriminator="kind")
-]
+Energy = Annotated[ExternalEnergy | InteractionEnergy | EntropyEnergy, Field(discriminator="kind")]
 Energies = Annotated[list[Energy], Field(min_length=1)]
 
 
@@ -1146,6 +1144,11 @@ class Case(Table):
             raise ValueError("domain.dim is missing: without data it is d of the sphere S^d")
         if not empty and self.domain.dim is not None:
             raise ValueError("domain.dim follows from the data; leave it out")
+        if self.energy is not None and self.method.kind in ("characteristics", "network"):
+            raise ValueError(
+                f"method.kind '{self.method.kind}' moves units by the data alone; with [[energy]]"
+                " tables choose grid or particles"
+            )
         if self.energy is not None and discrete:
             raise ValueError("[[energy]] tables are for spheres, not for 'fixed-features'")
 

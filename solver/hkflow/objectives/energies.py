@@ -151,9 +151,7 @@ class Interaction(Shown):
             raise ValueError(f"strength must be a finite number, got {self.strength}.")
         one = zonal_kernel(self.kernel, self.parameters)
         powers = one.powers * (self.strength, 1.0)
-        zonal = ZonalKernel(
-            self.strength * one.series, powers, abs(self.strength) * one.error
-        )
+        zonal = ZonalKernel(self.strength * one.series, powers, abs(self.strength) * one.error)
         object.__setattr__(self, "zonal", zonal)
 
     @property
@@ -199,7 +197,8 @@ class Sum(Shown):
         entropy: float = 0.0,
     ) -> None:
         data = [term for term in terms if isinstance(term, Objective)]
-        wrong = [t for t in terms if not isinstance(t, Objective | External | Interaction)]
+        known = Objective, External, Interaction
+        wrong: list[Any] = [term for term in terms if not isinstance(term, known)]
         if wrong or len(data) > 1 or not (terms or entropy):
             got = f"got {type(wrong[0]).__name__}" if wrong else f"got {len(data)} of {len(terms)}"
             raise ValueError(
@@ -214,7 +213,7 @@ class Sum(Shown):
             own = {name.name for name in fields(objective)} & {"weight_decay", "entropy"}
             weight_decay += objective.weight_decay
             entropy += getattr(objective, "entropy", 0.0)
-            plain = replace(objective, **dict.fromkeys(own, 0.0))
+            plain = replace(objective, **dict.fromkeys(own, 0.0))  # type: ignore[arg-type]
             terms = tuple(plain if term is objective else term for term in terms)
             if axes not in (None, objective.axes):
                 raise ValueError(
@@ -269,8 +268,8 @@ class Sum(Shown):
         if self.data is None:
             return Feature("energy", _no_matrix)
         one = self.data.feature
-        hidden = {"activation": None, "ridge": None, "degree": None, "pullback": None}
-        return replace(one, name=f"{one.name} and energies", **hidden)
+        named, hidden = f"{one.name} and energies", {"activation": None, "ridge": None}
+        return replace(one, name=named, degree=None, pullback=None, **hidden)  # type: ignore[arg-type]
 
     @cached_property
     def risk(self) -> Risk:
@@ -468,14 +467,11 @@ class SumAtMovingPoints:
             self.own_slopes += scale * self.sums
             self.own_gradient += scale * self.kernel.gradient
             value += 0.5 * scale * float(np.einsum("c,c->", masses, self.sums))
-        if self.objective.external:
-            points = unblocked(self.operator.points, len(weights))
-            width = self.own_gradient.shape[2]
-            for term in self.objective.external:
-                values = term.values(points)
-                value += float(np.einsum("c,c->", masses, values))
-                self.own_slopes += values
-                self.own_gradient += blocked(term.slopes(points), width)
+        points = unblocked(self.operator.points, len(weights))
+        for term in self.objective.external:
+            values = term.values(points)
+            value += float(np.einsum("c,c->", masses, values))
+            self.own_slopes += values
         if self.data:
             value += self.data.value(weights, log_scale)
         return value
@@ -485,8 +481,11 @@ class SumAtMovingPoints:
         n, (_, p, width) = len(self.slopes), self.gradient.shape
         np.multiply(self.own_slopes, self.signs, out=self.slopes)
         self.gradient[:] = self.own_gradient
+        points = unblocked(self.operator.points, n)
+        for term in self.objective.external:
+            self.gradient += blocked(term.slopes(points), width)
         if (self.signs < 0.0).any():
-            self.gradient *= blocked(np.tile(self.signs[:, None], p)[:n], width)
+            self.gradient *= blocked(np.tile(self.signs[:, None], p), width)
         if self.data:
             self.data.drive(loss_gradient)
             self.slopes += self.data.slopes

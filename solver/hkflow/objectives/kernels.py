@@ -1,7 +1,7 @@
 """Zonal kernels K(θ·θ′) of interactions, and their sums Σ_j m_j K(θ_c·θ_j).
 
-A kernel is a Chebyshev series in t = θ·θ′, exact to TAIL of its size where it is smooth, plus powers
-a |θ − θ′|^s of the distance, which have no short series and are summed as they are:
+A kernel is a Chebyshev series in t = θ·θ′, exact to TAIL of its size where it is smooth, plus
+powers a |θ − θ′|^s of the distance, which have no short series and are summed as they are:
 
     K(t) = Σ_k c_k T_k(t) + Σ_i a_i (2 − 2t)^(s_i / 2)
 
@@ -45,7 +45,7 @@ class ZonalKernel:
 
     def __add__(self, other: "ZonalKernel") -> "ZonalKernel":
         powers = np.concatenate([self.powers, other.powers])
-        series = chebyshev.chebadd(self.series, other.series)
+        series: Floats = chebyshev.chebadd(self.series, other.series).astype(float)
         return ZonalKernel(series, powers, self.error + other.error)
 
     def __call__(self, t: Floats) -> Floats:
@@ -57,7 +57,8 @@ class ZonalKernel:
     @cached_property
     def slopes(self) -> Floats:
         """Chebyshev coefficients of the derivative of the series."""
-        return chebyshev.chebder(self.series) if len(self.series) > 1 else np.zeros(1)
+        found = chebyshev.chebder(self.series) if len(self.series) > 1 else np.zeros(1)
+        return np.asarray(found, dtype=float)
 
     @property
     def degree(self) -> int:
@@ -320,5 +321,5 @@ def zonal_kernel(
             f"The kernel '{named}' has the parameter {needed or 'nothing'}, got"
             f" {', '.join(parameters) or 'nothing'}."
         )
-    check_positive(**parameters)
+    check_positive(True, **parameters)
     return make(**parameters)

@@ -39,7 +39,10 @@ class Harmonics:
         self.tops = orders if axes == 2 else np.full(degree + 1, degree)
         self.diagonal, self.up, self.down = _recurrence(degree, axes)
         self.degrees = np.concatenate(
-            [np.repeat(np.arange(m, top + 1), 1 if m == 0 else 2) for m, top in enumerate(self.tops)]
+            [
+                np.repeat(np.arange(m, top + 1), 1 if m == 0 else 2)
+                for m, top in enumerate(self.tops)
+            ]
         )
         groups = min(GROUPS, n_blocks(len(points)))
         self.partial = np.zeros((groups, len(self.degrees)))
@@ -75,9 +78,7 @@ def _recurrence(degree, axes):
         m, l = m[on], l[on]
         up[on] = np.sqrt((2 * l - 1) * (2 * l + 1) / ((l - m) * (l + m)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            b = np.sqrt(
-                (2 * l + 1) * (l + m - 1) * (l - m - 1) / ((l - m) * (l + m) * (2 * l - 3))
-            )
+            b = np.sqrt((2 * l + 1) * (l + m - 1) * (l - m - 1) / ((l - m) * (l + m) * (2 * l - 3)))
         down[on] = np.where(l - m > 1, b, 0.0)
     return diagonal, up, down
 
@@ -149,9 +150,7 @@ def forward(points, weights, tops, diagonal, up, down, scratch, partial):
         partial[g] = 0.0
         for b in range(g * blocks // groups, (g + 1) * blocks // groups):
             c = slice(b * BLOCK, min(n, (b + 1) * BLOCK))
-            add_moments(
-                points[:, c], weights[c], tops, diagonal, up, down, scratch[g], partial[g]
-            )
+            add_moments(points[:, c], weights[c], tops, diagonal, up, down, scratch[g], partial[g])
 
 
 @parallel_loop
