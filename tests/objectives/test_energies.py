@@ -196,3 +196,18 @@ def test_particles_and_grid_agree_to_second_order(kind, strength):
         errors.append(np.linalg.norm(moment - wanted))
     orders = np.log2(errors[:-1]) - np.log2(errors[1:])
     assert ((orders > 1.8) & (orders < 2.2)).all()
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_eigenvalues_are_bessel_functions_and_bound_the_stiffness(axes):
+    """λ_l of e^(κ(t − 1)) is e^−κ I_l(κ) on the circle, e^−κ i_l(κ) on S²; the trace α d K′(1) + β
+    K(1)."""
+    from scipy.special import ive, spherical_in
+
+    kernel = hkflow.Interaction("exponential", concentration=4.0).zonal
+    l = np.arange(len(kernel.series))
+    exact = {2: ive(l, 4.0), 3: np.exp(-4.0) * spherical_in(l, 4.0)}
+    if axes in exact:
+        assert np.abs(kernel.eigenvalues(axes) - exact[axes]).max() < 1e-15
+    trace, _ = kernel.stiffness(axes, 1.0, 4.0)
+    assert trace == pytest.approx((axes - 1) * 4.0 + 4.0, rel=1e-9)

@@ -1137,12 +1137,12 @@ class Case(Table):
         return self
 
     def _energies_have_a_sphere(self, discrete):
-        empty = self.data.source == "none"
+        empty, given = self.data.source == "none", self.domain.dim
         if empty and self.energy is None:
             raise ValueError("data.source 'none' is for cases with [[energy]] tables")
-        if empty and self.domain.dim is None:
+        if empty and given is None:
             raise ValueError("domain.dim is missing: without data it is d of the sphere S^d")
-        if not empty and self.domain.dim is not None:
+        if not empty and given is not None:
             raise ValueError("domain.dim follows from the data; leave it out")
         if self.energy is not None and self.method.kind in ("characteristics", "network"):
             raise ValueError(

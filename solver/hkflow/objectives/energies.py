@@ -352,7 +352,7 @@ class Sum(Shown):
         """
         if self.kernel is None:
             return 0.0
-        trace, largest = self.kernel.stiffness(self.axes - 1, alpha, beta)
+        trace, largest = self.kernel.stiffness(self.axes, alpha, beta)
         return min(mass * trace, peak * largest)
 
     def at_fixed_points(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "SumAtFixedPoints":

@@ -11,18 +11,19 @@ Hecke), which costs one product for each point and harmonic. All else is summed 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.fft
 from numba import njit, prange
-from numpy.polynomial import chebyshev, legendre
+from numpy.polynomial import chebyshev
+from scipy.special import comb, roots_jacobi
 
 from ..arguments import Floats, check_positive
 from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..operators.dense import blocked
-from ..operators.harmonics import MAX_DEGREE, Harmonics
+from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
 from ..operators.parallel_loops import parallel_loop
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
@@ -70,34 +71,37 @@ class ZonalKernel:
         """A bound of |K|."""
         return float(np.abs(self.series).sum() + sum(abs(a) * 2.0**s for a, s in self.powers))
 
-    def eigenvalues(self, dim: int) -> Floats:
-        """λ_l of the series, l = 0 … degree: ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l on the circle or S²."""
-        if dim == 1:
-            return np.append(self.series[:1], 0.5 * self.series[1:])
-        t, w = legendre.leggauss(self.degree + 1)
-        return 0.5 * legendre.legvander(t, self.degree).T @ (w * chebyshev.chebval(t, self.series))
+    def eigenvalues(self, axes: int) -> Floats:
+        """λ_l of the series, l = 0 … degree, on the sphere of R^axes.
 
-    def stiffness(self, dim: int, alpha: float, beta: float) -> tuple[float, float]:
+        ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l,  λ_l = ∫K P_l dw / ∫dw, dw = (1 − t²)^((axes − 3)/2) dt, P_l(1) = 1, by Gauss' rule
+        """
+        t, w = roots_jacobi(self.degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
+        P = np.ones((self.degree + 2, len(t)))
+        P[1] = t
+        for l in range(2, self.degree + 1):
+            P[l] = ((2 * l + axes - 4) * t * P[l - 1] - (l - 1) * P[l - 2]) / (l + axes - 3)
+        return P[:-1] @ (w * chebyshev.chebval(t, self.series)) / w.sum()
+
+    @lru_cache(maxsize=8)  # noqa: B019 - kernels are few and small
+    def stiffness(self, axes: int, alpha: float, beta: float) -> tuple[float, float]:
         """Bounds of the rate at which J answers to itself, for mass 1 and for a density of at most
-        that of U.
+        that of U, n_l the number of harmonics of degree l:
 
-            trace     α d K′(1) + β K(1) of the part with λ_l > 0, as |∇∇′K| = d K′(1) at one point
-            largest   max_l (α l(l + d − 1) + β) λ_l
-        Powers are left out, and beyond S² the second is infinite and the first takes |c_k|.
+            Σ_l n_l rate_l,   max_l rate_l,   rate_l = (α l(l + d − 1) + β) λ_l where λ_l > 0
+
+        The first is a trace, ∫(α d K′(1) + β K(1)) dν. Powers are left out.
         """
         l = np.arange(len(self.series))
-        if dim > 2 or self.degree > MAX_DEGREE:
-            c = np.abs(self.series)
-            return float((alpha * dim * l**2 + beta) @ c), np.inf
-        rates = (alpha * l * (l + dim - 1.0) + beta) * np.maximum(self.eigenvalues(dim), 0.0)
-        many = np.where(l > 0, 2.0, 1.0) if dim == 1 else 2.0 * l + 1.0
+        rates = (alpha * l * (l + axes - 2.0) + beta) * np.maximum(self.eigenvalues(axes), 0.0)
+        many = comb(l + axes - 1, axes - 1) - comb(np.maximum(l + axes - 3, 0), axes - 1)
         return float(many @ rates), float(rates.max())
 
     def at_fixed_points(self, points: Floats) -> "HarmonicSums | PairSums":
         """The cheapest way to make the sums at points (n, p) that stay."""
         n, axes = points.shape
         many = len(self.series) ** (axes - 1)
-        known = axes in (2, 3) and not len(self.powers) and self.degree <= MAX_DEGREE
+        known = axes in AXES and not len(self.powers) and self.degree <= MAX_DEGREE
         return HarmonicSums(self, points) if known and many < n else PairSums(self, points)
 
 
@@ -106,7 +110,7 @@ class HarmonicSums:
 
     def __init__(self, kernel: ZonalKernel, points: Floats) -> None:
         self.harmonics = Harmonics(points, kernel.degree)
-        self.eigenvalues = kernel.eigenvalues(points.shape[1] - 1)[self.harmonics.degrees]
+        self.eigenvalues = kernel.eigenvalues(points.shape[1])[self.harmonics.degrees]
         self.moments = np.zeros(len(self.eigenvalues))
 
     def __call__(self, masses: Floats, out: Floats) -> None:

@@ -14,6 +14,7 @@ from numba import njit, prange
 from ..arguments import Floats
 from .parallel_loops import BLOCK, n_blocks, parallel_loop
 
+AXES = (2, 3)  # of the spaces of the spheres whose harmonics are known
 MAX_DEGREE = 500  # on S²: Q_lm stays a number
 GROUPS = 64  # groups of blocks of points, at most: a group is summed in order by one thread
 
@@ -28,7 +29,7 @@ class Harmonics:
 
     def __init__(self, points: Floats, degree: int) -> None:
         axes, orders = points.shape[1], np.arange(degree + 1)
-        if axes not in (2, 3) or degree > MAX_DEGREE:
+        if axes not in AXES or degree > MAX_DEGREE:
             raise ValueError(
                 f"Harmonics are known on the circle and S² up to degree {MAX_DEGREE}, got degree"
                 f" {degree} in R^{axes}."
