@@ -74,7 +74,8 @@ class ZonalKernel:
     def eigenvalues(self, axes: int) -> Floats:
         """λ_l of the series, l = 0 … degree, on the sphere of R^axes.
 
-        ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l,  λ_l = ∫K P_l dw / ∫dw, dw = (1 − t²)^((axes − 3)/2) dt, P_l(1) = 1, by Gauss' rule
+        ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l;  λ_l = ∫K P_l dw / ∫dw by Gauss' rule, P_l(1) = 1, dw = (1 −
+        t²)^((axes − 3)/2) dt
         """
         t, w = roots_jacobi(self.degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
         P = np.ones((self.degree + 2, len(t)))

@@ -12,11 +12,20 @@ import numpy as np
 from numba import njit, prange
 
 from ..arguments import Floats
-from .parallel_loops import BLOCK, n_blocks, parallel_loop
+from .dense import blocked
+from .parallel_loops import parallel_loop
 
 AXES = (2, 3)  # of the spaces of the spheres whose harmonics are known
 MAX_DEGREE = 500  # on S²: Q_lm stays a number
+AT_ONCE = 4  # degrees
+WIDTH = 128  # of a block of points: it stays in the nearest cache
 GROUPS = 64  # groups of blocks of points, at most: a group is summed in order by one thread
+
+
+@njit(inline="always")
+def four(row, start):
+    """Four numbers of a row."""
+    return row[start], row[start + 1], row[start + 2], row[start + 3]
 
 
 class Harmonics:
@@ -34,8 +43,8 @@ class Harmonics:
                 f"Harmonics are known on the circle and S² up to degree {MAX_DEGREE}, got degree"
                 f" {degree} in R^{axes}."
             )
-        self.coordinates = np.zeros((3, len(points)))
-        self.coordinates[:axes] = points.T
+        self.coordinates = np.zeros((-(-len(points) // WIDTH), 3 * WIDTH))
+        self.coordinates[:, : axes * WIDTH] = blocked(points, WIDTH).reshape(-1, axes * WIDTH)
         # highest l for each m
         self.tops = orders if axes == 2 else np.full(degree + 1, degree)
         self.diagonal, self.up, self.down = _recurrence(degree, axes)
@@ -45,9 +54,9 @@ class Harmonics:
                 for m, top in enumerate(self.tops)
             ]
         )
-        groups = min(GROUPS, n_blocks(len(points)))
+        groups = min(GROUPS, len(self.coordinates))
         self.partial = np.zeros((groups, len(self.degrees)))
-        self.scratch = np.zeros((groups, 6, BLOCK))
+        self.scratch = np.zeros((groups, 6 * WIDTH))
 
     def forward(self, weights: Floats, out: Floats) -> None:
         """h; weights (n,), out (n_harmonics,)."""
@@ -67,15 +76,15 @@ class Harmonics:
 
 def _recurrence(degree, axes):
     """Q_mm, (degree + 1,), and a, b of Q_lm = a_ml z Q_(l−1)m − b_ml Q_(l−2)m, (degree + 1, degree
-    + 2)."""
-    m, l = np.meshgrid(np.arange(degree + 1.0), np.arange(degree + 2.0), indexing="ij")
+    + 2 + AT_ONCE), zero beyond the degree."""
+    m, l = np.meshgrid(np.arange(degree + 1.0), np.arange(degree + 2.0 + AT_ONCE), indexing="ij")
     up, down = np.zeros(m.shape), np.zeros(m.shape)
     diagonal = np.full(degree + 1, np.sqrt(2.0))
     diagonal[0] = 1.0
     if axes == 3:
         factors = np.sqrt((2.0 * m[1:, 0] + 1.0) / (2.0 * m[1:, 0]))
         diagonal[1:] *= np.cumprod(factors)
-        on = l > m
+        on = (l > m) & (l <= degree)
         m, l = m[on], l[on]
         up[on] = np.sqrt((2 * l - 1) * (2 * l + 1) / ((l - m) * (l + m)))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -84,82 +93,108 @@ def _recurrence(degree, axes):
     return diagonal, up, down
 
 
+# Degrees go by AT_ONCE through the points of a block, so that what is read is used four times. Rows
+# lie in one array s: Re and Im of (x + iy)^m, Q before, Q now, two sums. LLVM knows how far they are
+# apart and vectorises the loops, ten times as fast as over arrays of their own.
+
+
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def add_moments(points, weights, tops, diagonal, up, down, scratch, out):
-    """Add the moments of one block; points (3, width), weights (width,), scratch (6, width), out
+def add_moments(points, weights, tops, diagonal, up, down, s, out):
+    """Add the moments of one block; points (3 WIDTH,), weights (n,), s (6 WIDTH,), out
     (n_harmonics,)."""
-    x, y, z = points
-    re, im, old, new = scratch[0], scratch[1], scratch[2], scratch[3]
     n, k = len(weights), 0
+    found = np.zeros((2, AT_ONCE))
     for c in range(n):
-        re[c], im[c] = weights[c], 0.0
+        s[c], s[WIDTH + c] = weights[c], 0.0
     for m in range(len(tops)):
         for c in range(n):
-            old[c], new[c] = 0.0, diagonal[m]
-        for l in range(m, tops[m] + 1):
-            a, b, real, imaginary = up[m, l + 1], down[m, l + 1], 0.0, 0.0
+            s[2 * WIDTH + c], s[3 * WIDTH + c] = 0.0, diagonal[m]
+        for l in range(m, tops[m] + 1, AT_ONCE):
+            (a0, a1, a2, a3), (b0, b1, b2, b3) = four(up[m], l + 1), four(down[m], l + 1)
+            r0, r1, r2, r3, i0, i1, i2, i3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for c in range(n):
-                q = new[c]
-                real += q * re[c]
-                imaginary += q * im[c]
-                new[c] = a * z[c] * q - b * old[c]
-                old[c] = q
-            out[k] += real
-            k += 1
-            if m > 0:
-                out[k] += imaginary
-                k += 1
+                u, v, height = s[c], s[WIDTH + c], points[2 * WIDTH + c]
+                q0 = s[3 * WIDTH + c]
+                q1 = a0 * height * q0 - b0 * s[2 * WIDTH + c]
+                q2 = a1 * height * q1 - b1 * q0
+                q3 = a2 * height * q2 - b2 * q1
+                s[3 * WIDTH + c] = a3 * height * q3 - b3 * q2
+                s[2 * WIDTH + c] = q3
+                r0 += q0 * u
+                r1 += q1 * u
+                r2 += q2 * u
+                r3 += q3 * u
+                i0 += q0 * v
+                i1 += q1 * v
+                i2 += q2 * v
+                i3 += q3 * v
+            found[0, 0], found[0, 1], found[0, 2], found[0, 3] = r0, r1, r2, r3
+            found[1, 0], found[1, 1], found[1, 2], found[1, 3] = i0, i1, i2, i3
+            for j in range(min(AT_ONCE, tops[m] + 1 - l)):
+                for part in range(1 if m == 0 else 2):
+                    out[k] += found[part, j]
+                    k += 1
         for c in range(n):
-            re[c], im[c] = x[c] * re[c] - y[c] * im[c], x[c] * im[c] + y[c] * re[c]
+            s[c], s[WIDTH + c] = (
+                points[c] * s[c] - points[WIDTH + c] * s[WIDTH + c],
+                points[c] * s[WIDTH + c] + points[WIDTH + c] * s[c],
+            )
 
 
 @njit(cache=True, fastmath={"contract"})
-def evaluate_block(points, r, tops, diagonal, up, down, scratch, out):
-    """J of one block; points (3, width), r (n_harmonics,), scratch (6, width), out (width,)."""
-    x, y, z = points
-    re, im, old, new, real, imaginary = scratch
+def evaluate_block(points, r, tops, diagonal, up, down, s, out):
+    """J of one block; points (3 WIDTH,), r (n_harmonics,), s (6 WIDTH,), out (n,)."""
     n, k = len(out), 0
+    given = np.zeros((2, AT_ONCE))
     for c in range(n):
-        re[c], im[c], out[c] = 1.0, 0.0, 0.0
+        s[c], s[WIDTH + c], out[c] = 1.0, 0.0, 0.0
     for m in range(len(tops)):
         for c in range(n):
-            old[c], new[c], real[c], imaginary[c] = 0.0, diagonal[m], 0.0, 0.0
-        for l in range(m, tops[m] + 1):
-            a, b, r_real, r_imaginary = up[m, l + 1], down[m, l + 1], r[k], 0.0
-            k += 1
-            if m > 0:
-                r_imaginary = r[k]
-                k += 1
+            s[2 * WIDTH + c], s[3 * WIDTH + c] = 0.0, diagonal[m]
+            s[4 * WIDTH + c], s[5 * WIDTH + c] = 0.0, 0.0
+        for l in range(m, tops[m] + 1, AT_ONCE):
+            (a0, a1, a2, a3), (b0, b1, b2, b3) = four(up[m], l + 1), four(down[m], l + 1)
+            given[:] = 0.0
+            for j in range(min(AT_ONCE, tops[m] + 1 - l)):
+                for part in range(1 if m == 0 else 2):
+                    given[part, j] = r[k]
+                    k += 1
+            (r0, r1, r2, r3), (i0, i1, i2, i3) = four(given[0], 0), four(given[1], 0)
             for c in range(n):
-                q = new[c]
-                real[c] += q * r_real
-                imaginary[c] += q * r_imaginary
-                new[c] = a * z[c] * q - b * old[c]
-                old[c] = q
+                height = points[2 * WIDTH + c]
+                q0 = s[3 * WIDTH + c]
+                q1 = a0 * height * q0 - b0 * s[2 * WIDTH + c]
+                q2 = a1 * height * q1 - b1 * q0
+                q3 = a2 * height * q2 - b2 * q1
+                s[3 * WIDTH + c] = a3 * height * q3 - b3 * q2
+                s[2 * WIDTH + c] = q3
+                s[4 * WIDTH + c] += q0 * r0 + q1 * r1 + q2 * r2 + q3 * r3
+                s[5 * WIDTH + c] += q0 * i0 + q1 * i1 + q2 * i2 + q3 * i3
         for c in range(n):
-            out[c] += real[c] * re[c] + imaginary[c] * im[c]
-            re[c], im[c] = x[c] * re[c] - y[c] * im[c], x[c] * im[c] + y[c] * re[c]
+            out[c] += s[4 * WIDTH + c] * s[c] + s[5 * WIDTH + c] * s[WIDTH + c]
+            s[c], s[WIDTH + c] = (
+                points[c] * s[c] - points[WIDTH + c] * s[WIDTH + c],
+                points[c] * s[WIDTH + c] + points[WIDTH + c] * s[c],
+            )
 
 
 @parallel_loop
 def forward(points, weights, tops, diagonal, up, down, scratch, partial):
-    """partial[g] = the moments of the blocks of group g, in order; points (3, n), weights (n,),
-    scratch (n_groups, 6, BLOCK), partial (n_groups, n_harmonics)."""
-    n, groups = len(weights), len(partial)
-    blocks = (n + BLOCK - 1) // BLOCK
+    """partial[g] = the moments of the blocks of group g, in order; points (n_blocks, 3
+    WIDTH), weights (n,), scratch (n_groups, 6 WIDTH), partial (n_groups, n_harmonics)."""
+    n, groups, blocks = len(weights), len(partial), len(points)
     for g in prange(groups):
         partial[g] = 0.0
         for b in range(g * blocks // groups, (g + 1) * blocks // groups):
-            c = slice(b * BLOCK, min(n, (b + 1) * BLOCK))
-            add_moments(points[:, c], weights[c], tops, diagonal, up, down, scratch[g], partial[g])
+            c = slice(b * WIDTH, min(n, (b + 1) * WIDTH))
+            add_moments(points[b], weights[c], tops, diagonal, up, down, scratch[g], partial[g])
 
 
 @parallel_loop
 def adjoint(points, r, tops, diagonal, up, down, scratch, out):
-    """J; points (3, n), r (n_harmonics,), scratch (n_groups, 6, BLOCK), out (n,)."""
-    n, groups = len(out), len(scratch)
-    blocks = (n + BLOCK - 1) // BLOCK
+    """J; points (n_blocks, 3 WIDTH), r (n_harmonics,), scratch (n_groups, 6 WIDTH), out (n,)."""
+    n, groups, blocks = len(out), len(scratch), len(points)
     for g in prange(groups):
         for b in range(g * blocks // groups, (g + 1) * blocks // groups):
-            c = slice(b * BLOCK, min(n, (b + 1) * BLOCK))
-            evaluate_block(points[:, c], r, tops, diagonal, up, down, scratch[g], out[c])
+            c = slice(b * WIDTH, min(n, (b + 1) * WIDTH))
+            evaluate_block(points[b], r, tops, diagonal, up, down, scratch[g], out[c])
