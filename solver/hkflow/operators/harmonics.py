@@ -94,8 +94,8 @@ def _recurrence(degree, axes):
 
 
 # Degrees go by AT_ONCE through the points of a block, so that what is read is used four times. Rows
-# lie in one array s: Re and Im of (x + iy)^m, Q before, Q now, two sums. LLVM knows how far they are
-# apart and vectorises the loops, ten times as fast as over arrays of their own.
+# lie in one array s: Re and Im of (x + iy)^m, Q before, Q now, two sums. LLVM knows how far apart
+# they are and vectorises the loops, ten times as fast as over arrays of their own.
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
