@@ -1013,7 +1013,7 @@ class Case(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="of everything random: data, teachers, points, batches"
     )
-    data: Data = Field(description="inputs and targets, from a file or made")
+    data: Data = Field(description="inputs and targets, from a file or made; or [[energy]] tables")
     objective: ObjectiveTable = Field(description="what is minimised")
     energy: Energies | None = Field(
         None,
