@@ -20,8 +20,8 @@ GROUPS = {
     "Estimators of scikit-learn": "WideNetworkClassifier WideNetworkRegressor",
     "Problems": "Problem Flow named_flow Domain Mesh circle_mesh geodesic_mesh geodesic_level"
     " atoms_mesh MomentFlow restarted reseeded",
-    "Objectives": "Objective PopulationRisk Feature FEATURES ridge vector_feature Risk RISKS"
-    " SOFTMAX with_bias cluster_grid xor",
+    "Objectives": "Objective PopulationRisk Sum External Interaction Feature FEATURES ridge"
+    " vector_feature Risk RISKS SOFTMAX with_bias cluster_grid xor",
     "Measures": "PointMeasure DensityAndAtoms Units sampled balanced_atoms quasi_uniform"
     " random_uniform",
     "Looking on": "observe Observer State",
@@ -54,14 +54,15 @@ def _tables(schema, top):
     yield f"## {top}\n"
     yield from _keys(schema, models)
     for name, key in schema["properties"].items():
-        if "discriminator" in key:
-            chooser = key["discriminator"]["propertyName"]
+        if kinds := _kinds(key):
+            chooser = kinds["discriminator"]["propertyName"]
+            shown = name if kinds is key else f"[{name}]"
             yield f"\n## [{name}]\n"
-            for one in key["oneOf"]:
+            for one in kinds["oneOf"]:
                 model = models[one["$ref"].rpartition("/")[2]]
                 names = model["properties"][chooser]
                 kind = '" or "'.join(names.get("enum") or [names["const"]])
-                yield f'\n### `[{name}] {chooser} = "{kind}"`\n'
+                yield f'\n### `[{shown}] {chooser} = "{kind}"`\n'
                 yield _sentence(model["description"]) + "\n"
                 yield from _keys(model, models, leave=chooser)
         elif model := _model(key, models):
@@ -69,13 +70,19 @@ def _tables(schema, top):
             yield from _keys(model, models)
 
 
+def _kinds(key):
+    """The kinds that a table has by a key of its own, or each table of a list; None if none."""
+    items = (one.get("items", {}) for one in key.get("anyOf", ()))
+    return next((one for one in (key, *items) if "discriminator" in one), None)
+
+
 def choosers(schema):
     """{name of a table's model: the key that chooses it}, which is in its heading."""
     return {
-        one["$ref"].rpartition("/")[2]: key["discriminator"]["propertyName"]
-        for key in schema["properties"].values()
-        if "discriminator" in key
-        for one in key["oneOf"]
+        one["$ref"].rpartition("/")[2]: kinds["discriminator"]["propertyName"]
+        for kinds in map(_kinds, schema["properties"].values())
+        if kinds
+        for one in kinds["oneOf"]
     }
 
 
@@ -88,9 +95,11 @@ def _keys(model, models, leave=""):
         return
     yield "| key | value | default | meaning |\n| --- | --- | --- | --- |"
     for name, key in properties.items():
-        tables = "discriminator" in key or _model(key, models)
+        kinds = _kinds(key)
+        tables = kinds or _model(key, models)
         default = "required" if name in required else "" if tables else _default(key)
-        value = f"table [`[{name}]`](#{name})" if tables else _value(key)
+        many = "tables" if kinds not in (key, None) else "table"
+        value = f"{many} [`[{name}]`](#{name})" if tables else _value(key)
         meaning = key.get("description", "")
         yield f"| `{name}` | {value} | {default} | {_cell(meaning)} |"
 

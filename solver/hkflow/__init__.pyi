@@ -40,6 +40,9 @@ from .objectives.activations import vector_feature as vector_feature
 from .objectives.data import cluster_grid as cluster_grid
 from .objectives.data import with_bias as with_bias
 from .objectives.data import xor as xor
+from .objectives.energies import External as External
+from .objectives.energies import Interaction as Interaction
+from .objectives.energies import Sum as Sum
 from .objectives.losses import RISKS as RISKS
 from .objectives.losses import SOFTMAX as SOFTMAX
 from .objectives.losses import Risk as Risk

@@ -33,6 +33,8 @@ def asks_for_accuracy(case: Case) -> bool:
 
 def dimension(case: Case, folder: Path) -> int:
     """d of the sphere, from the data."""
+    if case.data.source == "none":
+        return case.domain.dim  # type: ignore[return-value]  # checked with the case
     named, data = read_named(case, folder)
     table: Any = named.data
     if data is not None:
@@ -73,7 +75,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
         kind, _ = best_method(
             case.objective.activation,
             spreads(case),
-            case.data.source != "population",
+            case.is_by_data,
             Domain(dim).has_meshes,
             case.domain.kind == "fixed-features",
             varies(case),

@@ -106,7 +106,7 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     return best_method(
         case.objective.activation,
         spreads(case),
-        case.data.source != "population",
+        getattr(case, "is_by_data", True),
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
         varies(case),
@@ -115,7 +115,9 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
 
 def spreads(case: Case | ProblemCase) -> bool:
     """Whether atoms do not stay atoms."""
-    return case.flow.noise != 0.0 or case.objective.entropy > 0.0
+    energies = getattr(case, "energy", None) or ()
+    entropic = case.objective.entropy > 0.0 or any(one.kind == "entropy" for one in energies)
+    return entropic or case.flow.noise != 0.0
 
 
 def varies(case: Case | ProblemCase) -> bool:
@@ -253,6 +255,7 @@ def _test_objective(objective, data):
     inputs, targets = data.test
     biased = objective.inputs.shape[1] > inputs.shape[1]
     full = generators.with_bias(inputs) if biased else inputs
+    objective = getattr(objective, "data", objective)  # of a sum of energies
     return Objective(objective.feature, objective.risk, full, targets)
 
 
@@ -277,8 +280,23 @@ def domain_of(case: Case | ProblemCase, axes: int) -> Domain:
 def build_objective(
     case: Case, folder: Path | None, data: DataSet | None = None, feature: Feature | None = None
 ) -> tuple[Any, MomentFlow | None]:
-    """The objective, and the closed-form solution if the case is the moment problem in its solvable
-    form.
+    """The objective with all energies, and the closed-form solution of data alone, see
+    `_data_risk`."""
+    if case.energy is None:
+        return _data_risk(case, folder, data, feature)
+    from .energies import with_energies
+
+    if case.data.source == "none":
+        table = case.objective
+        own = table.weight_decay, table.entropy
+        return with_energies(case.energy, None, case.domain.dim + 1, *own), None
+    risk, _ = _data_risk(case, folder, data, feature)
+    return with_energies(case.energy, risk, risk.axes), None
+
+
+def _data_risk(case, folder, data, feature):
+    """The objective of the data, and the closed-form solution if the case is the moment problem in
+    its solvable form.
 
     data : read earlier, or None;  feature : that of the activation, imported earlier, or None
     """
@@ -408,7 +426,7 @@ def input_names(
 
 def read_named(case: Case, folder: Path) -> tuple[Case, DataSet | None]:
     """The case with the columns written out that it reads, and its data, None if it has none."""
-    if case.data.source in ("moment", "population"):
+    if case.data.source in ("moment", "population", "none"):
         return case, None
     data = read_data(case, folder, feature_of(case.objective.activation, folder))
     if getattr(case.data, "features", ()) is None:
@@ -624,7 +642,7 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, activation = case.data.source != "population", case.objective.activation
+    data, activation = case.is_by_data, case.objective.activation
     return best_method(activation, spreads(case), data, False, False, varies(case))[0]
 
 

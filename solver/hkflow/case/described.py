@@ -1,6 +1,7 @@
 """A Problem that was made in Python as tables and arrays, for its run folder, and back."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,20 @@ from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
 from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
 from ..objectives.activations import FEATURES
+from ..objectives.energies import Sum
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow, VaryingRate
 from ..problem.problem import Problem
 from ..solving.result import has_bias
+from .energies import energy_tables, with_energies
 from .functions import OwnFunctions
 from .load import plain_tables, sentences
 from .schema import ProblemCase
 
+# what stands in the place of a data risk in a run folder without data
+NOTHING = SimpleNamespace(feature=FEATURES["linear"], risk=RISKS["square"], operator="auto")
 MEASURES: dict[str, Any] = {
     "uniform": Uniform,
     "von-mises-fisher": VonMisesFisher,
@@ -46,18 +51,21 @@ def described(
     """
     objective: Any = problem.objective
     exact = problem.exact
-    population = type(objective) is not Objective
-    if population and not hasattr(objective, "teacher"):
+    population, total = hasattr(objective, "teacher"), isinstance(objective, Sum)
+    if not (population or total or type(objective) is Objective):
         raise CaseError(
-            "A run folder knows hkflow.Objective and hkflow.PopulationRisk, not"
+            "A run folder knows hkflow.Objective, hkflow.PopulationRisk and hkflow.Sum, not"
             f" {type(objective).__name__}; take hkflow.solve."
         )
+    decay = objective.weight_decay
+    energies = _energies_in_words(objective) if total else {}
+    objective = objective.data or NOTHING if total else objective
     if exact is not None and (type(exact) is not MomentFlow or exact.flow != problem.flow):
         raise CaseError("A run folder knows the exact solution MomentFlow of the same flow alone.")
     teacher = (
         {"teacher": objective.teacher, "teacher_weights": objective.teacher_weights}
         if population
-        else {"operator": objective.operator}
+        else {"operator": objective.operator} | energies
     )
     flow = {name: _rule(name, v) for name, v in vars(problem.flow).items() if v is not None}
     endless = method.get("max_step") == np.inf
@@ -66,10 +74,10 @@ def described(
         "seed": seed,
         "objective": {
             "activation": objective.feature.name,
-            "bias": has_bias(objective.inputs),
+            "bias": has_bias(problem.objective.inputs),
             "loss": objective.risk.name,
-            "weight_decay": objective.weight_decay,
-            "entropy": objective.entropy,
+            "weight_decay": decay,
+            "entropy": 0.0 if total else objective.entropy,
             **teacher,
         },
         "domain": {
@@ -107,6 +115,14 @@ def _rule(name, value):
             f" flow.{name} is a function: write it as text, or take hkflow.solve."
         )
     return rule
+
+
+def _energies_in_words(total):
+    """The keys of a ProblemObjective that a Sum has."""
+    tables = energy_tables(total)
+    if total.entropy > 0.0:
+        tables.append({"kind": "entropy", "temperature": total.entropy})
+    return {"energy": tables} | ({} if total.data else {"axes": total.axes})
 
 
 def _density_in_words(density):
@@ -166,10 +182,14 @@ def rebuilt(
         units = np.array(table.teacher), np.array(table.teacher_weights)
         population = PopulationRisk(feature, *units, table.weight_decay, entropy=table.entropy)
         return population, exact, population.draw
+    if table.axes is not None:
+        return with_energies(table.energy or (), None, table.axes, table.weight_decay), exact, None
     risk = own.risk.built(where) if own.risk else RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
-    objective = Objective(
+    objective: Any = Objective(
         feature, risk, full, targets, weights, table.weight_decay, table.operator,
         entropy=table.entropy,
     )  # fmt: skip
+    if table.energy is not None:
+        objective = with_energies(table.energy, objective, objective.axes)
     return objective, exact, None if own.draw is None else own.draw.deferred(where)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
 from .aliases import current
-from .schema import DEFAULT_KINDS, Case, ProblemCase, Table
+from .schema import DEFAULT_KINDS, ENERGIES, Case, ProblemCase, Table
 
 Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
@@ -39,18 +39,23 @@ def toml_of(case: Table) -> str:
     tables = {
         name: content.pop(name) for name, value in list(content.items()) if isinstance(value, dict)
     }
-    parts = [content, *tables.values()]
-    keys = [
-        "".join(f"{key} = {_toml_value(value)}\n" for key, value in part.items()) for part in parts
-    ]
-    return "\n".join(
-        [keys[0], *(f"[{name}]\n{text}" for name, text in zip(tables, keys[1:], strict=True))]
-    )
+    energies = [("[[energy]]", table) for table in content.pop("energy", ())]
+    headed = [*((f"[{name}]", table) for name, table in tables.items()), *energies]
+    return "\n".join([_toml_keys(content), *(f"{top}\n{_toml_keys(t)}" for top, t in headed)])
+
+
+def _toml_keys(table):
+    """The keys of a table, a line each; tables within it in one line."""
+    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in table.items())
 
 
 def _toml_value(value):
     """A text, number, truth value or list of them in TOML: its JSON, with one more character
-    escaped."""
+    escaped; a list of tables by their keys."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key} = {_toml_value(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -219,8 +224,9 @@ def _override(tables, keys, value):
             tables[keys[0]] = {}
     path = ".".join(keys)
     for key in keys[:-1]:
-        tables = tables.setdefault(key, {})
-        if not isinstance(tables, dict):
+        listed = isinstance(tables, list)
+        tables = _nth(tables, key, path) if listed else tables.setdefault(key, {})
+        if not (isinstance(tables, dict) or key == "energy" and isinstance(tables, list)):
             raise CaseError(f"{'.'.join(keys)}: '{key}' is not a table.")
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -229,6 +235,13 @@ def _override(tables, keys, value):
         tables[keys[-1]] = value
         if path in _RIVALS:
             tables.pop(_RIVALS[path], None)
+
+
+def _nth(tables, key, path):
+    """The table of a number in a list of tables."""
+    if not (key.isdigit() and int(key) < len(tables)):
+        raise CaseError(f"{path}: '{key}' is not a number from 0 to {len(tables) - 1}.")
+    return tables[int(key)]
 
 
 def sentences(error: ValidationError, model: type[Table]) -> list[str]:
@@ -282,6 +295,8 @@ UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 def _models(table):
     """The models that may stand at a table with a discriminator, by its value."""
+    if table == "energy":
+        return ENERGIES
     annotation = Case.model_fields[table].annotation
     field = UNIONS[table]
     return {
@@ -292,7 +307,8 @@ def _models(table):
 
 
 def _tags(location):
-    return ", ".join(_models(location[0])) if location and location[0] in UNIONS else ""
+    known = location and location[0] in (*UNIONS, "energy")
+    return ", ".join(_models(location[0])) if known else ""
 
 
 def _is_tag(place, part, location):
@@ -302,6 +318,8 @@ def _is_tag(place, part, location):
         return False
     if location[0] in UNIONS and place == 1:
         return part in _models(location[0])
+    if location[0] == "energy" and place == 2:
+        return part in ENERGIES
     return part in ("int", "str", "bool", "float") or part.startswith(("list[", "constrained-"))
 
 
@@ -313,6 +331,8 @@ def _keys_at(location, model):
         model = next(iter(getattr(annotation, "__args__", ())), annotation)
         if location[0] in UNIONS:
             model = _models(location[0]).get(location[1] if len(location) > 1 else None, Case)
+        if location[0] == "energy":
+            model = ENERGIES[location[2]]
     return list(model.model_fields)
 
 

@@ -254,6 +254,12 @@ class PopulationData(Teacher):
     dim: Annotated[int, Field(ge=2, le=LARGEST)] = Field(2, description="of the inputs")
 
 
+class NoData(Table):
+    """No data: [[energy]] tables are the whole energy, and domain.dim is the sphere's dimension."""
+
+    source: Literal["none"]
+
+
 class MomentData(Table):
     """The linear problem F = ½ |∫θ dν - target e|², which has a closed-form solution."""
 
@@ -280,6 +286,7 @@ Data = Annotated[
     | ParityData
     | TeacherData
     | PopulationData
+    | NoData
     | MomentData,
     Field(discriminator="source"),
 ]
@@ -332,6 +339,87 @@ class ObjectiveTable(Table):
     )
 
 
+def _potential(text):
+    """A formula in the coordinates."""
+    from ..measures.formula import Formula  # slow to load
+    from ..measures.initial import VARIABLES
+
+    Formula(text, tuple(name for name in VARIABLES if name != "sign"))
+    return text
+
+
+# of objectives.kernels, which takes long to load: the parameter that each needs
+KERNELS = {
+    "linear": None, "quadratic": None, "exponential": "concentration",
+    "von-mises": "concentration", "gaussian": "width", "riesz": "exponent",
+}  # fmt: skip
+
+
+def _kernel(text):
+    """A named kernel, or a formula in t."""
+    if text in KERNELS:
+        return text
+    if text != "t" and text.replace("-", "").isalpha():
+        raise PydanticKnownError("literal_error", {"expected": str((*KERNELS, "a formula"))[1:-1]})
+    from ..measures.formula import Formula  # slow to load
+
+    Formula(text, ("t",))
+    return text
+
+
+class ExternalEnergy(Table):
+    """∫V dν of a potential V."""
+
+    kind: Literal["external"]
+    potential: Annotated[str, AfterValidator(_potential)] = Field(
+        description="V, a formula in x, y, z, or theta1, theta2, …, as initial.density"
+    )
+
+
+class InteractionEnergy(Table):
+    """½ ∬K(θ·θ′) dν dν of a kernel K of t = θ·θ′."""
+
+    kind: Literal["interaction"]
+    kernel: Annotated[str, AfterValidator(_kernel)] = Field(
+        description=(
+            "linear t; quadratic t²; exponential e^(κ(t − 1)) and von-mises e^(κt)/I₀(κ), κ ="
+            " concentration; gaussian e^(−|θ − θ′|²/2 width²); riesz |θ − θ′|^exponent; or a"
+            " formula in t, as 'exp(t) / (2 - t)'"
+        )
+    )
+    strength: float = Field(1.0, description="factor; −1 makes masses attract that 1 lets repel")
+    concentration: Positive | None = Field(None, description="κ of exponential and von-mises")
+    width: Positive | None = Field(None, description="of gaussian")
+    exponent: Positive | None = Field(None, description="of riesz")
+
+    @model_validator(mode="after")
+    def _its_own_parameter(self):
+        given = {key for key in ("concentration", "width", "exponent") if getattr(self, key)}
+        needed = KERNELS.get(self.kernel)
+        if given != ({needed} if needed else set()):
+            raise ValueError(
+                f"the kernel '{self.kernel}' has the parameter {needed or 'nothing'}, got"
+                f" {', '.join(sorted(given)) or 'nothing'}"
+            )
+        return self
+
+
+class EntropyEnergy(Table):
+    """τ ∫ν log ν, which is diffusion."""
+
+    kind: Literal["entropy"]
+    temperature: Positive = Field(description="τ")
+
+
+ENERGIES = {
+    "external": ExternalEnergy,
+    "interaction": InteractionEnergy,
+    "entropy": EntropyEnergy,
+}
+Energy = Annotated[ExternalEnergy | InteractionEnergy | EntropyEnergy, Field(discriminator="kind")]
+Energies = Annotated[list[Energy], Field(min_length=1)]
+
+
 class DomainTable(Table):
     """Where the measure lives; the dimension follows from the data."""
 
@@ -343,6 +431,9 @@ class DomainTable(Table):
     )
     cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(
         None, description="of the grid, or of the mesh of method.points = 'mesh'"
+    )
+    dim: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="d of the sphere, of energies without data alone"
     )
 
 
@@ -938,8 +1029,15 @@ class Case(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="of everything random: data, teachers, points, batches"
     )
-    data: Data = Field(description="inputs and targets, from a file or made")
+    data: Data = Field(description="inputs and targets, from a file or made; or [[energy]] tables")
     objective: ObjectiveTable = Field(description="what is minimised")
+    energy: Energies | None = Field(
+        None,
+        description=(
+            "tables [[energy]] of kind external, interaction or entropy, added to the objective;"
+            " with them [data] and [objective] may be absent"
+        ),
+    )
     domain: DomainTable = Field(description="where the measure lives")
     initial: InitialTable = Field(
         UniformInitial(kind="uniform"), description="the measure at the start; uniform if absent"
@@ -968,6 +1066,11 @@ class Case(Table):
     def _default_kinds(cls, tables):
         if not isinstance(tables, dict):
             return tables
+        if "energy" in tables and "data" not in tables:
+            objective = tables.get("objective", {})
+            if isinstance(objective, dict):
+                objective = {"activation": "linear", "loss": "square"} | objective
+            tables = tables | {"data": {"source": "none"}, "objective": objective}
         domain, kinds = tables.get("domain"), DEFAULT_KINDS
         method = tables.get("method", {})
         if (
@@ -989,6 +1092,7 @@ class Case(Table):
         if self.flow is None and kind != "network":
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
         discrete = self.domain.kind == "fixed-features"
+        self._energies_have_a_sphere(discrete)
         accuracy = getattr(self.method, "accuracy", None)
         if accuracy is not None and (discrete or self.domain.cells is not None):
             raise ValueError(
@@ -1047,6 +1151,27 @@ class Case(Table):
                 "time.steps counts the steps of a network's descent; give time.end instead"
             )
         return self
+
+    def _energies_have_a_sphere(self, discrete):
+        empty, given = self.data.source == "none", self.domain.dim
+        if empty and self.energy is None:
+            raise ValueError("data.source 'none' is for cases with [[energy]] tables")
+        if empty and given is None:
+            raise ValueError("domain.dim is missing: without data it is d of the sphere S^d")
+        if not empty and given is not None:
+            raise ValueError("domain.dim follows from the data; leave it out")
+        if self.energy is not None and self.method.kind in ("characteristics", "network"):
+            raise ValueError(
+                f"method.kind '{self.method.kind}' moves units by the data alone; with [[energy]]"
+                " tables choose grid or particles"
+            )
+        if self.energy is not None and discrete:
+            raise ValueError("[[energy]] tables are for spheres, not for 'fixed-features'")
+
+    @property
+    def is_by_data(self) -> bool:
+        """Whether data alone drive the flow: neither a population nor other energies."""
+        return self.energy is None and self.data.source not in ("population", "none")
 
     @property
     def is_drawn(self) -> bool:
@@ -1127,6 +1252,8 @@ class ProblemObjective(Table):
     operator: OperatorName = "auto"
     teacher: list[Vector] | None = None
     teacher_weights: Vector | None = None
+    energy: list[Energy] | None = Field(None, description="terms of a hkflow.Sum")
+    axes: Count | None = Field(None, description="of a point, if that has no data")
 
 
 class ProblemDomain(Table):

@@ -7,6 +7,7 @@ from .column_generation import signed_features as signed_features
 from .diagonal_path import l1_margin_direction as l1_margin_direction
 from .diagonal_path import l2_margin_direction as l2_margin_direction
 from .diagonal_path import path_point as path_point
+from .dual_polynomial import dual_polynomial as dual_polynomial
 from .fixed_points import l1_margin as l1_margin
 from .fixed_points import l2_margin as l2_margin
 from .kernel_machine import arc_cosine_kernel as arc_cosine_kernel

@@ -23,6 +23,14 @@ FUNCTIONS: dict[str, tuple[Callable, int]] = {  # with how many arguments each t
     **{name: (getattr(np, name), 2) for name in ("arctan2", "minimum", "maximum")},
     "where": (np.where, 3),
 }
+# partial derivatives by the arguments; those of two arguments and more are in `_called`
+DERIVATIVES: dict[str, Callable] = {
+    "abs": np.sign, "exp": np.exp, "log": lambda x: 1.0 / x, "sqrt": lambda x: 0.5 / np.sqrt(x),
+    "sin": np.cos, "cos": lambda x: -np.sin(x), "tan": lambda x: 1.0 + np.tan(x) ** 2,
+    "arcsin": lambda x: 1.0 / np.sqrt(1.0 - x * x), "arccos": lambda x: -1.0 / np.sqrt(1.0 - x * x),
+    "arctan": lambda x: 1.0 / (1.0 + x * x), "cosh": np.sinh, "sinh": np.cosh,
+    "tanh": lambda x: 1.0 - np.tanh(x) ** 2,
+}  # fmt: skip
 OPERATORS: dict[type, Callable] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -66,6 +74,56 @@ class Formula:
         """The number at given values of the variables, arrays or numbers; inf and nan are left."""
         with np.errstate(all="ignore"):
             return self._value(self.tree, dict(CONSTANTS) | dict(values))
+
+    def gradient(self, values: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The partial derivatives by the variables that it names, to rounding; all (n,).
+
+        Where a formula has a kink or a jump it is that of one side.
+        """
+        known = dict(CONSTANTS) | dict(values)
+        named = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        with np.errstate(all="ignore"):
+            found = {name: self._dual(self.tree, known, name)[1] for name in named & values.keys()}
+        return {name: slope * np.ones_like(values[name]) for name, slope in found.items()}
+
+    def _dual(self, node, values, name):
+        """The number of a node and its derivative by one variable, 0.0 if it does not depend on
+        it."""
+        value = self._value(node, values)
+        if isinstance(node, ast.Name):
+            return value, 1.0 if node.id == name else 0.0
+        if isinstance(node, ast.Constant | ast.Compare):
+            return value, 0.0
+        if isinstance(node, ast.Call):
+            parts = [self._dual(part, values, name) for part in node.args]
+            return value, self._called(node.func.id, parts)
+        parts = [self._dual(part, values, name) for part in self._parts(node)]
+        if isinstance(node, ast.UnaryOp):
+            return value, OPERATORS[type(node.op)](parts[0][1])
+        (a, da), (b, db) = parts
+        if isinstance(node.op, ast.Mult):
+            return value, da * b + a * db
+        if isinstance(node.op, ast.Div):
+            return value, (da - value * db) / b
+        if isinstance(node.op, ast.Pow):
+            by_base = 0.0 if np.isscalar(da) and da == 0.0 else b * a ** (b - 1.0) * da
+            by_power = 0.0 if np.isscalar(db) and db == 0.0 else np.log(a) * value * db
+            return value, by_base + by_power
+        return value, OPERATORS[type(node.op)](da, db)
+
+    @staticmethod
+    def _called(function, parts):
+        """The derivative of a function of given numbers and derivatives."""
+        if function == "where":
+            (chosen, _), (_, first), (_, second) = parts
+            return np.where(chosen, first, second)
+        if function in DERIVATIVES:
+            ((x, dx),) = parts
+            return 0.0 if np.isscalar(dx) and dx == 0.0 else DERIVATIVES[function](x) * dx
+        (a, da), (b, db) = parts
+        if function == "arctan2":
+            return (b * da - a * db) / (a * a + b * b)
+        return np.where(a <= b if function == "minimum" else a >= b, da, db)
 
     def _check(self, node):
         """Raise ValueError unless a node of the tree, and all below it, are of a known kind."""

@@ -17,6 +17,7 @@ METHODS = {
     "network": "network.network.Network",
 }
 
+SUMMING = ("grid", "particles")  # those that know sums of energies
 
 AUTO = "auto"
 
@@ -69,6 +70,11 @@ def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Me
         raise ValueError(
             f"The method '{kind}' has no {name}, got {name} = {getattr(flow, name):g}. Choose from:"
             f" {', '.join(others)}."
+        )
+    if kind not in SUMMING and hasattr(problem.objective, "terms"):
+        raise ValueError(
+            f"The method '{kind}' moves units by the data alone, and the objective is a sum of"
+            f" energies. Choose from: {', '.join(SUMMING)}."
         )
     check_options(options, made, f"{kind} option")
     return made(problem.with_own_flow(), **options)

@@ -63,7 +63,13 @@ def _particle_height(run, wide):
     return height(run, wide)
 
 
+def _predicts_nothing(run):
+    return "" if decision.predicts(run) else "has no data to predict"
+
+
 def _many_inputs(run):
+    if reason := _predicts_nothing(run):
+        return reason
     count = run.inputs.shape[1]
     return f"has {count} inputs" if count > 2 else ""
 
@@ -160,7 +166,10 @@ PLOTS = {
         _many_inputs,
     ),
     "predictions": Plot(
-        "predictions against targets", decision.draw_targets, lambda _, wide: 3.6 if wide else 2.6
+        "predictions against targets",
+        decision.draw_targets,
+        lambda _, wide: 3.6 if wide else 2.6,
+        _predicts_nothing,
     ),
     "convergence": Plot(
         "the figure of a study: its errors, values or curves",

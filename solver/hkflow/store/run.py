@@ -253,6 +253,7 @@ class Run(Result):
         if self.test_inputs is None:
             return None
         full = with_bias(self.test_inputs) if self.bias else self.test_inputs
+        objective = getattr(objective, "data", objective)  # of a sum of energies
         return Objective(objective.feature, objective.risk, full, self.test_targets)
 
     def _density(self, objective):

@@ -33,7 +33,7 @@ Values = dict[str, Any]
 # keys whose numbers grow with resolution
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 # data that no random numbers make
-GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment")
+GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment", "none")
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 

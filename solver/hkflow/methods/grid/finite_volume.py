@@ -236,14 +236,26 @@ class FiniteVolume(ImplicitSteps):
         self.state_changed()
 
     def largest_stable_step(self, remaining: float) -> float:
-        """The step that transport allows from the accepted state, and with entropy the splitting
-        into transport, reaction and noise, whose error no budget shows."""
+        """The step that transport and an interaction allow from the accepted state, and with
+        entropy the splitting into transport, reaction and noise, whose error no budget shows."""
         longest, flow = self.stepper.largest_stable_step(self.current), self.flow
+        if (answer := self._interaction_rate()) > 0.0:
+            longest = min(longest, self.stability / answer)
         tau = self.problem.objective.entropy
         rate = flow.reaction * (self.current.rms_potential + tau) + flow.noise
         if tau == 0.0 or rate == 0.0 or not flow.moves:
             return longest
         return min(longest, SPLITTING * np.sqrt(self.tolerance) / rate)
+
+    def _interaction_rate(self):
+        """A bound of the rate at which the potential of a sum of energies answers to itself."""
+        objective, e, flow = self.problem.objective, self.current, self.flow
+        if not hasattr(objective, "stiffness"):
+            return 0.0
+        peak = float(e.density.sum(axis=0).max()) / (len(e.density) * self.problem.uniform)
+        return objective.stiffness(flow.transport, flow.reaction, e.mass, peak) * np.exp(
+            self.log_scale
+        )
 
     def initial_step(self) -> float:
         """A first guess of the step that accuracy allows."""
@@ -281,7 +293,7 @@ class FiniteVolume(ImplicitSteps):
             now.atoms = self.stepper.capture.scaled(now.atoms, 1.0 / factor)
         now.defect /= factor
         self.rhs.predict(now)
-        if not len(now.predictions):
+        if not self.rhs.by_data:
             self.rhs.drive(now)
         self.stepper.rescale(factor)
         self.stepper.rates(now)

@@ -34,6 +34,8 @@ class RightHandSide:
         self.shape = (len(signs), mesh.n_cells)
         self.stencil = stencil_of(mesh)
         self.objective = problem.objective.at_fixed_points(mesh.centers, signs)
+        # whether J follows from loss gradients; else it comes with the objective of a measure
+        self.by_data = getattr(self.objective, "by_data", len(self.objective.predictions) > 0)
         density, atoms = problem.initial_parts
         self.mass_at_start = float((np.abs(density) @ mesh.volumes).sum())
         self.mass_at_start += 0.0 if atoms is None else atoms.mass

@@ -25,7 +25,7 @@ class MusclHancock(Stepper):
     def __init__(self, rhs: RightHandSide) -> None:
         super().__init__(rhs)
         self.capture = Capture(rhs.problem, rhs.stencil) if captures(rhs.problem) else None
-        n_data = len(rhs.objective.predictions)
+        n_data = len(rhs.objective.predictions) if rhs.by_data else 0
         self.within = np.zeros(n_data if n_data else rhs.shape)
         self.history = np.zeros((HISTORY - 1, *self.within.shape))
         self.ages = np.zeros(HISTORY - 1)
@@ -41,8 +41,8 @@ class MusclHancock(Stepper):
         rhs, step, trial = self.rhs, Step(dt), spares[0]
         self._extrapolate_potential(now, dt, trial)
         self.frozen.advance(now, trial, dt, step)
-        # without data, the potential of a measure comes with its objective
-        if not len(now.predictions):
+        if not rhs.by_data:
+            trial.loss_gradient[:] = rhs.objective.loss_gradient
             rhs.drive(trial)
             trial.outflow = self.frozen.follow(trial)
         if self.ages[0] > 0.0:
@@ -50,6 +50,11 @@ class MusclHancock(Stepper):
         trial.defect = 0.0
         rhs.integrate(trial)
         return trial, step
+
+    def _reading(self, e):
+        """What the potential of an evaluation follows from: the predictions, or where it does not,
+        the potential itself."""
+        return e.predictions if self.rhs.by_data else e.potential
 
     # --- the mean potential
 
@@ -73,15 +78,21 @@ class MusclHancock(Stepper):
     def _after_half_a_step(self, now, dt):
         """What `_reading` is in the middle of a step that starts with the potential of `now`."""
         half = self.between[0]
+        if not self.rhs.by_data:
+            self.rhs.evaluations += 1
+            half.loss_gradient[:], half.potential[:] = now.loss_gradient, now.potential
+            self.frozen.advance(now, half, 0.5 * dt, Step(dt))
+            self.within[:] = self.rhs.objective.potential
+            return self.within
         self._residuals(now.predictions, self.own)
         self.frozen.drive(now, half, self.own, 0.5 * dt, Step(dt))
-        self.within[:] = half.predictions if len(self.own) else self.rhs.objective.potential
+        self.within[:] = half.predictions
         return self.within
 
     def _extrapolated(self, now, known, time):
         """What `_reading` will be after a time, from its last values."""
         weights = extrapolation(self.ages[:known], time)
-        np.multiply(_reading(now), weights[0], out=self.within)
+        np.multiply(self._reading(now), weights[0], out=self.within)
         self.within += np.tensordot(weights[1:], self.history[:known], 1)
         return self.within
 
@@ -133,7 +144,7 @@ class MusclHancock(Stepper):
             self.history[:-1],
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0),
         )
-        self.history[0], self.ages[0] = _reading(now), dt
+        self.history[0], self.ages[0] = self._reading(now), dt
 
     def rescale(self, factor: float) -> None:
         if len(self.own):
@@ -144,9 +155,3 @@ class MusclHancock(Stepper):
 
     def load(self, state: dict[str, np.ndarray]) -> None:
         self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
-
-
-def _reading(e):
-    """What the potential of an evaluation follows from: the predictions, or without data the
-    potential itself."""
-    return e.predictions if len(e.predictions) else e.potential

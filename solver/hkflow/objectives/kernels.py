@@ -1,0 +1,330 @@
+"""Zonal kernels K(θ·θ′) of interactions, and their sums Σ_j m_j K(θ_c·θ_j).
+
+A kernel is a Chebyshev series in t = θ·θ′, exact to TAIL of its size where it is smooth, plus
+powers a |θ − θ′|^s of the distance, which have no short series and are summed as they are:
+
+    K(t) = Σ_k c_k T_k(t) + Σ_i a_i (2 − 2t)^(s_i / 2)
+
+At fixed points of the circle or S² a series acts on harmonics, K = Σ_l λ_l Σ_m Y_lm Y_lm′ (Funk and
+Hecke), which costs one product for each point and harmonic. All else is summed over pairs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import scipy.fft
+from numba import njit, prange
+from numpy.polynomial import chebyshev
+from scipy.special import comb, roots_jacobi
+
+from ..arguments import Floats, check_positive
+from ..errors import unknown_name
+from ..measures.formula import Formula
+from ..operators.dense import blocked
+from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
+from ..operators.parallel_loops import parallel_loop
+
+TAIL = 1e-14  # of a series, relative to its size: what is left out
+MAX_TERMS = 512
+CHECKED = 2001  # values of t at which a series is compared with its function
+SMALL = 10_000  # pairs below which a second thread costs more than it brings
+
+
+@dataclass(frozen=True, eq=False)
+class ZonalKernel:
+    """K(t), t = θ·θ′.
+
+    series : (n_terms,) the c_k;  powers : (n_powers, 2) rows a, s of a |θ − θ′|^s, s > 0
+    error : largest difference from the function that the series stands for
+    """
+
+    series: Floats
+    powers: Floats
+    error: float = 0.0
+
+    def __add__(self, other: "ZonalKernel") -> "ZonalKernel":
+        powers = np.concatenate([self.powers, other.powers])
+        series: Floats = chebyshev.chebadd(self.series, other.series).astype(float)
+        return ZonalKernel(series, powers, self.error + other.error)
+
+    def __call__(self, t: Floats) -> Floats:
+        """K at numbers t between −1 and 1, by the series and powers themselves."""
+        t = np.asarray(t, dtype=float)
+        distance = np.sqrt(np.maximum(2.0 - 2.0 * t, 0.0))
+        return chebyshev.chebval(t, self.series) + sum(a * distance**s for a, s in self.powers)
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """Chebyshev coefficients of the derivative of the series."""
+        found = chebyshev.chebder(self.series) if len(self.series) > 1 else np.zeros(1)
+        return np.asarray(found, dtype=float)
+
+    @property
+    def degree(self) -> int:
+        """Of the series."""
+        return len(self.series) - 1
+
+    @property
+    def size(self) -> float:
+        """A bound of |K|."""
+        return float(np.abs(self.series).sum() + sum(abs(a) * 2.0**s for a, s in self.powers))
+
+    def eigenvalues(self, axes: int) -> Floats:
+        """λ_l of the series, l = 0 … degree, on the sphere of R^axes.
+
+        ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l;  λ_l = ∫K P_l dw / ∫dw by Gauss' rule, P_l(1) = 1, dw = (1 −
+        t²)^((axes − 3)/2) dt
+        """
+        t, w = roots_jacobi(self.degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
+        P = np.ones((self.degree + 2, len(t)))
+        P[1] = t
+        for l in range(2, self.degree + 1):
+            P[l] = ((2 * l + axes - 4) * t * P[l - 1] - (l - 1) * P[l - 2]) / (l + axes - 3)
+        return P[:-1] @ (w * chebyshev.chebval(t, self.series)) / w.sum()
+
+    @lru_cache(maxsize=8)  # noqa: B019 - kernels are few and small
+    def stiffness(self, axes: int, alpha: float, beta: float) -> tuple[float, float]:
+        """Bounds of the rate at which J answers to itself, for mass 1 and for a density of at most
+        that of U, n_l the number of harmonics of degree l:
+
+            Σ_l n_l rate_l,   max_l rate_l,   rate_l = (α l(l + d − 1) + β) λ_l where λ_l > 0
+
+        The first is a trace, ∫(α d K′(1) + β K(1)) dν. Powers are left out.
+        """
+        l = np.arange(len(self.series))
+        rates = (alpha * l * (l + axes - 2.0) + beta) * np.maximum(self.eigenvalues(axes), 0.0)
+        many = comb(l + axes - 1, axes - 1) - comb(np.maximum(l + axes - 3, 0), axes - 1)
+        return float(many @ rates), float(rates.max())
+
+    def at_fixed_points(self, points: Floats) -> "HarmonicSums | PairSums":
+        """The cheapest way to make the sums at points (n, p) that stay."""
+        n, axes = points.shape
+        many = len(self.series) ** (axes - 1)
+        known = axes in AXES and not len(self.powers) and self.degree <= MAX_DEGREE
+        return HarmonicSums(self, points) if known and many < n else PairSums(self, points)
+
+
+class HarmonicSums:
+    """Σ_j m_j K(θ_c·θ_j) at fixed points of the circle or S² by harmonics."""
+
+    def __init__(self, kernel: ZonalKernel, points: Floats) -> None:
+        self.harmonics = Harmonics(points, kernel.degree)
+        self.eigenvalues = kernel.eigenvalues(points.shape[1])[self.harmonics.degrees]
+        self.moments = np.zeros(len(self.eigenvalues))
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,)."""
+        self.harmonics.forward(masses, self.moments)
+        self.moments *= self.eigenvalues
+        self.harmonics.adjoint(self.moments, out)
+
+
+class PairSums:
+    """The same over all pairs in any dimension, at points that may move; with_gradient : also G_c =
+    Σ_j m_j K′(θ_c·θ_j) θ_j.
+
+    points, gradient : (n_blocks, p, width), see operators.dense.blocked
+    """
+
+    def __init__(
+        self,
+        kernel: ZonalKernel,
+        points: Floats,
+        width: int | None = None,
+        with_gradient: bool = False,
+    ) -> None:
+        self.kernel, self.n = kernel, len(points)
+        self.points = blocked(points, width)
+        B, p, width = self.points.shape
+        self.masses, self.sums = np.zeros((B, width)), np.zeros((B, width))
+        self.scratch = np.zeros((B, 5, width))
+        self.gradient = np.zeros((B, p if with_gradient else 0, width))
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,); fills the gradient."""
+        self.masses.reshape(-1)[: self.n] = masses
+        few = self.n * self.n < SMALL
+        (pair_sums.serial if few else pair_sums.parallel)(
+            self.kernel.series, self.kernel.slopes, self.kernel.powers, self.points, self.n,
+            self.masses, self.scratch, self.sums, self.gradient,
+        )  # fmt: skip
+        out[:] = self.sums.reshape(-1)[: self.n]
+
+
+@njit(cache=True, fastmath={"contract"})
+def add_series(c, t, b, old, out):
+    """out = Σ_k c_k T_k(t) by Clenshaw's recurrence; t, b, old, out (n,), b and old are scratch."""
+    n = len(t)
+    for i in range(n):
+        b[i], old[i] = 0.0, 0.0
+    for k in range(len(c) - 1, 0, -1):
+        for i in range(n):
+            new = c[k] + 2.0 * t[i] * b[i] - old[i]
+            old[i] = b[i]
+            b[i] = new
+    for i in range(n):
+        out[i] = c[0] + t[i] * b[i] - old[i]
+
+
+@njit(cache=True)
+def add_powers(powers, points, x, square, value, slope):
+    """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x; points (p,
+    n), x (p,), square, value, slope (n,)."""
+    n = len(value)
+    for c in range(n):
+        square[c] = 0.0
+    for a in range(len(points)):
+        for c in range(n):
+            square[c] += (points[a, c] - x[a]) ** 2
+    for i in range(len(powers)):
+        strength, s = powers[i]
+        for c in range(n):
+            if square[c] > 0.0:
+                power = strength * square[c] ** (0.5 * s)
+                value[c] += power
+                slope[c] -= s * power / square[c]
+
+
+@njit(cache=True, fastmath={"contract"})
+def block_sums(series, slopes, powers, points, sources, n, masses, scratch, potential, gradient):
+    """The sums of pair_sums for one block; points, gradient (p, width), scratch (5, width),
+    potential (width,) cut to the points in use."""
+    width = masses.shape[1]
+    t, b, old, value, slope = scratch
+    for c in range(len(potential)):
+        potential[c] = 0.0
+    for a in range(len(gradient)):
+        for c in range(len(potential)):
+            gradient[a, c] = 0.0
+    for j in range(n):
+        x, w = sources[j // width, :, j % width], masses[j // width, j % width]
+        for c in range(len(t)):
+            t[c] = 0.0
+        for a in range(len(points)):
+            for c in range(len(t)):
+                t[c] += x[a] * points[a, c]
+        add_series(series, t, b, old, value)
+        if len(gradient):
+            add_series(slopes, t, b, old, slope)
+        if len(powers):
+            add_powers(powers, points, x, b, value, slope)
+        for c in range(len(t)):
+            potential[c] += w * value[c]
+        for a in range(len(gradient)):
+            for c in range(len(t)):
+                gradient[a, c] += w * slope[c] * x[a]
+
+
+@parallel_loop
+def pair_sums(series, slopes, powers, points, n, masses, scratch, potential, gradient):
+    """Σ_j masses_j K(θ_c·θ_j) and Σ_j masses_j K′(θ_c·θ_j) θ_j, j in order.
+
+    series, slopes: Chebyshev coefficients of K and K′; powers (n_powers, 2); points (n_blocks, p,
+    width), n of them; masses, potential (n_blocks, width); scratch (n_blocks, 5, width); gradient
+    (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
+    """
+    width = potential.shape[1]
+    for b in prange(len(points)):
+        c = slice(0, min(width, n - b * width))
+        block_sums(
+            series, slopes, powers, points[b, :, c], points, n, masses, scratch[b, :, c],
+            potential[b, c], gradient[b, :, c],
+        )  # fmt: skip
+
+
+def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
+    """Chebyshev coefficients of a function of t on [−1, 1], and the largest error of their sum.
+
+    Terms are doubled until the last ones are below TAIL of the sum, up to MAX_TERMS. Raises
+    ValueError for values that are no finite numbers of the shape of t.
+    """
+
+    def values(t):
+        found = np.asarray(function(t), dtype=float)
+        if found.shape not in ((), t.shape) or not np.isfinite(found).all():
+            raise ValueError(
+                "A kernel is a function of an array t between -1 and 1 with finite values of its"
+                f" shape {t.shape}, got {found.shape}."
+            )
+        return np.broadcast_to(found, t.shape)
+
+    for terms in (16, 32, 64, 128, 256, MAX_TERMS):
+        nodes = np.cos(np.pi * (np.arange(terms) + 0.5) / terms)
+        c = scipy.fft.dct(values(nodes)) / terms
+        c[0] *= 0.5
+        left_out = np.cumsum(np.abs(c[::-1]))[::-1]
+        if left_out[terms // 2] <= TAIL * left_out[0]:
+            break
+    c = c[: max(1, np.count_nonzero(left_out > TAIL * left_out[0]))]
+    t = np.cos(np.linspace(0.0, np.pi, CHECKED))
+    return c, float(np.abs(values(t) - chebyshev.chebval(t, c)).max())
+
+
+def _function(function):
+    series, error = series_of(function)
+    return ZonalKernel(series, np.zeros((0, 2)), error)
+
+
+def _exponential(concentration):
+    return _function(lambda t: np.exp(concentration * (t - 1.0)))
+
+
+def _von_mises(concentration):
+    from scipy.special import ive
+
+    peak = ive(0, concentration)  # I₀(κ) e^−κ
+    return _function(lambda t: np.exp(concentration * (t - 1.0)) / peak)
+
+
+def _gaussian(width):
+    return _exponential(1.0 / width**2)
+
+
+def _riesz(exponent):
+    if exponent == 2.0:
+        return _function(lambda t: 2.0 - 2.0 * t)
+    return ZonalKernel(np.zeros(1), np.array([[1.0, exponent]]))
+
+
+# the name, what it needs, and K
+KERNELS: dict[str, tuple[str | None, Callable]] = {
+    "linear": (None, lambda: _function(lambda t: t)),
+    "quadratic": (None, lambda: _function(lambda t: t * t)),
+    "exponential": ("concentration", _exponential),
+    "von-mises": ("concentration", _von_mises),
+    "gaussian": ("width", _gaussian),
+    "riesz": ("exponent", _riesz),
+}
+
+
+def zonal_kernel(
+    kernel: str | Callable[[Floats], Floats], parameters: dict[str, float]
+) -> ZonalKernel:
+    """The kernel of a name and its parameter, of a formula in t, or of a function of arrays t.
+
+    Raises ValueError for an unknown name, with the choices, a parameter that is missing or not its
+    own, or numbers that are not positive.
+    """
+    needed, make = None, None
+    if not isinstance(kernel, str):
+        needed, make = None, lambda: _function(kernel)
+    elif kernel in KERNELS:
+        needed, make = KERNELS[kernel]
+    elif kernel == "t" or not kernel.replace("-", "").isalpha():
+        formula = Formula(kernel, ("t",))
+        make = lambda: _function(lambda t: formula({"t": t}))  # noqa: E731
+    else:
+        raise ValueError(
+            unknown_name("kernel", kernel, KERNELS) + " A formula in t = θ·θ′ is one, too."
+        )
+    wanted = {needed} if needed else set()
+    if parameters.keys() != wanted:
+        named = kernel if isinstance(kernel, str) else "of a function"
+        raise ValueError(
+            f"The kernel '{named}' has the parameter {needed or 'nothing'}, got"
+            f" {', '.join(parameters) or 'nothing'}."
+        )
+    check_positive(True, **parameters)
+    return make(**parameters)

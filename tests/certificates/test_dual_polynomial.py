@@ -1,0 +1,81 @@
+"""Sparse deconvolution: the spikes that particles and a grid find are those of the optimality
+conditions, and the dual polynomial proves it."""
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from scipy.optimize import root
+
+import hkflow
+from hkflow.case.load import load_case
+from hkflow.certificates import dual_polynomial
+from hkflow.running.check import build_case
+
+DECAY = 0.01
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return build_case(load_case(ROOT / "cases" / "energies" / "deconvolution.toml"))[1]
+
+
+def unit(angles):
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+@pytest.fixture(scope="module")
+def spikes(problem):
+    """Angles and masses (3,) of the solution: η = λ and η′ = 0 at three angles."""
+    o = problem.objective
+
+    def conditions(unknown):
+        angles, masses = np.split(unknown, 2)
+        values, slopes = o.feature.ridge(o.inputs @ unit(angles).T)
+        r = o.weights * (values @ masses - o.targets)
+        turned = o.inputs @ unit(angles + 0.5 * np.pi).T
+        return np.concatenate([r @ values + DECAY, r @ (slopes * turned)])
+
+    found = root(conditions, [0.5, 1.8, 4.0, 1.0, 0.7, 1.3], tol=1e-14)
+    assert np.abs(found.fun).max() < 1e-14
+    return np.split(found.x, 2)
+
+
+def test_particles_find_three_spikes_with_their_certificate(problem, spikes):
+    run = hkflow.solve(problem, 1000.0, kind="particles", tolerance=1e-8)
+    atoms = run.atoms_at(-1)
+    heavy = atoms.weights > 1e-5
+    angles = np.arctan2(atoms.positions[:, 1], atoms.positions[:, 0]) % (2.0 * np.pi)
+    nearest = np.abs(angles[:, None] - spikes[0]).argmin(axis=1)
+    assert np.abs(angles - spikes[0][nearest])[heavy].max() < 1e-6
+    masses = [atoms.weights[nearest == k].sum() for k in range(3)]
+    assert masses == pytest.approx(spikes[1], abs=1e-6)
+    lower, upper = dual_polynomial(problem.objective, run.predictions[-1])
+    assert lower <= upper < DECAY * (1.0 + 1e-5) and upper > DECAY * (1.0 - 1e-5)
+    _, before = dual_polynomial(problem.objective, run.predictions[0])
+    assert before > 2.0 * DECAY  # what is not optimal has no certificate
+
+
+def test_the_energy_of_a_grid_is_above_the_minimum_by_the_square_of_its_cells(problem):
+    values = []
+    for cells in (128, 512):
+        on_grid = hkflow.Problem(hkflow.circle_mesh(cells), problem.objective, problem.flow)
+        values.append(hkflow.solve(on_grid, 1000.0, tolerance=1e-3).records["objective"][-1])
+    gaps = np.array(values) - 0.02752063954252
+    assert (gaps > 0.0).all() and 1.6 < 0.5 * np.log2(gaps[0] / gaps[1]) < 2.4
+
+
+def test_the_bound_encloses_what_finer_samples_find(problem):
+    predictions = problem.objective.targets * 0.3
+    lower, upper = dual_polynomial(problem.objective, predictions)
+    r = problem.objective.weights * (predictions - problem.objective.targets)
+    points = unit(np.linspace(0.0, 2.0 * np.pi, 1_000_003))
+    highest = np.max(-r @ problem.objective.feature.matrix(points, problem.objective.inputs))
+    assert lower <= highest <= upper < lower * (1.0 + 1e-5)
+
+
+def test_kinks_are_refused(problem):
+    relu = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], problem.objective.inputs, np.ones(16)
+    )
+    with pytest.raises(ValueError, match="with kinks is not enclosed"):
+        dual_polynomial(relu, np.zeros(16))

@@ -1,0 +1,213 @@
+"""Sums of energies: their derivatives, the harmonic sums against all pairs, exact flows with orders
+on both sides, and particles against the grid."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.objectives.kernels import HarmonicSums, PairSums
+from hkflow.operators.dense import blocked, unblocked
+
+INTERACTIONS = {
+    "exponential": hkflow.Interaction("exponential", -1.0, concentration=4.0),
+    "linear": hkflow.Interaction("linear", 2.0),
+    "quadratic": hkflow.Interaction("quadratic"),
+    "von-mises": hkflow.Interaction("von-mises", concentration=2.0),
+    "gaussian": hkflow.Interaction("gaussian", width=0.3),
+    "formula": hkflow.Interaction("exp(t) / (2 - t)"),
+    "riesz": hkflow.Interaction("riesz", -1.0, exponent=1.5),
+}
+KERNELS = {
+    "exponential": lambda t: -np.exp(4.0 * (t - 1.0)),
+    "linear": lambda t: 2.0 * t,
+    "quadratic": np.square,
+    "von-mises": lambda t: np.exp(2.0 * t) / np.i0(2.0),
+    "gaussian": lambda t: np.exp(-(2.0 - 2.0 * t) / (2.0 * 0.3**2)),
+    "formula": lambda t: np.exp(t) / (2.0 - t),
+    "riesz": lambda t: -((2.0 - 2.0 * t) ** 0.75),
+}
+POTENTIAL = "cos(x) * y - 2 * x**2 + 0.3 * arctan2(y, 2 + x)"
+
+
+def on_sphere(rng, n, axes):
+    points = rng.standard_normal((n, axes))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("axes", [2, 3, 5])
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_sums_over_pairs_and_by_harmonics_are_those_of_the_kernel(name, axes, rng):
+    interaction, points, masses = INTERACTIONS[name], on_sphere(rng, 700, axes), rng.random(700)
+    t = np.clip(points @ points.T, -1.0, 1.0)
+    np.fill_diagonal(t, 1.0)
+    kernel, found = KERNELS[name](t), np.zeros(700)
+    scale = np.abs(kernel).max() * masses.sum()
+    PairSums(interaction.zonal, points)(masses, found)
+    assert np.abs(found - kernel @ masses).max() < 1e-13 * scale
+    if axes < 4 and name != "riesz":
+        HarmonicSums(interaction.zonal, points)(masses, found)
+        assert np.abs(found - kernel @ masses).max() < 1e-13 * scale
+
+
+def test_a_wrong_recurrence_is_seen(rng):
+    points, masses, found = on_sphere(rng, 700, 3), rng.random(700), np.zeros(700)
+    sums = HarmonicSums(INTERACTIONS["exponential"].zonal, points)
+    sums.harmonics.down *= 1.0 + 1e-9
+    sums(masses, found)
+    wanted = KERNELS["exponential"](points @ points.T) @ masses
+    assert np.abs(found - wanted).max() > 1e-13 * masses.sum()
+
+
+def energies(axes, **more):
+    data = hkflow.Objective(
+        hkflow.FEATURES["squared-relu"], hkflow.RISKS["logistic"],
+        np.eye(axes)[:2] + 0.1, np.array([1.0, -1.0]),
+    )  # fmt: skip
+    external = hkflow.External(POTENTIAL)
+    pairs = INTERACTIONS["exponential"], INTERACTIONS["riesz"]
+    return hkflow.Sum(data, external, *pairs, weight_decay=0.1, **more)
+
+
+@pytest.mark.parametrize("log_scale", [0.0, 0.7])
+def test_potentials_are_derivatives_at_fixed_points(log_scale, rng):
+    at = energies(3).at_fixed_points(on_sphere(rng, 50, 3), (1, -1))
+    weights, direction = rng.random((2, 50)), rng.standard_normal((2, 50))
+    at.evaluate(weights, log_scale)
+    found, step = np.sum(at.potential * direction), 1e-6
+    ends = [at.value(weights + side * step * direction, log_scale) for side in (1, -1)]
+    assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
+
+
+@pytest.mark.parametrize("log_scale", [0.0, 0.7])
+def test_slopes_and_gradients_are_derivatives_at_moving_points(log_scale, rng):
+    points, signs = on_sphere(rng, 50, 3), rng.choice([-1.0, 1.0], 50)
+    at = energies(3).at_moving_points(points)
+    weights = rng.random(50)
+    at.evaluate(signs * weights, log_scale)
+    slopes, gradient = at.slopes * signs, unblocked(at.gradient, 50) * signs[:, None]
+    change, motion, step = rng.standard_normal(50), rng.standard_normal((50, 3)), 1e-6
+    motion -= np.sum(motion * points, axis=1, keepdims=True) * points
+
+    def value(weights, points):
+        moved = points / np.linalg.norm(points, axis=1, keepdims=True)
+        at.operator.points[:] = blocked(moved, at.operator.points.shape[2])
+        return at.value(signs * weights, log_scale)
+
+    ends = [value(weights + side * step * change, points) for side in (1, -1)]
+    assert slopes @ change == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
+    ends = [value(weights, points + side * step * motion) for side in (1, -1)]
+    wanted = np.sum(weights[:, None] * gradient * motion)
+    assert wanted == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
+
+
+# --- exact flows
+
+
+def poisson(r):
+    """The density of a Poisson kernel on the circle, whose first moment is r e₁ (Ott & Antonelli
+    2008)."""
+
+    def density(points, sign):
+        return (1.0 - r * r) / (2.0 * np.pi * (1.0 - 2.0 * r * points[:, 0] + r * r))
+
+    return density
+
+
+def kuramoto(cells, kappa=1.5, start=0.3, end=1.0):
+    """Density and exact density of identical oscillators: r² = 1/(1 + (1/r₀² − 1) e^(−κt))."""
+    mesh = hkflow.circle_mesh(cells)
+    attraction = hkflow.Sum(hkflow.Interaction("linear", -kappa), axes=2)
+    problem = hkflow.Problem(mesh, attraction, hkflow.Flow(1.0, 0.0), initial=poisson(start))
+    run = hkflow.solve(problem, end, tolerance=1e-6)
+    r = (1.0 + (start**-2 - 1.0) * np.exp(-kappa * end)) ** -0.5
+    wrong = run.cell_density_at(-1)[0] - poisson(r)(mesh.centers, 1)
+    return np.abs(wrong) @ mesh.volumes, run
+
+
+def test_oscillators_synchronise_as_ott_and_antonelli_say_at_order_two():
+    errors = [kuramoto(cells)[0] for cells in (64, 128, 256)]
+    orders = np.log2(errors[:-1]) - np.log2(errors[1:])
+    assert ((orders > 1.8) & (orders < 2.2)).all()
+
+
+def test_the_order_is_lost_with_another_strength(monkeypatch):
+    strength = hkflow.Interaction("linear", -1.49)
+    monkeypatch.setattr(hkflow, "Interaction", lambda *_: strength)
+    errors = [kuramoto(cells)[0] for cells in (128, 256)]
+    assert np.log2(errors[0] / errors[1]) < 1.0
+
+
+@pytest.mark.parametrize("reaction", [0.0, 4.0])
+def test_a_linear_interaction_and_potential_make_the_moment_flow(reaction):
+    """½ |∫θ dν − m* e|² is ½ ∬θ·θ′ − m* ∫e·θ and a constant: one flow of data, of a sum, and in
+    closed form."""
+    mesh, flow, e = hkflow.geodesic_mesh(3), hkflow.Flow(1.0, reaction), np.array([0.6, 0.0, 0.8])
+    exact = hkflow.MomentFlow(e, 0.8, flow)
+    potential = hkflow.External("-0.8 * (0.6 * x + 0.8 * theta3)")
+    total = hkflow.Sum(hkflow.Interaction("linear"), potential, axes=3)
+    runs = [
+        hkflow.solve(hkflow.Problem(mesh, objective, flow), 1.0, imex="explicit")
+        for objective in (exact.objective(), total)
+    ]
+    densities = [run.cell_density_at(-1)[0] for run in runs]
+    wrong = [np.abs(d - exact.density(mesh.centers, 1.0)) @ mesh.volumes for d in densities]
+    assert np.abs(densities[0] - densities[1]) @ mesh.volumes < 0.02 * wrong[0]
+    gained = [run.records["objective"][0] - run.records["objective"][-1] for run in runs]
+    assert gained[0] == pytest.approx(gained[1], rel=1e-4)
+
+
+FLOWS = {"wasserstein": (1, 0), "hellinger-kantorovich": (1, 4), "hellinger": (0, 4)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength"), [("wasserstein", -1.0), *((kind, 5.0) for kind in FLOWS)]
+)
+def test_energy_falls_in_every_step_and_mass_stays(kind, strength):
+    mesh, flow = hkflow.geodesic_mesh(2), hkflow.Flow(*FLOWS[kind])
+    pairs = hkflow.Interaction("exponential", strength, concentration=3.0)
+    total = hkflow.Sum(pairs, hkflow.External("0.3 * x * y"), axes=3, weight_decay=0.01)
+    start = lambda points, sign: 0.1 * (1.0 + 0.5 * points[:, 2])
+    run = hkflow.solve(hkflow.Problem(mesh, total, flow, initial=start), 10.0)
+    assert run.finished and (np.diff(run.records["objective"]) <= 0.0).all()
+    falls = np.abs(run.records["energy_residual"])
+    assert falls.max() < 1e-3 * np.abs(np.ptp(run.records["objective"]))
+    if kind == "wasserstein":
+        assert np.ptp(run.records["mass"]) < 1e-13 * run.records["mass"][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength"), [("wasserstein", -1.0), ("hellinger-kantorovich", 1.0)]
+)
+def test_particles_and_grid_agree_to_second_order(kind, strength):
+    """Both start from the same density; the first moments of the grid approach the particles',
+    whose sums over even points of the circle have no error of their own."""
+    pairs = hkflow.Interaction("exponential", strength, concentration=2.0)
+    potential = hkflow.External("0.5 * x + 0.3 * y**2 + 0.1 * x * y")
+    flow, total = hkflow.Flow(*FLOWS[kind]), hkflow.Sum(pairs, potential, axes=2)
+    fine = hkflow.circle_mesh(256)
+    atoms = hkflow.Problem(fine, total, flow).atoms()
+    points = hkflow.Problem(None, total, flow, initial=atoms)
+    cloud = hkflow.solve(points, 1.0, tolerance=1e-8, kind="particles").atoms_at(-1)
+    wanted, errors = cloud.weights @ cloud.positions, []
+    for cells in (64, 128, 256):
+        mesh = hkflow.circle_mesh(cells)
+        run = hkflow.solve(hkflow.Problem(mesh, total, flow), 1.0, tolerance=1e-6)
+        moment = (run.cell_density_at(-1)[0] * mesh.volumes) @ mesh.centers
+        errors.append(np.linalg.norm(moment - wanted))
+    orders = np.log2(errors[:-1]) - np.log2(errors[1:])
+    assert ((orders > 1.8) & (orders < 2.2)).all()
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_eigenvalues_are_bessel_functions_and_bound_the_stiffness(axes):
+    """λ_l of e^(κ(t − 1)) is e^−κ I_l(κ) on the circle, e^−κ i_l(κ) on S²; the trace α d K′(1) + β
+    K(1)."""
+    from scipy.special import ive, spherical_in
+
+    kernel = hkflow.Interaction("exponential", concentration=4.0).zonal
+    l = np.arange(len(kernel.series))
+    exact = {2: ive(l, 4.0), 3: np.exp(-4.0) * spherical_in(l, 4.0)}
+    if axes in exact:
+        assert np.abs(kernel.eigenvalues(axes) - exact[axes]).max() < 1e-15
+    trace, _ = kernel.stiffness(axes, 1.0, 4.0)
+    assert trace == pytest.approx((axes - 1) * 4.0 + 4.0, rel=1e-9)

@@ -1,0 +1,119 @@
+"""Sums of energies in case files and run folders: every fault in a sentence, and the same numbers
+from a folder, after a pause, and by either way to state them."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.case import schema
+from hkflow.case.load import parse_case, toml_of
+from hkflow.objectives import kernels
+from hkflow.running.check import build_case
+
+TEXT = """
+[[energy]]
+kind = "interaction"
+kernel = "exponential"
+strength = -1.0
+concentration = 2.0
+
+[[energy]]
+kind = "external"
+potential = "0.5*x + 0.1*x*y"
+
+[domain]
+kind = "sphere"
+dim = 1
+cells = 64
+
+[flow]
+kind = "wasserstein"
+
+[time]
+end = 0.5
+saves = 3
+"""
+DATA = """
+[data]
+source = "inline"
+inputs = [[1.0, 0.2], [-0.3, 1.0]]
+targets = [1.0, -1.0]
+
+[objective]
+activation = "relu"
+loss = "logistic"
+weight_decay = 0.1
+"""
+
+
+def case(old="", new="", text=TEXT):
+    return parse_case(text.replace(old, new) if old else text, ".", "energies")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"exponential"', '"exponental"', "energy.0.kernel: .*Did you mean 'exponential'.*riesz"),
+        ("concentration", "width", "energy.0: .*parameter concentration, got width"),
+        ('"external"', '"extrenal"', "energy.1.kind: .*Did you mean 'external'"),
+        ("potential =", "potentail =", "energy.1.potentail: .*Did you mean 'potential'"),
+        ("0.5*x", "0.5*q", "energy.1.potential: 'q' is unknown"),
+        ("0.5*x", "0.5*z", "energy.1: .*names 'z', and points have 2 coordinates"),
+        ("0.5*x", "log(x - 2)", "energy.1: .*not finite"),
+        ("dim = 1\n", "", "domain.dim is missing"),
+        ("[domain]", DATA + "[domain]", "domain.dim follows from the data"),
+    ],
+)
+def test_every_fault_is_a_sentence(old, new, sentence):
+    with pytest.raises(hkflow.CaseError, match=sentence):
+        build_case(case(old, new))
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "network"])
+def test_methods_that_know_data_alone_refuse_sums(kind):
+    text = TEXT.replace("cells = 64\n", f'[method]\nkind = "{kind}"\n')
+    with pytest.raises(hkflow.CaseError, match="moves units by the data alone.*grid or particles"):
+        case(text=text)
+    _, problem = build_case(case())
+    with pytest.raises(ValueError, match="moves units by the data alone.*grid, particles"):
+        hkflow.solve(problem, 1.0, kind=kind)
+
+
+def test_the_schema_knows_all_kernels():
+    assert {name: needed for name, (needed, _) in kernels.KERNELS.items()} == schema.KERNELS
+
+
+@pytest.mark.parametrize("with_data", [False, True])
+def test_a_case_and_python_state_the_same_run_that_can_be_loaded_and_resumed(tmp_path, with_data):
+    file = case(text=TEXT.replace("dim = 1\n", "") + DATA) if with_data else case()
+    assert parse_case(toml_of(file.case), ".", "again").case == file.case
+    one = hkflow.run(file, tmp_path / "case")
+    _, problem = build_case(file)
+    end = {"end": 0.5, "saves": [0.0, 0.25, 0.5]}
+    two = hkflow.run(problem, tmp_path / "python", **end)
+    assert np.array_equal(one.density, two.density)
+    again = hkflow.load(tmp_path / "python").problem
+    assert hkflow.solve(again, **end).records["objective"][-1] == one.records["objective"][-1]
+    stopped = hkflow.run(file, tmp_path / "stopped", observers=[lambda state: state.step == 5])
+    assert not stopped.finished
+    went_on = hkflow.resume(tmp_path / "stopped")
+    assert np.array_equal(went_on.density, one.density)
+    assert (len(one.predictions[-1]) == 2) is with_data
+
+
+def test_functions_have_no_run_folder(tmp_path):
+    total = hkflow.Sum(hkflow.Interaction(np.exp), axes=2)
+    problem = hkflow.Problem(hkflow.circle_mesh(8), total, hkflow.Flow(1.0, 0.0))
+    with pytest.raises(hkflow.CaseError, match="names or formulas, not by functions"):
+        hkflow.run(problem, tmp_path / "run", end=0.1)
+
+
+def test_an_interaction_beside_data_changes_what_they_do():
+    file = case(text=TEXT.replace("dim = 1\n", "") + DATA)
+    _, both = build_case(file)
+    assert len(both.objective.terms) == 3 and both.objective.weight_decay == 0.1
+    runs = [
+        hkflow.solve(hkflow.Problem(both.mesh, objective, both.flow), 0.5)
+        for objective in (both.objective, both.objective.data)
+    ]
+    assert np.abs(runs[0].predictions[-1] - runs[1].predictions[-1]).max() > 1e-3
