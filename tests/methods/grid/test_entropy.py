@@ -364,4 +364,4 @@ def test_a_case_runs_and_resumes_to_the_bit(tmp_path):
     for name in ("objective", "energy_entropy", "energy_residual"):
         assert np.array_equal(part.records[name], whole.records[name])
     again = hkflow.run(whole.problem, tmp_path / "again", end=1.0)
-    assert hkflow.Run(tmp_path / "again").problem.objective.entropy == 0.2 and again.finished
+    assert hkflow.load(tmp_path / "again").problem.objective.entropy == 0.2 and again.finished
