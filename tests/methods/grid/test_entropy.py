@@ -129,6 +129,30 @@ def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
             assert after.min() >= 0.0 and abs((after - start)[0] @ mesh.volumes) < 1e-14
 
 
+def test_kernels_agree_with_their_formulas(rng):
+    mesh, tau = MESHES["sphere"][0], 0.07
+    scheme, J, nu = ScharfetterGummel(tau, stencil_of(mesh), 2), *rng.normal(size=(2, 2, 162))
+    scheme.follow(J, 1.3)
+    z = (J[:, scheme.stencil.neighbors] - J[:, :, None]) / tau
+    z[z == 0.0] = 1e-9  # of slots without a neighbour
+    rates = 1.3 * tau * scheme.stencil.conductances
+    np.testing.assert_allclose(scheme.leaving, rates * z / np.expm1(z), rtol=1e-8, atol=1e-300)
+    np.testing.assert_allclose(scheme.arriving, rates * -z / np.expm1(-z), rtol=1e-8, atol=1e-300)
+    drift = (1.3 * scheme.stencil.conductances * tau * np.maximum(-z, 0.0)).sum(axis=2)
+    np.testing.assert_allclose(scheme.outflow, (drift / mesh.volumes).max(), rtol=1e-8)
+    nu, out, sums = np.exp(nu), np.zeros((1, 3)), np.zeros((1, 5))
+    mu = J + tau * (np.log(nu) + 0.4)
+    entropy.integrals(tau, 0.4, J, nu, mesh.volumes, out)
+    wanted = [((term * nu) @ mesh.volumes).sum() for term in (np.log(nu), mu, mu**2)]
+    np.testing.assert_allclose(out[0], wanted, rtol=1e-12)
+    after = np.zeros_like(nu)
+    entropy.relax(0.3, 4.0, tau, 0.4, mesh.volumes, J, nu, after, sums)
+    later = J + tau * (np.log(after) + 0.4)  # decays like e^(−βτt)
+    np.testing.assert_allclose(later, np.exp(-1.2 * tau) * mu, rtol=1e-11, atol=1e-13)
+    change = (after - nu) @ mesh.volumes, ((after - nu) * J) @ mesh.volumes
+    np.testing.assert_allclose(sums[0, [2, 0]], np.sum(change, axis=1), rtol=1e-11)
+
+
 # --- where it ends
 
 
@@ -364,4 +388,4 @@ def test_a_case_runs_and_resumes_to_the_bit(tmp_path):
     for name in ("objective", "energy_entropy", "energy_residual"):
         assert np.array_equal(part.records[name], whole.records[name])
     again = hkflow.run(whole.problem, tmp_path / "again", end=1.0)
-    assert hkflow.Run(tmp_path / "again").problem.objective.entropy == 0.2 and again.finished
+    assert hkflow.load(tmp_path / "again").problem.objective.entropy == 0.2 and again.finished

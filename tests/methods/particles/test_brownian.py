@@ -107,6 +107,7 @@ def test_what_does_not_go_with_it():
         with pytest.raises(ValueError, match=f"entropy have no {name}.*choose the method 'grid'"):
             solved(2, 10, 0.3, flow=flow)
     with pytest.raises(ValueError, match="Brownian steps of the stepper 'euler', got 'dopri5'"):
-        hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles", stepper="dopri5")
-    with pytest.raises(ValueError, match="give their length, 'max_step'"):
+        solved_by = {"kind": "particles", "max_step": 0.1, "stepper": "dopri5"}
+        hkflow.solve(problem(2, 10, 0.3), 1.0, **solved_by)
+    with pytest.raises(ValueError, match="Brownian steps: give their length, 'max_step'"):
         hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles")

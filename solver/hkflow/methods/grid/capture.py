@@ -35,7 +35,8 @@ def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
     not more data than the mesh can tell apart."""
     feature, mesh = problem.objective.feature, problem.mesh
-    if not feature.kink or feature.joint or problem.objective.entropy > 0.0 or mesh is None:
+    gathers = problem.flow.moves and problem.objective.entropy == 0.0
+    if not feature.kink or feature.joint or not gathers or mesh is None:
         return False
     return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 

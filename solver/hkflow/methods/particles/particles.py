@@ -63,7 +63,7 @@ class Particles(PointMethod, OdeMethod):
             raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
-            _check_brownian(problem, stepper)
+            _check_brownian(problem, stepper, max_step)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
         if noise not in NOISE_KINDS:
@@ -499,8 +499,12 @@ class Particles(PointMethod, OdeMethod):
         return len(dead) * weight * np.exp(-self.log_scale) - lost
 
 
-def _check_brownian(problem, stepper):
+def _check_brownian(problem, stepper, max_step):
     """Raise ValueError for what does not go with Brownian steps."""
+    if np.isinf(max_step):
+        raise ValueError(
+            "Entropy makes particles move by Brownian steps: give their length, 'max_step'."
+        )
     if stepper not in ("auto", "euler"):
         raise ValueError(
             "Entropy makes particles move by Brownian steps of the stepper 'euler', got"
