@@ -33,7 +33,7 @@ def lifetime(kappa, level=None):
     """T on a geodesic mesh, or of particles; nan if it is more than PATIENCE times that of two
     points."""
     pairs = hkflow.Interaction("exponential", -1.0 / kappa, concentration=kappa)
-    total, flow, found = hkflow.Sum(pairs, axes=3), hkflow.Flow(1.0, 0.0), [np.nan]
+    total, flow, seen = hkflow.Sum(pairs, axes=3), hkflow.Flow(1.0, 0.0), []
     mesh = hkflow.geodesic_mesh(4 if level is None else level)
     problem = hkflow.Problem(mesh, total, flow, initial=density)
     if level is None:
@@ -45,14 +45,12 @@ def lifetime(kappa, level=None):
 
     def merged(state):
         atoms = state.atoms()
-        if np.linalg.norm(atoms.weights @ atoms.positions) > MERGED * atoms.mass:
-            found[0] = state.time
-            return True
-        return None
+        seen.append((np.linalg.norm(atoms.weights @ atoms.positions) / atoms.mass, state.time))
+        return seen[-1][0] > MERGED
 
-    kind = "particles" if level is None else "grid"
-    hkflow.solve(problem, PATIENCE * two_points(kappa), observers=[merged], kind=kind)
-    return found[0]
+    kind, end = "particles" if level is None else "grid", PATIENCE * two_points(kappa)
+    hkflow.solve(problem, end, observers=[merged], kind=kind, max_step=end / 200.0)
+    return np.interp(MERGED, *zip(*seen[-2:], strict=True), right=np.nan)
 
 
 def main(figure="lifetimes.png"):
