@@ -10,8 +10,8 @@ from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
 from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
-from ..objectives.activations import FEATURES
-from ..objectives.losses import RISKS
+from ..objectives.activations import feature_named
+from ..objectives.losses import ALL_RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow
@@ -144,7 +144,7 @@ def rebuilt(
         functions that cannot be imported begin
     """
     table, (inputs, targets, weights) = case.objective, data
-    feature = own.feature.built(where) if own.feature else FEATURES[table.activation]
+    feature: Any = own.feature.built(where) if own.feature else feature_named(table.activation)
     exact = None
     if case.exact is not None:
         exact = MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
@@ -154,7 +154,7 @@ def rebuilt(
         units = np.array(table.teacher), np.array(table.teacher_weights)
         population = PopulationRisk(feature, *units, table.weight_decay)
         return population, exact, population.draw
-    risk = own.risk.built(where) if own.risk else RISKS[table.loss]
+    risk = own.risk.built(where) if own.risk else ALL_RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
     objective = Objective(feature, risk, full, targets, weights, table.weight_decay, table.operator)
     return objective, exact, None if own.draw is None else own.draw.deferred(where)
