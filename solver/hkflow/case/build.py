@@ -624,8 +624,7 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         meshes = domain.meshes
     except ValueError as error:
         raise CaseError(
-            f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
+            f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
             f" '{_best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error
@@ -634,6 +633,13 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         return cached_mesh(meshes, cells)
     except ValueError as error:
         raise CaseError(f"domain.cells: {error}") from error
+
+
+def _counted(case, columns):
+    """What makes the coordinates of a unit, in words."""
+    if case.objective.loss != SOFTMAX.name:
+        return f"the data have {columns} columns (bias included)"
+    return f"inputs, bias and outputs of the classes make {columns} coordinates"
 
 
 def _best_without_mesh(case):

@@ -380,7 +380,7 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
             faults.column(
                 f"column '{printable(label)}': '{printable(found[0])}' is not a number; its labels"
                 f" are {shown}{', …' if len(found) > MAX_CATEGORIES else ''}: list them in"
-                " data.positive and data.negative, as one class against the rest, or take the loss"
+                " data.positive and data.negative, one class against the rest, or take the loss"
                 " 'softmax', which tells all apart, or name a label that is a number"
             )
         else:
