@@ -99,7 +99,7 @@ class ObjectiveProtocol(Protocol):
         """What rounding may do to a value of F."""
 
 
-def prediction_shape(objective: ObjectiveProtocol) -> tuple[int, ...]:
+def prediction_shape(objective: Any) -> tuple[int, ...]:
     """Of the predictions of all data: (n_data,), or (n_data, k) of units with k outputs.
 
     Methods hold the numbers in a row, datum by datum; results and files have this shape.
