@@ -1,8 +1,8 @@
 """Run the short scripts of this folder on quick cases and write their pictures into
 docs/howto/scripts.md: python postprocess/scripts.py [SCRIPT …]
 
-About two minutes on one core. The page shows what lies in docs/scripts: pictures that are not made in
-this call stay as they are there.
+About two minutes on one core. The page shows what lies in docs/scripts: pictures that are not made
+in this call stay as they are there.
 """
 
 import ast
@@ -15,10 +15,11 @@ from PIL import Image, ImageSequence
 import hkflow
 
 ROOT = Path(__file__).parent.parent
-WIDTH, COLOURS = 760, 48  # of a picture: in pixels, and how many it has at most
+WIDTH, COLOURS = 680, 96  # of a picture: in pixels, and how many it has at most
 CIRCLE = "verification/teacher-circle", {"domain.cells": 256, "time.saves": 41}
 CLOUD = CIRCLE[0], {"method": {"kind": "particles", "particles": 60}, "time.saves": 41}
 UNITS = [(f"icm/fig2-m{m}", {"time.end": 40.0, "time.saves": 81}) for m in (5, 1000)]
+FLOWS = [(f"verification/circle-{flow}", {}) for flow in ("hellinger", "wasserstein")]
 IRIS = "quickstart/iris", {"domain.cells": 2562}
 # of each script its arguments: a (case, overrides) is the folder of its run, PICTURE what it writes
 PICTURE = "picture"
@@ -26,10 +27,10 @@ SCRIPTS = {
     "decision": [("quickstart/three-classes", {}), PICTURE],
     "density": [IRIS, PICTURE],
     "predictions": [CIRCLE, PICTURE],
-    "records": [PICTURE, CIRCLE, CLOUD],
+    "records": [PICTURE, *FLOWS],
     "spacetime": [CIRCLE, CLOUD, PICTURE],
     "paths": [PICTURE, *UNITS],
-    "zoom": [("quickstart/rings", {}), PICTURE],
+    "zoom": [("quickstart/iris-characteristics", {"domain.cells": 2562}), PICTURE],
     "animation": [CIRCLE, PICTURE],
 }
 HEAD = """# Figures from a few lines
@@ -43,7 +44,7 @@ and this page, in two minutes.
 def run_of(case, overrides, folder):
     """The folder of the run of a case, made if it is not there."""
     kind = overrides.get("method", {}).get("kind", "")
-    path = folder / f"{case.replace('/', '-')}{kind and '-'}{kind}"
+    path = folder / f"{Path(case).name}{kind and '-'}{kind}"
     quick = {"error.companions": "none", "certificate.seconds": 0.0}
     return hkflow.run(ROOT / "cases" / f"{case}.toml", output=path, **overrides | quick).path
 
@@ -60,10 +61,10 @@ def make(name, folder):
     if film:
         with Image.open(made / "density.gif") as film:
             frames = [
-                small(f, 380, 16) for k, f in enumerate(ImageSequence.Iterator(film)) if k % 2 == 0
+                small(f, 560, 16) for k, f in enumerate(ImageSequence.Iterator(film)) if k % 5 == 0
             ]
         frames[0].save(
-            pictures / f"{name}.gif", save_all=True, append_images=frames[1:], duration=150, loop=0
+            pictures / f"{name}.gif", save_all=True, append_images=frames[1:], duration=300, loop=0
         )
     else:
         small(Image.open(made), WIDTH, COLOURS).save(pictures / f"{name}.png", optimize=True)
@@ -73,7 +74,7 @@ def small(image, width, colours):
     """An image of at most so many pixels and colours."""
     image = image.convert("RGB")
     image.thumbnail((width, 2 * width), Image.Resampling.LANCZOS)
-    return image.quantize(colours, dither=Image.Dither.NONE)
+    return image.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
 
 
 def section(name):
