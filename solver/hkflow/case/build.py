@@ -507,13 +507,15 @@ def _read_table(data, folder, split, several):
     made = _divided(
         data, table.encoded(), table.targets, None, preparation, training, held_out, lines
     )
-    if getattr(data, "test_file", None) is None:
+    if getattr(data, "test_file", None) is not None:
+        path = folder / data.test_file
+        where = f"data.test_file: {path}"
+        columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
+    elif (columns := getattr(data, "test_frame", None)) is not None:
+        where = "data.test_frame: the frame"
+    else:
         return made
-    path = folder / data.test_file
-    columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
-    inputs, targets, notes = test_rows(
-        data, columns, label, made.preparation, f"data.test_file: {path}"
-    )
+    inputs, targets, notes = test_rows(data, columns, label, made.preparation, where)
     said = made.preparation.notes + [f"test data: {note}" for note in notes]
     preparation = made.preparation.model_copy(update={"notes": said})
     return replace(made, preparation=preparation, test=(inputs, targets))
@@ -624,7 +626,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         meshes = domain.meshes
     except ValueError as error:
         raise CaseError(
-            f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
+            f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name},"
+            f" d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
             f" '{_best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error

@@ -136,6 +136,18 @@ class FrameData(Labelled):
         ),
     )
     label: str = Field(description="column of the label or of the numerical target")
+    test_frame: Any = Field(
+        None,
+        exclude=True,
+        repr=False,
+        description="a second frame, whose rows are test data; or give test_fraction",
+    )
+
+    @model_validator(mode="after")
+    def _one_test(self):
+        if self.test_frame is not None and self.test_fraction is not None:
+            raise ValueError("give either 'test_fraction' or 'test_frame'")
+        return self
 
 
 class ScikitLearnData(Labelled):
