@@ -151,6 +151,19 @@ def test_raw_rows_are_predicted_by_name(run, tmp_path):
     assert list(found) == ["line", *(f"prediction {name}" for name in NAMES), "class"]
 
 
+def test_sibling_names_of_other_classes_are_seen(run, monkeypatch):
+    """Predicted rows that are called by the names in another order are wrong."""
+
+    def right():
+        out, _ = hk("predict", run.path, run.path.parent / "t.csv")
+        found = [row["class"] for row in csv.DictReader(io.StringIO(out))]
+        return np.mean([name == NAMES[k % 3] for k, name in enumerate(found)])
+
+    assert right() > 0.9
+    monkeypatch.setattr(type(run), "class_names", list(NAMES[::-1]))
+    assert right() < 0.5
+
+
 def test_labels_are_texts_or_numbers_in_any_order(run, tmp_path, monkeypatch):
     """Labels 1, 2, 10 are the same classes; another order permutes them."""
     monkeypatch.chdir(tmp_path)
