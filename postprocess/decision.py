@@ -15,5 +15,6 @@ with style():
     figure = Figure(figsize=(PAGE, 5.0), layout="constrained")
     for ax, save in zip(figure.subplots(2, 2).flat, saves, strict=True):
         draw_predictions(ax, run, save, shared=saves)  # the same colours
-        ax.set_title(f"t = {run.time[save]:.4g}", loc="left")
+        # above the legend
+        ax.set_title(f"t = {run.time[save]:.4g}", loc="left", pad=17.0)
     figure.savefig(picture)

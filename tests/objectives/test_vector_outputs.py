@@ -218,18 +218,23 @@ def test_one_output_is_the_joint_feature(rng):
 
 
 def test_what_is_stored_of_them(rng, tmp_path):
-    """Tables have a row for each output; what has no room for them yet says so."""
+    """Tables have a row for each class, data sets an axis; run folders give back the same."""
     x, labels, _ = data(rng)
     made = problem(x, labels, 4)
-    run = hkflow.solve(made, 0.1, tolerance=1e-4)
+    run = hkflow.run(made, output=tmp_path / "run", end=0.1, tolerance=1e-4, quiet=True)
+    assert run.predictions.shape == (2, 12, 4)
+    again = hkflow.load(tmp_path / "run")
+    packed = hkflow.load(tmp_path / "run" / "results.h5")
+    solution = hkflow.solve(made, 0.1, tolerance=1e-4)
+    for one in (again, packed):
+        np.testing.assert_array_equal(one.predictions, solution.predictions)
+        assert one.problem.objective.feature == made.objective.feature
+        np.testing.assert_array_equal(one.predict(x), solution.predict(x))
     hkflow.export(run, "csv", output=tmp_path)
     (path,) = tmp_path.glob("*predictions.csv")
     rows = np.genfromtxt(path, delimiter=",", names=True)
     np.testing.assert_array_equal(rows["prediction"], run.predictions.ravel())
-    np.testing.assert_array_equal(rows["output"], np.tile(np.arange(4), 24))
+    np.testing.assert_array_equal(rows["class"], np.tile(np.arange(4), 24))
     np.testing.assert_array_equal(rows["target"], np.tile(np.repeat(labels, 4), 2))
-    with pytest.raises(hkflow.CaseError, match="export csv"):
-        hkflow.to_xarray(run)
-    with pytest.raises(hkflow.CaseError, match="have no run folder yet"):
-        hkflow.run(made, output=tmp_path / "folder", end=1.0)
-    assert not (tmp_path / "folder").exists()
+    table = hkflow.to_xarray(run)
+    assert table["predictions"].dims == table["residuals"].dims == ("time", "datum", "class")

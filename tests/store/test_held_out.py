@@ -195,3 +195,22 @@ def test_a_problem_of_python_has_test_data_too(folder):
         assert one.records["test_error"][-1] == pytest.approx(wanted, rel=1e-12)
     with pytest.raises(ValueError, match="The test data have 3 columns"):
         hkflow.Problem(mesh, make(x[:8]), flow, (1, -1), test=make(rng.standard_normal((4, 2))))
+
+
+def test_a_second_frame_tests_as_a_second_file_does(folder):
+    """Arrays or texts by column; the run folder keeps the rows as it uses them."""
+    (header, *own), (_, *held) = (
+        [line.split(",") for line in (folder / name).read_text().split()]
+        for name in ("d.csv", "t.csv")
+    )
+    frames = [
+        {name: [row[k] for row in table] for k, name in enumerate(header)} for table in (own, held)
+    ]
+    data = {key: value for key, value in DATA.items() if key != "file"}
+    data |= {"source": "frame", "frame": frames[0], "test_frame": frames[1]}
+    made = hkflow.run(CASE | {"data": data}, output="by frame", quiet=True)
+    file = hkflow.run(CASE | {"data": DATA | {"test_file": "t.csv"}}, output="by file", quiet=True)
+    np.testing.assert_array_equal(made.test_predictions, file.test_predictions)
+    assert np.array_equal(hkflow.load("by frame").test.targets, file.test.targets)
+    with pytest.raises(hkflow.CaseError, match="either 'test_fraction' or 'test_frame'"):
+        hkflow.check(CASE | {"data": data | {"test_fraction": 0.2}})

@@ -321,7 +321,7 @@ def _bars(run, made, coarse, batches, tight, apart):
             verdict += "; another method differs by more than meshes do" if disagrees else ""
         bars[name] = Bar(space, time, spread.order, verdict)
         if name == "predictions":
-            each = _each(values, several or parts or tighter, bars[name].total)
+            each = _each(values, several or parts or tighter, bars[name].total).reshape(each.shape)
     words = tuple(one.words for one in (*coarse, *batches[:1], *tight, *apart) if id(one) in made)
     return ErrorBars(run.time, bars, each, normalised, words)
 

@@ -44,7 +44,8 @@ class ErrorBars:
     quantity of `bars`.
 
     time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"}
-    each : (n_saves, n_data) of every prediction, space and time together
+    each : (n_saves, n_data), of k outputs (n_saves, n_data, k), of every prediction, space and
+        time together
     normalised : whether predictions, objective and moment are those of ν/|ν|
     companions : what was computed, in words;  remark : why there are no bars, or ""
     wanted, reached : the accuracy that was asked for and what came of it, relative errors of the

@@ -23,11 +23,13 @@ def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mass = np.exp(np.minimum(run.log_mass - run.log_scale, LARGE))[:, None]
         unit = 1.0 / mass if normalised else np.exp(run.log_scale)[:, None]
-        found = {"predictions": run.scaled_predictions * unit} if len(run.targets) else {}
+        h = run.scaled_predictions.reshape(len(saves), -1)
+        found = {"predictions": h * unit} if len(run.targets) else {}
         found["objective"] = np.array([[run.objective_at(k, normalised)] for k in saves])
         found["log_mass"] = run.log_mass[:, None]
-        if run.classifies:
-            margins = (run.targets * run.scaled_predictions).min(axis=1, keepdims=True) / mass
-            found["margin"] = margins
+        objective = run.problem.objective
+        if objective.risk.has_margins:
+            margins = np.array([[objective.margin(row)] for row in h])
+            found["margin"] = margins / mass
     found["moment"] = np.array([run.atoms_at(k, normalised).moment() for k in saves])
     return found

@@ -159,15 +159,15 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
 
     resolved, problem = checked(file)
     typer.echo(toml_of(resolved))
-    data, axes = problem.objective.inputs.shape
+    data, axes = len(problem.objective.inputs), problem.objective.axes
     if resolved.method.kind == "grid" and problem.mesh:
         carriers = f"{problem.mesh.n_cells} cells"
     else:
         points = "units" if resolved.method.kind == "network" else "particles"
         carriers = f"{len(problem.atoms())} {points}"
-    sphere = f"S^{axes - 1 + problem.objective.feature.joint}"
     typer.echo(
-        f"# {case} is valid: {data} data, {carriers} on {sphere}, {len(problem.signs)} sign(s)."
+        f"# {case} is valid: {data} data, {carriers} on S^{problem.dim}, {len(problem.signs)}"
+        " sign(s)."
     )
     for note in getattr(problem.prepare, "notes", ()):
         typer.echo(f"# Data: {note}.")

@@ -4,10 +4,13 @@ name these."""
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method
 from .build import read_named, spreads, varies
+from .functions import built_in_feature
 from .schema import (
     GIVEN,
     Case,
@@ -15,6 +18,7 @@ from .schema import (
     ErrorTable,
     GridMethod,
     ParticlesMethod,
+    unit_name,
 )
 
 FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
@@ -41,7 +45,9 @@ def dimension(case: Case, folder: Path) -> int:
         columns = data.inputs.shape[1]
     else:
         columns = len(table.direction) if table.source == "moment" else table.dim
-    return columns + case.objective.bias - 1 + (case.objective.activation == "joint-relu")
+    feature = built_in_feature(case.objective, data.targets if data else np.zeros(0))
+    outputs = feature.joint * feature.outputs if feature else 0
+    return columns + case.objective.bias - 1 + outputs
 
 
 def first_size(dim: int) -> int:
@@ -73,7 +79,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     kind: str = table.kind
     if kind == "auto":
         kind, _ = best_method(
-            case.objective.activation,
+            unit_name(case.objective),
             spreads(case),
             case.is_by_data,
             Domain(dim).has_meshes,

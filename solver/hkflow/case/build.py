@@ -29,15 +29,16 @@ from ..measures.point_measure import PointMeasure, Units, atoms_of_points
 from ..methods.rules import best_method
 from ..objectives import data as generators
 from ..objectives.activations import Feature
-from ..objectives.losses import LARGEST_LOG, RISKS
+from ..objectives.losses import ALL_RISKS, LARGEST_LOG, SOFTMAX
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import RATES, Flow, named_flow
 from ..problem.problem import Problem
 from ..solving.restart import check_same_data, measure_left
 from ..solving.result import Result
+from .columns import MAX_SHOWN
 from .datafiles import read_columns, read_points, read_scikit_learn
-from .functions import feature_of
+from .functions import built_in_feature, feature_of
 from .mesh_cache import cached_mesh
 from .preparation import Encoding, Preparation, raw_table, test_rows
 from .schema import (
@@ -50,6 +51,7 @@ from .schema import (
     Prepared,
     ProblemCase,
     UniformInitial,
+    unit_name,
 )
 from .starts import start_in_file
 
@@ -104,7 +106,7 @@ def resolve(case: Case, folder: Path | None = None) -> Case:
 def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
     return best_method(
-        case.objective.activation,
+        unit_name(case.objective),
         spreads(case),
         getattr(case, "is_by_data", True),
         case.domain.cells is not None,
@@ -143,7 +145,8 @@ def _best_method(case):
 def _resolved_flow(case, folder):
     flow, signed, degree = case.flow, case.domain.kind == "signed-sphere", None
     if case.method.kind == "network" or flow is not None and flow.kind is not None:
-        degree = feature_of(case.objective.activation, folder).degree
+        several = case.objective.loss == SOFTMAX.name  # whose units are b ψ(a·x)
+        degree = 2 if several else feature_of(case.objective.activation, folder).degree
     if flow is not None and flow.kind is not None:
         try:
             named = named_flow(
@@ -225,7 +228,8 @@ def build_problem(
     if data is None:
         _, data = read_named(case, folder)
     objective, exact = build_objective(case, folder, data, feature)
-    check_memory(case, *objective.inputs.shape)
+    check_memory(case, len(objective.inputs), objective.axes)
+    feature = objective.feature
     flow, axes = flow_of(case.flow), objective.axes
     domain = domain_of(case, axes)
     draw = fresh_data(case, feature)
@@ -333,11 +337,14 @@ def _data_risk(case, folder, data, feature):
     else:
         data = read_data(case, folder, feature) if data is None else data
         inputs, targets, weights = data.inputs, data.targets, data.weights
-    if case.objective.loss != "square":
+    if case.objective.loss == SOFTMAX.name:
+        _check_numbers_of_classes(targets, data)
+        feature = built_in_feature(case.objective, targets)  # of vectors
+    elif case.objective.loss != "square":
         _check_classes(targets, case.objective.loss, both=case.domain.kind != "fixed-features")
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
-        risk = RISKS[case.objective.loss]
+        risk = ALL_RISKS[case.objective.loss]
         return (
             Objective(
                 feature,
@@ -432,6 +439,8 @@ def read_named(case: Case, folder: Path) -> tuple[Case, DataSet | None]:
     if getattr(case.data, "features", ()) is None:
         names = [column.name for column in data.preparation.columns]
         case = case.model_copy(update={"data": case.data.model_copy(update={"features": names})})
+    if (classes := getattr(data.preparation, "classes", None)) and case.data.classes is None:
+        case = case.model_copy(update={"data": case.data.model_copy(update={"classes": classes})})
     return case, data
 
 
@@ -442,7 +451,7 @@ def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
     rng = random_numbers(case.seed, DATA)
     split = random_numbers(case.seed, SPLIT)
     if isinstance(data, Labelled):
-        return _read_table(data, folder, split)
+        return _read_table(data, folder, split, case.objective.loss == SOFTMAX.name)
     weights = None
     if data.source == "inline":
         inputs, targets, weights = _inline(data)
@@ -489,8 +498,9 @@ def _divided(data, inputs, targets, weights, preparation, training, held_out, li
     return DataSet(own, targets[training], weights, preparation, lines, test)
 
 
-def _read_table(data, folder, split):
-    """The DataSet of a table with labels; split : generator that draws what is held out."""
+def _read_table(data, folder, split, several):
+    """The DataSet of a table with labels; split : generator that draws what is held out;  several :
+    whether every label is a class."""
     label, where = getattr(data, "label", None), "data.frame: the frame"
     if data.source == "scikit-learn":
         columns, label = read_scikit_learn(data.name)
@@ -505,7 +515,7 @@ def _read_table(data, folder, split):
     else:
         columns = read_columns(folder / data.file, data.delimiter, data.decimal)
         where = f"data.file: {folder / data.file}"
-    table = raw_table(data, columns, label, where)
+    table = raw_table(data, columns, label, where, several)
     if len(table.targets) == 0:
         raise CaseError("data: no rows are left; at least one is needed.")
     training, held_out = _parts(data, split, len(table.targets))
@@ -521,6 +531,7 @@ def _read_table(data, folder, split):
     preparation = Preparation(
         columns=list(table.columns),
         label=label,
+        classes=table.classes,
         refuses=data.missing == "refuse",
         notes=notes,
         **classes,
@@ -529,13 +540,15 @@ def _read_table(data, folder, split):
     made = _divided(
         data, table.encoded(), table.targets, None, preparation, training, held_out, lines
     )
-    if getattr(data, "test_file", None) is None:
+    if getattr(data, "test_file", None) is not None:
+        path = folder / data.test_file
+        where = f"data.test_file: {path}"
+        columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
+    elif (columns := getattr(data, "test_frame", None)) is not None:
+        where = "data.test_frame: the frame"
+    else:
         return made
-    path = folder / data.test_file
-    columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
-    inputs, targets, notes = test_rows(
-        data, columns, label, made.preparation, f"data.test_file: {path}"
-    )
+    inputs, targets, notes = test_rows(data, columns, label, made.preparation, where)
     said = made.preparation.notes + [f"test data: {note}" for note in notes]
     preparation = made.preparation.model_copy(update={"notes": said})
     return replace(made, preparation=preparation, test=(inputs, targets))
@@ -611,12 +624,30 @@ def _check_classes(targets, loss, both):
     if not np.isin(targets, (-1.0, 1.0)).all():
         bad = targets[~np.isin(targets, (-1.0, 1.0))][0]
         raise CaseError(
-            f"objective.loss: '{loss}' needs targets +1 and -1, got {bad:g}. For a CSV file or a"
-            " scikit-learn data set, list the classes in data.positive and data.negative."
+            f"objective.loss: '{loss}' needs targets +1 and -1, got {bad:g}. For a table, list one"
+            " class in data.positive and the rest in data.negative; or take the loss 'softmax',"
+            " which tells all labels apart."
         )
     if both and len(set(targets.tolist())) < 2:
         raise CaseError(
             f"data: only the class {targets[0]:+g} occurs; '{loss}' needs both +1 and -1."
+        )
+
+
+def _check_numbers_of_classes(targets, data):
+    """Raise CaseError unless the classes 0 … k − 1 all occur."""
+    names = getattr(data.preparation, "classes", None)
+    count = len(names) if names else 1 + int(max(targets.max(), 1.0))
+    if not np.isin(targets, np.arange(count)).all():
+        bad = targets[~np.isin(targets, np.arange(count))][0]
+        raise CaseError(
+            f"data.targets: the loss 'softmax' needs the numbers 0, 1, … of classes, got {bad:g}."
+        )
+    if absent := sorted(set(range(count)) - set(targets.tolist())):
+        said = ", ".join(f"'{names[k]}'" if names else str(k) for k in absent[:MAX_SHOWN])
+        raise CaseError(
+            f"data: no training data of class {said}. Every class needs some; leave it out of"
+            " data.classes, give more data, or hold out fewer."
         )
 
 
@@ -628,8 +659,8 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         meshes = domain.meshes
     except ValueError as error:
         raise CaseError(
-            f"domain.kind: the data have {columns} columns (bias included), so directions lie on"
-            f" {domain.name}, d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
+            f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name},"
+            f" d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
             f" '{_best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error
@@ -640,10 +671,17 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         raise CaseError(f"domain.cells: {error}") from error
 
 
+def _counted(case, columns):
+    """What makes the coordinates of a unit, in words."""
+    if case.objective.loss != SOFTMAX.name:
+        return f"the data have {columns} columns (bias included)"
+    return f"inputs, bias and outputs of the classes make {columns} coordinates"
+
+
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, activation = case.is_by_data, case.objective.activation
-    return best_method(activation, spreads(case), data, False, False, varies(case))[0]
+    data, name = case.is_by_data, unit_name(case.objective)
+    return best_method(name, spreads(case), data, False, False, varies(case))[0]
 
 
 def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:

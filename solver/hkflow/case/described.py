@@ -11,9 +11,9 @@ from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
 from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
-from ..objectives.activations import FEATURES
+from ..objectives.activations import FEATURES, feature_named
 from ..objectives.energies import Sum
-from ..objectives.losses import RISKS
+from ..objectives.losses import ALL_RISKS, RISKS
 from ..objectives.objective import Objective
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow, VaryingRate
@@ -172,7 +172,7 @@ def rebuilt(
         functions that cannot be imported begin
     """
     table, (inputs, targets, weights) = case.objective, data
-    feature = own.feature.built(where) if own.feature else FEATURES[table.activation]
+    feature: Any = own.feature.built(where) if own.feature else feature_named(table.activation)
     exact = None
     if case.exact is not None:
         exact = MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
@@ -184,7 +184,7 @@ def rebuilt(
         return population, exact, population.draw
     if table.axes is not None:
         return with_energies(table.energy or (), None, table.axes, table.weight_decay), exact, None
-    risk = own.risk.built(where) if own.risk else RISKS[table.loss]
+    risk = own.risk.built(where) if own.risk else ALL_RISKS[table.loss]
     full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
     objective: Any = Objective(
         feature, risk, full, targets, weights, table.weight_decay, table.operator,

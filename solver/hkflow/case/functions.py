@@ -15,9 +15,17 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
+from ..arguments import Floats
 from ..errors import CaseError
-from ..objectives.activations import FEATURES, Feature, check_feature, ridge
-from ..objectives.losses import RISKS, Risk
+from ..objectives.activations import (
+    FEATURES,
+    Feature,
+    check_feature,
+    feature_named,
+    ridge,
+    vector_feature,
+)
+from ..objectives.losses import ALL_RISKS, SOFTMAX, Risk
 from .schema import Table
 
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -205,11 +213,6 @@ class StoredFeature(Table):
         """That of a feature; reference : by which a case names it."""
         _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.activation is not None:
-            if feature.outputs > 1:
-                raise CaseError(
-                    f"'{feature.name}': units with several outputs have no run folder yet. Take"
-                    " hkflow.solve, which keeps the run in memory."
-                )
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
                 " alone: leave out activation and joint."
@@ -253,7 +256,7 @@ class StoredRisk(Table):
     @staticmethod
     def of(risk: Risk) -> "StoredRisk":
         """That of a risk."""
-        _refuse_builtin_name("risk", risk.name, RISKS)
+        _refuse_builtin_name("risk", risk.name, ALL_RISKS)
         return StoredRisk(
             name=risk.name,
             classifies=risk.classifies,
@@ -289,8 +292,8 @@ class OwnFunctions(Table):
         function that can be imported."""
         feature, risk = objective.feature, objective.risk
         return OwnFunctions(
-            feature=None if feature in FEATURES.values() else StoredFeature.of(feature),
-            risk=None if risk in RISKS.values() else StoredRisk.of(risk),
+            feature=None if feature == feature_named(feature.name) else StoredFeature.of(feature),
+            risk=None if risk in ALL_RISKS.values() else StoredRisk.of(risk),
             draw=draw and StoredFunction.of(draw),
             density=StoredFunction.of(density) if _can_be_imported(density) else None,  # type: ignore[arg-type]
         )
@@ -341,6 +344,17 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
     except ValueError as error:
         raise CaseError(f"objective.activation: {error}") from error
     return feature
+
+
+def built_in_feature(table: Any, targets: Floats) -> Feature | None:
+    """φ of an [objective] table and its data, with an output for each class 0 … k − 1 of the loss
+    softmax; None if it is a user's.
+
+    table : ObjectiveTable, or ProblemObjective, whose activation names the outputs
+    """
+    if table.loss == SOFTMAX.name and table.activation in FEATURES:
+        return vector_feature(table.activation, 1 + int(targets.max()))
+    return feature_named(table.activation)
 
 
 def own_feature(activation: str, folder: str | Path) -> OwnFunctions:

@@ -17,7 +17,7 @@ Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
-FRAMES = ("frame", "data.frame")  # keys that hold one
+FRAMES = ("frame", "test_frame", "data.frame", "data.test_frame")  # keys that hold one
 MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 

@@ -25,6 +25,7 @@ from .labels import is_missing, label_of, text_of
 from .schema import Labelled, Prepared, Table, Vector
 
 NOTHING: Any = None  # in the place of a text that is missing
+MAX_CLASSES = 100  # that all labels of a column are
 MAX_CATEGORIES = 20  # of a column that is categorical because it holds no number
 MAX_LINES = 5  # of rows, that a note names
 REMEDY = (
@@ -72,7 +73,8 @@ class Preparation(Table):
     each input; then coordinates along `axes` from `center`. Lists; None for what was not done.
 
     label : the column of targets;  positive, negative : its labels that are +1 and −1, if it has
-        classes;  refuses : whether a missing value is an error;  notes : what was done, sentences
+        two classes;  classes : its labels that are 0, 1, …, if there is an output for each
+    refuses : whether a missing value is an error;  notes : what was done, sentences
     """
 
     columns: list[Encoding]
@@ -84,6 +86,7 @@ class Preparation(Table):
     label: str = ""
     positive: list[str] | None = None
     negative: list[str] | None = None
+    classes: list[str] | None = None
     refuses: bool = True
     notes: list[str] = []
 
@@ -203,6 +206,7 @@ class RawTable:
     values : for each column of inputs (n,) numbers, nan where missing, or texts, None where missing
     targets : (n,);  lines : (n,) in the file, or rows from 1
     columns : an Encoding for each, without fill;  notes : what was done, sentences
+    classes : names of the classes 0, 1, … that targets are; None of other targets
     """
 
     values: Sequence[Cells]
@@ -210,6 +214,7 @@ class RawTable:
     lines: Integers
     columns: tuple[Encoding, ...]
     notes: tuple[str, ...]
+    classes: list[str] | None = None
 
     def filled(self, training: Integers) -> "RawTable":
         """The same, whose columns with a gap are filled with what the training rows have: their
@@ -239,17 +244,20 @@ class RawTable:
         return np.column_stack([column.encoded(values) for column, values in pairs])
 
 
-def raw_table(table: Labelled, columns: Columns, label: str, where: str) -> RawTable:
+def raw_table(
+    table: Labelled, columns: Columns, label: str, where: str, several: bool = False
+) -> RawTable:
     """The rows and columns of a table that a case uses; what is missing is dropped if it says so.
 
-    where : how messages on cells begin
+    where : how messages on cells begin;  several : whether every label is a class
     Raises CaseError with everything that is wrong.
     """
     features = [name for name in columns.named if name != label]
     features = features if table.features is None else table.features
     _check_names(table, columns, features, label, where)
     faults, notes = Faults(where, columns), list(columns.notes)
-    rows, targets = _targets(table, columns, label, faults, notes)
+    classes = _classes(table, columns.named[label], label, where) if several else None
+    rows, targets = _targets(table, columns, label, faults, notes, classes)
     values, encodings = [], []
     for name in features:
         categorical = name in table.categorical
@@ -291,9 +299,8 @@ def raw_table(table: Labelled, columns: Columns, label: str, where: str) -> RawT
                 + ", ".join(one.inputs[:MAX_CATEGORIES])
                 + (", …" if many > MAX_CATEGORIES else "")
             )
-    return RawTable(
-        values, targets[keep], columns.lines[rows[keep]], tuple(encodings), tuple(notes)
-    )
+    lines = columns.lines[rows[keep]]
+    return RawTable(values, targets[keep], lines, tuple(encodings), tuple(notes), classes)
 
 
 def test_rows(
@@ -308,7 +315,8 @@ def test_rows(
     for_names = table.model_copy(update={"features": names, "categorical": []})
     _check_names(for_names, columns, names, label, where)
     faults, notes = Faults(where, columns), list(columns.notes)
-    rows, targets = _targets(table, columns, label, faults, notes, known=False)
+    classes = preparation.classes
+    rows, targets = _targets(table, columns, label, faults, notes, classes, known=False)
     faults.refuse()
     chosen = {name: columns.named[name][rows] for name in names}
     found = replace(columns, source=where, named=chosen, lines=columns.lines[rows], faults=())
@@ -339,11 +347,31 @@ def _check_names(table, columns, features, label, where):
         raise CaseError("\n".join(wrong))
 
 
-def _targets(table, columns, label, faults, notes, known=True):
-    """The rows that have a target, (n,), and their targets; ±1 of classes, all of which occur if
-    they are `known`."""
+def _classes(table, cells, label, where):
+    """Names of the classes that the labels of a column are: those listed, or all, sorted as
+    numbers if they are."""
+    if table.classes is not None:
+        return [text_of(name) for name in table.classes]
+    names = {label_of(cell): text_of(cell) for cell in set(cells.tolist()) if not is_missing(cell)}
+    if not 2 <= len(names) <= MAX_CLASSES:
+        raise CaseError(
+            f"{where}, column '{printable(label)}' has {len(names)} different labels; the loss"
+            f" 'softmax' wants 2 to {MAX_CLASSES}, or those listed in data.classes. A number is"
+            " regressed with the loss 'square'."
+        )
+    try:
+        return sorted(names.values(), key=float)
+    except ValueError:
+        return sorted(names.values())
+
+
+def _targets(table, columns, label, faults, notes, classes=None, known=True):
+    """The rows that have a target, (n,), and their targets: numbers, or ±1, or 0, 1, … of
+    `classes`; all labels that the table lists occur if they are `known`."""
     cells = columns.named[label]
-    if table.positive is None:
+    sides = {key: getattr(table, key) for key in ("positive", "negative")}
+    listed = {"classes": classes} if classes else sides if table.positive else {}
+    if not listed:
         targets, wrong = numbers(cells, columns.comma)
         gaps = _gaps(targets, wrong)
         if wrong and len(wrong) + len(gaps) == len(cells):
@@ -352,7 +380,8 @@ def _targets(table, columns, label, faults, notes, known=True):
             faults.column(
                 f"column '{printable(label)}': '{printable(found[0])}' is not a number; its labels"
                 f" are {shown}{', …' if len(found) > MAX_CATEGORIES else ''}: list them in"
-                " data.positive and data.negative, or name a label that is a number"
+                " data.positive and data.negative, one class against the rest, or take the loss"
+                " 'softmax', which tells all apart, or name a label that is a number"
             )
         else:
             faults.cells(label, wrong, no_number)
@@ -361,13 +390,22 @@ def _targets(table, columns, label, faults, notes, known=True):
         keys = {cell: None if is_missing(cell) else label_of(cell) for cell in set(cells.tolist())}
         found = np.array([keys[cell] for cell in cells.tolist()], dtype=object)
         if known:
-            _check_labels(table, cells, set(keys.values()))
-        plus, minus = (
-            np.isin(found.astype(str), [label_of(name) for name in names])
-            for names in (table.positive, table.negative)
-        )
+            _check_labels(listed, cells, set(keys.values()))
+        if classes:
+            values = {label_of(name): float(k) for k, name in enumerate(classes)}
+        else:
+            values = {
+                label_of(name): value
+                for key, value in (("negative", -1.0), ("positive", 1.0))
+                for name in sides[key]
+            }
         gaps = np.flatnonzero(np.equal(found, NOTHING))
-        chosen, targets = plus | minus, np.where(plus, 1.0, -1.0)
+        targets = np.array([values.get(name, np.nan) for name in found.tolist()])
+        chosen = ~np.isnan(targets)
+        if classes and table.classes is None:  # a label that no training row has
+            unknown = np.setdiff1d(np.flatnonzero(~chosen), gaps)
+            said = ", ".join(classes)
+            faults.cells(label, unknown, lambda cell: f"'{printable(str(cell))}' is none of {said}")
         if others := int((~chosen).sum()) - len(gaps):
             notes.append(f"{others} of {len(cells)} rows have other labels and are left out")
     if table.missing == "refuse":
@@ -378,13 +416,13 @@ def _targets(table, columns, label, faults, notes, known=True):
     return rows, targets[rows]
 
 
-def _check_labels(table, cells, known):
+def _check_labels(listed, cells, known):
     """Raise CaseError for listed labels that do not occur, all of them."""
     choices = {str(cell).strip() for cell in cells.tolist() if not is_missing(cell)}
     wrong = [
         f"data.{key}: {unknown_name('label', name, choices)}"
-        for key in ("positive", "negative")
-        for name in getattr(table, key)
+        for key, names in listed.items()
+        for name in names
         if label_of(name) not in known
     ]
     if wrong:

@@ -55,6 +55,10 @@ class Labelled(Prepared):
     negative: Annotated[list[Label], Field(min_length=1)] | None = Field(
         None, description="labels counted as -1"
     )
+    classes: Annotated[list[Label], Field(min_length=2)] | None = Field(
+        None,
+        description="with the loss softmax: labels of the classes in their order; all if absent",
+    )
     missing: Literal["refuse", "drop", "impute"] = Field(
         "refuse",
         description=(
@@ -80,6 +84,10 @@ class Labelled(Prepared):
             )
         if self.positive and set(map(label_of, self.positive)) & set(map(label_of, self.negative)):
             raise ValueError("a label is listed both in 'positive' and in 'negative'")
+        if self.positive and self.classes:
+            raise ValueError("give either 'classes' or 'positive' and 'negative'")
+        if self.classes and len(set(map(label_of, self.classes))) < len(self.classes):
+            raise ValueError("a label is listed twice in 'classes'")
         return self
 
 
@@ -128,6 +136,18 @@ class FrameData(Labelled):
         ),
     )
     label: str = Field(description="column of the label or of the numerical target")
+    test_frame: Any = Field(
+        None,
+        exclude=True,
+        repr=False,
+        description="a second frame, whose rows are test data; or give test_fraction",
+    )
+
+    @model_validator(mode="after")
+    def _one_test(self):
+        if self.test_frame is not None and self.test_fraction is not None:
+            raise ValueError("give either 'test_fraction' or 'test_frame'")
+        return self
 
 
 class ScikitLearnData(Labelled):
@@ -146,7 +166,9 @@ class InlineData(Prepared):
     inputs: Annotated[list[Vector], Field(min_length=1)] = Field(
         description="x_i, one list for each datum, without bias"
     )
-    targets: Vector = Field(description="y_i, one for each datum; ±1 for classes")
+    targets: Vector = Field(
+        description="y_i, one for each datum; ±1 for classes, 0, 1, … with the loss softmax"
+    )
     weights: list[NonNegative] | None = Field(
         None, description="weights q_i of the data, 1/n each if absent"
     )
@@ -326,8 +348,14 @@ class ObjectiveTable(Table):
     )
     bias: bool = Field(False, description="append a constant 1 to every input")
     loss: Literal[
-        "square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"
-    ] = Field(description="the risk R; smooth margins are minus the log of a mean of losses")
+        "square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin", "softmax"
+    ] = Field(
+        description=(
+            "the risk R; smooth margins are minus the log of a mean of losses; softmax: for k"
+            " classes, an output for each, of units b ψ(a·x), θ = (a, b), with b in R^k and the"
+            " activation ψ relu or linear"
+        )
+    )
     weight_decay: NonNegative = Field(0.0, description="λ")
     entropy: NonNegative = Field(0.0, description="τ of τ∫ν log ν, ν a density per area")
     operator: OperatorName = Field(
@@ -418,6 +446,12 @@ ENERGIES = {
 }
 Energy = Annotated[ExternalEnergy | InteractionEnergy | EntropyEnergy, Field(discriminator="kind")]
 Energies = Annotated[list[Energy], Field(min_length=1)]
+
+
+def unit_name(table: Any) -> str:
+    """What messages and choices call φ of an objective table."""
+    several = table.loss == "softmax" and table.activation in ACTIVATIONS
+    return f"{table.activation} with an output for each class" if several else table.activation
 
 
 class DomainTable(Table):
@@ -1125,10 +1159,23 @@ class Case(Table):
             )
         if not discrete and self.initial.kind == "scaled":
             raise ValueError("initial.kind 'scaled' is for the domain 'fixed-features'")
-        if self.initial.kind == "balanced" and self.objective.activation != "joint-relu":
-            raise ValueError("initial.kind 'balanced' needs the activation 'joint-relu'")
-        if self.time.until_margin is not None and self.objective.loss == "square":
-            raise ValueError("time.until_margin: the loss 'square' has no smooth margin")
+        several = self.objective.loss == "softmax"
+        if several:
+            self._fits_several_classes()
+        elif getattr(self.data, "classes", None) and isinstance(self.data, Labelled):
+            raise ValueError(
+                f"data.classes is read with the loss 'softmax'; '{self.objective.loss}' tells"
+                " 'positive' from 'negative'"
+            )
+        joint = several or self.objective.activation == "joint-relu"
+        if self.initial.kind == "balanced" and not joint:
+            raise ValueError(
+                "initial.kind 'balanced' needs the activation 'joint-relu' or the loss 'softmax'"
+            )
+        if self.time.until_margin is not None and self.objective.loss in ("square", "softmax"):
+            raise ValueError(
+                f"time.until_margin: the loss '{self.objective.loss}' has no smooth margin"
+            )
         if kind != "grid" and not discrete:
             self._points_come_from_one_place()
         repeats = kind == "network" and self.method.repeats > 1
@@ -1172,6 +1219,29 @@ class Case(Table):
     def is_by_data(self) -> bool:
         """Whether data alone drive the flow: neither a population nor other energies."""
         return self.energy is None and self.data.source not in ("population", "none")
+
+    def _fits_several_classes(self):
+        """Raise ValueError for what units with an output for each class have not."""
+        activation, kind, source = self.objective.activation, self.method.kind, self.data.source
+        faults = {
+            f"objective.activation: with the loss 'softmax' units are b ψ(a·x) with ψ 'relu' or"
+            f" 'linear', got '{activation}'": activation not in ("relu", "linear"),
+            f"domain.kind: with the loss 'softmax' units (a, b) have their signs in b: choose"
+            f" 'sphere', got '{self.domain.kind}'": self.domain.kind != "sphere",
+            "data: the loss 'softmax' tells all classes apart: leave out 'positive' and 'negative',"
+            " or list some classes in 'classes'": getattr(self.data, "positive", None),
+            f"data.source: '{source}' makes no classes 0, 1, …, which the loss 'softmax' needs;"
+            " take a table with a label, or 'inline'": not (
+                isinstance(self.data, Labelled | InlineData)
+            ),
+            "method.kind: 'characteristics' are of units with one output; with the loss 'softmax'"
+            " choose particles, network, or a grid where the sphere of (a, b) has a mesh": kind
+            == "characteristics",
+            "method.layers: with the loss 'softmax' choose 'both' or 'radii'": kind == "network"
+            and self.method.layers not in ("both", "radii"),
+        }
+        if found := [text for text, is_one in faults.items() if is_one]:
+            raise ValueError(found[0])
 
     @property
     def is_drawn(self) -> bool:

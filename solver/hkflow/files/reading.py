@@ -50,6 +50,8 @@ MESH = {
 }
 TEST = {"test_inputs": ("test_datum", "input"), "test_targets": ("test_datum",)}
 DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum",)}
+# with one axis more, "class", where there is an output for each class
+BY_CLASS = ("predictions", "residuals", "predictions_each")
 
 
 @contextmanager
@@ -129,8 +131,10 @@ def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int])
     """Raise ValueError unless an array or a dataset is one of numbers with these dimensions.
 
     sizes : {dimension: extent}; a dimension that is not in it has the extent of the first array
-        that has it
+        that has it. Where it has "class", arrays BY_CLASS have this axis besides
     """
+    if name in BY_CLASS and "class" in sizes:
+        dimensions = (*dimensions, "class")
     kind = "i" if name in WHOLE else "f"
     shape, wanted = array.shape, tuple(sizes.get(dimension) for dimension in dimensions)
     fits = (

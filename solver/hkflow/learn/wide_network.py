@@ -13,7 +13,7 @@ from ..measures.initial import balanced_atoms
 from ..measures.point_measure import PointMeasure
 from ..objectives.activations import FEATURES, Feature, vector_feature
 from ..objectives.data import with_bias
-from ..objectives.losses import RISKS, SOFTMAX, Risk
+from ..objectives.losses import ALL_RISKS, RISKS, Risk
 from ..objectives.objective import Objective
 from ..problem.flow import Flow, named_flow
 from ..problem.problem import Problem
@@ -32,7 +32,7 @@ except ImportError as error:
         "Estimators need scikit-learn 1.6 or later: pip install 'hkflow[data]'."
     ) from error
 
-LOSSES = {name: risk for name, risk in RISKS.items() if risk.classifies} | {"softmax": SOFTMAX}
+LOSSES = {name: risk for name, risk in ALL_RISKS.items() if risk.has_margins}
 PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
 TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
 

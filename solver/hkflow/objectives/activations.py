@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
 
+VECTORS = ("relu", "linear")  # activations ψ of units with several outputs
+WITH, OUTPUTS = " with ", " outputs"  # in their names
 PIECES = {LINEAR: (1.0, 1.0), RELU: (0.0, 1.0)}  # slopes below and above 0
 
 
@@ -134,6 +136,7 @@ class Feature:
         return shared(ranks, make, points, inputs)
 
 
+@cache
 def vector_feature(activation: str, outputs: int) -> Feature:
     """The feature φ(θ, x) = b ψ(a·x) ∈ R^k of units with k output weights, θ = (a, b) ∈ S^{p+k−1}.
 
@@ -141,13 +144,25 @@ def vector_feature(activation: str, outputs: int) -> Feature:
     φ is 2-homogeneous, so that networks which train both layers follow the flow (1, 4). Predictions
     (n_data · k,) lie datum by datum. Raises ValueError for another ψ.
     """
-    hidden = FEATURES.get(activation)
-    if hidden is None or hidden.degree != 1 or hidden.joint or hidden.activation is None:
-        raise ValueError(unknown_name("activation of vectors", activation, ("relu", "linear")))
+    if activation not in VECTORS:
+        raise ValueError(unknown_name("activation of vectors", activation, VECTORS))
+    hidden = FEATURES[activation]
     k = whole_number(outputs, "outputs", 1)
     matrix = joint_matrix(hidden.matrix, k)
-    name = f"{activation} with {k} outputs"
+    name = f"{activation}{WITH}{k}{OUTPUTS}"
     return Feature(name, matrix, 2, hidden.activation, joint=True, outputs=k)
+
+
+def feature_named(name: str) -> Feature | None:
+    """The built-in feature of a name, "relu with 3 outputs" for one; None if there is none."""
+    activation, _, count = name.removesuffix(OUTPUTS).partition(WITH)
+    if (
+        activation in VECTORS
+        and count.isdecimal()
+        and name == f"{activation}{WITH}{count}{OUTPUTS}"
+    ):
+        return vector_feature(activation, int(count))
+    return FEATURES.get(name)
 
 
 def ridge(function: Callable, name: str | None = None, degree: int | None = None) -> Feature:

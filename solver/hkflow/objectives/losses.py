@@ -32,6 +32,11 @@ class Risk:
     scaled: Callable | None = None
     coupled: bool = False
 
+    @property
+    def has_margins(self) -> bool:
+        """Whether targets are classes, two or more."""
+        return self.classifies or self.coupled
+
 
 @njit(cache=True)
 def square(predictions, targets, weights, out):
@@ -198,5 +203,6 @@ RISKS = {
     )
 }
 
-# beside the table of risks of one prediction for each datum, which case files know
+# beside the table of risks of one prediction for each datum
 SOFTMAX = Risk("softmax", softmax, False, coupled=True)
+ALL_RISKS = RISKS | {SOFTMAX.name: SOFTMAX}

@@ -99,3 +99,12 @@ class ObjectiveProtocol(Protocol):
         self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
     ) -> float:
         """What rounding may do to a value of F."""
+
+
+def prediction_shape(objective: Any) -> tuple[int, ...]:
+    """Of the predictions of all data: (n_data,), or (n_data, k) of units with k outputs.
+
+    Methods hold the numbers in a row, datum by datum; results and files have this shape.
+    """
+    n, k = len(objective.targets), objective.feature.outputs
+    return (n,) if k == 1 else (n, k)

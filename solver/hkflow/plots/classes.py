@@ -43,7 +43,8 @@ def draw_classes(
 
     classifier : fitted; or a run with an output for each class, or runs of one class against the
         rest, in the order of the sorted labels: the largest prediction counts
-    inputs : (n, 2);  labels : (n,);  names : of the inputs;  save : of runs
+    inputs : (n, 2), raw of runs that prepare them;  labels : (n,);  names : of the inputs
+    save : of runs
     Raises HkflowError for other than two inputs, and where there are not as many runs or outputs as
     labels.
     """
@@ -54,6 +55,40 @@ def draw_classes(
             f" {inputs.shape} and labels of shape {labels.shape}."
         )
     classes, scores = _scores(classifier, labels, save)
+    same = labels[:, None] == np.asarray(classes)
+    numbers = np.where(same.any(axis=1), same.argmax(axis=1), -1)
+    draw_map(ax, scores, classes, (inputs, numbers), names)
+
+
+def draw_run(ax: Axes, run: Result, save: int = -1) -> None:
+    """The same of a run with an output for each class, its two inputs as they are prepared, its
+    data, and its test data with white edges."""
+    normalised = is_normalised((run, save))
+    test = None if run.test is None else (run.test.inputs[:, :2], run.test.targets)
+    draw_map(
+        ax,
+        lambda x: run.predict(x, save, normalised, prepared=True),
+        run.class_names,
+        (run.inputs, run.targets),
+        run.input_names,
+        test,
+    )
+
+
+def draw_map(
+    ax: Axes,
+    scores: Callable[[Floats], Floats],
+    classes: Sequence[Any],
+    data: tuple[Floats, NDArray[Any]],
+    names: Sequence[str],
+    test: tuple[Floats, NDArray[Any]] | None = None,
+) -> None:
+    """Draw where which of the scores is largest.
+
+    scores : function of inputs (n, 2) -> (n, n_classes);  classes : their names
+    data, test : inputs (n, 2) and numbers of their classes (n,);  names : of the inputs
+    """
+    inputs = data[0]
     ticks = [np.linspace(*frame(column), PIXELS) for column in inputs.T]
     points = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, 2)
     values = scores(points)
@@ -69,15 +104,21 @@ def draw_classes(
             lead = lead.reshape(PIXELS, PIXELS)
             ax.contour(*ticks, lead, levels=[0.0], colors="black", linewidths=0.8)
     many = len(inputs) > MANY
-    look = {"edgecolors": "black", "s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
-    for k, name in enumerate(classes):
-        chosen, marker = inputs[labels == name], MARKERS[k % len(MARKERS)]
-        ax.scatter(*chosen.T, color=colors[k], marker=marker, label=plain(str(name), NAME), **look)
+    look = {"s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
+    for (rows, labels), edge in ((data, "black"), (test, "white")) if test else ((data, "black"),):
+        for k, name in enumerate(classes):
+            chosen, marker = rows[labels == k], MARKERS[k % len(MARKERS)]
+            label = plain(str(name), NAME) if edge == "black" else None
+            ax.scatter(
+                *chosen.T, color=colors[k], marker=marker, label=label, edgecolors=edge, **look
+            )
+    if test:
+        ax.scatter([], [], marker="o", color="0.6", edgecolors="white", label="test", **look)
     ax.set(xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
     ax.set_xlabel(plain(names[0], NAME))
     ax.set_ylabel(plain(names[1], NAME))
     ax.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(classes), 4),
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(classes) + bool(test), 4),
         handletextpad=0.3, columnspacing=1.0,
     )  # fmt: skip
 
@@ -91,9 +132,10 @@ def draw_leads(ax: Axes, run: Result, save: int = -1) -> None:
     leads[np.arange(len(leads)), labels] = -np.inf
     leads = own - leads.max(axis=1)
     edges = np.linspace(*frame(leads), 40)
-    count = run.problem.objective.feature.outputs
-    for k, color in enumerate(_colors(count)):
-        ax.hist(leads[labels == k], edges, color=color, label=f"class {k}", alpha=0.7)
+    count = len(run.class_names)
+    for k, (name, color) in enumerate(zip(run.class_names, _colors(count), strict=True)):
+        label = plain(name, NAME)
+        ax.hist(leads[labels == k], edges, color=color, label=label, alpha=0.7)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set_xlabel("lead of the own class, h_y − max h")
     ax.set_ylabel("number of data")

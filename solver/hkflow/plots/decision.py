@@ -16,7 +16,7 @@ from ..errors import HkflowError
 from ..objectives.data import with_bias
 from ..solving.result import Result
 from ..store.shown import is_normalised
-from .classes import draw_classes, draw_leads
+from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
 from .shown import COLORS, MANY, NAME, PIXELS, frame, plain, thinned, time_of
 
@@ -40,7 +40,7 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
     shared : saves that have axes and colours in common with this one
     """
     if _has_classes(run) and run.inputs.shape[1] == 2:
-        draw_classes(ax, run, run.inputs, run.targets.astype(int), run.input_names, save)
+        draw_run(ax, run, save)
         return
     if run.inputs.shape[1] > 2 or _has_classes(run):
         draw_against_targets(ax, run, save, shared)

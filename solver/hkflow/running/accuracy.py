@@ -57,8 +57,8 @@ class Choice:
 
 def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
     """The largest error of the predictions over all saves, and its parts in space and time;
-    relative to the larger of predictions and targets, root mean squares. Without data those of the
-    first moment, relative to the mass."""
+    relative to the larger of predictions and targets, root mean squares (numbers of classes count
+    as 1, as ±1 do). Without data those of the first moment, relative to the mass."""
     if not bars.bars:
         return (np.nan,) * 3
     if "predictions" not in bars.bars:
@@ -66,8 +66,10 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
         sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
     else:
         bar, unit = bars.bars["predictions"], run.log_mass if bars.normalised else 0.0
-        sizes = np.sqrt(np.mean(run.scaled_predictions**2, axis=1)) * np.exp(run.log_scale - unit)
-        sizes = np.maximum(sizes, np.sqrt(np.mean(run.targets**2)) * np.exp(-unit))
+        h = run.scaled_predictions.reshape(len(run.time), -1)
+        sizes = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
+        wanted = 1.0 if run.class_names else np.sqrt(np.mean(run.targets**2))
+        sizes = np.maximum(sizes, wanted * np.exp(-unit))
     k = int(np.argmax(bar.total / sizes))
     total, space, in_time = (float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
     return total, space, in_time

@@ -36,7 +36,7 @@ def unscaled(state: dict) -> tuple[dict, float]:
 
 def test_predictions_of(problem: Problem, measure: Any, state: dict, log_scale: float) -> Floats:
     """h on the test data of a problem for a state, in units of e^log_scale; (n_test,), of
-    vectors all numbers in a row.
+    vectors (n_test, k).
 
     measure : the method's function of a state
     """
@@ -45,6 +45,4 @@ def test_predictions_of(problem: Problem, measure: Any, state: dict, log_scale: 
     atoms = problem.atoms_of(measure(small))
     with np.errstate(over="ignore", invalid="ignore"):
         factor = np.exp(scale - log_scale)
-        return (
-            factor * predictions_of(problem.objective.feature, atoms, problem.test.inputs).ravel()
-        )
+        return factor * predictions_of(problem.objective.feature, atoms, problem.test.inputs)

@@ -80,7 +80,7 @@ OF_EVERY_RUN = (
     ),
     Record(
         "training_error", "training error",
-        "Share of the data on the wrong side of zero, or root mean square error of a regression.",
+        "Share of the data whose class is wrong, or root mean square error of a regression.",
         compared=True,
         value=lambda method, clock: method.problem.objective.error(method.current.predictions),
     ),
@@ -103,7 +103,9 @@ def _smooth_margin(method, clock):
 
 OF_CLASSIFIERS = (
     Record(
-        "margin", "margin", "Smallest margin of the data over the mass.", "min y h/|ν|",
+        "margin", "margin",
+        "Smallest margin of the data over the mass; of several classes the lead of the own one.",
+        "min y h/|ν|",
         panel="margins", compared=True, value=_margin,
     ),
     Record(
@@ -132,7 +134,8 @@ def _tested(method: Method, clock: LoopState) -> dict[str, float]:
     test = method.problem.test
     assert test is not None
     h = test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
-    loss = test.evaluate_risk(h, clock.log_scale, np.empty_like(h))
+    flat = h.ravel()
+    loss = test.evaluate_risk(flat, clock.log_scale, np.empty_like(flat))
     return {"test_error": test.error(h), "test_loss": loss}
 
 
@@ -169,9 +172,8 @@ def take_record(
         records of the test data
     Neither the method nor the clock is changed.
     """
-    risk = method.problem.objective.risk
-    classifies = risk.classifies or risk.coupled
-    rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if classifies else ()))
+    has_margins = method.problem.objective.risk.has_margins
+    rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if has_margins else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if method.problem.test is not None:
         nothing = dict.fromkeys((row.name for row in OF_TESTS), np.nan)

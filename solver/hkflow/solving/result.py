@@ -24,6 +24,7 @@ from ..measures.initial import CellDensity, spread_atoms
 from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
+from ..objectives.protocol import prediction_shape
 from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..shown import html_table
@@ -40,7 +41,8 @@ class Result:
 
     problem : what was solved;  method : grid, characteristics, particles or network;  options : of
         the method, by name
-    time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    time, log_scale : (n_saves,);  scaled_predictions : (n_saves, n_data), of k outputs (n_saves,
+        n_data, k), h in units of e^log_scale
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
     end : status and finished, and the work that the run took: steps, evaluations, seconds
     title : given by the user;  header : versions, …, as a run folder stores them
@@ -209,8 +211,16 @@ class Result:
 
     @property
     def classifies(self) -> bool:
-        """Whether the targets are classes."""
+        """Whether the targets are two classes, ±1."""
         return self.problem.objective.risk.classifies
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes 0 … k − 1 where there is an output for each; [] of other targets."""
+        if not self.problem.objective.risk.coupled:
+            return []
+        names = getattr(self.preparation, "classes", None)
+        return names or [str(k) for k in range(self.problem.objective.feature.outputs)]
 
     @cached_property
     def contradiction(self) -> str:
@@ -464,12 +474,7 @@ class Result:
     def predictions(self) -> NDArray[np.float64]:
         """h on the data at the saves, (n_saves, n_data), of vectors (n_saves, n_data, k); inf, with
         the sign of h, where it is beyond numbers."""
-        return self._by_outputs(in_plain_units(self.scaled_predictions, self.log_scale))
-
-    def _by_outputs(self, h):
-        """Numbers in a row by data and outputs, where there are several of these."""
-        k = self.problem.objective.feature.outputs
-        return h if k == 1 else h.reshape(len(h), -1, k)
+        return in_plain_units(self.scaled_predictions, self.log_scale)
 
     @property
     def test(self) -> Any:
@@ -479,21 +484,21 @@ class Result:
 
     @cached_property
     def scaled_test_predictions(self) -> NDArray[np.float64]:
-        """h on the test data at the saves in units of e^log_scale, (n_saves, n_test)."""
+        """h on the test data at the saves in units of e^log_scale, (n_saves, n_test), of vectors
+        (n_saves, n_test, k)."""
+        if self.test is None:
+            return np.zeros((len(self.time), 0))
         measure = method_class(self.method).measure
-        count = 0 if self.test is None else len(self.test.targets)
         rows = [
             test_predictions_of(self.problem, measure, self.state_at(k), self.log_scale[k])
-            for k in range(len(self.time) if count else 0)
+            for k in range(len(self.time))
         ]
-        return np.array(rows).reshape(
-            len(self.time), count * self.problem.objective.feature.outputs
-        )
+        return np.array(rows).reshape(len(self.time), *prediction_shape(self.test))
 
     @cached_property
     def test_predictions(self) -> NDArray[np.float64]:
         """h on the test data at the saves, (n_saves, n_test), of vectors (n_saves, n_test, k)."""
-        return self._by_outputs(in_plain_units(self.scaled_test_predictions, self.log_scale))
+        return in_plain_units(self.scaled_test_predictions, self.log_scale)
 
     def predict(
         self, inputs: Any, save: int = -1, normalised: bool = False, prepared: bool = False
@@ -563,7 +568,8 @@ def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:
     """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
     where it is beyond numbers."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(scaled == 0.0, 0.0, np.exp(log_scale)[:, None] * scaled)
+        factors = np.exp(log_scale).reshape(-1, *[1] * (scaled.ndim - 1))
+        return np.where(scaled == 0.0, 0.0, factors * scaled)
 
 
 def versions() -> dict[str, str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..arguments import Floats
 from ..certificates.margin import MaxMargin
 from ..methods.method import Method
+from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
 from .final_margin import CERTIFICATE_SECONDS, final_max_margin
 from .observer import Observer
@@ -25,7 +26,8 @@ class Solution(Result):
 
     time : (n_saves,), the end, however it came, included;  states : one dictionary per save, as the
         method's `state` gives it;  log_scale : (n_saves,), 0 for networks
-    scaled_predictions : (n_saves, n_data) h in units of e^log_scale
+    scaled_predictions : (n_saves, n_data), of k outputs (n_saves, n_data, k), h in units of
+        e^log_scale
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
     end : status and finished, steps, evaluations, and seconds of processor time
     title : what pictures and tables call it
@@ -96,7 +98,7 @@ class Memory(Observer):
             states=list(states),
             log_scale=np.array([state.get("log_scale", 0.0) for state in states], dtype=float),
             scaled_predictions=np.array(predictions).reshape(
-                len(times), len(method.current.predictions)
+                len(times), *prediction_shape(method.problem.objective)
             ),
             records={name: np.array([r[name] for r in self.records]) for name in names},
             end=self.end | {"finished": finished},

@@ -12,7 +12,7 @@ from ..methods.record import SCALED
 from ..solving.registry import record_of
 from ..solving.result import ResultLike
 from .margins import LABELS
-from .results import DIMENSIONS, fill_states, plain_arrays, state_shapes
+from .results import dimensions_of, fill_states, plain_arrays, state_shapes
 from .run import STATE_ARRAYS, loaded
 
 LONG_NAMES = {
@@ -78,11 +78,6 @@ def to_xarray(run: ResultLike) -> Any:
     import xarray
 
     run = loaded(run)
-    if (k := run.problem.objective.feature.outputs) > 1:
-        raise CaseError(
-            f"Data sets and netCDF have one prediction for each datum, {run.name} has {k}: export"
-            " csv."
-        )
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
@@ -90,7 +85,8 @@ def to_xarray(run: ResultLike) -> Any:
         states["density"] = run.density  # captured atoms spread over their cells
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
     variables: dict[str, Any] = {
-        name.rpartition("/")[2]: (DIMENSIONS[name], array) for name, array in arrays.items()
+        name.rpartition("/")[2]: (dimensions_of(name, array), array)
+        for name, array in arrays.items()
     }
     variables["log_mass"] = ("time", run.log_mass)
     variables |= {f"record_{name}": ("record_time", values) for name, values in run.records.items()}

@@ -24,9 +24,9 @@ def write_errors(folder: Path, errors: ErrorBars) -> None:
     write_hdf5(folder / "errors.h5", fill)
 
 
-def read_errors(path: Path, time: Floats, data: int) -> ErrorBars | None:
-    """The ErrorBars of a run folder or a results.h5, None without any. Raises one of DAMAGE if
-    they are no such bars."""
+def read_errors(path: Path, time: Floats, shape: tuple[int, ...]) -> ErrorBars | None:
+    """The ErrorBars of a run folder or a results.h5, None without any;  shape : of its predictions
+    at a save. Raises one of DAMAGE if they are no such bars."""
     file = path / "errors.h5" if path.is_dir() else path
     if not file.exists():
         return None
@@ -37,7 +37,7 @@ def read_errors(path: Path, time: Floats, data: int) -> ErrorBars | None:
         if not path.is_dir():
             group = find(opened, "errors") if "errors" in opened else {}
         there = {name: dimensions for name, dimensions in BARS.items() if name in group}
-        sizes = {"time": len(time), "datum": data}
+        sizes = {"time": len(time)} | dict(zip(("datum", "class"), shape, strict=False))
         arrays = read_arrays(group, there, sizes) if there else {}
         if not all((array >= 0.0).all() for array in arrays.values()):
             raise ValueError("error bars are not positive")

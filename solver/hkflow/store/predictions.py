@@ -25,8 +25,8 @@ def read_rows(run: Result, path: str | Path) -> Columns:
 
 def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
-    last save; the class, if the run tells two apart; and the error bar of predictions on the data
-    (root mean square), if it has one.
+    last save, or one for each class; the class, if the run tells some apart; and the error bar of
+    predictions on the data (root mean square), if it has one.
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
@@ -37,13 +37,18 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
         raise RunFolderError(f"{run.name}: holds no save yet, so it predicts nothing.")
     normalised = is_normalised((run, -1))
     values = run.predict(columns if run.preparation else _in_order(run, columns), -1, normalised)
-    table = {columns.unit: columns.lines, "prediction/mass" if normalised else "prediction": values}
-    if run.classifies:
+    called = "prediction/mass" if normalised else "prediction"
+    names = run.class_names
+    of_each = {f"{called} {name}": values[:, k] for k, name in enumerate(names)}
+    table = {columns.unit: columns.lines} | (of_each or {called: values})
+    known = ~np.isnan(values.reshape(len(columns.lines), -1)[:, 0])
+    if names:
+        table["class"] = np.where(known, np.array(names)[values.argmax(axis=1)], "")
+    elif run.classifies:
         table["class"] = _classes(run.preparation, values)
     bars = run.errors
     if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
-        error = np.full(len(values), bars["predictions"][-1])
-        table["error"] = np.where(np.isnan(values), np.nan, error)
+        table["error"] = np.where(known, bars["predictions"][-1], np.nan)
     return table
 
 

@@ -44,10 +44,17 @@ DIMENSIONS = {
 }
 
 
+def dimensions_of(name: str, array: Any) -> tuple[str, ...]:
+    """The dimensions of an array or dataset of DIMENSIONS; the classes come last where there is an
+    output for each."""
+    return (*DIMENSIONS[name], "class")[: array.ndim]
+
+
 def pack(folder: str | Path) -> Path:
     """Write results.h5 of a run folder and return its path.
 
-    Datasets: time, predictions (time, datum) in units of e^log_scale, data/…, records/… and the
+    Datasets: time, predictions (time, datum), of several classes (time, datum, class), in units of
+    e^log_scale, data/…, records/… and the
     states: of a grid density (time, sign, cell), log_scale and mesh/…, and of captured atoms
     atom_positions (time, atom, axis), atom_signs, atom_weights, atom_cells, which end with atoms of
     weight 0; of particles positions
@@ -187,10 +194,10 @@ def _write_states(file, run):
 def _attach_scales(file):
     """Give every axis of every dataset its coordinate, an index where it has no values of its
     own."""
-    for name, dimensions in DIMENSIONS.items():
+    for name in DIMENSIONS:
         if name not in file:
             continue
-        for axis, dimension in enumerate(dimensions):
+        for axis, dimension in enumerate(dimensions_of(name, file[name])):
             if dimension not in file:
                 file.create_dataset(dimension, data=np.arange(file[name].shape[axis]), dtype="i8")
             scale = file[dimension]

@@ -26,7 +26,7 @@ from ..case.build import (
     teacher_of,
 )
 from ..case.described import density_of, rebuilt
-from ..case.functions import OwnFunctions
+from ..case.functions import OwnFunctions, built_in_feature
 from ..case.load import parse_stored_case
 from ..case.preparation import Preparation
 from ..certificates.margin import MaxMargin
@@ -52,7 +52,7 @@ from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.data import with_bias
-from ..objectives.losses import RISKS
+from ..objectives.losses import ALL_RISKS
 from ..objectives.objective import Objective
 from ..problem.flow import Flow
 from ..problem.problem import Problem
@@ -162,7 +162,7 @@ class Run(Result):
     def errors(self) -> ErrorBars | None:
         """Its error bars, read when they are first wanted; None if none were estimated."""
         with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
-            return read_errors(self.path, self.time, len(self.targets))
+            return read_errors(self.path, self.time, self.scaled_predictions.shape[1:])
 
     @cached_property
     def repeats(self) -> Repeats | None:
@@ -271,8 +271,8 @@ class Run(Result):
         data = self.inputs, self.targets, self.weights
         if self.case.data.source == "arrays":
             return rebuilt(self.case, self.own, data, self.flow, self.name)
-        feature = self.own.feature and self.own.feature.built(self.name)
-        feature = feature or FEATURES[self.case.objective.activation]
+        own = self.own.feature and self.own.feature.built(self.name)
+        feature = own or FEATURES[self.case.objective.activation]
         objective, exact = build_objective(self.case, None, DataSet(*data), feature)
         return objective, exact, fresh_data(self.case, feature)
 
@@ -390,7 +390,9 @@ def _load_folder(folder):
     series = {
         "time": np.array(times),
         "log_scale": np.array(scales, dtype=float),
-        "predictions": np.array(predictions).reshape(len(times), len(static["data"]["targets"])),
+        "predictions": np.array(predictions).reshape(
+            len(times), *(sizes[name] for name in ("datum", "class") if name in sizes)
+        ),
         "states": states,
         "checkpoints": checkpoints,
         "missing": missing_saves(folder, metas, damaged) or _damaged(folder, damaged),
@@ -519,8 +521,8 @@ def _checked_records(records, case):
     for name, array in records.items():
         check_array(array, name, ("record",), sizes)
     wanted = [record.name for record in OF_EVERY_RUN]
-    risk = RISKS.get(case.objective.loss)
-    if risk and risk.classifies:
+    risk = ALL_RISKS.get(case.objective.loss)
+    if risk and risk.has_margins:
         wanted += [record.name for record in OF_CLASSIFIERS]
     if "margin_upper" in records:
         wanted += [record.name for record in OF_CERTIFICATES]
@@ -588,9 +590,10 @@ def _read_static(file, case):
     data = read_arrays(find(file, "data"), DATA, sizes)
     if "test_inputs" in find(file, "data", h5py.Group):
         data |= read_arrays(find(file, "data"), TEST, sizes)
-    feature = FEATURES.get(case.objective.activation)
-    joint = feature is not None and feature.joint
-    sizes |= {"axis": sizes["input"] + case.objective.bias + joint, "side": 2}
+    feature = built_in_feature(case.objective, data["targets"])
+    outputs = feature.joint * feature.outputs if feature else 0
+    sizes |= {"axis": sizes["input"] + case.objective.bias + outputs, "side": 2}
+    sizes |= {"class": outputs} if outputs > 1 else {}
     domain = domain_of(case, sizes["axis"])
     sizes["sign"] = len(domain.signs)
     sign, mesh = read_arrays(file, {"sign": ("sign",)}, sizes)["sign"], None

@@ -42,6 +42,7 @@ from ..files.reading import DAMAGE, read_arrays
 from ..files.userfiles import parse_json, size_of
 from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
 from ..methods.method import Method
+from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.state import LoopState
@@ -359,7 +360,8 @@ class RunWriter(Observer):
             "state": numbers,
         }
         meta["seconds"] = self.seconds
-        arrays["predictions"] = np.array(method.current.predictions)
+        shape = prediction_shape(method.problem.objective)
+        arrays["predictions"] = np.array(method.current.predictions).reshape(shape)
         if self.waiting and _layout(arrays) != _layout(self.waiting[0][0]):
             self._write()
         self.waiting.append((arrays, meta))

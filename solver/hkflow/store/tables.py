@@ -44,14 +44,14 @@ def _write(path, header, blocks):
 
 
 def _predictions(run):
-    """A row for each save, datum and output."""
+    """A row for each save, datum and class, or for each save and datum."""
     index, targets = np.arange(len(run.targets)), run.targets
     series = zip(run.time, run.log_scale, run.scaled_predictions, strict=True)
-    if (k := run.problem.objective.feature.outputs) > 1:
-        index, output = np.divmod(np.arange(len(index) * k), k)
-        targets = targets[index]
-        blocks = ([time, scale, index, targets, output, h] for time, scale, h in series)
-        return ["time", "log_scale", "datum", "target", "output", "prediction"], blocks
+    if names := run.class_names:
+        index, output = np.indices(run.scaled_predictions.shape[1:]).reshape(2, -1)
+        own, of = (np.array(names)[k] for k in (targets[index].astype(int), output))
+        blocks = ([time, scale, index, own, of, h.ravel()] for time, scale, h in series)
+        return ["time", "log_scale", "datum", "target", "class", "prediction"], blocks
     blocks = ([time, scale, index, targets, h] for time, scale, h in series)
     return ["time", "log_scale", "datum", "target", "prediction"], blocks
 

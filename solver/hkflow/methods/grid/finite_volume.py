@@ -11,6 +11,7 @@ from ...errors import unknown_name
 from ...geometry.mesh import Mesh
 from ...measures.initial import atoms_on_mesh, cells_of
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
+from ...objectives.protocol import prediction_shape
 from ...problem.flow import RATES
 from ...problem.problem import Problem
 from ..rules import check_courant_number, largest_courant_number, needs_max_step
@@ -154,7 +155,7 @@ class FiniteVolume(ImplicitSteps):
             | {
                 "density": now.density,
                 "log_scale": self.log_scale,
-                "residuals": now.loss_gradient,
+                "residuals": now.loss_gradient.reshape(prediction_shape(self.problem.objective)),
                 "defect": now.defect,
             }
             | self.stepper.state()
@@ -169,7 +170,8 @@ class FiniteVolume(ImplicitSteps):
         if self.stepper.capture:
             self.current.atoms = self.stepper.capture.atoms(state)
             self.room = room_for(len(state.get("atom_weights", ())))
-        self.stepper.evaluate(self.current, state.get("residuals"), state.get("defect", 0.0))
+        loss_gradient = state["residuals"].ravel() if "residuals" in state else None
+        self.stepper.evaluate(self.current, loss_gradient, state.get("defect", 0.0))
         self.state_changed()
 
     @staticmethod

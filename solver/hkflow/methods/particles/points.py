@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...arguments import Floats
 from ...measures.point_measure import PointMeasure
+from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
@@ -101,7 +102,9 @@ class PointMethod(ImplicitSteps):
             "signs": self.signs,
             "log_weights": log_weights,
             "log_scale": self.log_scale,
-            "residuals": self.current.loss_gradient,
+            "residuals": self.current.loss_gradient.reshape(
+                prediction_shape(self.problem.objective)
+            ),
             "defect": self.current.defect,
         }
 
@@ -109,7 +112,7 @@ class PointMethod(ImplicitSteps):
         """Continue from a state made by `state`."""
         self._place(state["positions"], state["signs"], state["log_weights"])
         self.log_scale = float(state["log_scale"])
-        self.evaluate(self.current, state["residuals"], state["defect"])
+        self.evaluate(self.current, state["residuals"].ravel(), state["defect"])
         self.state_changed()
 
     @staticmethod
