@@ -100,6 +100,11 @@ class Domain:
         """Whether it can be looked at: circle and S²."""
         return self.picture in PICTURES.values()
 
+    @property
+    def in_slices(self) -> bool:
+        """Whether it is looked at on great spheres through it: S³."""
+        return not self.fixed and self.dim == 3
+
     def angles(self, points: Floats) -> dict[str, Floats]:
         """Points (n, d+1) by angles (n,): "angle" on the circle in radians, "longitude" and
         "latitude" on S² in degrees, nothing elsewhere."""
