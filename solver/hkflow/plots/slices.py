@@ -55,8 +55,12 @@ def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
         rest = [name for i, name in enumerate(names) if i != k]
         for ax, sign, density in zip(row, signs, densities[k], strict=True):
             image = sphere.draw_pixels(ax, inside, density, norm, map_name)
-            heading = f"{sign_name(sign)}\n" if k == 0 and len(signs) > 1 else ""
-            sphere.draw_frame(ax, f"{heading}{names[k]} = 0", rest, "white")
+            sphere.draw_frame(ax, f"{names[k]} = 0", rest, "white")
+            if k == 0 and len(signs) > 1:
+                ax.annotate(
+                    sign_name(sign), (0.5, 1.0), xycoords="axes fraction", xytext=(0, 12),
+                    textcoords="offset points", ha="center", fontsize=7,
+                )  # fmt: skip
     draw_scale(figure, image, axes.ravel(), f"density {name_of(normalised)}", extend)
 
 
