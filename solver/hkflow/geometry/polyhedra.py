@@ -16,6 +16,7 @@ from .sphere import normalize
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 CORNERS = 32  # room for those of a face that is being clipped
+NOTHING = 1e-30  # area that has a middle all the same
 ON_PLANE = 1e-13  # distance from a plane that counts as none
 SAME_PLANE = 1e-14  # 1 − |cosine| of the normals of faces that lie in one great sphere
 
@@ -232,3 +233,58 @@ def shared_volumes(fine, coarse, centers, whole, starts, candidates, volumes):
             if where == 0:
                 volumes[e] = boundary(centers[c], fine, c, coarse, d, True, polygon, cut)
                 volumes[e] += boundary(centers[c], coarse, d, fine, c, False, polygon, cut)
+
+
+@njit(cache=True)
+def polygon_area(normal, polygon, n):
+    """Area of a convex polygon of S³, its first n rows, in the plane of a unit normal."""
+    total = 0.0
+    for i in range(1, n - 1):
+        a, b, c = polygon[0], polygon[i], polygon[i + 1]
+        volume = abs(determinant(normal, a, b, c))
+        total += 2.0 * np.arctan2(volume, 1.0 + dot(a, b) + dot(b, c) + dot(c, a))
+    return total
+
+
+@njit(cache=True)
+def cut_faces(corners, counts, planes, normal, positive, ends, crossed):
+    """Cut faces by the great sphere normal·θ = 0.
+
+    corners (n, k, 4), counts (n,) of the faces, planes (n, 4) their unit normals;  positive (n,) :
+    out, area where normal·θ > 0;  crossed (n,) : out, whether it goes through, and ends (n, 2, 4)
+        where it does
+    """
+    cut = np.empty((CORNERS, 4))
+    for f in range(len(counts)):
+        n, found = counts[f], 0
+        m = cut_polygon(corners[f], n, normal, cut)
+        positive[f] = polygon_area(planes[f], cut, m)
+        for i in range(n):
+            a, b = corners[f, i], corners[f, i + 1 if i + 1 < n else 0]
+            p, q = dot(a, normal), dot(b, normal)
+            if p * q < 0.0 and found < 2:
+                for axis in range(4):
+                    ends[f, found, axis] = (p * b[axis] - q * a[axis]) / (p - q)
+                found += 1
+        crossed[f] = found == 2
+
+
+def sections(cells: Integers, ends: Floats, normal: Floats) -> tuple[Integers, Floats, Floats]:
+    """The polygons in which the great sphere normal·θ = 0 cuts cells.
+
+    cells (n,), ends (n, 2, 4) : an edge of the polygon of a cell, up to its length
+    Returns the cells, each once, the areas of their polygons, and middles (n_cells, 4).
+    """
+    ends = normalize(ends)
+    found, place = np.unique(cells, return_inverse=True)
+    hubs = np.zeros((len(found), 4))
+    np.add.at(hubs, place, ends.sum(axis=1))
+    hubs = normalize(hubs)
+    areas, triangles = np.zeros(len(found)), np.zeros(len(cells))
+    for e, (hub, pair) in enumerate(zip(hubs[place], ends, strict=True)):
+        triangles[e] = polygon_area(normal, np.stack([hub, *pair]), 3)
+    np.add.at(areas, place, triangles)
+    middles = np.zeros_like(hubs)
+    parts = (triangles + NOTHING)[:, None] * normalize(hubs[place] + ends.sum(axis=1))
+    np.add.at(middles, place, parts)
+    return found, areas, normalize(middles)

@@ -37,7 +37,8 @@ def captures(problem: Problem) -> bool:
     feature, mesh = problem.objective.feature, problem.mesh
     if not feature.kink or feature.joint or not problem.flow.concentrates or mesh is None:
         return False
-    return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
+    known = problem.domain.in_space or problem.domain.in_slices
+    return known and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 
 
 class Capture:
