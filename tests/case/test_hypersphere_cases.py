@@ -1,9 +1,12 @@
-"""Grids of S³ through the case file: run, resume, records, margin; what S³ cannot do is refused."""
+"""Grids of S³ through the case file: run, resume, records, margin, pictures, exports; what S³
+cannot do is refused."""
 
+import h5py
 import numpy as np
 import pytest
 
 import hkflow
+from hkflow.accuracy.companions import error_bars
 from hkflow.analysis.margin_report import margin_report
 
 CASE = """
@@ -70,13 +73,63 @@ def test_its_measure_agrees_with_particles(runs, tmp_path):
     assert found.data_rms[-1] < 0.02 and "W1" not in found.distances
 
 
+def test_a_start_from_a_run_has_its_mass_on_finer_and_coarser_meshes(runs, tmp_path):
+    path, ended = runs[0].path.parent / "case.toml", runs[0]
+    begun = {"initial.kind": "run", "initial.run": str(ended.path), "time.end": 0.01}
+    fine = hkflow.run(path, tmp_path / "fine", **begun, **{"domain.cells": 840})
+    again = {"initial.run": str(fine.path), "domain.cells": 120}
+    coarse = hkflow.run(path, tmp_path / "coarse", **(begun | again))
+    wanted = ended.cell_density_at(-1) @ ended.mesh.volumes
+    for run in (fine, coarse):
+        mass = run.cell_density_at(0) @ run.mesh.volumes
+        assert mass / mass.sum() == pytest.approx(wanted / wanted.sum(), rel=1e-2)
+    assert np.abs(fine.scaled_predictions[0] - ended.scaled_predictions[-1]).max() < 0.02
+
+
+def test_error_bars_come_from_coarser_meshes(runs, tmp_path):
+    case = runs[0].path.parent / "case.toml"
+    run = hkflow.run(case, tmp_path / "run", **{"domain.cells": 840})
+    bars = error_bars(run)
+    assert bars.companions == ("120 cells", "120 cells with tolerance 1e-05")
+    cloud = hkflow.run(
+        case, tmp_path / "cloud", **{"method.kind": "particles", "method.particles": 4000}
+    )
+    apart = run.scaled_predictions[-1] - cloud.scaled_predictions[-1]
+    assert np.sqrt(np.mean(apart**2)) < bars["predictions"][-1] < 0.1
+
+
+def test_exported_cells_are_points_of_a_ball(runs, tmp_path):
+    """Their density times their volume is the mass; −1 in the last coordinate is farthest out."""
+    (path,) = hkflow.export(runs[0], "vtk", output=tmp_path)
+    mesh = runs[0].mesh
+    with h5py.File(path) as file:
+        root = file["VTKHDF"]
+        points, data = root["Points"][()], root["PointData"]
+        assert points.shape == (120, 3) and root["NumberOfPoints"][()].tolist() == [120]
+        assert np.linalg.norm(points, axis=1) == pytest.approx(np.arccos(mesh.centers[:, 3]))
+        density = [data[f"density_{sign}"][-120:] for sign in ("plus", "minus")]
+        assert np.array_equal(density, runs[0].cell_density_at(-1))
+        assert np.sum(density @ data["volume"][:120]) == pytest.approx(runs[0].mass[-1])
+
+
+def test_slices_show_the_cells_that_they_cut(runs):
+    """The largest value of a map is that of a cell near the great sphere of that map."""
+    figure = hkflow.plots.draw("slices", runs[0], wide=True)
+    maps = [ax.images[0].get_array() for ax in figure.axes if ax.images]
+    centers, density = runs[0].mesh.centers, runs[0].cell_density_at(-1)
+    assert len(maps) == 8
+    for k, (plus, minus) in enumerate(zip(maps[::2], maps[1::2], strict=True)):
+        near = np.abs(centers[:, k]) < 1e-9  # in the middle of the map
+        for image, values in zip((plus, minus), density, strict=True):
+            assert near.any() and image.max() >= values[near].max()
+            assert np.isin(np.ma.compressed(np.ma.masked_invalid(image)), values).all()
+
+
 def test_what_needs_circle_or_sphere_says_so(runs, tmp_path):
     assert hkflow.plots.draw("density", runs[0]) and hkflow.plots.draw("overview", runs[0])
     for name in ("polar", "spacetime"):
         with pytest.raises(hkflow.CaseError, match="but this run lives on S.3. Choose from: dens"):
             hkflow.plots.draw(name, runs[0])
-    with pytest.raises(hkflow.RunFolderError, match="S.3 has no shape in space"):
-        hkflow.export(runs[0], "vtk")
     with pytest.raises(hkflow.CaseError, match="100·n³ .* got 500. Nearest: 120 or 840"):
         hkflow.check(runs[0].path.parent / "case.toml", **{"domain.cells": 500})
     with pytest.raises(hkflow.CaseError, match=r"S\^4 has no mesh\. There are meshes of S\^1"):

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.geometry import hypersphere
+from hkflow.geometry import polyhedra
 from hkflow.geometry.hypersphere import (
-    cross,
     hypersphere_cells,
     hypersphere_mesh,
     hypersphere_mesh_of,
-    pyramid,
     voronoi_mesh,
 )
 from hkflow.geometry.sphere import distance, normalize
-from hkflow.geometry.transfer import restrict
 
 AREA = 2.0 * np.pi**2
 MESHES = {n: hypersphere_mesh(n) for n in (1, 2, 3)}
@@ -93,13 +90,10 @@ def test_a_sixteenth_of_the_sphere(monkeypatch, nodes):
     """Seen from its middle, the tetrahedron between the axes is four pyramids over right-angled
     triangles. Sibling: with a rule of two points their volume is wrong."""
     x, w = np.polynomial.legendre.leggauss(nodes)
-    monkeypatch.setattr(hypersphere, "NODES", x)
-    monkeypatch.setattr(hypersphere, "WEIGHTS", w)
-    e = np.eye(4)
-    a, b, normal = e[[0, 1, 2]], e[[1, 2, 0]], e[[3, 3, 3]]
-    foot = np.tile(normalize(np.array([1.0, 1.0, 1.0, 0.0])), (3, 1))
-    turn = np.abs(np.einsum("ij,ij->i", cross(normal, foot, a), b))
-    volume = 4.0 * pyramid(np.full(3, np.arcsin(0.5)), foot, turn, a, b).sum()
+    monkeypatch.setattr(polyhedra, "NODES", x)
+    monkeypatch.setattr(polyhedra, "WEIGHTS", w)
+    apex, normal, corners = np.full(4, 0.5), -np.eye(4)[3], np.eye(4)[[1, 0, 2]]
+    volume = 4.0 * polyhedra.pyramid.py_func(apex, normal, corners, 3)
     assert (abs(volume / (AREA / 16.0) - 1.0) < 1e-13) == (nodes == 24)
 
 
@@ -114,11 +108,6 @@ def test_near_cells_lie_close_in_memory():
 def test_a_number_of_cells_that_no_mesh_has_is_refused(cells, near):
     with pytest.raises(ValueError, match=f"100·n³ .* cells, got {cells}. Nearest: {near}"):
         hypersphere_mesh_of(cells)
-
-
-def test_densities_are_not_carried_between_its_meshes():
-    with pytest.raises(ValueError, match="not from 840 cells .'600-cell'. to 120"):
-        restrict(np.ones(840), MESHES[2], MESHES[1])
 
 
 def errors(flow, meshes):

@@ -6,9 +6,12 @@ import pytest
 from scipy.spatial import cKDTree
 
 import hkflow
+from hkflow.geometry import polyhedra
+from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.mesh import Mesh
 from hkflow.geometry.sphere import triangle_area
 from hkflow.geometry.transfer import (
+    _space_overlaps,
     _sphere_overlaps,
     corner_table,
     restrict,
@@ -46,7 +49,9 @@ def test_densities_go_to_finer_meshes_and_back(coarse, fine, rng):
     again = transferred(found, fine, coarse)
     assert np.array_equal(again, restrict(found, fine, coarse))
     assert transferred(density, coarse, coarse) is not density
-    with pytest.raises(ValueError, match="from a fine circle or geodesic mesh to a coarser one"):
+    with pytest.raises(
+        ValueError, match=r"from a fine mesh \(circle, geodesic, 600-cell\) to a coarser"
+    ):
         transferred(density, coarse, hkflow.circle_mesh(10 * fine.n_cells))
 
 
@@ -119,3 +124,53 @@ def test_sibling_a_mesh_whose_cells_are_wrong_is_seen():
     )
     with pytest.raises(ArithmeticError, match="miss"):
         restrict(np.ones(fine.n_cells), fine, shifted)
+
+
+@pytest.fixture(scope="module")
+def space():
+    return {n: hypersphere_mesh(n) for n in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("coarse, fine", [(1, 2), (1, 3), (2, 3)])
+def test_cells_of_space_share_their_volumes(space, coarse, fine, rng):
+    """Both ways: pieces make up the fine cells and the coarse ones to 1e-12, and mass stays."""
+    coarse, fine = space[coarse], space[fine]
+    source, target, volumes = _space_overlaps(fine, coarse)
+    for pieces, mesh in ((source, fine), (target, coarse)):
+        assert np.bincount(pieces, volumes) == pytest.approx(mesh.volumes, rel=1e-12, abs=0.0)
+    for one, two in ((fine, coarse), (coarse, fine)):
+        density = rng.uniform(0.0, 1.0, (2, one.n_cells))
+        found = transferred(density, one, two)
+        assert found @ two.volumes == pytest.approx(density @ one.volumes, rel=1e-12)
+        assert found.min() > density.min() - 1e-12 and found.max() < density.max() + 1e-12
+
+
+def test_shared_volumes_are_those_that_counting_points_finds(space, rng):
+    coarse, fine = space[1], space[2]
+    points = hkflow.random_uniform(rng, 400_000, 3)
+    counted = np.zeros((fine.n_cells, coarse.n_cells))
+    wanted, one = np.zeros_like(counted), 2.0 * np.pi**2 / len(points)
+    np.add.at(counted, tuple(cKDTree(m.centers).query(points)[1] for m in (fine, coarse)), one)
+    source, target, volumes = _space_overlaps(fine, coarse)
+    wanted[source, target] = volumes
+    deviation = (counted - wanted) / np.sqrt(np.maximum(wanted, 1e-3) * one)
+    assert np.abs(deviation).max() < 6.0
+
+
+def test_sibling_faces_that_two_cells_share_count_once(space, monkeypatch):
+    """Cells of the two meshes have faces in the same great spheres: without a rule for them
+    volumes are wrong."""
+    fine, coarse = space[3], space[2]
+    one, two = polyhedra.polyhedra(fine), polyhedra.polyhedra(coarse)
+    source, target, _ = _space_overlaps(fine, coarse)
+    scratch, within, found = np.empty((2, polyhedra.CORNERS, 4)), polyhedra.boundary.py_func, []
+    for same in (polyhedra.SAME_PLANE, -1.0):
+        monkeypatch.setattr(polyhedra, "SAME_PLANE", same)
+        volumes = np.zeros(30)
+        for c, d in zip(source, target, strict=True):
+            if c < len(volumes):
+                apex = fine.centers[c]
+                volumes[c] += within(apex, one, c, two, d, True, *scratch)
+                volumes[c] += within(apex, two, d, one, c, False, *scratch)
+        found.append(np.abs(volumes / fine.volumes[: len(volumes)] - 1.0).max())
+    assert found[0] < 1e-12 and found[1] > 1e-2

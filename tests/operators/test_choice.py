@@ -25,6 +25,11 @@ def test_the_cheapest_is_dense_for_few_and_fast_for_many():
         cheapest(10**5, 1000, 3, LINEAR, False) == "tree"
         and cheapest(10**5, 3, 3, LINEAR, False) == "dense"
     )
+    # on S³, measured: 0.89 of the dense sums at 6480 points, 0.62 and 0.50 at 51,360
+    assert cheapest(6480, 4000, 4, RELU, False) == "dense"
+    assert (
+        cheapest(51_360, 1000, 4, RELU, False) == cheapest(51_360, 4000, 4, RELU, False) == "tree"
+    )
     # in many dimensions every circle cuts every cap
     assert cheapest(10**5, 10**4, 10, RELU, False) == "dense"
 

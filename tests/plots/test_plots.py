@@ -329,6 +329,8 @@ SMALL = {
         },
     ),
     "particles on S³": (teacher(4, "false", "sphere", 24), POINTS),
+    "grid on S³": (teacher(3, "true", "signed-sphere", 120), {}),
+    "one sign on S³": (teacher(4, "false", "sphere", 120), {}),
     "atoms": (
         OTHERS.format(
             inputs=INPUTS[3],
@@ -373,7 +375,7 @@ def test_every_picture_of_every_run_is_legible_at_both_widths(runs, name):
                 assert any("|ν|" in text or "max |h|" in text for text in texts), kind
 
 
-MAPS = ("density", "particles", "overview", "polar", "paths")
+MAPS = ("density", "particles", "overview", "polar", "paths", "slices")
 
 
 def test_the_reader_of_texts_sees_what_overlaps_and_what_is_cut_off(runs):

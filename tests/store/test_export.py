@@ -184,10 +184,9 @@ def check_atoms(path, run):
     assert np.array_equal(times, run.time)
     for save, (points, cells, data) in enumerate(steps):
         atoms = run.atoms_at(save)
-        assert (
-            np.array_equal(points[:, : run.dim + 1], atoms.positions)
-            and not points[:, run.dim + 1 :].any()
-        )
+        places = run.domain.placed(atoms.positions)
+        axes = places.shape[1]
+        assert np.array_equal(points[:, :axes], places) and not points[:, axes:].any()
         assert np.array_equal(cells, np.arange(len(atoms))[:, None])
         assert np.array_equal(data["weight"], atoms.weights) and np.array_equal(
             data["sign"], atoms.signs
@@ -219,7 +218,7 @@ def test_vtk_reads_grids(runs, tmp_path, name, names):
         assert len(file["VTKHDF/NumberOfPoints"]) == 1  # the mesh is there once
 
 
-@pytest.mark.parametrize("name", ["particles", "sphere-particles", "network"])
+@pytest.mark.parametrize("name", ["particles", "sphere-particles", "network", "s3"])
 def test_vtk_reads_particles_and_units(runs, tmp_path, name):
     counts = check_atoms(*hkflow.export(runs(name), "vtk", output=tmp_path), runs(name))
     assert counts[0] < counts[1] < counts[2] if name == "particles" else len(set(counts)) == 1
@@ -415,7 +414,6 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch):
             (runs("circle").path,),
             "Nothing to export: choose one or more of --vtk, --netcdf and --csv.",
         ),
-        ((runs("s3").path, "--csv", "--vtk"), "a measure on S^3 has no shape in space"),
         ((runs("atoms").path, "--csv", "--vtk"), "a measure on atoms has no shape in space"),
         ((tmp_path / "none", "--vtk"), "no run here"),
         ((runs("circle").path, "--xls"), "No such option"),

@@ -14,7 +14,6 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
-from ..measures.initial import CellDensity
 from ..measures.point_measure import DensityAndAtoms, PointMeasure
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method
@@ -199,13 +198,7 @@ def _carried(problem, mesh):
     fine, (density, atoms) = problem.mesh, problem.initial_parts
     if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
         return np.repeat(density[:, :1], mesh.n_cells, axis=1)
-    try:
-        found = restrict(density, fine, mesh)
-    except ValueError:  # S³, whose overlaps are not known
-        cells = CellDensity(fine, density, problem.signs)
-        found = np.array([cells(mesh.centers, sign) for sign in problem.signs])
-        wanted, got = density @ fine.volumes, found @ mesh.volumes
-        found *= np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0.0)[:, None]
+    found = restrict(density, fine, mesh)
     return found if atoms is None else DensityAndAtoms(found, atoms)
 
 

@@ -100,6 +100,22 @@ class Domain:
         """Whether it can be looked at: circle and S²."""
         return self.picture in PICTURES.values()
 
+    @property
+    def in_slices(self) -> bool:
+        """Whether it is looked at on great spheres through it: S³."""
+        return not self.fixed and self.dim == 3
+
+    def placed(self, points: Floats) -> Floats:
+        """Points (n, d+1) where they are shown in space, (n, 2 or 3): themselves on circle and S²;
+        those of S³ in a ball of radius π, as far from its middle as from the last axis, in radians,
+        in the direction of their other coordinates."""
+        if not self.in_slices:
+            return points
+        others = np.linalg.norm(points[:, :-1], axis=1)[:, None]
+        direction = np.tile(np.eye(3)[0], (len(points), 1))  # of the poles, where there is none
+        np.divide(points[:, :-1], others, out=direction, where=others > 0.0)
+        return np.arctan2(others, points[:, -1:]) * direction
+
     def angles(self, points: Floats) -> dict[str, Floats]:
         """Points (n, d+1) by angles (n,): "angle" on the circle in radians, "longitude" and
         "latitude" on S² in degrees, nothing elsewhere."""

@@ -12,13 +12,12 @@ import numpy as np
 
 from ..arguments import Floats, Integers, whole_number
 from .mesh import Mesh
+from .polyhedra import corner_counts, pyramids
 from .sphere import distance, normalize
 from .voronoi import near_in_memory
 
 EDGES = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]  # of a tetrahedron
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 NEGLIGIBLE = 1e-9  # of the mean area of a face: where more than four cells meet, rounding adds such
-NEAR_FOOT = 1e-10  # sin²ρ below which an integrand is replaced by its limit
 
 
 def hypersphere_cells(divisions: int) -> int:
@@ -129,31 +128,6 @@ def rings(
     return ends, face, vertex, following
 
 
-def pyramid(height: Floats, foot: Floats, turn: Floats, a: Floats, b: Floats) -> Floats:
-    """Volume of the spherical pyramid over the triangle (m, a, b) in a face whose plane has the
-    distance h from the apex, signed as the triangle turns around the foot m of h.
-
-        V = ½ ∫ (h − R tan h / tan R) dφ,   R(φ) the distance of the apex from the edge ab
-
-    at the angle φ around m: the volume ∫∫ (r/2 − sin(2r)/4) dΩ, r the distance of the face in a
-    direction, with the integral towards the edge done in closed form. The other is smooth, and a
-    Gauss rule of 8 points is exact to rounding.
-    height (n,);  foot, a, b (n, 4);  turn (n,) : det of a, b seen from m
-    """
-    total, sine, cosine = np.zeros(len(height)), np.sin(height), np.cos(height)
-    limit = (height - sine * cosine) / (2.0 * sine**2)
-    for node, weight in zip(0.5 * (1.0 + NODES), 0.5 * WEIGHTS, strict=True):
-        q = (1.0 - node) * a + node * b
-        square, up = _dot(q, q), _dot(q, foot)
-        side = q - up[:, None] * foot
-        sine2 = _dot(side, side) / square  # sin²ρ, ρ the distance from the foot
-        sin_R, cos_R = np.sqrt(sine**2 + cosine**2 * sine2), cosine * up / np.sqrt(square)
-        bracket = height - np.arctan2(sin_R, cos_R) * (sine / cosine) * cos_R / sin_R
-        smooth = np.divide(bracket, sine2, out=limit.copy(), where=sine2 > NEAR_FOOT)
-        total += weight * smooth * turn / square
-    return 0.5 * total
-
-
 def voronoi_mesh(points: Floats) -> Mesh:
     """The Voronoi mesh of points of S³, cells numbered so that neighbours lie close in memory.
 
@@ -182,14 +156,15 @@ def voronoi_mesh(points: Floats) -> Mesh:
         face, 2.0 * np.arctan2(turn, 1.0 + _dot(foot, a) + _dot(a, b) + _dot(b, foot)), count
     )
     distances, real = distance(left, right), areas > NEGLIGIBLE * areas.mean()
-    pyramids = np.bincount(face, pyramid(0.5 * distances[face], foot, turn, a, b), count)[real]
     arcs = distance(a, b)
     middles = _sums(face, cross(normal, a, b) / np.sinc(arcs / np.pi)[:, None], count)
     slot = np.arange(len(face)) - np.searchsorted(face, face)
     corners = np.repeat(vertex[np.searchsorted(face, np.arange(count))][:, None], slot.max() + 1, 1)
     corners[face, slot] = vertex
-    ends = ends[real]
-    volumes = np.bincount(ends[:, 0], pyramids, n) + np.bincount(ends[:, 1], pyramids, n)
+    ends, corners, halves = ends[real], corners[real], np.empty(np.count_nonzero(real))
+    normals = normalize(points[ends[:, 1]] - points[ends[:, 0]])
+    pyramids(points[ends[:, 0]], normals, vertices[corners], corner_counts(corners), halves)
+    volumes = np.bincount(ends[:, 0], halves, n) + np.bincount(ends[:, 1], halves, n)
     return Mesh(
         name="600-cell",
         centers=points,
@@ -199,5 +174,5 @@ def voronoi_mesh(points: Floats) -> Mesh:
         face_distances=distances[real],
         face_midpoints=normalize(middles[real]),
         vertices=vertices,
-        face_vertices=corners[real].astype(np.int32),
+        face_vertices=corners.astype(np.int32),
     )

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats, Integers
 from .mesh import Mesh, half_faces
+from .polyhedra import cut_polygon, polyhedra, shared_volumes
+from .sphere import distance
 
 TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
 CORNERS = 24  # room for those of a cell that is being clipped
@@ -18,8 +20,8 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
 
         ν_C = Σ_F |C ∩ F| ν_F / |C|
 
-    density : (..., n_fine);  fine, coarse : meshes of the circle, or geodesic meshes of S², `fine`
-        of at least as many cells
+    density : (..., n_fine);  fine, coarse : meshes of the circle, geodesic meshes of S² or those of
+        S³, `fine` of at least as many cells
     Of a smooth density it differs from cell averages by O(h_fine²), as ν at a centre does.
     Raises ValueError for other meshes.
     """
@@ -33,21 +35,17 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
 
 def _check_family(fine, coarse):
     """Raise ValueError unless cells of a coarse mesh overlap those of a fine one in a known way."""
-    if (
-        fine.name != coarse.name
-        or fine.name not in ("circle", "geodesic")
-        or fine.n_cells < coarse.n_cells
-    ):
+    if fine.name != coarse.name or fine.name not in OVERLAPS or fine.n_cells < coarse.n_cells:
         raise ValueError(
-            "A density is restricted from a fine circle or geodesic mesh to a coarser one, not"
-            f" from {fine.n_cells} cells ('{fine.name}') to {coarse.n_cells} ('{coarse.name}')."
+            f"A density is restricted from a fine mesh ({', '.join(OVERLAPS)}) to a coarser one,"
+            f" not from {fine.n_cells} cells ('{fine.name}') to {coarse.n_cells} ('{coarse.name}')."
         )
 
 
 def _overlaps(fine, coarse):
     """Pairs of cells that meet, and the areas of what they share: of the fine mesh, of the coarse
     one, area."""
-    return (_circle_overlaps if fine.name == "circle" else _sphere_overlaps)(fine, coarse)
+    return OVERLAPS[fine.name](fine, coarse)
 
 
 def _masses(density, source, target, areas, count):
@@ -61,7 +59,7 @@ def transferred(density: ArrayLike, old: Mesh, new: Mesh) -> Floats:
     """The cell averages, on a new mesh, of a density that is constant in each cell of an old one;
     its mass stays.
 
-    density : (..., n_old);  old, new : meshes of the circle, or geodesic meshes of S²
+    density : (..., n_old);  old, new : meshes of the circle, geodesic meshes of S² or those of S³
     Raises ValueError for other meshes, unless they are the same one.
     """
     if old.n_cells >= new.n_cells:
@@ -109,14 +107,49 @@ def _sphere_overlaps(fine, coarse):
     areas = np.zeros(candidates.shape)
     clipped_areas(fine.vertices[corners], counts, candidates, ring, coarse.centers, areas)
     areas[:, 1:][ring[nearest] == nearest[:, None]] = 0.0  # padding
-    missed = np.abs(areas.sum(axis=1) - fine.volumes).max() / fine.volumes.min()
+    _check_complete(areas.sum(axis=1), fine)
+    source, place = np.nonzero(areas > 0.0)
+    return source, candidates[source, place], areas[source, place]
+
+
+def _space_overlaps(fine, coarse):
+    """Pairs of cells of S³ that meet, and the volumes of what they share. Raises ArithmeticError if
+    some volume is missed."""
+    from scipy.spatial import cKDTree
+
+    one, two = polyhedra(fine), polyhedra(coarse)
+    radii = [_radii(mesh) for mesh in (fine, coarse)]
+    reach = 2.0 * np.sin(0.5 * np.minimum(radii[0] + radii[1].max(), np.pi))  # as chords
+    near = cKDTree(coarse.centers).query_ball_point(fine.centers, reach, return_sorted=True)
+    starts = np.cumsum([0, *map(len, near)])
+    candidates, volumes = np.concatenate(near), np.zeros(starts[-1])
+    shared_volumes(one, two, fine.centers, fine.volumes, starts, candidates, volumes)
+    source = np.repeat(np.arange(fine.n_cells), np.diff(starts))
+    _check_complete(np.bincount(source, volumes, fine.n_cells), fine)
+    there = volumes > TIGHT * fine.volumes.min()
+    return source[there], candidates[there], volumes[there]
+
+
+def _radii(mesh):
+    """The distance of each cell's farthest corner from its centre, (n_cells,)."""
+    found = np.zeros(mesh.n_cells)
+    for cells in mesh.faces.T:
+        apart = distance(mesh.centers[cells][:, None], mesh.vertices[mesh.face_vertices])
+        np.maximum.at(found, cells, apart.max(axis=1))
+    return found
+
+
+def _check_complete(found, fine):
+    """Raise ArithmeticError unless the pieces of each cell, found (n_cells,), make it up."""
+    missed = np.abs(found - fine.volumes).max() / fine.volumes.min()
     if missed > TIGHT:
         raise ArithmeticError(
             f"The pieces of a cell miss {missed:.1e} of its area: the meshes are not nested well"
             " enough."
         )
-    source, place = np.nonzero(areas > 0.0)
-    return source, candidates[source, place], areas[source, place]
+
+
+OVERLAPS = {"circle": _circle_overlaps, "geodesic": _sphere_overlaps, "600-cell": _space_overlaps}
 
 
 def neighbor_table(mesh: Mesh) -> Integers:
@@ -163,17 +196,7 @@ def clipped_areas(corners, counts, candidates, ring, centers, areas):
             for k in range(ring.shape[1]):
                 if ring[c, k] == c:
                     continue
-                normal, m = centers[c] - centers[ring[c, k]], 0
-                for i in range(n):
-                    here, following = polygon[i], polygon[(i + 1) % n]
-                    p, q = np.sum(here * normal), np.sum(following * normal)
-                    if p >= 0.0:
-                        cut[m] = here
-                        m += 1
-                    if p * q < 0.0:
-                        cut[m] = p * following - q * here if p > 0.0 else q * here - p * following
-                        cut[m] /= np.sqrt(np.sum(cut[m] ** 2))
-                        m += 1
+                m = cut_polygon(polygon, n, centers[c] - centers[ring[c, k]], cut)
                 polygon, cut, n = cut, polygon, m
             for i in range(1, n - 1):
                 a, b, d = polygon[0], polygon[i], polygon[i + 1]

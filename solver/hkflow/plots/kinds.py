@@ -13,7 +13,18 @@ from ..errors import CaseError, RunFolderError, unknown_name
 from ..solving.result import Result, ResultLike
 from ..store.run import load
 from ..studies.study import StudyResult, read_study
-from . import convergence, decision, density, overlay, overview, records, spacetime, tracks, width
+from . import (
+    convergence,
+    decision,
+    density,
+    overlay,
+    overview,
+    records,
+    slices,
+    spacetime,
+    tracks,
+    width,
+)
 from .figures import COLUMN, PAGE, style, write_figure
 from .overlay import Runs
 
@@ -117,6 +128,11 @@ def _decision_height(run, wide):
     return (3.3 if wide else 1.95) if beside else (4.6 if wide else 2.7)
 
 
+def _slices_height(run, wide):
+    half = (3.4 if wide else 2.0) + 0.1
+    return half if len(run.signs) == 1 else 2.0 * half
+
+
 def _record_height(run, wide):
     if isinstance(run, Runs):
         return overlay.height(run, wide)
@@ -142,6 +158,12 @@ PLOTS = {
         lambda _, wide: 4.6 if wide else 3.5,
         _off_circle,
     ),
+    "slices": Plot(
+        "the density of S³ on its great spheres where a coordinate is 0",
+        slices.draw_slices,
+        _slices_height,
+        slices.unfit_for_slices,
+    ),
     "spacetime": Plot(
         "the measure on the circle over time",
         spacetime.draw_spacetime,
@@ -164,6 +186,12 @@ PLOTS = {
         decision.draw_decision,
         _decision_height,
         _many_inputs,
+    ),
+    "planes": Plot(
+        "predictions over the planes through the middle of three inputs, and data near them",
+        slices.draw_planes,
+        lambda _, wide: 2.3 if wide else 6.6,
+        slices.unfit_for_planes,
     ),
     "predictions": Plot(
         "predictions against targets",

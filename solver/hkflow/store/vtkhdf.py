@@ -1,6 +1,6 @@
 """Runs as temporal VTKHDF files, which ParaView opens: cells of circle and S² as lines and
-polygons, particles as vertices; of characteristics, cells in one file and captured atoms in
-another, as pictures show them.
+polygons, particles and the cells of S³ as vertices; of characteristics, cells in one file and
+captured atoms in another, as pictures show them. S³ is shown as a ball, see Domain.placed.
 
 A part is a geometry that was written; the steps point at parts and at rows of data, so that a mesh
 is there once:
@@ -36,7 +36,7 @@ WORK = 5e9  # points times flows times kinks of all saves, about half a minute
 
 def check_shape(run: Result) -> None:
     """Raise RunFolderError if a run's measure lives on nothing that can be shown in space."""
-    if not run.domain.in_space:
+    if not (run.domain.in_space or run.domain.in_slices):
         raise RunFolderError(
             f"{run.name}: a measure on {run.domain.name} has no shape in space, so there is no"
             " --vtk; take --netcdf or --csv."
@@ -44,9 +44,10 @@ def check_shape(run: Result) -> None:
 
 
 def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
-    """Write all saves of a run on the circle or S² to STEM.vtkhdf; returns the paths.
+    """Write all saves of a run on the circle, S² or S³ to STEM.vtkhdf; returns the paths.
 
-    Cell data of a grid: density, or density_plus and density_minus, one for each sign; point data
+    Cell data of a grid, on S³ point data: density, or density_plus and density_minus, one for each
+    sign, and there the volumes; point data
     of particles and networks: weight and sign. Of characteristics whose density is known: their
     density at the centres of a mesh; and STEM-captured.vtkhdf, what kinks have caught, as
     points. They are of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called
@@ -56,7 +57,7 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
     if run.method == "grid":
         mesh: Any = run.mesh
         parts = [("", partial(_cells, run, mesh, partial(density_of, run), normalised))]
-    elif run.method == "characteristics" and run.has_density:
+    elif run.method == "characteristics" and run.domain.in_space and run.has_density:
         mesh = run.domain.mesh(_number_of_cells(run))
         density = partial(_density_of_characteristics, run, mesh)
         parts = [
@@ -81,11 +82,17 @@ def _write(fill, path):
 def _cells(run, mesh, density, normalised, series):
     """Densities on a mesh at all saves; density : function (save, normalised) -> (n_signs,
     n_cells)."""
-    series.geometry(*_corners(mesh, run.domain))
+    kind, always = "CellData", {}
+    if run.domain.in_slices:
+        n = mesh.n_cells
+        kind, always = "PointData", {"volume": mesh.volumes}
+        series.geometry(run.domain.placed(mesh.centers), "Vertices", np.arange(n + 1), np.arange(n))
+    else:
+        series.geometry(*_corners(mesh, run.domain))
     names = [("normalised_" if normalised else "") + name for name in _names(run.signs)]
     for save, time in enumerate(run.time):
         data = dict(zip(names, density(save, normalised), strict=True))
-        series.step(time, "CellData", data, {"log_mass": run.log_mass_at(save)})
+        series.step(time, kind, data | always, {"log_mass": run.log_mass_at(save)})
 
 
 def _points(run, atoms_at, normalised, series):
@@ -94,7 +101,8 @@ def _points(run, atoms_at, normalised, series):
     for save, time in enumerate(run.time):
         atoms = atoms_at(save, normalised)
         n = len(atoms)
-        series.geometry(atoms.positions, "Vertices", np.arange(n + 1), np.arange(n))
+        positions = run.domain.placed(atoms.positions)
+        series.geometry(positions, "Vertices", np.arange(n + 1), np.arange(n))
         data = {weight: atoms.weights, "sign": atoms.signs.astype("i1")}
         series.step(time, "PointData", data, {"log_mass": run.log_mass_at(save)})
 

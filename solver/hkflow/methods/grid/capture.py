@@ -38,7 +38,8 @@ def captures(problem: Problem) -> bool:
     gathers = problem.flow.moves and problem.objective.entropy == 0.0
     if not feature.kink or feature.joint or not gathers or mesh is None:
         return False
-    return problem.domain.in_space and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
+    known = problem.domain.in_space or problem.domain.in_slices
+    return known and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
 
 
 class Capture:

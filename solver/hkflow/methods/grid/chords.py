@@ -1,9 +1,9 @@
 """Where the kinks of a potential cut the cells and the faces of a mesh.
 
-Kink k is the great sphere n_k·θ = 0. Where it cuts a cell there is a chord, an arc on S² and a
-point on the circle:
+Kink k is the great sphere n_k·θ = 0. Where it cuts a cell there is a chord, a polygon on S³, an arc
+on S² and a point on the circle:
 
-    ∫_face ∇(n_k·θ)₊·normal = (n_k·normal) · (length of the face where n_k·θ > 0)
+    ∫_face ∇(n_k·θ)₊·normal = (n_k·normal) · (size of the face where n_k·θ > 0)
 
 which the difference of (n_k·θ)₊ between the centres misses where the kink cuts the face, or the
 line between the centres. `Cuts` has the difference of both, a number for each such pair.
@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...geometry.mesh import Mesh, half_faces
+from ...geometry.polyhedra import corner_counts, cut_faces, sections
 from ...geometry.sphere import normalize
 
+ASIDE = 1e-9  # by which kinks on S³ are moved, where many lie in faces of the mesh
+OFF_AXES = np.array([0.31, -0.57, 0.23, 0.71])
 SIDE = 1e-6  # distance from a kink at which slopes on its sides are taken
 
 
@@ -24,7 +27,7 @@ class Chords:
     """Chords sorted by cell, those of cell c from starts[c] to starts[c + 1].
 
     cell, kink : (n_chords,);  middles : (n_chords, d+1) unit vectors on the kinks
-    per_volume : (n_chords,) length of the chord, 1 on the circle, over the cell's volume
+    per_volume : (n_chords,) area or length of the chord, 1 on the circle, over the cell's volume
     """
 
     starts: np.ndarray
@@ -49,7 +52,7 @@ class Cuts:
 
 
 def cut_mesh(mesh: Mesh, normals: np.ndarray) -> tuple[Chords, Cuts]:
-    """The Chords and Cuts of a mesh of the circle or of S² by kinks with normals (n_kinks, d+1)."""
+    """The Chords and Cuts of a mesh of circle, S² or S³ by kinks with normals (n_kinks, d+1)."""
     frame = _frame(mesh)
     found = [_of_kink(mesh, frame, normal) for normal in normals]
     counts = [[len(part[0]) for part in (chords, cuts)] for chords, cuts in found]
@@ -78,9 +81,13 @@ def _frame(mesh):
 def _of_kink(mesh, frame, normal):
     """Chords (cell, length, middle) and cuts (face, excess) of one kink."""
     left, right, across, between = frame
+    if mesh.face_vertices.shape[1] > 2:  # on S³
+        normal = normalize(normal + ASIDE * OFF_AXES)
     corners = (mesh.vertices @ normal)[mesh.face_vertices]
     sides = [np.asarray(s > 0.0) for s in (left @ normal, right @ normal, *corners.T)]
     near = np.flatnonzero(~(np.all(sides, axis=0) | ~np.any(sides, axis=0)))
+    if mesh.face_vertices.shape[1] > 2:
+        return _polygons(mesh, frame, normal, near)
     ends, areas = corners[near], mesh.face_areas[near]
     first = np.abs(ends[:, 0])
     faces_are_points = mesh.face_vertices.shape[1] == 1  # on the circle
@@ -95,8 +102,7 @@ def _of_kink(mesh, frame, normal):
         positive = np.where(crossed | (ends[:, 0] > 0.0), positive, 0.0)
         a, b = (mesh.vertices[mesh.face_vertices[near, i]] for i in range(2))
         points = normalize(np.sin(areas - arc)[:, None] * a + np.sin(arc)[:, None] * b)
-    slope = np.maximum(right[near] @ normal, 0.0) - np.maximum(left[near] @ normal, 0.0)
-    excess = areas * slope / between[near] - (across[near] @ normal) * positive
+    excess = _excess(mesh, frame, normal, near, positive)
     kept = excess != 0.0
     if faces_are_points:
         return _points_of(mesh, normal), (near[kept], excess[kept])
@@ -108,6 +114,23 @@ def _of_kink(mesh, frame, normal):
     one, two = points[order[begin[pair]]], points[order[begin[pair] + 1]]
     length = 2.0 * np.arcsin(np.minimum(0.5 * np.linalg.norm(one - two, axis=1), 1.0))
     return (cell[pair], length, normalize(one + two)), (near[kept], excess[kept])
+
+
+def _excess(mesh, frame, normal, near, positive):
+    """What is missed through faces `near` of which the part `positive` has normal·θ > 0."""
+    left, right, across, between = (part[near] for part in frame)
+    slope = np.maximum(right @ normal, 0.0) - np.maximum(left @ normal, 0.0)
+    return mesh.face_areas[near] * slope / between - (across @ normal) * positive
+
+
+def _polygons(mesh, frame, normal, near):
+    """Chords and cuts of one kink on S³."""
+    corners = mesh.vertices[mesh.face_vertices[near]]
+    counts, n = corner_counts(mesh.face_vertices[near]), len(near)
+    positive, ends, crossed = np.zeros(n), np.zeros((n, 2, 4)), np.zeros(n, dtype=bool)
+    cut_faces(corners, counts, frame[2][near], normal, positive, ends, crossed)
+    owners, twice = mesh.faces[near[crossed]].ravel(), np.repeat(ends[crossed], 2, axis=0)
+    return sections(owners, twice, normal), (near, _excess(mesh, frame, normal, near, positive))
 
 
 def _points_of(mesh, normal):
