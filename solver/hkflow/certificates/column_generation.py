@@ -141,21 +141,22 @@ def enclosed_max_margin(
         stalled = 0 if gap < 0.99 * narrowest or gap > STALLING * size else stalled + 1
         narrowest = min(narrowest, gap)
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
-        more = found.points[fresh][:MOST_NEW], found.signs[fresh][:MOST_NEW]
+        new, new_signs = found.points[fresh][:MOST_NEW], found.signs[fresh][:MOST_NEW]
         ended = done or not fresh.any() or stalled >= STALLED
         if ended and climbs:
             enough = max(best[0] + CLOSE * tolerance * abs(best[0]), NOTHING * size)
-            bound, *more = enclose(feature, inputs, margin.dual * y, signs, nodes, enough)
+            coefficients = margin.dual * y
+            bound, new, new_signs = enclose(feature, inputs, coefficients, signs, nodes, enough)
             proofs.append((bound, margin.dual))
-            ended = not len(more[0])
+            ended = len(new) == 0
         if ended or time.monotonic() > until:
             break
         useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
         # dropping while the value stands still could go round in a circle; without certainty a
         # direction may not be found again
         useful |= not (risen and (found.certified or climbs)) or margin.value <= 0.0
-        points = np.concatenate([points[useful], more[0]])
-        point_signs = np.concatenate([point_signs[useful], more[1]])
+        points = np.concatenate([points[useful], new])
+        point_signs = np.concatenate([point_signs[useful], new_signs])
     lowest = int(np.argmin(bounds))
     upper, dual = bounds[lowest], duals[lowest]
     if climbs:

@@ -27,10 +27,10 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
     2019, eq. E.13)
 
     e : the Evaluation of ν;  lowest_objective : of the run so far
-    min J is one of the whole sphere where a bound is known. For a population, on atoms and for squared
-    ReLU beyond S² it is the minimum over cells, and so is F*. If loss gradients g other than ∂R/∂h
-    drive the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and
-    by its bound in min J over cells.
+    min J is one of the whole sphere where a bound is known. For a population, on atoms and for
+    squared ReLU beyond S² it is the minimum over cells, and so is F*. If loss gradients g other
+    than ∂R/∂h drive the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in
+    ∫J dν and by its bound in min J over cells.
     """
     objective, own = problem.objective, np.zeros_like(e.loss_gradient)
     if len(own):

@@ -2,12 +2,12 @@
 
     G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ on any sphere, or (θ·x)₊² on the circle or S²
 
-Beyond S² see `cones`. Circle and S² are cut into arcs or triangles, each inside a cap of radius ρ around its centre. Data that
-are positive on the whole cap make a linear, or quadratic, function there, whose maximum over the
-cap is known; data that are negative count nothing; the undecided ones enter by a bound that shrinks
-with the cap. Pieces whose bound exceeds the highest value met are cut again, so the cost is a few
-sums over the data and then little more, where `search.peaks` costs n² for points that prove the
-same.
+Beyond S² see `cones`. Circle and S² are cut into arcs or triangles, each inside a cap of radius ρ
+around its centre. Data that are positive on the whole cap make a linear, or quadratic, function
+there, whose maximum over the cap is known; data that are negative count nothing; the undecided ones
+enter by a bound that shrinks with the cap. Pieces whose bound exceeds the highest value met are cut
+again, so the cost is a few sums over the data and then little more, where `search.peaks` costs n²
+for points that prove the same.
 """
 
 from functools import lru_cache
@@ -33,12 +33,10 @@ ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
 # for a first high value: climbs, their steps, and how short a vector may get
 CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
-GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
-
-
 # cones beyond S²: for one record of a run, at the end of a run, for `hkflow margin`
 NODES_OF_RECORD, NODES_OF_RUN, NODES = 300, 30_000, 3_000_000
 MOST_PEAKS = 200  # that one search returns
+GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
 
 def is_enclosable(feature: Feature, axes: int) -> bool:
@@ -138,7 +136,7 @@ def _over_cones(u, c, linear, signs, nodes, enough):
         bound = max(bound, top)
         points.append(peaks[:count])
         found.append(np.full(count, float(sign)))
-    return bound, np.concatenate(points), np.concatenate(found)
+    return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
 def _slack(c):
@@ -147,8 +145,8 @@ def _slack(c):
 
 @lru_cache(maxsize=4)
 def _lines(same):
-    """Unit vectors u (n_lines, 3 or p) of the lines that data (n, p) lie on, the line of each, and along
-    with x_i = along_i u_line.
+    """Unit vectors u (n_lines, max(3, p)) of the lines that data (n, p) lie on, the line of each,
+    and along with x_i = along_i u_line.
 
     Kept, since a run asks for it at every record.
     """
