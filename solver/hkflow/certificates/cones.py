@@ -23,6 +23,8 @@ from numba import njit
 
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
 SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
+FIRST_SWEEPS = 2  # of a climb: more where these do not rise
+FIRST_SWEEPS = 2  # of a climb: more where these do not rise
 SETTLED = 1e-12  # of |L|: steps of multipliers that count as none
 DEPENDENT = 1e-10  # of a column's length: what is left of it off the others, if it depends on them
 MIDDLE = 0.2  # a kink is cut along if it divides an edge no more unevenly than this
@@ -228,7 +230,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
     for q in range(p):
         L[q] = A[q] + w[q]
     _add_columns(columns, t, p, free, L)
-    _nearest(columns, largest, t, free, enough, L, squares, lam, chosen)
+    _nearest(columns, largest, t, free, enough, SWEEPS, L, squares, lam, chosen)
     _add_columns(columns, t, 0, p, w)
     missing = 0.0
     for k in range(p):
@@ -297,20 +299,20 @@ def _best_cut(c, V, products, undecided, m, theta, lam, cut):
 
 
 @njit(cache=True, error_model="numpy")
-def _nearest(columns, largest, t, m, enough, L, squares, step, chosen):
+def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
     """Bring |L|, L = L₀ + Σ_{j<m} t_j columns_j, to its minimum over 0 ≤ t_j ≤ largest_j, or below
-    `enough`.
+    `enough`; whether it got there in so many sweeps.
 
     Sweeps over single multipliers, each followed by steps to the minimum over all that lie between
     their ends, as far as these let it go.
     """
     p = len(L)
     Q, R = squares[2], squares[3]
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         size = np.sqrt(_dot(L, L))
         moved = 0.0
         if size <= enough:
-            return
+            return True
         for j in range(m):
             square = _dot(columns[j], columns[j])
             change = t[j] - _dot(L, columns[j]) / square
@@ -321,8 +323,8 @@ def _nearest(columns, largest, t, m, enough, L, squares, step, chosen):
                 for q in range(p):
                     L[q] += change * columns[j, q]
         if moved <= (SETTLED * size) ** 2:
-            return
-        for _ in range(p + 1):
+            return True
+        for _ in range(2):
             count, share = 0, 1.0
             for j in range(m):
                 between = 0.0 < t[j] < largest[j] and count < p
@@ -347,6 +349,8 @@ def _nearest(columns, largest, t, m, enough, L, squares, step, chosen):
                     L[q] += change * columns[j, q]
             if share == 1.0:
                 break
+    return False
+    return False
 
 
 @njit(cache=True, error_model="numpy")
@@ -425,7 +429,7 @@ def _ascend(x, c, linear, theta, scratch):
     _, _, columns, largest, t, squares, vectors, chosen = scratch
     n, p = x.shape
     L, step, trial = vectors[0], vectors[1], vectors[2]
-    value = _value(x, c, linear, theta)
+    value, sweeps = _value(x, c, linear, theta), FIRST_SWEEPS
     for ascent in range(ASCENTS):
         _copy(linear, L)
         free = 0
@@ -442,18 +446,18 @@ def _ascend(x, c, linear, theta, scratch):
                 for q in range(p):
                     L[q] += c[i] * x[i, q]
         _add_columns(columns, t, 0, free, L)
-        _nearest(columns, largest, t, free, 0.0, L, squares, step, chosen)
+        settled = _nearest(columns, largest, t, free, 0.0, sweeps, L, squares, step, chosen)
         size = np.sqrt(_dot(L, L))
         for q in range(p):
             trial[q] = L[q] / size if size > 0.0 else theta[q]
         reached = _value(x, c, linear, trial)
-        if not reached > value:
-            break
-        done = reached - value <= RISE * abs(reached)
-        value = reached
-        _copy(trial, theta)
-        if done:
-            break
+        if not reached - value > RISE * abs(reached):
+            if settled or sweeps >= SWEEPS:
+                break
+            sweeps *= 4  # these were too few
+        if reached > value:
+            value = reached
+            _copy(trial, theta)
     return value
 
 

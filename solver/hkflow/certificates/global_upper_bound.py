@@ -33,8 +33,9 @@ ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
 # for a first high value: climbs, their steps, and how short a vector may get
 CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
-# cones beyond S²: for one record of a run, at the end of a run, for `hkflow margin`
-NODES_OF_RECORD, NODES_OF_RUN, NODES = 300, 30_000, 3_000_000
+NODES = 3_000_000  # cones beyond S² that a search looks at, at most, for `hkflow margin`
+# n p² for each cone: for a record of a run, some 20 ms; at the end of a run, some 3 s
+WORK_OF_RECORD, WORK_OF_RUN = 2**20, 2**27
 MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
@@ -44,20 +45,26 @@ def is_enclosable(feature: Feature, axes: int) -> bool:
     return feature.activation == RELU or is_searchable(feature, axes)
 
 
+def nodes_within(work: int, inputs: Floats) -> int:
+    """How many cones an amount of work suffices for, with inputs (n, p): the same on any machine."""
+    return work // max(len(inputs) * inputs.shape[1] ** 2, 1) + 1
+
+
 def global_upper_bound(
     feature: Feature,
     inputs: Floats,
     coefficients: Floats,
     signs: tuple[int, ...] = (1,),
-    nodes: int = NODES_OF_RECORD,
+    nodes: int | None = None,
 ) -> float:
     """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in
     signs; see is_enclosable.
 
     inputs : (n_data, p), p ≤ 3 for squared ReLU;  coefficients : (n_data,)
-    nodes : cones that are looked at, p > 3; with few the bound is loose, and holds. It is never
-        negative there.
+    nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
+        the bound is loose, and holds. It is never negative there.
     """
+    nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
     return enclose(feature, inputs, coefficients, signs, nodes)[0]
 
 

@@ -470,7 +470,7 @@ def _cross(a, b, out):
 def _climb(feature, inputs, c, starts):
     """Points (k, p) that climbs reach from evenly spread starts, and from given ones: for ReLU as
     in `cones`, else by projected gradient ascent with step control."""
-    points = quasi_uniform(STARTS, inputs.shape[1] - 1)
+    points = np.ascontiguousarray(quasi_uniform(STARTS, inputs.shape[1] - 1))
     if starts is not None:
         points = np.concatenate([points, normalize(starts)])
     if feature.activation == RELU:

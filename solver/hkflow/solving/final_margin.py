@@ -4,7 +4,7 @@ import numpy as np
 
 from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
-from ..certificates.global_upper_bound import NODES, NODES_OF_RUN
+from ..certificates.global_upper_bound import NODES, WORK_OF_RUN, nodes_within
 from ..certificates.margin import MaxMargin
 from ..certificates.search import local_maxima
 from ..errors import HkflowError
@@ -33,8 +33,9 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
         return None
     if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
         local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
+    nodes = nodes_within(WORK_OF_RUN, objective.inputs)
     try:
-        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds, NODES_OF_RUN)
+        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds, nodes)
     except HkflowError:  # out of time, or beyond what the solver can tell
         return None
 
