@@ -46,7 +46,7 @@ def is_enclosable(feature: Feature, axes: int) -> bool:
 
 
 def nodes_within(work: int, inputs: Floats) -> int:
-    """How many cones an amount of work suffices for, with inputs (n, p): the same on any machine."""
+    """How many cones an amount of work pays for, with inputs (n, p): the same on any machine."""
     return work // max(len(inputs) * inputs.shape[1] ** 2, 1) + 1
 
 
