@@ -5,6 +5,7 @@ finer and finer meshes.
     given; minutes to an hour
     python benchmarks/certified_margin.py circle [end cells …]      400 1024 2048 4096 if not given
     python benchmarks/certified_margin.py draws [end cells]         100 642 if not given
+    python benchmarks/certified_margin.py width [data d picture]    30 8 docs/margin-width.png
 
 Cluster data (k = 3, n = 40) as cases/colt/cluster-margin.toml draws them with that seed, or 16
 alternating classes in one dimension. Columns: time, log mass, both ends of the interval over γ_ℓ1,
@@ -20,7 +21,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import hkflow
-from hkflow.certificates import max_margin
+from hkflow.certificates import cones, max_margin
+from hkflow.certificates.column_generation import enclosed_max_margin
 
 CASE = "cases/colt/cluster-margin.toml"
 ROWS = 4  # of each run, equally spaced in time
@@ -65,10 +67,50 @@ def ten_draws(end=100.0, cells=642):
             )
 
 
+def widths(data=30, largest=8, picture="docs/margin-width.png"):
+    """Print and draw how far the bound of max |Σ p_i y_i (θ·x_i)₊| exceeds the best value met,
+    against the cones that were looked at, for random labels on S² … S^largest.
+
+    p belongs to the margin over the directions that climbs find; beyond S² by cones, as there.
+    """
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(5.2, 3.2), layout="constrained")
+    print("| d | cones | bound/highest − 1 | s |\n" + "| ---: " * 4 + "|")
+    for d in range(2, int(largest) + 1):
+        rng = np.random.default_rng(0)
+        x = np.column_stack([rng.normal(size=(int(data), d)), np.ones(int(data))])
+        y = rng.choice([-1.0, 1.0], size=int(data))
+        objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], x, y)
+        p = enclosed_max_margin(objective, (1, -1), 1e-4, nodes=1).dual
+        some, sizes = p > 0.0, np.linalg.norm(x, axis=1)
+        u, c = x[some] / sizes[some, None], (p * y * sizes)[some]
+        c /= np.abs(c).sum()
+        rows = []
+        for nodes in 10 ** np.arange(1, 6):
+            began, bounds, values, looked = time.monotonic(), [], [], 0
+            for sign in (1.0, -1.0):
+                room, peaks = cones.open_cones(d + 1, nodes), np.zeros((0, d + 1))
+                geometry = u, sign * c, np.zeros(d + 1), cones.cover(d + 1)
+                found = cones.branch_and_bound(*geometry, room, -np.inf, nodes, peaks)
+                bounds.append(found[0])
+                values.append(found[1])
+                looked += found[3]
+            width = max(max(bounds) / max(values) - 1.0, 1e-9)
+            rows.append((looked, width, time.monotonic() - began))
+            print(f"| {d} | {looked} | {width:.1e} | {rows[-1][2]:.3f} |", flush=True)
+        ax.loglog(*np.array(rows).T[:2], "o-", markersize=3, label=f"d = {d}")
+    ax.set(xlabel="cones", ylabel="relative width", ylim=(5e-10, None))
+    ax.legend(ncols=2)
+    figure.savefig(picture, dpi=150)
+
+
 def main(arguments):
-    """Print one table for all meshes, or for ten draws."""
+    """Print one table for all meshes, or for ten draws; or draw widths beyond S²."""
     if arguments[:1] == ["draws"]:
         return ten_draws(*map(float, arguments[1:]))
+    if arguments[:1] == ["width"]:
+        return widths(*arguments[1:])
     circle = arguments[:1] == ["circle"]
     numbers = [float(word) for word in arguments[circle:]]
     seed, end, *meshes = numbers if not circle else [0.0, *numbers] if numbers else [0.0, 400.0]

@@ -142,12 +142,20 @@ def test_signed_densities_enclose_the_margin():
     check(s, max_margin(o, (1, -1)), whole=False)
 
 
-@pytest.mark.parametrize("what", ["decay", "regression", "S^3"])
+def test_runs_beyond_the_sphere_enclose_the_margin():
+    o = objective(4)
+    solution = hkflow.solve(particle_problem(o), 2.0, kind="particles")
+    check(solution, max_margin(o, (1, -1)))
+    known = solution.max_margin
+    assert known.certified and known.reached
+
+
+@pytest.mark.parametrize("what", ["decay", "regression", "squared ReLU on S^3"])
 def test_nothing_is_recorded_of_what_proves_nothing(what):
     o = {
         "decay": objective(2, decay=0.1),
         "regression": objective(2, risk="square"),
-        "S^3": objective(4),
+        "squared ReLU on S^3": objective(4, feature="squared-relu"),
     }[what]
     problem = particle_problem(o)
     assert not certifies_margin(problem)

@@ -199,11 +199,13 @@ def test_contradictory_data_need_no_programme(tmp_path):
     )
 
 
-@pytest.mark.parametrize("loss, axes", [("square", 2), ("logistic", 4)])
-def test_where_nothing_is_certified_nothing_is_said(loss, axes, rng, tmp_path):
+@pytest.mark.parametrize(
+    "loss, axes, feature", [("square", 2, "relu"), ("logistic", 4, "squared-relu")]
+)
+def test_where_nothing_is_certified_nothing_is_said(loss, axes, feature, rng, tmp_path):
     x, y = rng.normal(size=(8, axes)), rng.choice([-1.0, 1.0], size=8)
     start = hkflow.PointMeasure(hkflow.quasi_uniform(50, axes - 1))
-    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[loss], x, y)
+    objective = hkflow.Objective(hkflow.FEATURES[feature], hkflow.RISKS[loss], x, y)
     problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start)
     run = hkflow.run(problem, output=tmp_path / "run", end=0.1)
     assert run.max_margin is None and not any("γ" in text for _, text in summary(run))

@@ -12,6 +12,7 @@ from ..case.build import input_names, lines_of_data
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..certificates.margin import MaxMargin
+from ..certificates.search import is_searchable
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError, RunFolderError
 from ..files.writing import write_json
@@ -96,7 +97,9 @@ class MarginReport:
                 f1.why_none if f1.is_none else f"no margin is positive, up to {f1.upper:.1e}"
             )
         if not f1.reached:
-            gap += f", wider than the tolerance {f1.tolerance:g}: rounding hides the rest"
+            axes, feature = self.problem.objective.axes, self.problem.objective.feature
+            why = "rounding hides" if is_searchable(feature, axes) else "the search's end leaves"
+            gap += f", wider than the tolerance {f1.tolerance:g}: {why} the rest"
         lines = [
             f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
             f"relative gap:     {gap}",

@@ -13,15 +13,14 @@ import numpy as np
 from ..arguments import Floats
 from ..problem.problem import Problem
 from .contradiction import contradiction
-from .global_upper_bound import global_upper_bound
-from .search import is_searchable
+from .global_upper_bound import global_upper_bound, is_enclosable
 
 
 def certifies_margin(problem: Problem) -> bool:
-    """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a domain that can
-    be searched with certainty."""
+    """Whether a run of this problem encloses γ_ℓ1: labels, no weight decay, and a feature whose
+    sums have a bound over the domain."""
     objective = problem.objective
-    searched = problem.domain.fixed or is_searchable(objective.feature, objective.axes)
+    searched = problem.domain.fixed or is_enclosable(objective.feature, objective.axes)
     return (
         objective.risk.classifies
         and objective.weight_decay == 0.0

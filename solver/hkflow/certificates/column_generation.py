@@ -14,8 +14,9 @@ from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
+from .global_upper_bound import NODES, enclose, is_enclosable
 from .margin import MaxMargin, OutOfTime, power_above
-from .search import local_maxima
+from .search import is_searchable, local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
@@ -31,6 +32,7 @@ NOTHING = 1e-11
 ROUNDING = 1e-15  # of the largest feature: by which the ends may still move as they are stored
 STALLING = 1e-8  # of the largest feature: a gap that rounding may keep from narrowing
 STALLED = 10  # rounds in which it has to narrow
+CLOSE = 0.9  # of the tolerance: what branch and bound may leave of it; rounding needs the rest
 
 
 def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floats:
@@ -44,15 +46,16 @@ def max_margin(
     signs: tuple[int, ...] = (1,),
     tolerance: float = 1e-6,
     start: PointMeasure | None = None,
+    nodes: int = NODES,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
     sphere, or signed sphere.
 
     Arguments and errors as of enclosed_max_margin; besides HkflowError if the tolerance is not
-    reached where it can be certified.
+    reached where the search is exact. Beyond S² the interval is as wide as `nodes` leave it.
     """
-    found = enclosed_max_margin(objective, signs, tolerance, start)
-    if found.certified and not found.reached:
+    found = enclosed_max_margin(objective, signs, tolerance, start, nodes=nodes)
+    if is_searchable(objective.feature, objective.axes) and not found.reached:
         gap = (found.upper - found.lower) / abs(found.lower or 1.0)
         remedy = (
             f"Give a larger one: --tolerance {power_above(gap):g}."
@@ -72,6 +75,7 @@ def enclosed_max_margin(
     tolerance: float = 1e-6,
     start: PointMeasure | None = None,
     seconds: float = np.inf,
+    nodes: int = NODES,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 over all measures on the sphere, as closely as asked for, as time allows
     and as rounding lets it be known: `reached` says whether the tolerance was.
@@ -83,7 +87,11 @@ def enclosed_max_margin(
     seconds : after which no linear programme is begun, and the one under way is given up
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
-    Returns a MaxMargin, certified on the circle and S², where the search is exact.
+    nodes : for ReLU beyond S², cones that each branch and bound looks at. There the directions are
+        found by climbs until these find no more, and then by branch and bound, whose bound is the
+        upper value: wide if the nodes do not suffice, and certified all the same
+    Returns a MaxMargin, certified on the circle and S², where the search is exact, and for ReLU on
+    any sphere.
     Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
     least 0; OutOfTime if not even the first linear programme ended in time.
     """
@@ -97,6 +105,9 @@ def enclosed_max_margin(
     best: Any = None  # the largest margin, and atoms that have it
     known = np.inf if contradiction(objective) is None else 0.0
     size, narrowest, stalled = 0.0, np.inf, 0
+    feature, inputs = objective.feature, objective.inputs
+    climbs = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
+    proofs: list = []  # where climbs find the directions: bounds by branch and bound, and their p
     for round_ in range(1, MAX_ROUNDS + 1):
         z = signed_features(objective, points, point_signs)
         try:
@@ -107,8 +118,8 @@ def enclosed_max_margin(
             break
         rounds, some, size = round_, margin.dual > 0.0, max(size, float(np.abs(z).max()))
         found = local_maxima(
-            objective.feature,
-            objective.inputs[some],
+            feature,
+            inputs[some],
             (margin.dual * y)[some],
             signs,
             SHARE,
@@ -130,17 +141,30 @@ def enclosed_max_margin(
         stalled = 0 if gap < 0.99 * narrowest or gap > STALLING * size else stalled + 1
         narrowest = min(narrowest, gap)
         fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
-        if done or not fresh.any() or stalled == STALLED or time.monotonic() > until:
+        new, new_signs = found.points[fresh][:MOST_NEW], found.signs[fresh][:MOST_NEW]
+        ended = done or not fresh.any() or stalled >= STALLED
+        if ended and climbs:
+            enough = max(best[0] + CLOSE * tolerance * abs(best[0]), NOTHING * size)
+            coefficients = margin.dual * y
+            bound, new, new_signs = enclose(feature, inputs, coefficients, signs, nodes, enough)
+            proofs.append((bound, margin.dual))
+            ended = len(new) == 0
+        if ended or time.monotonic() > until:
             break
         useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
         # dropping while the value stands still could go round in a circle; without certainty a
         # direction may not be found again
-        useful |= not (risen and found.certified) or margin.value <= 0.0
-        points = np.concatenate([points[useful], found.points[fresh][:MOST_NEW]])
-        point_signs = np.concatenate([point_signs[useful], found.signs[fresh][:MOST_NEW]])
+        useful |= not (risen and (found.certified or climbs)) or margin.value <= 0.0
+        points = np.concatenate([points[useful], new])
+        point_signs = np.concatenate([point_signs[useful], new_signs])
     lowest = int(np.argmin(bounds))
+    upper, dual = bounds[lowest], duals[lowest]
+    if climbs:
+        if not proofs:
+            proofs = [(enclose(feature, inputs, dual * y, signs, nodes, best[0])[0], dual)]
+        upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        objective, *(best[1], duals[lowest], bounds[lowest], found.certified, rounds),
+        objective, *(best[1], dual, upper, found.certified or climbs, rounds),
         tolerance, NOTHING * size,
     )  # fmt: skip
 

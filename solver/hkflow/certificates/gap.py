@@ -7,8 +7,7 @@ import numpy as np
 
 from ..objectives.losses import RISKS
 from ..problem.problem import Problem
-from .global_upper_bound import global_upper_bound
-from .search import is_searchable
+from .global_upper_bound import global_upper_bound, is_enclosable
 
 NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
 
@@ -30,10 +29,10 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
     2019, eq. E.13)
 
     e : the Evaluation of ν;  lowest_objective : of the run so far
-    min J is one of the whole sphere where it is known with certainty. For a population, beyond S²
-    and on atoms it is the minimum over cells, and so is F*. If loss gradients g other than ∂R/∂h
-    drive the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in ∫J dν and
-    by its bound in min J over cells.
+    min J is one of the whole sphere where a bound is known. For a population, on atoms and for
+    squared ReLU beyond S² it is the minimum over cells, and so is F*. If loss gradients g other
+    than ∂R/∂h drive the flow (implicit steps), then J − J_g = Σ (∂_i R − g_i) φ_i enters exactly in
+    ∫J dν and by its bound in min J over cells.
     """
     objective, own = problem.objective, np.zeros_like(e.loss_gradient)
     if len(own):
@@ -55,5 +54,5 @@ def searches(problem: Problem) -> bool:
     return (
         len(objective.targets) > 0
         and not problem.domain.fixed
-        and is_searchable(objective.feature, objective.axes)
+        and is_enclosable(objective.feature, objective.axes)
     )

@@ -1,13 +1,13 @@
 """A certified upper bound of a weighted sum of features over the whole sphere, by branch and bound.
 
-    G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ or (θ·x)₊²,  θ on the circle or S²
+    G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ on any sphere, or (θ·x)₊² on the circle or S²
 
-The sphere is cut into arcs or triangles, each inside a cap of radius ρ around its centre. Data that
-are positive on the whole cap make a linear, or quadratic, function there, whose maximum over the
-cap is known; data that are negative count nothing; the undecided ones enter by a bound that shrinks
-with the cap. Pieces whose bound exceeds the highest value met are cut again, so the cost is a few
-sums over the data and then little more, where `search.peaks` costs n² for points that prove the
-same.
+Beyond S² see `cones`. Circle and S² are cut into arcs or triangles, each inside a cap of radius ρ
+around its centre. Data that are positive on the whole cap make a linear, or quadratic, function
+there, whose maximum over the cap is known; data that are negative count nothing; the undecided ones
+enter by a bound that shrinks with the cap. Pieces whose bound exceeds the highest value met are cut
+again, so the cost is a few sums over the data and then little more, where `search.peaks` costs n²
+for points that prove the same.
 """
 
 from functools import lru_cache
@@ -17,8 +17,9 @@ from numba import njit
 
 from ..arguments import Floats
 from ..objectives.activations import Feature
-from ..operators.dense import LINEAR, SQUARED_RELU
-from .search import ByIdentity
+from ..operators.dense import LINEAR, RELU, SQUARED_RELU
+from . import cones
+from .search import ByIdentity, is_searchable
 
 SLACK, SLACK_PER_DATUM = 1e-12, 1e-15  # of Σ |c_i| |x_i|^degree: what rounding may hide
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
@@ -32,28 +33,70 @@ ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
 # for a first high value: climbs, their steps, and how short a vector may get
 CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
+NODES = 3_000_000  # cones beyond S² that a search looks at, at most, for `hkflow margin`
+# n p² for each cone: for a record of a run, some 20 ms; at the end of a run, some 3 s
+WORK_OF_RECORD, WORK_OF_RUN = 2**20, 2**27
+MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
 
+def is_enclosable(feature: Feature, axes: int) -> bool:
+    """Whether a bound of the maximum is known: what is_searchable finds, and ReLU on any sphere."""
+    return feature.activation == RELU or is_searchable(feature, axes)
+
+
+def nodes_within(work: int, inputs: Floats) -> int:
+    """How many cones an amount of work pays for, with inputs (n, p): the same on any machine."""
+    return work // max(len(inputs) * inputs.shape[1] ** 2, 1) + 1
+
+
 def global_upper_bound(
-    feature: Feature, inputs: Floats, coefficients: Floats, signs: tuple[int, ...] = (1,)
+    feature: Feature,
+    inputs: Floats,
+    coefficients: Floats,
+    signs: tuple[int, ...] = (1,),
+    nodes: int | None = None,
 ) -> float:
     """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in
-    signs; see search.is_searchable.
+    signs; see is_enclosable.
 
-    inputs : (n_data, p), p ≤ 3 unless φ is linear;  coefficients : (n_data,)
+    inputs : (n_data, p), p ≤ 3 for squared ReLU;  coefficients : (n_data,)
+    nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
+        the bound is loose, and holds. It is never negative there.
+    """
+    nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
+    return enclose(feature, inputs, coefficients, signs, nodes)[0]
+
+
+def enclose(
+    feature: Feature,
+    inputs: Floats,
+    coefficients: Floats,
+    signs: tuple[int, ...],
+    nodes: int,
+    enough: float = -np.inf,
+) -> tuple[float, Floats, Floats]:
+    """The bound of global_upper_bound; and points (k, p) and signs (k,) of local maxima above
+    `enough`, p > 3.
+
+    enough : a finite value ends the search where the bound is no larger
     """
     if feature.joint:  # b ψ(a, x) on |a|² + |b|² = 1: half the highest of ±ψ
-        return 0.5 * max(_highest(feature.activation, inputs, coefficients, (1, -1)), 0.0)
-    return _highest(feature.activation, inputs, coefficients, signs)
+        bound, points, found = _highest(
+            feature.activation, inputs, coefficients, (1, -1), nodes, 2.0 * enough
+        )
+        points = np.sqrt(0.5) * np.column_stack([points, found])
+        return 0.5 * max(bound, 0.0), points, np.ones(len(points))
+    return _highest(feature.activation, inputs, coefficients, signs, nodes, enough)
 
 
-def _highest(activation, inputs, c, signs):
+def _highest(activation, inputs, c, signs, nodes, enough):
     p, squared = inputs.shape[1], activation == SQUARED_RELU
+    nowhere = np.zeros((0, p)), np.zeros(0)
     if activation == LINEAR:
         return float(
             np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1))
-        )
+        ), *nowhere
     if p == 1:  # two directions
         positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (
             2 if squared else 1
@@ -61,27 +104,46 @@ def _highest(activation, inputs, c, signs):
         return float(
             np.multiply.outer(signs, positive @ c).max()
             + _slack(c) * (np.abs(c) @ positive.sum(axis=0))
-        )
+        ), *nowhere
     u, line, along = _lines(ByIdentity(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
     scale = float(np.abs(sizes).sum())
-    if not np.isfinite(scale) or scale == 0.0:
-        return scale if scale == 0.0 else np.inf  # beyond numbers: no bound is known
+    if not np.isfinite(scale) or scale == 0.0:  # beyond numbers no bound is known
+        return scale if scale == 0.0 else np.inf, *nowhere
     sizes /= scale
     behind = sizes * (along < 0.0)
     # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the
     # whole sphere
     merged = np.bincount(line, sizes - 2.0 * behind if squared else sizes, len(u))
-    opposite, whole = np.bincount(line, behind, len(u)), np.zeros((3, 3))
+    opposite, whole = np.bincount(line, behind, len(u)), np.zeros((u.shape[1], u.shape[1]))
     if squared:
         whole[:] = u.T @ (opposite[:, None] * u)
     else:
         whole[0] = -opposite @ u
+    if p > 3:
+        bound, *found = _over_cones(u, merged, whole[0], signs, nodes, enough / scale)
+        return scale * (bound + _slack(c)), *found
     value = bound = -np.inf
     for sign in signs:
         geometry = u, sign * merged, sign * whole, squared, PIECES[p]
         value, bound = _branch_and_bound(*geometry, TOLERANCE, value, bound)
-    return scale * (bound + _slack(c))
+    return scale * (bound + _slack(c)), *nowhere
+
+
+def _over_cones(u, c, linear, signs, nodes, enough):
+    """The largest bound of cones.branch_and_bound over the signs, at least 0, with all peaks."""
+    p, some = u.shape[1], np.flatnonzero(c)
+    bound, points, found = 0.0, [np.zeros((0, p))], [np.zeros(0)]
+    for sign in signs:
+        peaks = np.zeros((MOST_PEAKS, p))
+        geometry = u[some], sign * c[some], sign * linear, cones.cover(p)
+        top, _, count, _ = cones.branch_and_bound(
+            *geometry, cones.open_cones(p, nodes), enough, nodes, peaks
+        )
+        bound = max(bound, top)
+        points.append(peaks[:count])
+        found.append(np.full(count, float(sign)))
+    return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
 def _slack(c):
@@ -90,12 +152,12 @@ def _slack(c):
 
 @lru_cache(maxsize=4)
 def _lines(same):
-    """Unit vectors u (n_lines, 3) of the lines that data (n, p) lie on, the line of each, and along
-    with x_i = along_i u_line.
+    """Unit vectors u (n_lines, max(3, p)) of the lines that data (n, p) lie on, the line of each,
+    and along with x_i = along_i u_line.
 
     Kept, since a run asks for it at every record.
     """
-    x = np.zeros((len(same.array), 3))
+    x = np.zeros((len(same.array), max(3, same.array.shape[1])))
     x[:, : same.array.shape[1]] = same.array
     largest = np.abs(x).max(axis=1)
     # squares of what is left neither overflow nor vanish

@@ -24,7 +24,8 @@ from ..arguments import Floats
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
 from ..objectives.activations import FEATURES, Feature
-from ..operators.dense import LINEAR, SQUARED_RELU
+from ..operators.dense import LINEAR, RELU, SQUARED_RELU
+from . import cones
 
 SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
 SLACK_PER_DATUM = 1e-15  # the same for many data: eight roundings of each, one after the other
@@ -467,11 +468,17 @@ def _cross(a, b, out):
 
 
 def _climb(feature, inputs, c, starts):
-    """Points (k, p) that projected gradient ascent with step control reaches from evenly spread
-    starts, and from given ones."""
-    points = quasi_uniform(STARTS, inputs.shape[1] - 1)
+    """Points (k, p) that climbs reach from evenly spread starts, and from given ones: for ReLU as
+    in `cones`, else by projected gradient ascent with step control."""
+    points = np.ascontiguousarray(quasi_uniform(STARTS, inputs.shape[1] - 1))
     if starts is not None:
         points = np.concatenate([points, normalize(starts)])
+    if feature.activation == RELU:
+        some = (c != 0.0) & inputs.any(axis=1)
+        sizes = np.linalg.norm(inputs[some], axis=1)
+        x, linear = inputs[some] / sizes[:, None], np.zeros(inputs.shape[1])
+        cones.climb(x, c[some] * sizes, linear, points, np.empty(len(points)))
+        return points
     values, step = c @ feature.matrix(points, inputs), np.full(len(points), 0.5)
     for _ in range(ASCENTS):
         if feature.pullback is not None:

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
+from ..certificates.global_upper_bound import NODES, WORK_OF_RUN, nodes_within
 from ..certificates.margin import MaxMargin
 from ..certificates.search import local_maxima
 from ..errors import HkflowError
@@ -32,8 +33,9 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
         return None
     if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
         local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
+    nodes = nodes_within(WORK_OF_RUN, objective.inputs)
     try:
-        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds)
+        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds, nodes)
     except HkflowError:  # out of time, or beyond what the solver can tell
         return None
 
@@ -43,6 +45,7 @@ def max_margin_of(
     start: PointMeasure | None = None,
     tolerance: float = 1e-6,
     seconds: float = np.inf,
+    nodes: int = NODES,
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
@@ -53,7 +56,7 @@ def max_margin_of(
     if problem.domain.fixed:
         points = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
         return max_margin_of_atoms(objective, points, signs, tolerance, seconds)
-    return enclosed_max_margin(objective, signs, tolerance, start, seconds)
+    return enclosed_max_margin(objective, signs, tolerance, start, seconds, nodes)
 
 
 def heaviest_atoms(run: Result) -> PointMeasure:

@@ -1,0 +1,484 @@
+"""The maximum of a weighted sum of ReLU over a sphere of any dimension, enclosed by branch and
+bound over simplicial cones.
+
+    G(θ) = A·θ + Σ_i c_i (θ·x_i)₊,  |θ| = 1,  on cones C = {Σ_k λ_k v_k, λ ≥ 0} that cover R^p
+
+On C a datum of one sign is a linear term. Where c_i > 0, the least concave function above
+c_i (θ·x_i)₊ is linear, with the values c_i (v_k·x_i)₊ at the corners; where c_i < 0 the term is
+concave itself. So G ≤ U, concave and homogeneous, with equality at the corners, and by duality
+
+    max of U over C and the unit ball
+        = min over t, μ of |A + w + Σ_{c_i<0} t_i c_i x_i + Σ_k μ_k n_k|,  0 ≤ t_i ≤ 1, μ_k ≥ 0,
+
+w·v_k = Σ_{c_i>0} c_i (v_k·x_i)₊, n_k the inward normals of C's faces: box-constrained least squares
+in p coordinates. Any t and μ give a bound. Cones whose bound is too high are cut in two; the bound
+is exact on a cone where no datum with c_i > 0 changes its sign.
+
+Rounding: a corner that is 1e-16 off its edge leaves gaps of that width between cones, and G varies
+there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added.
+"""
+
+import numpy as np
+from numba import njit
+
+ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
+SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
+FIRST_SWEEPS = 2  # of a climb: more where these do not rise
+FIRST_SWEEPS = 2  # of a climb: more where these do not rise
+SETTLED = 1e-12  # of |L|: steps of multipliers that count as none
+DEPENDENT = 1e-10  # of a column's length: what is left of it off the others, if it depends on them
+MIDDLE = 0.2  # a kink is cut along if it divides an edge no more unevenly than this
+ELSEWHERE = 1e-3  # weight of edges that do not carry the highest point of U
+TOLERANCE = 1e-10  # how near a value has to come to a bound to show that no cut lowers it
+SINGULAR = 1e-15  # a pivot, of unit corners, that counts as zero
+PATIENCE = 5000  # cones after the first point above `enough`, to find more such points
+SAME_PEAK = 1e-7  # distance of points that are one
+ASCENTS = 100  # linearisations of one climb, at most
+RISE = 1e-13  # relative rise of a climb that counts as none
+POOL = 2**26  # bytes for the corners of open cones
+
+
+def cover(p):
+    """(p + 1, p, p) corners of cones that cover R^p: those over the faces of a regular simplex."""
+    corners = np.linalg.svd(np.eye(p + 1) - 1.0 / (p + 1))[0][:, :p]
+    corners /= np.linalg.norm(corners, axis=1)[:, None]
+    return np.array([np.delete(corners, k, axis=0) for k in range(p + 1)])
+
+
+def open_cones(p, nodes):
+    """How many cones may be open at once: fewer than are looked at, and no more than the pool
+    holds."""
+    return int(min(nodes + p + 2, POOL // (8 * p * p)))
+
+
+@njit(cache=True, error_model="numpy")
+def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
+    """A bound of G over the cones, and its highest value met; peaks above `enough` are gathered.
+
+    x : (n, p) unit vectors;  c : (n,) none zero;  linear : (p,) A;  roots : (n_roots, p, p) corners
+    room : cones that may be open;  enough : cones whose bound is no higher are not cut, -inf: those
+        no higher than the highest value met;  nodes : cones that are looked at
+    peaks : (most, p), written: local maxima above a finite `enough`
+    Returns the bound, the highest value, the number of peaks and that of cones. The cone with the
+    highest bound is cut first; ends when none is left, or with the nodes, the room or the peaks.
+    """
+    n, p = x.shape
+    corners, tops, cuts = np.empty((room, p, p)), np.empty(room), np.empty((room, 3))
+    heap, free, unused = np.empty(room, np.int64), np.arange(room), room
+    V, theta, cut, scratch = np.empty((p, p)), np.empty(p), np.empty(3), _scratch(n, p)
+    gathers, parent, child, last = enough > -np.inf, -1, 2, nodes
+    closed, highest, count, open_, looked = -np.inf, -np.inf, 0, 0, 0
+    while True:
+        if looked < len(roots):
+            _copy(roots[looked], V)
+            top = np.inf
+        else:
+            if child == 2:
+                if parent >= 0:
+                    free[unused] = parent
+                    unused += 1
+                if open_ == 0 or looked >= last or unused < 2 or gathers and count == len(peaks):
+                    break
+                parent, child, open_ = _pop(heap, open_, tops), 0, open_ - 1
+            _halve(corners[parent], cuts[parent], child, V)
+            top, child = tops[parent], child + 1
+        looked += 1
+        enough_now = enough if gathers else highest
+        bound = min(_bound(x, c, linear, V, max(enough_now, 0.0), theta, cut, scratch), top)
+        value = _value(x, c, linear, theta)
+        if gathers and value > enough and count < len(peaks):
+            value = _ascend(x, c, linear, theta, scratch)
+            if _is_new(theta, peaks, count):
+                _copy(theta, peaks[count])
+                count += 1
+                last = min(last, looked + PATIENCE)
+        highest = max(highest, value)
+        if bound <= max(enough_now, value + TOLERANCE):
+            closed = max(closed, bound)
+            continue
+        unused -= 1
+        slot = free[unused]
+        _copy(V, corners[slot])
+        _copy(cut, cuts[slot])
+        tops[slot] = bound
+        _push(heap, open_, tops, slot)
+        open_ += 1
+    if open_:
+        closed = max(closed, tops[heap[0]])
+    return closed, highest, count, looked
+
+
+@njit(cache=True)
+def _push(heap, count, tops, slot):
+    """Add a cone to the heap of `count` open ones; the highest bound stands first."""
+    i = count
+    while i > 0 and tops[heap[(i - 1) // 2]] < tops[slot]:
+        heap[i] = heap[(i - 1) // 2]
+        i = (i - 1) // 2
+    heap[i] = slot
+
+
+@njit(cache=True)
+def _pop(heap, count, tops):
+    """Take the cone with the highest bound from the heap of `count`."""
+    first, slot, i = heap[0], heap[count - 1], 0
+    while 2 * i + 1 < count - 1:
+        j = 2 * i + 1
+        if j + 1 < count - 1 and tops[heap[j + 1]] > tops[heap[j]]:
+            j += 1
+        if tops[heap[j]] <= tops[slot]:
+            break
+        heap[i] = heap[j]
+        i = j
+    heap[i] = slot
+    return first
+
+
+@njit(cache=True, error_model="numpy")
+def _halve(corners, cut, child, V):
+    """Write to V one of the two cones into which (a, b, s) cuts another: corner a, or b, becomes
+    s v_a + (1 − s) v_b."""
+    a, b, s = int(cut[0]), int(cut[1]), cut[2]
+    _copy(corners, V)
+    v = V[b if child else a]
+    for q in range(len(v)):
+        v[q] = s * corners[a, q] + (1.0 - s) * corners[b, q]
+    size = np.sqrt(_dot(v, v))
+    for q in range(len(v)):
+        v[q] /= size
+
+
+@njit(cache=True)
+def _is_new(theta, peaks, count):
+    for k in range(count):
+        distance = 0.0
+        for q in range(len(theta)):
+            distance = max(distance, abs(theta[q] - peaks[k, q]))
+        if distance <= SAME_PEAK:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _scratch(n, p):
+    """Work arrays: the products x_i·v_k and numbers of undecided data; columns of the least-squares
+    problem, their upper bounds and multipliers; squares and vectors."""
+    return (
+        np.empty((n + 1, p)),
+        np.empty(n + 1, np.int64),
+        np.empty((n + p, p)),
+        np.empty(n + p),
+        np.empty(n + p),
+        np.empty((4, p, p)),
+        np.empty((5, p)),
+        np.empty(p, np.int64),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _bound(x, c, linear, V, enough, theta, cut, scratch):
+    """A bound of G over the cone with corners V (p, p); where it is above `enough`, θ has it up to
+    rounding.
+
+    Writes θ and how to cut the cone: the edge whose cut takes most from U at θ = Σ λ_k v_k, and
+    where, along a kink if one is near its middle. What rounding leaves of w·v_k + Σ μ_j n_j·v_k
+    below its due is added: Σ λ_k ≤ p on the cones of `cover`.
+    """
+    products, undecided, columns, largest, t, squares, vectors, chosen = scratch
+    n, p = x.shape
+    A, g, w, L, lam = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+    for q in range(p):
+        A[q], g[q], w[q] = linear[q], 0.0, 0.0
+    m = 0
+    for i in range(n):
+        low = high = 0.0
+        for k in range(p):
+            s = _dot(x[i], V[k])
+            s = 0.0 if abs(s) <= ON_FACE else s
+            products[m, k], low, high = s, min(low, s), max(high, s)
+        if low == 0.0:
+            for q in range(p):
+                A[q] += c[i] * x[i, q]
+        elif high > 0.0:
+            undecided[m] = i
+            for k in range(p):
+                g[k] += max(c[i] * products[m, k], 0.0) if c[i] > 0.0 else 0.0
+            m += 1
+    N = squares[0]
+    if not _invert(V, N, squares[1]):  # too thin for numbers
+        _copy(V[0], theta)
+        cut[0], cut[1], cut[2] = _longest_edge(V)
+        return np.inf
+    for k in range(p):
+        size = np.sqrt(_dot(N[k], N[k]))
+        for q in range(p):
+            w[q] += g[k] * N[k, q]
+            columns[k, q] = N[k, q] / size
+        t[k], largest[k] = 0.0, np.inf
+    free = p
+    for j in range(m):
+        i = undecided[j]
+        if c[i] < 0.0:
+            above = whole = 0.0
+            for k in range(p):
+                above += max(products[j, k], 0.0)
+                whole += abs(products[j, k])
+            t[free], largest[free] = above / whole, 1.0
+            for q in range(p):
+                columns[free, q] = c[i] * x[i, q]
+            free += 1
+    for q in range(p):
+        L[q] = A[q] + w[q]
+    _add_columns(columns, t, p, free, L)
+    _nearest(columns, largest, t, free, enough, SWEEPS, L, squares, lam, chosen)
+    _add_columns(columns, t, 0, p, w)
+    missing = 0.0
+    for k in range(p):
+        missing = max(missing, g[k] - _dot(w, V[k]))
+    for q in range(p):
+        L[q] = A[q] + w[q]
+    _add_columns(columns, t, p, free, L)
+    size = np.sqrt(_dot(L, L))
+    for q in range(p):
+        theta[q] = L[q] / size if size > 0.0 else V[0, q]
+    if size + p * missing > enough:
+        for k in range(p):
+            lam[k] = max(_dot(N[k], theta), 0.0)
+        _best_cut(c, V, products, undecided, m, theta, lam, cut)
+    return size + p * missing
+
+
+@njit(cache=True)
+def _add_columns(columns, t, begin, end, L):
+    """L += Σ t_j columns_j over begin ≤ j < end."""
+    for j in range(begin, end):
+        for q in range(len(L)):
+            L[q] += t[j] * columns[j, q]
+
+
+@njit(cache=True)
+def _longest_edge(V):
+    """(a, b, 1/2) of the longest edge."""
+    least, a, b = np.inf, 0, 1
+    for k in range(len(V)):
+        for r in range(k):
+            s = _dot(V[k], V[r])
+            if s < least:
+                least, a, b = s, k, r
+    return a, b, 0.5
+
+
+@njit(cache=True, error_model="numpy")
+def _best_cut(c, V, products, undecided, m, theta, lam, cut):
+    """Write (a, b, s): the cut of an edge that lowers Σ_{c_i>0} λ·(vertex values) most, and there
+    along the kink that does most, or in the middle."""
+    p = len(V)
+    cut[0], cut[1], cut[2] = _longest_edge(V)
+    largest = 0.0
+    for a in range(p):
+        for b in range(a):
+            fall = 0.0
+            for j in range(m):
+                u, v = products[j, a], products[j, b]
+                if u * v < 0.0 and c[undecided[j]] > 0.0:
+                    fall += c[undecided[j]] * min(abs(u), abs(v))
+            fall *= min(lam[a], lam[b]) + ELSEWHERE
+            if fall > largest:
+                largest, cut[0], cut[1] = fall, a, b
+    a, b, largest = int(cut[0]), int(cut[1]), 0.0
+    for j in range(m):
+        u, v = products[j, a], products[j, b]
+        if u * v < 0.0 and c[undecided[j]] > 0.0 and MIDDLE < v / (v - u) < 1.0 - MIDDLE:
+            above = here = 0.0
+            for k in range(p):
+                above += lam[k] * max(products[j, k], 0.0)
+                here += lam[k] * products[j, k]
+            excess = c[undecided[j]] * (above - max(here, 0.0))
+            if excess > largest:
+                largest, cut[2] = excess, v / (v - u)
+
+
+@njit(cache=True, error_model="numpy")
+def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
+    """Bring |L|, L = L₀ + Σ_{j<m} t_j columns_j, to its minimum over 0 ≤ t_j ≤ largest_j, or below
+    `enough`; whether it got there in so many sweeps.
+
+    Sweeps over single multipliers, each followed by steps to the minimum over all that lie between
+    their ends, as far as these let it go.
+    """
+    p = len(L)
+    Q, R = squares[2], squares[3]
+    for _ in range(sweeps):
+        size = np.sqrt(_dot(L, L))
+        moved = 0.0
+        if size <= enough:
+            return True
+        for j in range(m):
+            square = _dot(columns[j], columns[j])
+            change = t[j] - _dot(L, columns[j]) / square
+            change = min(max(change, 0.0), largest[j]) - t[j]
+            if change != 0.0:
+                t[j] += change
+                moved = max(moved, change * change * square)
+                for q in range(p):
+                    L[q] += change * columns[j, q]
+        if moved <= (SETTLED * size) ** 2:
+            return True
+        for _ in range(2):
+            count, share = 0, 1.0
+            for j in range(m):
+                between = 0.0 < t[j] < largest[j] and count < p
+                if between and _orthogonal(columns[j], Q, R, count):
+                    chosen[count] = j
+                    count += 1
+            for r in range(count - 1, -1, -1):
+                step[r] = -_dot(Q[r], L)
+                for h in range(r + 1, count):
+                    step[r] -= R[r, h] * step[h]
+                step[r] /= R[r, r]
+                j = chosen[r]
+                if step[r] < 0.0:
+                    share = min(share, -t[j] / step[r])
+                elif t[j] + step[r] > largest[j]:
+                    share = min(share, (largest[j] - t[j]) / step[r])
+            for r in range(count):
+                j = chosen[r]
+                change = min(max(t[j] + share * step[r], 0.0), largest[j]) - t[j]
+                t[j] += change
+                for q in range(p):
+                    L[q] += change * columns[j, q]
+            if share == 1.0:
+                break
+    return False
+    return False
+
+
+@njit(cache=True, error_model="numpy")
+def _orthogonal(column, Q, R, count):
+    """Write column = Σ_{r ≤ count} R[r, count] Q[r] with Q[count] orthonormal to those before;
+    whether it is independent of them."""
+    p = len(column)
+    for q in range(p):
+        Q[count, q] = column[q]
+    for r in range(count):
+        R[r, count] = 0.0
+    for _ in range(2):
+        for r in range(count):
+            along = _dot(Q[count], Q[r])
+            R[r, count] += along
+            for q in range(p):
+                Q[count, q] -= along * Q[r, q]
+    size = np.sqrt(_dot(Q[count], Q[count]))
+    if size <= DEPENDENT * np.sqrt(_dot(column, column)):
+        return False
+    R[count, count] = size
+    for q in range(p):
+        Q[count, q] /= size
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _invert(V, N, W):
+    """Write N with N_k·V_j = 1 for k = j, else 0; whether V is regular.  W : (p, p) scratch"""
+    p = len(V)
+    _copy(V, W)
+    for i in range(p):
+        for j in range(p):
+            N[i, j] = 1.0 if i == j else 0.0
+    for i in range(p):
+        pivot = i
+        for r in range(i + 1, p):
+            if abs(W[r, i]) > abs(W[pivot, i]):
+                pivot = r
+        if abs(W[pivot, i]) < SINGULAR:
+            return False
+        for j in range(p):
+            W[i, j], W[pivot, j] = W[pivot, j], W[i, j]
+            N[i, j], N[pivot, j] = N[pivot, j], N[i, j]
+        factor = 1.0 / W[i, i]
+        for j in range(p):
+            W[i, j] *= factor
+            N[i, j] *= factor
+        for r in range(p):
+            factor = W[r, i]
+            if r != i and factor != 0.0:
+                for j in range(p):
+                    W[r, j] -= factor * W[i, j]
+                    N[r, j] -= factor * N[i, j]
+    for i in range(p):
+        for j in range(i):
+            N[i, j], N[j, i] = N[j, i], N[i, j]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def climb(x, c, linear, points, values):
+    """Move each of points (k, p) to a local maximum of G and write its value."""
+    scratch = _scratch(len(x), x.shape[1])
+    for k in range(len(points)):
+        values[k] = _ascend(x, c, linear, points[k], scratch)
+
+
+@njit(cache=True, error_model="numpy")
+def _ascend(x, c, linear, theta, scratch):
+    """Climb from θ, which is moved, to a local maximum; returns its value.
+
+    The data with c_i > 0 are replaced by their tangents at θ, from below; what is left is concave,
+    and its highest point the next θ.
+    """
+    _, _, columns, largest, t, squares, vectors, chosen = scratch
+    n, p = x.shape
+    L, step, trial = vectors[0], vectors[1], vectors[2]
+    value, sweeps = _value(x, c, linear, theta), FIRST_SWEEPS
+    for ascent in range(ASCENTS):
+        _copy(linear, L)
+        free = 0
+        for i in range(n):
+            on = _dot(x[i], theta) > 0.0
+            if c[i] < 0.0:
+                if ascent == 0:
+                    t[free] = 1.0 if on else 0.0
+                largest[free] = 1.0
+                for q in range(p):
+                    columns[free, q] = c[i] * x[i, q]
+                free += 1
+            elif on:
+                for q in range(p):
+                    L[q] += c[i] * x[i, q]
+        _add_columns(columns, t, 0, free, L)
+        settled = _nearest(columns, largest, t, free, 0.0, sweeps, L, squares, step, chosen)
+        size = np.sqrt(_dot(L, L))
+        for q in range(p):
+            trial[q] = L[q] / size if size > 0.0 else theta[q]
+        reached = _value(x, c, linear, trial)
+        if not reached - value > RISE * abs(reached):
+            if settled or sweeps >= SWEEPS:
+                break
+            sweeps *= 4  # these were too few
+        if reached > value:
+            value = reached
+            _copy(trial, theta)
+    return value
+
+
+@njit(cache=True)
+def _value(x, c, linear, theta):
+    """G(θ)."""
+    value = _dot(linear, theta)
+    for i in range(len(c)):
+        value += c[i] * max(_dot(x[i], theta), 0.0)
+    return value
+
+
+@njit(cache=True)
+def _dot(a, b):
+    total = 0.0
+    for q in range(len(a)):
+        total += a[q] * b[q]
+    return total
+
+
+@njit(cache=True)
+def _copy(array, out):
+    for place in np.ndindex(array.shape):
+        out[place] = array[place]
