@@ -266,8 +266,8 @@ def _with_tolerance(companion, factor):
 
 
 def _independent(problem, method, coarser):
-    """The same by characteristics or particles from the centres of coarser cells, twice; none where
-    neither is another way."""
+    """The same by characteristics or particles from the centres of 1/16 of the cells and of fewer;
+    none where neither is another way."""
     data = bool(len(problem.objective.inputs))
     if method != "grid" or problem.flow.spreads or problem.domain.fixed or not data:
         return []
@@ -277,7 +277,7 @@ def _independent(problem, method, coarser):
     kind, _ = best_method(feature.name, False, data, True, False)
     if kind == "particles" and feature.activation is None and feature.pullback is None:
         return []
-    found = [one for one in coarser if one.count <= INDEPENDENT][:2]
+    found = [one for one in coarser[1:] if one.count <= INDEPENDENT][:2]
     if len(found) < 2:
         return []
     return [
