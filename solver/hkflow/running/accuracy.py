@@ -167,7 +167,7 @@ def _better(file, case, dim, size, run, bars, seconds):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted * (1.0 - IN_TIME)
     grows = (space / allowed) ** (dim / expected_order(bars, dim)) if space > EXACT else 0.0
-    new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
+    new = size * min(max(grows, 1.0), GROWTH)
     if in_time > IN_TIME * wanted:  # how far a looser one would do is not known
         tolerance *= (IN_TIME * wanted / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, LEAST_TOLERANCE)
