@@ -47,7 +47,7 @@ FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
-INDEPENDENT = 1000  # at most so many cells' centres start the independent method
+INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -266,8 +266,8 @@ def _with_tolerance(companion, factor):
 
 
 def _independent(problem, method, coarser):
-    """The same by characteristics or particles from the centres of 1/16 of the cells and of fewer;
-    none where neither is another way."""
+    """The same by characteristics or particles from the centres of 1/64 of the cells and of 1/256,
+    or fewer; none where neither is another way, or these are too few."""
     data = bool(len(problem.objective.inputs))
     if method != "grid" or problem.flow.spreads or problem.domain.fixed or not data:
         return []
@@ -277,7 +277,8 @@ def _independent(problem, method, coarser):
     kind, _ = best_method(feature.name, False, data, True, False)
     if kind == "particles" and feature.activation is None and feature.pullback is None:
         return []
-    found = [one for one in coarser[1:] if one.count <= INDEPENDENT][:2]
+    few, many = INDEPENDENT
+    found = [one for one in coarser[2:] if few <= one.count <= many][:2]
     if len(found) < 2:
         return []
     return [
