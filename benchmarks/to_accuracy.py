@@ -60,7 +60,7 @@ def problems():
 
 
 def truth(tables, saves):
-    """Predictions at the saves, (n, n_data), per mass where that is how bars are."""
+    """Predictions at the saves, (n, n_data)."""
     flow = tables["flow"]
     if tables["data"]["source"] == "moment":
         rates = hkflow.Flow(*(flow.get(k, 0.0) for k in ("transport", "reaction", "noise")))

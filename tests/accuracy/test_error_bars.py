@@ -7,6 +7,7 @@ import pytest
 
 import hkflow
 from hkflow.accuracy import companions
+from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.store.errors import BARS
 
@@ -57,6 +58,38 @@ def test_bars_hold_the_true_error(method, cells):
         assert bars[name][-1] <= 8.0 / cells**1.5
     assert bars.each.shape == run.predictions.shape
     assert (bars.each >= 0.999 * bars["predictions"][:, None]).all()
+
+
+def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
+    """Whose companions have 1/16 and 1/64 of them, and steps as short as they allow."""
+    monkeypatch.setattr(companions, "TIMED", 16)
+    problem = on_circle(1024)
+    coarser = companions._coarser(problem, "grid", {"kind": "grid"}, companions._fresh)
+    assert [one.count for one in coarser] == [256, 64, 16]
+    assert [one.count for one in companions._told("grid", coarser)] == [64, 16]
+    assert [one.count for one in companions._told("particles", coarser)] == [256, 64]
+    assert companions._timed(coarser).options["cfl"] == 0.9 / 64.0
+    run = hkflow.solve(problem, 2.0, SAVES)
+    bars = hkflow.error_bars(run)
+    assert bars.companions == ("64 cells", "16 cells", "16 cells with tolerance 1e-05")
+    for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
+        assert error <= bars[name][-1] <= 8.0 / 1024**1.5
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_masses_and_moments_are_those_of_the_atoms(noise, normalised):
+    """Of cells that have captured some, too."""
+    x = np.column_stack([[-1.0, 0.2, 1.0], np.ones(3)])
+    risk, y = hkflow.RISKS["logistic"], np.array([1.0, -1.0, 1.0])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, x, y)
+    flow = hkflow.Flow(1.0, 2.0, noise)
+    run = hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), objective, flow, (1, -1)), 3.0, 4)
+    found = quantities(run, normalised)
+    assert "atom_weights" in run.states[-1] and run.states[-1]["atom_weights"].any()
+    assert found["log_mass"][:, 0] == pytest.approx(run.log_mass, rel=1e-13, abs=1e-13)
+    moments = [run.atoms_at(k, normalised).moment() for k in range(4)]
+    assert found["moment"] == pytest.approx(np.array(moments), rel=1e-12, abs=1e-13)
 
 
 def test_bars_hold_with_noise():

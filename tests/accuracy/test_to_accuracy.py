@@ -41,6 +41,18 @@ def case(tmp_path):
     return path
 
 
+def cluster_problem():
+    """Function (points for each sign) -> Problem of the cluster data, and its method."""
+    path = Path(__file__).parents[2] / "cases" / "colt" / "cluster-margin.toml"
+    method = {"kind": "characteristics", "tolerance": 1e-4}
+
+    def problem(points):
+        _, found = hkflow.check(path, method=method | {"particles": 2 * points})
+        return found
+
+    return problem, method
+
+
 def true_error(run):
     """Largest relative error of the predictions over the saves; the target is of size 1.5/√2."""
     exact = hkflow.MomentFlow([1.0, 0.4], 1.5, hkflow.Flow(1.0, 4.0))
@@ -122,6 +134,24 @@ def test_errors_of_normalised_predictions_are_relative_to_the_targets_where_thes
     run = hkflow.solve(problem, end=1.0, saves=3)
     bars = replace(hkflow.error_bars(run, companions="own"), normalised=True)
     assert np.abs(run.predictions[0]).max() < 1e-15
-    size = np.maximum(np.sqrt(np.mean(run.predictions**2, axis=1)), 1.0) / run.mass
-    found = planning.relative_error(run, bars)
-    assert found[0] == pytest.approx((bars["predictions"] / size).max(), rel=1e-12)
+    own = np.sqrt(np.mean(run.predictions**2, axis=1))
+    size = np.maximum(own, 1.0)
+    wanted = bars["predictions"] * run.mass / size + bars["log_mass"] * own / size
+    assert planning.relative_error(run, bars)[0] == pytest.approx(wanted.max(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.0, False)])
+def test_errors_of_the_mass_are_errors_of_predictions(share, holds):
+    """Few points of a margin flow: h/|ν| is right where |ν| is not; so the sibling without the bar
+    of the mass does not hold."""
+    problem, method = cluster_problem()
+    few = hkflow.solve(problem(162), 20.0, 5, **method)
+    truth = hkflow.solve(problem(2562), 20.0, 5, **method)
+    bars = hkflow.error_bars(few)
+    assert bars.normalised
+    bar = bars.bars["log_mass"]
+    less = replace(bar, space=share * bar.space, time=share * bar.time)
+    found, _, _ = planning.relative_error(few, replace(bars, bars=bars.bars | {"log_mass": less}))
+    off = np.sqrt(np.mean((few.predictions - truth.predictions) ** 2, axis=1))
+    size = np.maximum(np.sqrt(np.mean(truth.predictions**2, axis=1)), 1.0)
+    assert ((off / size).max() <= found) == holds

@@ -45,7 +45,8 @@ INDEPENDENT_ORDER = 1.75
 FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
-INDEPENDENT = 1000  # at most so many cells' centres start the independent method
+TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
+INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -62,6 +63,12 @@ class Companion:
     width: float
     words: str
 
+    @property
+    def count(self) -> int:
+        """Cells, or points of one sign."""
+        p = self.problem
+        return p.mesh.n_cells if p.mesh is not None else len(p.atoms()) // len(p.signs)
+
 
 def _fresh(meshes, cells):
     return meshes.of_size(cells)
@@ -76,11 +83,11 @@ def error_bars(
 ) -> ErrorBars:
     """Estimate how far a finished run is from the flow that it computes, by companions of it.
 
-    Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), or for
-    random points four parts of 1/16; see `estimate`. Errors in time: the smallest of them with a
-    tolerance ten times tighter, or where there is none the run itself with a looser one. A grid
-    without noise is besides compared with characteristics or particles, which are computed in
-    another way.
+    Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
+    cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
+    the smallest of them, or the same on about 150 cells or points, with a tolerance ten times
+    tighter; where there is none the run itself with a looser one. A grid of many cells without
+    noise is besides compared with characteristics or particles, which are computed in another way.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -91,14 +98,18 @@ def error_bars(
         return ErrorBars(run.time, remark=reason)
     problem, options = problem or run.problem, options_of(run)
     drawn = _is_drawn(run)
-    coarse = [] if drawn else _coarser(problem, run.method, options, mesh_of)
-    batches = _batches(problem, options) if drawn else []
+    thinner = [] if drawn else _coarser(problem, run.method, options, mesh_of)
+    coarse, batches = _told(run.method, thinner), _batches(problem, options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
-    last = (coarse or batches or [Companion(problem, options, 1.0, "the same")])[-1]
-    tight = _with_tolerance(last, 1.0 / TIGHTER if coarse or batches else TIGHTER)
-    apart = _independent(problem, run.method, mesh_of) if independent else []
-    wanted = [*coarse, *batches, *tight, *apart]
+    if coarse or batches:
+        last = _timed(thinner) if coarse else batches[-1]
+        tight = _with_tolerance(last, 1.0 / TIGHTER)
+        pair = [last, *tight] if tight else []
+    else:
+        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), TIGHTER)
+    apart = _independent(problem, run.method, thinner) if independent else []
+    wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
         return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
     made: dict[int, Solution] = {}
@@ -108,9 +119,9 @@ def error_bars(
         solution = solved(companion, run.time)
         if solution is not None:
             made[id(companion)] = solution
-    if any(id(one) not in made for one in (*coarse, *batches, *tight)):
+    if any(id(one) not in made for one in (*coarse, *batches, *pair)):
         return ErrorBars(run.time, remark="a companion of it did not reach its end")
-    return _bars(run, made, coarse, batches, tight, apart)
+    return _bars(run, made, coarse, batches, pair, apart)
 
 
 def _unfit(run, problem):
@@ -149,18 +160,34 @@ def options_of(run: Result) -> dict[str, Any]:
 
 
 def _coarser(problem, method, options, mesh_of):
-    """The same on fewer cells or points, at most twice; none if there is nothing to thin out."""
+    """The same on fewer and fewer cells or points; none if there is nothing to thin out."""
     found, one, width = [], problem, 1.0
-    for _ in range(2):
-        made = _thinner(one, method, mesh_of)
-        if made is None:
-            break
+    while made := _thinner(one, method, mesh_of):
         one, ratio, words = made
         width *= ratio
         if "noise_points" in options:
             options = options | {"noise_points": max(2, options["noise_points"] // FEWER)}
         found.append(Companion(one, options, width, words))
     return found
+
+
+def _told(method, coarser):
+    """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
+    grid's where these are TIMED cells: bars are as wide, and cost half."""
+    many = method == "grid" and len(coarser) > 2 and coarser[2].count >= TIMED
+    return coarser[1:3] if many else coarser[:2]
+
+
+def _timed(coarser):
+    """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
+    than 1/16. Steps are no longer than the cells of the run itself allow."""
+    few = [one for one in coarser[2:] if one.count >= TIMED]
+    if not few:
+        return coarser[:2][-1]
+    made = make_method(few[-1].problem, **few[-1].options)
+    cfl = getattr(made, "cfl", None)
+    options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / few[-1].width}
+    return replace(few[-1], options=few[-1].options | options)
 
 
 def _thinner(problem, method, mesh_of):
@@ -240,9 +267,9 @@ def _with_tolerance(companion, factor):
     return [replace(companion, options=options, words=words)]
 
 
-def _independent(problem, method, mesh_of):
-    """The same by characteristics or particles from the centres of coarser cells, twice; none where
-    neither is another way."""
+def _independent(problem, method, coarser):
+    """The same by characteristics or particles from the centres of 1/64 of the cells and of 1/256,
+    or fewer; none where neither is another way, or these are too few."""
     data = bool(len(problem.objective.inputs))
     if method != "grid" or problem.spreads or problem.domain.fixed or not data:
         return []
@@ -252,17 +279,14 @@ def _independent(problem, method, mesh_of):
     kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
     if kind == "particles" and feature.activation is None and feature.pullback is None:
         return []
-    found = []
-    one, width = problem, 1.0
-    while len(found) < 2:
-        made = _thinner(one, "particles", mesh_of)
-        if made is None:
-            break
-        one, ratio, words = made
-        width *= ratio
-        if one.mesh.n_cells <= INDEPENDENT:
-            found.append(Companion(one, {"kind": kind}, width, f"{kind} from {words}"))
-    return found if len(found) == 2 else []
+    few, many = INDEPENDENT
+    found = [one for one in coarser[2:] if few <= one.count <= many][:2]
+    if len(found) < 2:
+        return []
+    return [
+        replace(one, options={"kind": kind}, words=f"{kind} from {one.count} points")
+        for one in found
+    ]
 
 
 def solved(companion: Companion, times: Floats) -> Solution | None:
@@ -281,7 +305,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 # --- bars
 
 
-def _bars(run, made, coarse, batches, tight, apart):
+def _bars(run, made, coarse, batches, pair, apart):
     """The bars of a run from the companions that were made."""
     everything = [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
@@ -291,9 +315,8 @@ def _bars(run, made, coarse, batches, tight, apart):
     def results(companions):
         return [found[id(one)] for one in companions if id(one) in found]
 
-    several, parts, tighter = results(coarse), results(batches), results(tight)
-    looser = results((coarse or batches)[-1:]) or [own]
-    others = results(apart)
+    several, parts, others = results(coarse), results(batches), results(apart)
+    one, other = [own, own, *results(pair)][-2:]
     widths = [1.0, *(one.width for one in coarse if id(one) in found)]
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in own.items():
@@ -302,9 +325,9 @@ def _bars(run, made, coarse, batches, tight, apart):
         share = batches[0].width ** -run.dim if batches else 0.0
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
-        if tighter:
+        if pair:
             factor = IF_TIGHTER if several or parts else IF_LOOSER
-            time = factor * rms(looser[0][name] - tighter[0][name])
+            time = factor * rms(one[name] - other[name])
         space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:
             two = [one[name] for one in others]
@@ -314,9 +337,9 @@ def _bars(run, made, coarse, batches, tight, apart):
             verdict += "; another method differs by more than meshes do" if disagrees else ""
         bars[name] = Bar(space, time, spread.order, verdict)
         if name == "predictions":
-            each = _each(values, several or parts or tighter, bars[name].total).reshape(each.shape)
-    words = tuple(one.words for one in (*coarse, *batches[:1], *tight, *apart) if id(one) in made)
-    return ErrorBars(run.time, bars, each, normalised, words)
+            each = _each(values, [*several, *parts, other], bars[name].total).reshape(each.shape)
+    words = (one.words for one in (*coarse, *batches[:1], *pair, *apart) if id(one) in made)
+    return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
 
 
 def _in_space(name, values, several, parts, widths, band, share):

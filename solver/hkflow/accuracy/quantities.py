@@ -3,6 +3,9 @@
 import numpy as np
 
 from ..arguments import Floats
+from ..measures.point_measure import DensityAndAtoms
+from ..methods.choice import method_class
+from ..solving.predicting import unscaled
 from ..solving.result import Result
 
 LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
@@ -10,7 +13,8 @@ LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
 
 def is_large(run: Result) -> bool:
     """Whether the mass is beyond what numbers in plain units can say."""
-    return bool(np.any(run.log_scale) or (np.abs(run.log_mass) > LARGE).any())
+    large = np.any(run.log_scale) or (np.abs(run.records["log_mass"]) > LARGE).any()
+    return bool(large)
 
 
 def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
@@ -21,15 +25,38 @@ def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
     """
     saves = range(len(run.time))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mass = np.exp(np.minimum(run.log_mass - run.log_scale, LARGE))[:, None]
+        every = [_integrals(run, k) for k in saves]
+        log_mass, moment = (np.array(one) for one in zip(*every, strict=True))
+        mass = np.exp(np.minimum(log_mass - run.log_scale, LARGE))[:, None]
         unit = 1.0 / mass if normalised else np.exp(run.log_scale)[:, None]
         h = run.scaled_predictions.reshape(len(saves), -1)
         found = {"predictions": h * unit} if len(run.targets) else {}
         found["objective"] = np.array([[run.objective_at(k, normalised)] for k in saves])
-        found["log_mass"] = run.log_mass[:, None]
+        found["log_mass"] = log_mass[:, None]
         objective = run.problem.objective
         if objective.risk.has_margins:
             margins = np.array([[objective.margin(row)] for row in h])
             found["margin"] = margins / mass
-    found["moment"] = np.array([run.atoms_at(k, normalised).moment() for k in saves])
+        found["moment"] = moment if normalised else np.exp(log_mass)[:, None] * moment
     return found
+
+
+def _integrals(run, save):
+    """log |ν| and ∫ ε θ dν/|ν| at one save; of cells without making atoms of them."""
+    state, scale = unscaled(run.state_at(save))
+    measure = method_class(run.method).measure(state)
+    parts = [measure]
+    if isinstance(measure, DensityAndAtoms):
+        parts = [measure.density, measure.atoms]
+    mass, moment = 0.0, 0.0
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            cells, signs = part * run.problem.mesh.volumes, np.array(run.problem.signs, dtype=float)
+            mass, moment = (
+                mass + np.abs(cells).sum(),
+                moment + signs @ cells @ run.problem.mesh.centers,
+            )
+        else:
+            atoms = run.problem.atoms_of(part)
+            mass, moment = mass + atoms.mass, moment + atoms.moment()
+    return scale + np.log(mass), moment / mass

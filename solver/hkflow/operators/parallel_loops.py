@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from numba import njit
+from numpy import ndarray
 
 BLOCK = 512
 LARGE = 50_000  # numbers in an array from which a second thread brings more than waking it costs
@@ -32,8 +33,10 @@ def parallel_loop(function: Callable) -> Any:
 
     @wraps(function)
     def call(*arguments):
-        large = max(getattr(argument, "size", 0) for argument in arguments) >= LARGE
-        return (parallel if large else serial)(*arguments)
+        for argument in arguments:
+            if type(argument) is ndarray and argument.size >= LARGE:
+                return parallel(*arguments)
+        return serial(*arguments)
 
     # for callers who know better what is large
     call.parallel, call.serial = parallel, serial  # type: ignore[attr-defined]

@@ -12,12 +12,15 @@ import psutil
 
 from ..accuracy.companions import Companion, error_bars, solved
 from ..accuracy.error_bars import ErrorBars
+from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
 from ..case.build import estimated_memory, resolve
 from ..case.load import CaseFile
 from ..case.mesh_cache import cached_mesh
 from ..errors import CaseError
+from ..problem.problem import Problem
 from ..solving.result import Result
+from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.run import Run, load
 from .check import build_case
@@ -58,21 +61,29 @@ class Choice:
 def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
     """The largest error of the predictions over all saves, and its parts in space and time;
     relative to the larger of predictions and targets, root mean squares (numbers of classes count
-    as 1, as ±1 do). Without data those of the first moment, relative to the mass."""
+    as 1, as ±1 do). Without data those of the first moment, relative to the mass.
+
+    Where bars are those of h/|ν|, errors of the mass are errors of h as well: |δh| ≤
+    |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
+    """
     if not bars.bars:
         return (np.nan,) * 3
-    if "predictions" not in bars.bars:
-        bar = bars.bars["moment"]
-        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
-    else:
+    if "predictions" in bars.bars:
         bar, unit = bars.bars["predictions"], run.log_mass if bars.normalised else 0.0
         h = run.scaled_predictions.reshape(len(run.time), -1)
-        sizes = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
+        own = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
         wanted = 1.0 if run.class_names else np.sqrt(np.mean(run.targets**2))
-        sizes = np.maximum(sizes, wanted * np.exp(-unit))
-    k = int(np.argmax(bar.total / sizes))
-    total, space, in_time = (float(part[k] / sizes[k]) for part in (bar.total, bar.space, bar.time))
-    return total, space, in_time
+        sizes = np.maximum(own, wanted * np.exp(-unit))
+    else:
+        bar = bars.bars["moment"]
+        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
+        own = sizes  # of which the moment is at most
+    parts = np.array([bar.space, bar.time]) / sizes
+    if bars.normalised:
+        mass = bars.bars["log_mass"]
+        parts += np.array([mass.space, mass.time]) * (own / sizes)
+    space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
+    return space + in_time, space, in_time
 
 
 def run_to_accuracy(
@@ -112,22 +123,29 @@ def plan(file: CaseFile) -> Choice:
     dim = dimension(file.case, file.folder)
     case = sized(file.case, dim)
     resolved, problem = build_case(replace(file, case=case))
+    end: Any = resolved.time.end
+    began = time.perf_counter()
+    coarse = coarse_run(problem, resolved.method, save_times(end, resolved.time.saves))
+    if coarse is None:
+        data, seconds = len(problem.objective.inputs), time.perf_counter() - began
+        return _choice(file, case, dim, data, first_size(dim), None, seconds)
+    run, bars = coarse
+    return _better(file, case, dim, first_size(dim), run, bars, run.end["seconds"])
+
+
+def coarse_run(problem: Problem, table: Any, times: Floats) -> tuple[Solution, ErrorBars] | None:
+    """A run of few cells or points in memory and its error bars, without another method; None if
+    it fails.  table : of the method in the case;  times : of the saves"""
     options = {
         name: value
-        for name, value in resolved.method.model_dump().items()
+        for name, value in table.model_dump().items()
         if value is not None and name not in ("particles", "points", "scale", "accuracy")
     }
-    data = len(problem.objective.inputs)
-    end: Any = resolved.time.end
-    times = save_times(end, resolved.time.saves)
-    began = time.perf_counter()
     run = solved(Companion(problem, options, 1.0, "the coarse run"), times)
-    seconds = time.perf_counter() - began
     if run is None:
-        return _choice(file, case, dim, data, first_size(dim), None, seconds)
-    run.options["points"] = getattr(resolved.method, "points", None)
-    bars = error_bars(run, problem, independent=False, mesh_of=cached_mesh)
-    return _better(file, case, dim, first_size(dim), run, bars, seconds)
+        return None
+    run.options["points"] = getattr(table, "points", None)
+    return run, error_bars(run, problem, independent=False, mesh_of=cached_mesh)
 
 
 def refined(file: CaseFile, choice: Choice, made: Result) -> Choice:
@@ -151,20 +169,20 @@ def _better(file, case, dim, size, run, bars, seconds):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted * (1.0 - IN_TIME)
     grows = (space / allowed) ** (dim / expected_order(bars, dim)) if space > EXACT else 0.0
-    new = size * min(max(grows, 1.0 / GROWTH), GROWTH)
-    share = min(IN_TIME * wanted / max(in_time, EXACT), 1.0 / EXACT)
-    tolerance *= min(share ** (1.0 / TIME_ORDER), 10.0)
+    new = size * min(max(grows, 1.0), GROWTH)
+    if in_time > IN_TIME * wanted:  # how far a looser one would do is not known
+        tolerance *= (IN_TIME * wanted / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, LEAST_TOLERANCE)
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 
 def expected_order(bars: ErrorBars, dim: int) -> float:
     """The order in the distance of points by which errors are expected to fall."""
-    name = "predictions" if "predictions" in bars.bars else "moment"
-    order = bars.bars[name].order
-    if "random" in bars.bars[name].verdict:
+    bar = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
+    if "random" in bar.verdict:
         return 0.5 * dim
-    return float(np.clip(1.5 if np.isnan(order) else order, 0.8, 2.0))
+    unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
+    return 1.5 if unknown else float(np.clip(bar.order, 0.8, 2.0))
 
 
 def _tolerance_of(case, run):

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import Companion, error_bars, solved
 from ..arguments import Floats
 from ..case.accuracy import asks_for_accuracy, first_size, sized
 from ..case.build import DataSet, best_method_of, build_problem
 from ..case.load import CaseFile
-from ..case.mesh_cache import cached_mesh
 from ..case.schema import GIVEN, Case
 from ..errors import CaseError
 from ..methods.choice import kind_of, method_class
@@ -21,7 +19,7 @@ from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.solve import integrate, save_times
 from ..solving.state import LoopState
-from .accuracy import expected_order, relative_error
+from .accuracy import coarse_run, expected_order, relative_error
 from .check import build_method
 from .progress import say
 
@@ -191,20 +189,14 @@ def _accuracy(file, case, problem, times, seconds):
         small = build_problem(coarse, file.folder, DataSet(inputs, o.targets, o.weights))
     except (CaseError, ValueError):
         return later
-    options = {
-        name: value
-        for name, value in coarse.method.model_dump().items()
-        if value is not None and name not in ("particles", "points", "scale", "accuracy")
-    }
-    run = solved(Companion(small, options, 1.0, "the coarse run"), times)
-    if run is None:
+    made = coarse_run(small, coarse.method, times)
+    if made is None:
         return later
-    run.options["points"] = getattr(case.method, "points", None)
-    bars = error_bars(run, small, independent=False, mesh_of=cached_mesh)
+    run, bars = made
     total, space, in_time = relative_error(run, bars)
     if total != total:
         return later
     error = space * (size / own) ** (expected_order(bars, dim) / dim) + in_time
     what = "predictions" if "predictions" in bars.bars else "the first moment"
-    made = f"{size} {'cells' if kind == 'grid' else 'points for each sign'}"
-    return f"{what} to about {error:.1g}, relative, by the error bars of a run with {made}."
+    points = f"{size} {'cells' if kind == 'grid' else 'points for each sign'}"
+    return f"{what} to about {error:.1g}, relative, by the error bars of a run with {points}."

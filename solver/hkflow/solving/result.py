@@ -3,7 +3,7 @@
 import platform
 import re
 from base64 import b64encode
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -572,6 +572,11 @@ def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:
         return np.where(scaled == 0.0, 0.0, factors * scaled)
 
 
+@cache
+def _versions_found():
+    return {name: version(name) for name in PACKAGES}
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on, by name."""
-    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | _versions_found()

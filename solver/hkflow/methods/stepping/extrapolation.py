@@ -1,5 +1,7 @@
 """Values within the next step from those at the last states: the polynomial through them."""
 
+from math import prod
+
 import numpy as np
 
 from ...arguments import Floats
@@ -17,10 +19,10 @@ def extrapolation(ages: Floats, time: float) -> Floats:
 
     Σ_j weights_j p(−age_j) = p(time)   for every polynomial of degree len(ages), age_0 = 0
     """
-    nodes = -np.concatenate([[0.0], ages])
+    time, nodes = float(time), [0.0, *(-age for age in ages.tolist())]  # few are slow as arrays
     return np.array(
         [
-            np.prod([(time - other) / (node - other) for other in nodes if other != node])
+            prod((time - other) / (node - other) for other in nodes if other != node)
             for node in nodes
         ]
     )
