@@ -36,11 +36,12 @@ class CaseFile:
 def toml_of(case: Table) -> str:
     """A case with every default written out, as TOML that can be run again."""
     content = case.model_dump(mode="json", exclude_none=True)
-    tables = {
-        name: content.pop(name) for name, value in list(content.items()) if isinstance(value, dict)
-    }
-    energies = [("[[energy]]", table) for table in content.pop("energy", ())]
-    headed = [*((f"[{name}]", table) for name, table in tables.items()), *energies]
+    headed = []
+    for name, value in list(content.items()):
+        if isinstance(value, dict):
+            headed.append((f"[{name}]", content.pop(name)))
+        elif name == "energy":
+            headed += [(f"[[{name}]]", table) for table in content.pop(name)]
     return "\n".join([_toml_keys(content), *(f"{top}\n{_toml_keys(t)}" for top, t in headed)])
 
 

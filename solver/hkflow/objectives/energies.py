@@ -198,7 +198,8 @@ class Sum(Shown):
     ) -> None:
         data = [term for term in terms if isinstance(term, Objective)]
         known = Objective, External, Interaction
-        wrong: list[Any] = [term for term in terms if not isinstance(term, known)]
+        given: tuple[Any, ...] = terms
+        wrong = [term for term in given if not isinstance(term, known)]
         if wrong or len(data) > 1 or not (terms or entropy):
             got = f"got {type(wrong[0]).__name__}" if wrong else f"got {len(data)} of {len(terms)}"
             raise ValueError(
