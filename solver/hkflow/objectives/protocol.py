@@ -13,6 +13,8 @@ class AtFixedPoints(Protocol):
 
     predictions, loss_gradient : (n_data,) h in units of e^L and ∂R/∂h, after `value`
     potential : (n_signs, n_points) J, after `drive`
+    by_data : whether J follows from loss gradients; False where it comes with `value`, as that of a
+        sum of energies. If there is none: whether there are predictions
     """
 
     predictions: Floats
