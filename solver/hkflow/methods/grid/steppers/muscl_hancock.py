@@ -79,8 +79,8 @@ class MusclHancock(Stepper):
         """What `_reading` is in the middle of a step that starts with the potential of `now`."""
         half = self.between[0]
         if not self.rhs.by_data:
-            half.loss_gradient[:] = now.loss_gradient
-            self.rhs.drive(half)
+            # not what was evaluated last: that may be a step that was rejected
+            half.loss_gradient[:], half.potential[:] = now.loss_gradient, now.potential
             self.frozen.advance(now, half, 0.5 * dt, Step(dt))
             self.within[:] = self.rhs.objective.potential
             return self.within
