@@ -7,9 +7,9 @@ with 3 × 3 clusters in two of them. The same data serve every m. The thick line
 band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets (dashed),
 which no width can exceed, in the same units: its lower value, as climbs find it; what is proved in
 fifteen dimensions from above is many times that. The paper divides by the whole squared norm, so
-its margins are half of these; thin lines are the three data sets, in the colours of their γ. The quick
-version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to 90 %
-of γ: 5·10⁴ steps do not bring the widest networks nearer.
+its margins are half of these; thin lines are the three data sets, in the colours of their γ. The
+quick version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to
+90 % of γ: 5·10⁴ steps do not bring the widest networks nearer.
 """
 
 import numpy as np
