@@ -87,7 +87,7 @@ def widths(data=30, largest=8, picture="docs/margin-width.png"):
         u, c = x[some] / sizes[some, None], (p * y * sizes)[some]
         c /= np.abs(c).sum()
         rows = []
-        for nodes in 10 ** np.arange(1, 6):
+        for nodes in (10 ** np.arange(1.0, 5.1, 0.5)).astype(int):
             began, bounds, values, looked = time.monotonic(), [], [], 0
             for sign in (1.0, -1.0):
                 room, peaks = cones.open_cones(d + 1, nodes), np.zeros((0, d + 1))
@@ -101,7 +101,7 @@ def widths(data=30, largest=8, picture="docs/margin-width.png"):
             print(f"| {d} | {looked} | {width:.1e} | {rows[-1][2]:.3f} |", flush=True)
         ax.loglog(*np.array(rows).T[:2], "o-", markersize=3, label=f"d = {d}")
     ax.set(xlabel="cones", ylabel="relative width", ylim=(5e-10, None))
-    ax.legend(ncols=2)
+    figure.legend(loc="outside right center")
     figure.savefig(picture, dpi=150)
 
 

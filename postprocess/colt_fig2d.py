@@ -5,11 +5,11 @@ The margin min y h(x) of ReLU networks with both layers trained, over half the m
 their units, against their number m: 30 draws of 256 data from one distribution in 15 dimensions,
 with 3 × 3 clusters in two of them. The same data serve every m. The thick line is the mean, the
 band its 95 % confidence interval. New: the F₁ max-margin γ of three of these data sets (dashed),
-which no width can exceed, in the same units; beyond two inputs its upper value is the highest that
-many climbs have found and not certified. The paper divides by the whole squared norm, so its
-margins are half of these; thin lines are the three data sets, in the colours of their γ. The quick
-version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to 90 %
-of γ: 5·10⁴ steps do not bring the widest networks nearer.
+which no width can exceed, in the same units: its lower value, as climbs find it; what is proved in
+fifteen dimensions from above is many times that. The paper divides by the whole squared norm, so
+its margins are half of these; thin lines are the three data sets, in the colours of their γ. The
+quick version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to
+90 % of γ: 5·10⁴ steps do not bring the widest networks nearer.
 """
 
 import numpy as np
@@ -27,8 +27,7 @@ KNOWN = 3  # data sets whose γ is computed, at two minutes each on the scale of
 
 
 def largest_margin(inputs, targets, tolerance):
-    """γ_ℓ1 of data without bias column: the margin of a measure, and the highest upper value that
-    was found."""
+    """γ_ℓ1 of data without bias column: the margin of a measure, and a certified upper value."""
     import numpy as np
 
     from hkflow import FEATURES, RISKS, Objective
@@ -39,6 +38,7 @@ def largest_margin(inputs, targets, tolerance):
         Objective(FEATURES["relu"], RISKS["smooth-margin"], x, np.asarray(targets)),
         (1, -1),
         tolerance,
+        nodes=1000,
     )
     return {"lower": one.lower, "upper": one.upper}
 
@@ -64,7 +64,7 @@ def claims(data):
     rise, band = mean_and_band(np.diff(margin, axis=0))
     whole, whole_band = mean_and_band(margin[-1] - margin[0])
     known = len(gamma)
-    share = margin[:, :known] / gamma[:, 1]
+    share = margin[:, :known] / gamma[:, 0]
     steps = ", ".join(
         f"{1e3 * r:.2f} ± {1e3 * b:.2f} to m = {k:.0f}"
         for r, b, k in zip(rise, band, m[1:], strict=True)
@@ -92,8 +92,8 @@ def claims(data):
         Claim(
             "new: no network exceeds the γ of its data",
             np.all(share <= 1.0),
-            f"at most {100 * share.max():.2f} %; γ = {gamma[:, 0].min():.4f} to"
-            f" {gamma[:, 1].max():.4f} (not certified)",
+            f"at most {100 * share.max():.2f} %; γ from {gamma[:, 0].min():.4f} on,"
+            f" certified to be at most {gamma[:, 1].max():.2f}",
         ),
     ]
 
@@ -108,10 +108,10 @@ def draw(data):
     )
     ax.fill_between(data["m"], mean - band, mean + band, color="C0", alpha=0.3, linewidth=0.0)
     ax.plot(data["m"], mean, color="C0", linewidth=2.0, label="networks, mean of draws")
-    for number, gamma in enumerate(data["gamma"].mean(axis=1)):
+    for number, gamma in enumerate(data["gamma"][:, 0]):
         color, label = (
             f"C{number + 1}",
-            "γ of three of them, m = ∞ (not certified)" if number == 0 else None,
+            "γ of three of them, m = ∞ (as found)" if number == 0 else None,
         )
         ax.plot(
             data["m"], data["margin"][:, number], "-o", color=color, linewidth=0.7, markersize=2.0
@@ -124,7 +124,7 @@ def draw(data):
     ax.set(
         xlabel="number m of units",
         ylabel="F₁ margin",
-        ylim=(1.3 * min(mean[0], 0.0), 1.15 * data["gamma"].max()),
+        ylim=(1.3 * min(mean[0], 0.0), 1.15 * data["gamma"][:, 0].max()),
     )
     ax.legend(loc="lower right")
     return figure

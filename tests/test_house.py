@@ -23,6 +23,7 @@ INTERNAL = {  # programs that import more, with the reason
     "attacks/fuzz.py": "reads and writes case files without running them",
     "attacks/interruptions.py": "looks into the files that a killed run leaves",
     "benchmarks/advection_peers.py": "times the transport of a grid alone, in a given velocity",
+    "benchmarks/certified_margin.py": "counts the cones that a bound takes",
     "benchmarks/characteristics.py": "times the moves between kinks alone",
     "benchmarks/growth.py": "times and weighs the tree alone",
     "benchmarks/particle_peers.py": "times the loop over steps, without what solve makes before",

@@ -26,6 +26,7 @@ MOST_NEW = 200
 MAX_ROUNDS = 200
 # of a positive margin: directions that p puts so far below the highest leave the programme
 USELESS = 0.05
+USELESS_CLIMBED = 0.5  # the same where directions are found by climbs, which may miss them later
 # of the largest feature: a margin, and then a gap, that counts as none; nothing else ends where the
 # margin is zero
 NOTHING = 1e-11
@@ -151,7 +152,8 @@ def enclosed_max_margin(
             ended = len(new) == 0
         if ended or time.monotonic() > until:
             break
-        useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - USELESS) * margin.value)
+        useless = USELESS_CLIMBED if climbs else USELESS
+        useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - useless) * margin.value)
         # dropping while the value stands still could go round in a circle; without certainty a
         # direction may not be found again
         useful |= not (risen and (found.certified or climbs)) or margin.value <= 0.0

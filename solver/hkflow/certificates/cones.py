@@ -21,6 +21,8 @@ there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added
 import numpy as np
 from numba import njit
 
+from ..arguments import Floats
+
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
 SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
 FIRST_SWEEPS = 2  # of a climb: more where these do not rise
@@ -38,14 +40,14 @@ RISE = 1e-13  # relative rise of a climb that counts as none
 POOL = 2**26  # bytes for the corners of open cones
 
 
-def cover(p):
+def cover(p: int) -> Floats:
     """(p + 1, p, p) corners of cones that cover R^p: those over the faces of a regular simplex."""
     corners = np.linalg.svd(np.eye(p + 1) - 1.0 / (p + 1))[0][:, :p]
     corners /= np.linalg.norm(corners, axis=1)[:, None]
     return np.array([np.delete(corners, k, axis=0) for k in range(p + 1)])
 
 
-def open_cones(p, nodes):
+def open_cones(p: int, nodes: int) -> int:
     """How many cones may be open at once: fewer than are looked at, and no more than the pool
     holds."""
     return int(min(nodes + p + 2, POOL // (8 * p * p)))
