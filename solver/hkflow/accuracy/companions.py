@@ -102,7 +102,8 @@ def error_bars(
     coarse, batches = _told(run.method, thinner), _batches(problem, options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
-    if coarse or batches:
+    brownian = run.method == "particles" and problem.objective.entropy > 0.0
+    if (coarse or batches) and not brownian:
         last = _timed(thinner) if coarse else batches[-1]
         tight = _with_tolerance(last, 1.0 / TIGHTER)
         pair = [last, *tight] if tight else []
@@ -257,8 +258,13 @@ def _part(atoms, chosen):
 
 
 def _with_tolerance(companion, factor):
-    """It again with another tolerance, if a tolerance governs its steps."""
+    """It again with another tolerance, if a tolerance governs its steps; Brownian steps, whose error
+    is of first order in them, four times as long."""
     made = make_method(companion.problem, **companion.options)
+    if made.fixed_steps and companion.problem.objective.entropy > 0.0:
+        longest = 4.0 * made.max_step
+        words = f"{companion.words} with steps of {longest:.2g}"
+        return [replace(companion, options=companion.options | {"max_step": longest}, words=words)]
     if made.fixed_steps or getattr(made, "tolerance", None) is None:
         return []
     tolerance = factor * made.tolerance
@@ -326,7 +332,7 @@ def _bars(run, made, coarse, batches, pair, apart):
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
         if pair:
-            factor = IF_TIGHTER if several or parts else IF_LOOSER
+            factor = IF_TIGHTER if len(pair) == 2 else IF_LOOSER
             time = factor * rms(one[name] - other[name])
         space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:

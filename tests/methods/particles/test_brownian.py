@@ -111,3 +111,16 @@ def test_what_does_not_go_with_it():
         hkflow.solve(problem(2, 10, 0.3), 1.0, **solved_by)
     with pytest.raises(ValueError, match="Brownian steps: give their length, 'max_step'"):
         hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles")
+
+
+def test_the_length_of_steps_has_an_error_bar(d=2, tau=0.3, dt=0.2):
+    """Steps four times as long stand beside a run: its error in time lies within the bar."""
+    s = hkflow.solve(problem(d, 20_000, tau), 1.6, kind="particles", max_step=dt)
+    bar = hkflow.error_bars(s).bars["moment"]
+    factor = chi(d).expect(lambda size: np.cos(np.sqrt(2.0 * tau * dt) * size))
+    wrong = abs(factor ** round(1.6 / dt) - np.exp(-d * tau * 1.6))
+    assert wrong < np.sqrt(3.0) * bar.time[-1] and bar.time[-1] < 10.0 * wrong, (
+        wrong,
+        bar.time[-1],
+    )
+    assert abs(s.atoms_at(-1).positions[:, 0].mean() - np.exp(-d * tau * 1.6)) < 2.0 * bar.total[-1]
