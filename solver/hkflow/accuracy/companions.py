@@ -258,8 +258,8 @@ def _part(atoms, chosen):
 
 
 def _with_tolerance(companion, factor):
-    """It again with another tolerance, if a tolerance governs its steps; Brownian steps, whose error
-    is of first order in them, four times as long."""
+    """It again with another tolerance, if a tolerance governs its steps, or with Brownian steps, of
+    first order, four times as long."""
     made = make_method(companion.problem, **companion.options)
     if made.fixed_steps and companion.problem.objective.entropy > 0.0:
         longest = 4.0 * made.max_step
