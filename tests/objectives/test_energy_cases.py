@@ -3,6 +3,8 @@ from a folder, after a pause, and by either way to state them."""
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import iv
 
 import hkflow
 from hkflow.case import schema
@@ -117,3 +119,46 @@ def test_an_interaction_beside_data_changes_what_they_do():
         for objective in (both.objective, both.objective.data)
     ]
     assert np.abs(runs[0].predictions[-1] - runs[1].predictions[-1]).max() > 1e-3
+
+
+MAGNET = """
+[[energy]]
+kind = "interaction"
+kernel = "linear"
+strength = {strength}
+
+[[energy]]
+kind = "entropy"
+temperature = 0.2
+
+[domain]
+kind = "sphere"
+dim = 1
+cells = 64
+
+[initial]
+kind = "expression"
+density = "1 + 0.5*x"
+
+[flow]
+kind = "wasserstein"
+
+[time]
+end = 12.0
+saves = 3
+"""
+
+
+@pytest.mark.parametrize("strength", [-1.2, 1.0])
+def test_attraction_and_entropy_find_the_moment_of_their_equilibrium(tmp_path, strength):
+    """m = A₁(κm/τ), A₁ = I₁/I₀, beyond κ = 2τ; none where masses repel."""
+    path = tmp_path / "magnet.toml"
+    path.write_text(MAGNET.format(strength=strength))
+    run = hkflow.run(path, tmp_path / "run")
+    assert run.finished and run.problem.objective.entropy == 0.2 and run.problem.spreads
+    x = -strength / 0.2
+    wanted = brentq(lambda m: m - iv(1, x * m) / iv(0, x * m), 0.1, 1.0) if x > 2.0 else 0.0
+    assert run.atoms_at(-1).moment()[0] == pytest.approx(wanted, abs=1e-3)
+    assert np.diff(run.records["objective"]).max() <= 1e-14
+    again = hkflow.run(run.problem, tmp_path / "again", end=12.0, saves=3)
+    assert again.finished and np.array_equal(again.density, run.density)
