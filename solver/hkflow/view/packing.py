@@ -137,9 +137,9 @@ def _cells(run):
     if run.method != "grid" or not run.domain.in_space:
         return {}, {}
     mesh, signed, ranges, rows = run.mesh, bool(run.flow.signed), [], []
-    for save in range(len(run.time)):
+    for save, log_mass in enumerate(run.log_mass):  # |ν| has atoms in it, where there are some
+        mass = np.exp(log_mass - run.log_scale[save])
         density = run.cell_density_at(save)
-        mass = (np.abs(density) @ mesh.volumes).sum()
         codes, *ends = quantised(density / mass if mass > 0.0 else density, signed)
         rows.append(codes)
         ranges.append(ends)

@@ -302,6 +302,12 @@ class View {
 
 const nearest = (t) => times.reduce((best, time, k) => Math.abs(time - t) < Math.abs(times[best] - t) ? k : best, 0);
 
+// The colours of the style sheet by name.
+function paints() {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+}
+
 // Draw in the next frame: all, or what turns alone.
 function redraw(turned = false) {
   whole = whole || !turned;
@@ -314,9 +320,6 @@ function redraw(turned = false) {
 }
 
 function draw() {
-  const style = getComputedStyle(document.documentElement);
-  paint = Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  paint.kink = paint.line;
   element("clock").value = state.now;
   element("now").textContent = `${views[0].run.clock} = ${shown(times[state.now], 4)}`;
   element("clock").setAttribute("aria-valuetext", element("now").textContent);
@@ -382,18 +385,24 @@ const kinksFirst = ({ run }) => Boolean(run.data && !run.cells && run.data.rows.
 function darken(dark) {
   document.documentElement.classList.toggle("dark", dark);
   document.documentElement.style.colorScheme = dark ? "dark" : "light";
+  paint = paints();
   redraw();
 }
 
-// What tests read: the save, and with bench=N in the address the milliseconds of a frame that turns.
+// What tests read: the save, what is in front, its colour, and with bench=N in the address the milliseconds of a turn.
 function report() {
-  const frames = Math.min(Number(new URLSearchParams(location.hash.slice(1)).get("bench")) || 0, 200), start = performance.now();
+  const frames = Math.min(Number(new URLSearchParams(location.hash.slice(1)).get("bench")) || 0, 200), turn = state.turn, start = performance.now();
   for (let k = 0; k < frames; k++) {
-    state.turn = [state.turn[0] + 3, state.turn[1]];
+    state.turn = [turn[0] + 3 * k, turn[1]];
     for (const view of views) view.turn();
   }
-  const milliseconds = frames ? (performance.now() - start) / frames : null;
-  element("state").textContent = JSON.stringify({ save: state.now, saves: times.length, runs: views.length, milliseconds, opened: performance.now() });
+  const front = views.map(({ run, measure, save }) => {
+    if (run.picture !== "map") return null;
+    const { discs: [{ x, y }] } = measure.layout(), c = measure.canvas.getContext("2d"), found = measure.front({ ...state, save });
+    return { ...found, color: Array.from(c.getImageData(Math.round(x * c.ratio), Math.round(y * c.ratio), 1, 1).data) };
+  });
+  const milliseconds = (performance.now() - start) / (frames || 1);
+  element("state").textContent = JSON.stringify({ save: state.now, saves: times.length, turn: state.turn, front, milliseconds });
 }
 
 async function opened() {

@@ -168,7 +168,7 @@ class Sphere {
       }
       c.setLineDash([]);
     };
-    if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? "rgba(255,255,255,.35)" : paint.kink, 1);
+    if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? "rgba(255,255,255,.35)" : paint.line, 1);
     this.axes(c, disc, at, paint);
     this.points(c, disc, at, state, paint);
     for (const [datum, width] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) if (datum !== null && run.data && datum < run.data.rows.length) {
