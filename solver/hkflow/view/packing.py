@@ -137,7 +137,7 @@ def _cells(run):
     if run.method != "grid" or not run.domain.in_space:
         return {}, {}
     mesh, signed, ranges, rows = run.mesh, bool(run.flow.signed), [], []
-    for save, log_mass in enumerate(run.log_mass):  # |ν| has atoms in it, where there are some
+    for save, log_mass in enumerate(run.log_mass):  # cells count the atoms in them
         mass = np.exp(log_mass - run.log_scale[save])
         density = run.cell_density_at(save)
         codes, *ends = quantised(density / mass if mass > 0.0 else density, signed)

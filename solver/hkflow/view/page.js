@@ -87,7 +87,7 @@ class Run {
 
   position(save, j) {
     const d = this.dimension, start = (save * this.width + j) * d;
-    return this.arrays.positions.subarray(start, start + d).map ? Array.from(this.arrays.positions.subarray(start, start + d), (v) => v / 32767) : null;
+    return Array.from(this.arrays.positions.subarray(start, start + d), (v) => v / 32767);
   }
   get width() { return this.arrays.weights.length / this.time.length; }
   signOf(save, j) { return this.arrays.pointSigns[save * this.width + j] ? 1 : -1; }
@@ -186,7 +186,7 @@ class View {
       this.listenToData(decision);
     } else find(".decision").remove();
     find(".panels").classList.toggle("both", Boolean(this.measure && this.decision));
-    find(".measure figcaption").textContent = run.picture !== "map" && run.picture !== "circle" ? "" : `${run.cells ? "density of the measure ν" : "the measure ν, point by point"} on ${run.picture === "map" ? "the sphere" : "the circle"} of input weights${run.cells && run.points ? "; dots are atoms on kinks, by their share of the mass" : ""}`;
+    find(".measure figcaption").textContent = run.picture !== "map" && run.picture !== "circle" ? "" : `${run.cells ? "density of the measure ν" : "the measure ν, point by point"} on ${run.picture === "map" ? "the sphere" : "the circle"} of input weights${run.cells && run.points ? "; dots: atoms on kinks, which cells count" : ""}`;
     measure.setAttribute("aria-label", `The measure on ${run.domain}, see the line below for numbers`);
     decision.setAttribute("aria-label", "Predictions and data, see the line below for numbers");
     this.charts = this.records().map((what) => {

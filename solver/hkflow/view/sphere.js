@@ -3,8 +3,8 @@
 // The measure on S², one sphere for each sign, turned by the hand: cells by WebGL2, and on a canvas
 // over them points with their trails, kinks, and what is chosen.
 
-const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121],
-  [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137],
+  [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
 const DIVERGING = [[8, 69, 120], [33, 121, 181], [104, 172, 217], [181, 213, 234], [246, 246, 244], [252, 217, 180],
   [246, 167, 100], [219, 107, 28], [150, 62, 4]];  // blue for negative, orange for positive
 
@@ -150,27 +150,23 @@ class Sphere {
       c.textAlign = "left";
       c.fillText(`output sign ${disc.sign > 0 ? "+" : "−"}1`, disc.x - disc.radius - 14, disc.y - disc.radius - 2);
     }
+    // The great circle of units that are 0 at x: its front is half of an ellipse, its back the other.
     const circle = (x, color, width) => {
-      const [a, b] = frameOf(x);
-      for (const front of [false, true]) {
-        c.beginPath();
-        c.strokeStyle = color;
-        c.lineWidth = front ? width : 0.6;
+      const size = Math.hypot(x[0], x[1], x[2]) || 1, n = view.map((row) => dot(row, x) / size);
+      const tilt = Math.atan2(-n[0], -n[1]), flat = Math.abs(n[2]) * disc.radius;
+      c.strokeStyle = color;
+      for (const front of width > 1 ? [false, true] : [true]) {
+        c.lineWidth = front ? width : 0.7;
         c.setLineDash(front ? [] : [2, 4]);
-        let pen = false;
-        for (let k = 0; k <= 180; k++) {
-          const s = Math.sin(k * Math.PI / 90), r = Math.cos(k * Math.PI / 90);
-          const [px, py, depth] = at([0, 1, 2].map((i) => r * a[i] + s * b[i]));
-          if (depth > 0 === front) pen ? c.lineTo(px, py) : c.moveTo(px, py);
-          pen = depth > 0 === front;
-        }
-        if (front || width > 1) c.stroke();
+        c.beginPath();
+        c.ellipse(disc.x, disc.y, disc.radius, flat, tilt, 0, Math.PI, n[2] > 0 === front);
+        c.stroke();
       }
       c.setLineDash([]);
     };
     if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? "rgba(255,255,255,.35)" : paint.line, 1);
     this.axes(c, disc, at, paint);
-    this.points(c, disc, at, state, paint);
+    this.points(c, disc, view, state, paint);
     for (const [datum, width] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) if (datum !== null && run.data && datum < run.data.rows.length) {
       circle(run.input(datum), this.cells ? "#fff" : paint.ink, width);
     }
@@ -205,36 +201,48 @@ class Sphere {
     c.textBaseline = "alphabetic";
   }
 
-  points(c, disc, at, state, paint) {
+  points(c, disc, view, state, paint) {
     const { run } = this, { save } = state;
     if (!run.points) return;
-    const color = this.cells ? "#fff" : disc.sign > 0 ? paint.plus : paint.minus;
-    if (run.points.same) {
-      c.strokeStyle = color;
-      c.lineWidth = 1;
-      for (let back = Math.min(save, TRAIL) - 1; back >= 0; back--) {
-        c.globalAlpha = 0.55 * (1 - back / TRAIL);
-        c.beginPath();
-        for (let j = 0; j < run.points.counts[save]; j++) if (run.signOf(save, j) === disc.sign) {
-          const [x, y, depth] = at(run.position(save - back - 1, j)), [u, v, other] = at(run.position(save - back, j));
-          if (depth > 0 && other > 0 && Math.abs(x - u) + Math.abs(y - v) > 0.5) { c.moveTo(x, y); c.lineTo(u, v); }
-        }
-        c.stroke();
+    const own = [], count = run.points.counts[save], now = this.projected(save, view, disc);
+    for (let j = 0; j < count; j++) if (run.signOf(save, j) === disc.sign) own.push(j);
+    c.fillStyle = c.strokeStyle = this.cells ? "#fff" : disc.sign > 0 ? paint.plus : paint.minus;
+    c.lineWidth = 1;
+    for (let back = 0, to = now; run.points.same && back < Math.min(save, TRAIL); back++) {
+      const from = this.projected(save - back - 1, view, disc);
+      c.globalAlpha = 0.6 * (1 - back / TRAIL);
+      c.beginPath();
+      for (const j of own) if (from[3 * j + 2] > 0 && to[3 * j + 2] > 0 && Math.abs(from[3 * j] - to[3 * j]) + Math.abs(from[3 * j + 1] - to[3 * j + 1]) > 0.5) {
+        c.moveTo(from[3 * j], from[3 * j + 1]);
+        c.lineTo(to[3 * j], to[3 * j + 1]);
       }
-      c.globalAlpha = 1;
+      c.stroke();
+      to = from;
     }
-    c.fillStyle = color;
+    c.globalAlpha = 1;
     c.strokeStyle = this.cells ? "#222" : paint.panel;
     c.lineWidth = 0.8;
     for (const large of [false, true]) {  // those that are large have an edge, over those that are small
       c.beginPath();
-      for (let j = 0; j < run.points.counts[save]; j++) if (run.signOf(save, j) === disc.sign) {
-        const [x, y, depth] = at(run.position(save, j)), radius = run.radius(save, j);
-        if (depth > 0 && radius > 0 && radius > 3 === large) { c.moveTo(x + radius, y); c.arc(x, y, radius, 0, 7); }
+      for (const j of own) {
+        const radius = run.radius(save, j), x = now[3 * j], y = now[3 * j + 1];
+        if (now[3 * j + 2] > 0 && radius > 0 && radius > 3 === large) { c.moveTo(x + radius, y); c.arc(x, y, radius, 0, 7); }
       }
       c.fill();
       if (large) c.stroke();
     }
+  }
+
+  // Pixels x, y and depth of all points at a save, three numbers each.
+  projected(save, [right, up, front], disc) {
+    const { width, arrays: { positions } } = this.run, found = new Float32Array(3 * width), unit = disc.radius / 32767;
+    for (let j = 0, k = 3 * save * width; j < 3 * width; j += 3, k += 3) {
+      const a = positions[k], b = positions[k + 1], d = positions[k + 2];
+      found[j] = disc.x + unit * (right[0] * a + right[1] * b + right[2] * d);
+      found[j + 1] = disc.y - unit * (up[0] * a + up[1] * b + up[2] * d);
+      found[j + 2] = front[0] * a + front[1] * b + front[2] * d;
+    }
+    return found;
   }
 
   // What lies under a place of the canvas: {kind, sign, index} of a point or cell in front, or null.
@@ -253,14 +261,4 @@ class Sphere {
     const { discs: [disc] } = this.layout();
     return this.pick(disc.x, disc.y, state);
   }
-}
-
-// Two unit vectors across the first three coordinates of x.
-function frameOf(x) {
-  const n = Math.hypot(x[0], x[1], x[2]) || 1, e = [x[0] / n, x[1] / n, x[2] / n];
-  const k = Math.abs(e[0]) < 0.6 ? [1, 0, 0] : [0, 1, 0], s = dot(k, e);
-  let a = k.map((v, i) => v - s * e[i]);
-  const m = Math.hypot(...a);
-  a = a.map((v) => v / m);
-  return [a, [e[1] * a[2] - e[2] * a[1], e[2] * a[0] - e[0] * a[2], e[0] * a[1] - e[1] * a[0]]];
 }
