@@ -57,7 +57,7 @@ function axes(c, box, [x0, x1], [y0, y1], paint, names, format = {}) {
   c.textAlign = "center";
   if (names[0]) c.fillText(names[0], (left + right) / 2, bottom + 32);
   c.textAlign = "left";
-  if (names[1]) c.fillText(names[1], left - 42, top - 13);
+  if (names[1]) c.fillText(names[1], Math.max(2, left - 42), top - 13);
   return { x, y };
 }
 
@@ -97,7 +97,7 @@ class Circle {
 
   layout() {
     const width = this.canvas.clientWidth, beside = width >= 620, size = beside ? Math.min(0.44 * width, 380) : Math.min(width, 340);
-    const box = beside ? [size + 76, 36, width - 16, size - 34] : [44, size + 32, width - 16, size + 200];
+    const box = beside ? [size + 76, 36, width - 16, size - 34] : [58, size + 32, width - 16, size + 200];
     const height = (beside ? size : size + 240) + LEGEND;
     return { width, height, x: beside ? size / 2 : width / 2, y: size / 2, radius: size * 0.28, reach: size * 0.14, box };
   }
@@ -120,7 +120,7 @@ class Circle {
     const { width, height, x, y, radius, reach, box } = this.layout(), { run } = this, c = fitted(this.canvas, height);
     const table = run.scale && run.scale.signed ? TWO_SIGNS : ONE_SIGN, degrees = 180 / Math.PI;
     const at = (angle, r) => [x + r * Math.cos(angle), y - r * Math.sin(angle)];
-    for (const datum of state.kinks && run.data ? run.data.rows.keys() : []) if (datum < 200) this.kink(c, datum, at, radius + reach, paint.line, 0.7);
+    for (const datum of state.kinks && run.data ? run.data.rows.keys() : []) if (datum < 200) this.kink(c, datum, at, radius + reach + 7, paint.soft, 0.7, radius + reach + 2);
     for (const sign of run.signs) {
       const side = sign > 0 ? 1 : -1;
       for (const [angle, half, h, level] of this.columns(sign, state)) {
@@ -185,13 +185,13 @@ class Circle {
     if (run.cells) legend(c, run, width, height - LEGEND, paint);
   }
 
-  // The two directions of units that are 0 at a datum.
-  kink(c, datum, at, radius, color, width) {
+  // The two directions of units that are 0 at a datum, as marks from a radius to another on both sides.
+  kink(c, datum, at, radius, color, width, from = 0) {
     const [a, b] = this.run.input(datum), angle = Math.atan2(a, -b);
     c.strokeStyle = color;
     c.lineWidth = width;
     c.beginPath();
-    c.moveTo(...at(angle, radius)); c.lineTo(...at(angle + Math.PI, radius));
+    for (const side of [angle, angle + Math.PI]) { c.moveTo(...at(side, from)); c.lineTo(...at(side, radius)); }
     c.stroke();
   }
 
@@ -250,9 +250,11 @@ class Decision {
     for (const [datum, big] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) {
       const spot = this.spots.find((s) => s[2] === datum);
       if (!spot) continue;
-      c.strokeStyle = paint.ink;
-      c.lineWidth = big;
-      c.beginPath(); c.arc(spot[0], spot[1], 9, 0, 7); c.stroke();
+      for (const [color, more] of two ? [["#fff", 2], ["#111", 0]] : [[paint.ink, 0]]) {
+        c.strokeStyle = color;
+        c.lineWidth = big + more;
+        c.beginPath(); c.arc(spot[0], spot[1], 9, 0, 7); c.stroke();
+      }
     }
   }
 

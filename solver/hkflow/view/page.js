@@ -186,7 +186,7 @@ class View {
       this.listenToData(decision);
     } else find(".decision").remove();
     find(".panels").classList.toggle("both", Boolean(this.measure && this.decision));
-    find(".measure figcaption").textContent = run.picture !== "map" && run.picture !== "circle" ? "" : `${run.cells ? "density of the measure ν" : "the measure ν, point by point"} on ${run.picture === "map" ? "the sphere" : "the circle"} of input weights${run.cells && run.points ? "; dots: atoms on kinks, which cells count" : ""}`;
+    find(".measure figcaption").textContent = run.picture !== "map" && run.picture !== "circle" ? "" : `${run.cells ? "density of the measure ν" : "the measure ν, point by point"} on ${run.picture === "map" ? "the sphere" : "the circle"} of input weights${run.cells && run.points ? "; dots: atoms on kinks, counted in cells" : ""}`;
     measure.setAttribute("aria-label", `The measure on ${run.domain}, see the line below for numbers`);
     decision.setAttribute("aria-label", "Predictions and data, see the line below for numbers");
     this.charts = this.records().map((what) => {
@@ -353,7 +353,7 @@ function play(on) {
 function remember() {
   const words = new URLSearchParams({ save: state.now, turn: state.turn.map((v) => v.toFixed(1)).join(",") });
   if (state.datum !== null) words.set("datum", state.datum);
-  if (state.kinks !== views.some(kinksFirst)) words.set("kinks", Number(state.kinks));
+  if (state.kinks !== views.every(kinksFirst)) words.set("kinks", Number(state.kinks));
   views.forEach(({ run: { unit } }, k) => { if (unit) words.append("unit", [unit.sign, unit.index, k, ...(unit.kind === "point" ? ["point"] : [])].join(",")); });
   try { history.replaceState(null, "", `#${words.toString().replaceAll("%2C", ",")}`); } catch { /* a frame may not */ }
 }
@@ -367,7 +367,7 @@ function recall() {
   const turn = (words.get("turn") || "").split(",").map(Number);
   if (turn.length === 2 && turn.every(Number.isFinite)) turnTo(...turn);
   state.datum = number("datum", 1e6);
-  state.kinks = words.has("kinks") ? words.get("kinks") === "1" : views.some(kinksFirst);
+  state.kinks = words.has("kinks") ? words.get("kinks") === "1" : views.every(kinksFirst);
   element("kinks").checked = state.kinks;
   if (words.has("scheme")) darken(words.get("scheme") === "dark");
   for (const view of views) view.run.hover = view.run.unit = null;

@@ -147,8 +147,8 @@ class Sphere {
     c.beginPath(); c.arc(disc.x, disc.y, disc.radius, 0, 7); c.stroke();
     if (run.signs.length > 1) {
       c.fillStyle = disc.sign > 0 ? paint.plus : paint.minus;
-      c.textAlign = "left";
-      c.fillText(`output sign ${disc.sign > 0 ? "+" : "−"}1`, disc.x - disc.radius - 14, disc.y - disc.radius - 2);
+      c.textAlign = "center";
+      c.fillText(`output sign ${disc.sign > 0 ? "+" : "−"}1`, disc.x, disc.y + disc.radius + 20);
     }
     // The great circle of units that are 0 at x: its front is half of an ellipse, its back the other.
     const circle = (x, color, width) => {
