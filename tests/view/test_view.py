@@ -250,8 +250,8 @@ def test_a_page_of_51_saves_of_2562_cells_is_small(iris, monkeypatch):
 def opened(path, state="", *flags):
     """The page after a browser has drawn it: its state and readouts; it must have no errors."""
     words = [
-        *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu-sandbox", "--hide-scrollbars"),
-        *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--window-size=1200,900"),
+        *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+        *("--enable-unsafe-swiftshader", "--window-size=1200,900"),
         *("--virtual-time-budget=5000", "--dump-dom", *flags, f"{path.as_uri()}#{state}"),
     ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)

@@ -49,9 +49,10 @@ function axes(c, box, [x0, x1], [y0, y1], paint, names, format = {}) {
     c.fillText(format.x ? format.x(v) : shown(v), x(v), bottom + 16);
   }
   c.textAlign = "right";
+  const digits = Math.max(3, Math.ceil(Math.log10(Math.max(Math.abs(y0), Math.abs(y1)) / (y1 - y0))) + 2);
   for (const v of format.ys || ticks(y0, y1, Math.max(3, (bottom - top) / 45))) {
     c.moveTo(left - 4, y(v)); c.lineTo(left, y(v));
-    c.fillText(format.y ? format.y(v) : shown(v), left - 7, y(v) + 4);
+    c.fillText(format.y ? format.y(v) : shown(v, digits), left - 7, y(v) + 4);
   }
   c.stroke();
   c.textAlign = "center";
@@ -408,7 +409,7 @@ class Chart {
 
   draw(state, paint) {
     const { run, f } = this, c = fitted(this.canvas, 150), width = this.canvas.clientWidth, time = run.records.time, at = run.clockScale;
-    const box = this.box = [46, 26, width - 16, 150 - 36], last = time[time.length - 1];
+    const box = this.box = [54, 26, width - 16, 150 - 36], last = time[time.length - 1];
     const format = this.log ? { ys: ticks(...this.ends, 4), y: (v) => Number.isInteger(v) ? shown(10 ** v, 1) : "" } : { ys: ticks(...this.ends, 4) };
     const { x, y } = axes(c, box, [at(time[0]), at(last) > at(time[0]) ? at(last) : at(time[0]) + 1], this.ends, paint, [run.clock, ""],
       { ...format, xs: run.timeTicks.map(at), x: (v) => shown(run.clockBack(v), 2) });

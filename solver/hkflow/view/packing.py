@@ -76,7 +76,7 @@ def packed(run: Result) -> Packed:
         "status": run.status,
         "size": ", ".join(run._size()).replace("S^2", "S²"),
         "method": run.method,
-        "domain": run.domain.name.replace("S^2", "S²"),
+        "domain": "fixed features" if run.domain.fixed else run.domain.name.replace("S^2", "S²"),
         "picture": run.domain.picture,
         "signs": [int(sign) for sign in run.signs],
         "axes": list(run.axis_names),

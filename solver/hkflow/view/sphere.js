@@ -49,7 +49,8 @@ void main() {  // darker at the rim alone, so that colours elsewhere are those o
 class Cells {
   constructor(run) {
     this.canvas = document.createElement("canvas");
-    const gl = this.gl = this.canvas.getContext("webgl2", { antialias: true, premultipliedAlpha: true });
+    // without a graphics card smoothing would cost more than half of the frames
+    const gl = this.gl = this.canvas.getContext("webgl2", { antialias: false });
     if (!gl) throw new Error("This browser has no WebGL2, which draws the cells of a sphere.");
     const { triangles, centers, vertices } = run.arrays, count = triangles.length / 3;
     const places = new Int16Array(9 * count), cells = new Uint32Array(3 * count);
@@ -189,8 +190,8 @@ class Sphere {
       e[k] = 1;
       const [x, y, depth] = at(e);
       if (depth < -0.02) continue;
-      const out = 1 + 13 / Math.max(Math.hypot(x - disc.x, y - disc.y), 13);
-      const u = disc.x + out * (x - disc.x), v = disc.y + out * (y - disc.y) - (out > 1.5 ? 12 : 0);
+      const r = Math.hypot(x - disc.x, y - disc.y), away = Math.max(r + 13, r > 0.8 * disc.radius ? disc.radius + 12 : 0);
+      const u = r > 13 ? disc.x + away / r * (x - disc.x) : x, v = r > 13 ? disc.y + away / r * (y - disc.y) : y - 13;
       const over = (p, q) => this.cells && Math.hypot(p - disc.x, q - disc.y) < disc.radius ? "#fff" : paint.ink;
       c.strokeStyle = over(x, y);
       c.lineWidth = 1.5;
