@@ -419,7 +419,7 @@ async function opened() {
   element("clock").max = times.length - 1;
   const off = Math.max(...runs.map((run) => run.cells ? Math.max(...run.cells.ranges.map((r) => run.spread(r, run.cells.signed ? 126 : 254))) : 0),
     ...runs.map((run) => run.points ? Math.max(...run.points.ranges.map((r) => run.spread(r))) : 0));
-  const few = runs.filter((run) => run.points && Math.max(...run.points.counts) < run.points.of).map((run) => `${run.name} shows its ${Math.max(...run.points.counts)} heaviest points of ${run.points.of}`);
+  const few = runs.filter((run) => run.points && Math.max(...run.points.counts) < run.points.of).map((run) => `${run.name} shows its ${Math.max(...run.points.counts)} heaviest points of ${run.points.of}, ${shown(100 * run.points.least, 3)} % of the mass at least`);
   element("precision").textContent = ["Densities and weights are kept in one byte of their logarithm over six decades, so that they are off by "
     + `${shown(100 * off, 2)} % at most; what is smaller is read as 0. Positions are exact to 2e−5, predictions on a map to 1.5e−5 of their largest`, ...few].join(". ") + ".";
   darken(darkScheme.matches);
