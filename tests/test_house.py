@@ -37,7 +37,7 @@ ANNOTATED = (  # rooms whose public functions are annotated, folder by folder
     *("methods", "methods/stepping", "methods/frozen_relu", "methods/network"),
     *("methods/particles", "methods/characteristics", "methods/grid", "methods/grid/steppers"),
     *("solving", "learn", "files", "case", "store", "running"),
-    *("analysis", "studies", "plots", "app"),
+    *("analysis", "studies", "plots", "view", "app"),
 )
 COMPILED = (
     "njit",

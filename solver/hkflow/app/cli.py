@@ -361,6 +361,35 @@ def report(
 
 
 @app.command()
+def view(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="run folders; several have one clock", metavar="RUN…"),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="page to write; RUN/view.html, or view.html of several runs",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="show it in the browser")] = False,
+) -> None:
+    """Write one HTML page that turns, plays and answers, and needs no network: the measure, what it
+    predicts and the records at every save."""
+    from ..view.page import write_view
+
+    folder = paths[0] if paths[0].is_dir() else paths[0].parent
+    page = write_view(paths, output or (folder if len(paths) == 1 else Path()) / "view.html")
+    typer.echo(f"page:             {page}")
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+
+
+@app.command()
 def compare(
     a: Annotated[Path, typer.Argument(help="run folder", metavar="RUN_A")],
     b: Annotated[

@@ -1,0 +1,328 @@
+"""Runs in few bytes: what the page shows of them, as JSON and one compressed block of numbers.
+
+    run ─▶ facts (JSON) + arrays ─▶ bytes, differences from save to save ─▶ zlib ─▶ base64
+
+Lossy are densities and weights, one byte of their logarithm, and positions and maps of predictions,
+two bytes; `facts` states the ranges, so that the page knows how far a number may be off.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analysis.comparison import POPULATION_FRAME
+from ..arguments import Floats
+from ..errors import HkflowError
+from ..geometry.mesh import half_faces
+from ..measures.point_measure import PointMeasure
+from ..objectives.activations import FEATURES
+from ..objectives.data import with_bias
+from ..solving.registry import in_units_of_one
+from ..solving.result import Result
+from ..store.shown import are_beyond
+
+DECADES = 6.0  # of densities and weights below the largest of a save; smaller ones count as 0
+LEVELS = 255  # of a byte, besides 0
+SIGNED_LEVELS = 127  # on either side of 0
+FINEST = 32767  # of two bytes
+PIXELS = {1: 257, 2: 49}  # of a map of predictions along each input, by the number of inputs
+MAX_DATA = 2000  # data that are drawn
+MAX_NUMBERS = 400_000  # coordinates of points at all saves, and loss gradients: a third of the page
+MAX_ROWS = 400  # of records
+EDGE = 0.08  # of a map of predictions around the data, of their extent
+
+Packed = tuple[dict[str, Any], dict[str, NDArray]]
+
+
+def page_data(runs: Sequence[Result]) -> tuple[str, str]:
+    """What the page reads: JSON for the inside of a script element, and base64.
+
+    No text of a run can end the element: every < is written as \\u003c.
+    """
+    packs = [packed(run) for run in runs]
+    table, blocks = [], []
+    for facts, arrays in packs:
+        rows = {}
+        for name, array in arrays.items():
+            code, content = _encoded(array)
+            rows[name] = [code, list(array.shape), len(content)]
+            blocks.append(content)
+        table.append(facts | {"arrays": rows})
+    text = json.dumps(table, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c"), b64encode(zlib.compress(b"".join(blocks), 9)).decode()
+
+
+def _encoded(array):
+    """Type and bytes of an array. Those of one and two bytes are differences along the first axis,
+    modulo 2^8 or 2^16; of two bytes all low ones precede all high ones."""
+    kind = array.dtype.str[1:]
+    if kind in ("u1", "i2"):
+        bits = np.ascontiguousarray(array).view(f"<u{kind[1]}")
+        bits = np.concatenate([bits[:1], bits[1:] - bits[:-1]])
+        return kind, np.ascontiguousarray(bits.reshape(-1, 1).view("u1").T).tobytes()
+    return kind, np.ascontiguousarray(array, dtype=f"<{kind}").tobytes()
+
+
+def packed(run: Result) -> Packed:
+    """Facts for JSON, and arrays by name, of what the page shows of a run."""
+    facts: dict[str, Any] = {
+        "name": run.stem,
+        "title": run.title,
+        "status": run.status,
+        "size": ", ".join(run._size()).replace("S^2", "S²"),
+        "method": run.method,
+        "domain": "fixed features" if run.domain.fixed else run.domain.name.replace("S^2", "S²"),
+        "picture": run.domain.picture,
+        "signs": [int(sign) for sign in run.signs],
+        "axes": list(run.axis_names),
+        "columns": list(run.input_names),
+        "clock": "t" if run.flow.time_variable == "time" else "γ̃",
+        "classifies": bool(run.classifies),
+        "time": _plain(run.time),
+        "logMass": _plain(run.log_mass),
+        "records": _records(run),
+        "errors": _errors(run),
+    }
+    arrays: dict[str, NDArray] = {}
+    for part in (_cells, _points, _data, _map, _potential):
+        said, numbers = part(run)
+        facts |= said
+        arrays |= numbers
+    return facts, arrays
+
+
+def _plain(values, digits=7):
+    """Numbers for JSON, None for those that are not finite."""
+    rows = np.asarray(values, dtype=float)
+    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in rows.tolist()]
+
+
+def quantised(values: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], float, float]:
+    """One byte of log |value| for each, and the range (low, high) of the logarithm.
+
+    From 0 for a value of 0, or less than 10^−DECADES of the largest, 1 is low and LEVELS is high;
+    where values have signs, 128 ± 1 is low and 128 ± SIGNED_LEVELS is high, and 128 counts as 0.
+    A number is read back to within a factor e^±(half a step).
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.abs(values))
+    high = float(logs.max(initial=-np.inf))
+    if not np.isfinite(high):
+        return np.full(values.shape, 128 * signed, dtype=np.uint8), 0.0, 0.0
+    seen = logs >= high - DECADES * np.log(10.0)
+    low = float(logs[seen].min())
+    steps = (SIGNED_LEVELS if signed else LEVELS) - 1
+    with np.errstate(invalid="ignore"):
+        codes = 1.0 + np.rint((logs - low) / (high - low) * steps) if high > low else 1.0
+    codes = np.where(seen, codes, 0.0)
+    return (128 + np.sign(values) * codes if signed else codes).astype(np.uint8), low, high
+
+
+def read_back(codes: NDArray[np.uint8], low: float, high: float, signed: bool = False) -> Floats:
+    """The values that `quantised` packed, as the page reads them."""
+    k = codes.astype(float) - 128.0 * signed
+    steps = (SIGNED_LEVELS if signed else LEVELS) - 1
+    return np.where(
+        k == 0.0, 0.0, np.sign(k) * np.exp(low + (np.abs(k) - 1.0) / steps * (high - low))
+    )
+
+
+def _cells(run):
+    """Mesh and ν/|ν| on its cells, of a grid on circle or S²."""
+    if run.method != "grid" or not run.domain.in_space:
+        return {}, {}
+    mesh, signed, ranges, rows = run.mesh, bool(run.flow.signed), [], []
+    for save, log_mass in enumerate(run.log_mass):  # cells count the atoms in them
+        mass = np.exp(log_mass - run.log_scale[save])
+        density = run.cell_density_at(save)
+        codes, *ends = quantised(density / mass if mass > 0.0 else density, signed)
+        rows.append(codes)
+        ranges.append(ends)
+    arrays = {"density": np.array(rows), "centers": _directions(mesh.centers)}
+    if run.domain.picture == "map":
+        cell, _, face, _ = half_faces(mesh)  # a triangle between its centre and the face for each
+        arrays["vertices"] = _directions(mesh.vertices)
+        arrays["triangles"] = np.column_stack([cell, mesh.face_vertices[face]]).astype(np.uint32)
+    cells = {"n": mesh.n_cells, "signed": signed, "ranges": [_plain(ends) for ends in ranges]}
+    return {"cells": cells}, arrays
+
+
+def _directions(points):
+    """Unit vectors in two bytes a coordinate, to 2e-5."""
+    return np.rint(FINEST * points).astype(np.int16)
+
+
+def _points(run):
+    """Points of ν/|ν|: particles, units, atoms of characteristics, and those of a grid."""
+    if not (run.domain.in_space or run.domain.fixed):
+        return {}, {}
+    saves = [_points_at(run, save) for save in range(len(run.time))]
+    counts = [len(points) for points in saves]
+    if not any(counts):
+        return {}, {}
+    room = max(1, MAX_NUMBERS // (len(saves) * saves[0].positions.shape[1]))
+    same = len(set(counts)) == 1 and all(
+        np.array_equal(points.signs, saves[0].signs) for points in saves
+    )
+    weights = [points.weights for points in saves]
+    if max(counts) > room:  # the heaviest at any save, or at each
+        heavy = np.max(weights, axis=0) if same else None
+        chosen = [np.sort(np.argsort(w if heavy is None else heavy)[-room:]) for w in weights]
+    else:
+        chosen = [np.arange(count) for count in counts]
+    width = max(map(len, chosen))
+    shape = (len(saves), width)
+    positions = np.zeros((*shape, saves[0].positions.shape[1]), dtype=np.int16)
+    codes, signs = np.zeros(shape, dtype=np.uint8), np.zeros(shape, dtype=np.uint8)
+    ranges = []
+    for k, (points, kept) in enumerate(zip(saves, chosen, strict=True)):
+        n = len(kept)
+        positions[k, :n] = _directions(points.positions[kept])
+        codes[k, :n], *ends = quantised(points.weights[kept])
+        signs[k, :n] = points.signs[kept] > 0.0
+        ranges.append(_plain(ends))
+    shown = [
+        float(w[kept].sum() / (w.sum() or 1.0)) for w, kept in zip(weights, chosen, strict=True)
+    ]
+    said = {
+        "counts": [len(kept) for kept in chosen],
+        "of": max(counts),
+        "same": same,
+        "ranges": ranges,
+        "least": _plain([min(shown)], 3)[0],
+    }
+    return {"points": said}, {"positions": positions, "weights": codes, "pointSigns": signs}
+
+
+def _points_at(run, save):
+    if run.method == "grid" and not run.domain.fixed:
+        if "atom_weights" in run.state_at(save):
+            return run.captured_at(save, normalised=True)
+        return PointMeasure(np.zeros((0, run.dim + 1)), np.zeros(0), np.zeros(0))
+    return run.atoms_at(save, normalised=True)
+
+
+def _per_mass(run):
+    """Whether the page shows h/|ν|: of classifiers, whose h grows with the mass, and where the mass
+    is beyond numbers."""
+    return bool(run.classifies) or are_beyond(run.log_mass)
+
+
+def _data(run):
+    """The data, evenly thinned, and what is predicted of them."""
+    feature, n = run.problem.objective.feature, len(run.inputs)
+    if not n or feature.outputs > 1:
+        return {}, {}
+    kept = np.unique(np.linspace(0, n - 1, min(n, MAX_DATA)).astype(int))
+    inputs = with_bias(run.inputs) if run.bias else run.inputs
+    logs = run.log_mass if _per_mass(run) else np.zeros(len(run.time))
+    with np.errstate(over="ignore", invalid="ignore"):
+        h = np.exp(run.log_scale - logs)[:, None] * run.scaled_predictions
+    h = np.nan_to_num(h, nan=0.0, posinf=0.0, neginf=0.0)
+    said = {"n": n, "rows": kept.tolist(), "bias": bool(run.bias), "h": _h(run)}
+    return {"data": said}, {
+        "inputs": inputs[kept].astype(np.float32),
+        "targets": run.targets[kept].astype(np.float32),
+        "predictions": h[:, kept].astype(np.float32),
+    }
+
+
+def _h(run):
+    return "h/|ν|" if _per_mass(run) else "h"
+
+
+def _map(run):
+    """Predictions on an even grid of one or two inputs, two bytes each in units of their largest at
+    a save."""
+    columns, feature = run.inputs.shape[1], run.problem.objective.feature
+    if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed:
+        return {}, {}
+    frames = [(-POPULATION_FRAME, POPULATION_FRAME)] * columns
+    if len(run.inputs):
+        low, high = run.inputs.min(axis=0), run.inputs.max(axis=0)
+        edge = np.where(high > low, EDGE * (high - low), 1.0)
+        frames = list(zip((low - edge).tolist(), (high + edge).tolist(), strict=True))
+    ticks = [np.linspace(*ends, PIXELS[columns]) for ends in frames]
+    grid = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
+    h = np.array(
+        [run.predict(grid, k, _per_mass(run), prepared=True) for k in range(len(run.time))]
+    )
+    largest = np.abs(h).max(axis=1)
+    scale = np.where(largest > 0.0, largest, 1.0)[:, None]
+    said = {"frames": frames, "pixels": PIXELS[columns], "largest": _plain(largest), "h": _h(run)}
+    return {"map": said}, {"map": np.rint(FINEST * h / scale).astype(np.int16)}
+
+
+def _potential(run):
+    """What J = ε Σ_i g_i φ(θ, x_i) + λ is made of: the loss gradients g at every save, and φ, where
+    the page can compute it."""
+    objective = run.problem.objective
+    feature, n = objective.feature, len(run.inputs)
+    squared = feature.name == "squared-relu" and feature is FEATURES[feature.name]
+    simple = feature.outputs == 1 and (feature.pieces or squared)
+    if not (simple and 0 < n <= MAX_DATA and n * len(run.time) <= MAX_NUMBERS):
+        return {}, {}
+    gradients = np.zeros((len(run.time), n))
+    try:
+        for save, h in enumerate(run.scaled_predictions):
+            objective.evaluate_risk(h, run.log_scale[save], gradients[save])
+    except (AttributeError, HkflowError):  # an objective of the user's own
+        return {}, {}
+    if not np.isfinite(gradients).all():
+        return {}, {}
+    said = {
+        "decay": float(objective.weight_decay),
+        "pieces": list(feature.pieces) if feature.pieces else None,
+        "joint": bool(feature.joint),
+    }
+    return {"potential": said}, {"gradients": gradients.astype(np.float32)}
+
+
+def _records(run):
+    """The records that the page draws, at MAX_ROWS times at most, and what is known of the margin:
+    {"time", "objective", …} with None for what is not finite."""
+    records = run.records
+    if not len(records.get("time", ())):
+        return {"time": []}
+    rows = np.unique(np.linspace(0, len(records["time"]) - 1, MAX_ROWS).astype(int))
+    scaled = bool(np.any(records.get("log_scale", 0.0)))
+    said: dict[str, Any] = {"time": _plain(records["time"][rows]), "perMass": scaled}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = (
+            records["objective"] / records["mass"]
+            if scaled
+            else in_units_of_one(records, "objective")
+        )
+    said["objective"] = _plain(values[rows])
+    for name in (
+        "log_mass",
+        "margin",
+        "margin_lower",
+        "margin_upper",
+        "training_error",
+        "test_error",
+    ):
+        if name in records:
+            said[name] = _plain(records[name][rows])
+    found = run.max_margin
+    if found is not None and found.is_positive:
+        said["gamma"] = [found.lower, found.upper]
+        said["certified"] = bool(found.certified)
+    return said
+
+
+def _errors(run):
+    """Error bars of objective, margin and predictions at the saves, as they are estimated."""
+    try:
+        bars = run.errors
+    except HkflowError:
+        return {}
+    names = ("predictions", "objective", "log_mass", "margin")
+    there = {} if bars is None else bars.bars
+    found: dict[str, Any] = {name: _plain(bars[name], 3) for name in names if name in there}
+    return found | ({"normalised": bool(bars.normalised)} if found else {})
