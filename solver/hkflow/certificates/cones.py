@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from ..arguments import Floats
+from ..geometry.polyhedra import dot
 
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
 SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
@@ -145,7 +146,7 @@ def _halve(corners, cut, child, V):
     v = V[b if child else a]
     for q in range(len(v)):
         v[q] = s * corners[a, q] + (1.0 - s) * corners[b, q]
-    size = np.sqrt(_dot(v, v))
+    size = np.sqrt(dot(v, v))
     for q in range(len(v)):
         v[q] /= size
 
@@ -195,7 +196,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
     for i in range(n):
         low = high = 0.0
         for k in range(p):
-            s = _dot(x[i], V[k])
+            s = dot(x[i], V[k])
             s = 0.0 if abs(s) <= ON_FACE else s
             products[m, k], low, high = s, min(low, s), max(high, s)
         if low == 0.0:
@@ -212,7 +213,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
         cut[0], cut[1], cut[2] = _longest_edge(V)
         return np.inf
     for k in range(p):
-        size = np.sqrt(_dot(N[k], N[k]))
+        size = np.sqrt(dot(N[k], N[k]))
         for q in range(p):
             w[q] += g[k] * N[k, q]
             columns[k, q] = N[k, q] / size
@@ -236,16 +237,16 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
     _add_columns(columns, t, 0, p, w)
     missing = 0.0
     for k in range(p):
-        missing = max(missing, g[k] - _dot(w, V[k]))
+        missing = max(missing, g[k] - dot(w, V[k]))
     for q in range(p):
         L[q] = A[q] + w[q]
     _add_columns(columns, t, p, free, L)
-    size = np.sqrt(_dot(L, L))
+    size = np.sqrt(dot(L, L))
     for q in range(p):
         theta[q] = L[q] / size if size > 0.0 else V[0, q]
     if size + p * missing > enough:
         for k in range(p):
-            lam[k] = max(_dot(N[k], theta), 0.0)
+            lam[k] = max(dot(N[k], theta), 0.0)
         _best_cut(c, V, products, undecided, m, theta, lam, cut)
     return size + p * missing
 
@@ -264,7 +265,7 @@ def _longest_edge(V):
     least, a, b = np.inf, 0, 1
     for k in range(len(V)):
         for r in range(k):
-            s = _dot(V[k], V[r])
+            s = dot(V[k], V[r])
             if s < least:
                 least, a, b = s, k, r
     return a, b, 0.5
@@ -311,13 +312,13 @@ def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
     p = len(L)
     Q, R = squares[2], squares[3]
     for _ in range(sweeps):
-        size = np.sqrt(_dot(L, L))
+        size = np.sqrt(dot(L, L))
         moved = 0.0
         if size <= enough:
             return True
         for j in range(m):
-            square = _dot(columns[j], columns[j])
-            change = t[j] - _dot(L, columns[j]) / square
+            square = dot(columns[j], columns[j])
+            change = t[j] - dot(L, columns[j]) / square
             change = min(max(change, 0.0), largest[j]) - t[j]
             if change != 0.0:
                 t[j] += change
@@ -334,7 +335,7 @@ def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
                     chosen[count] = j
                     count += 1
             for r in range(count - 1, -1, -1):
-                step[r] = -_dot(Q[r], L)
+                step[r] = -dot(Q[r], L)
                 for h in range(r + 1, count):
                     step[r] -= R[r, h] * step[h]
                 step[r] /= R[r, r]
@@ -366,12 +367,12 @@ def _orthogonal(column, Q, R, count):
         R[r, count] = 0.0
     for _ in range(2):
         for r in range(count):
-            along = _dot(Q[count], Q[r])
+            along = dot(Q[count], Q[r])
             R[r, count] += along
             for q in range(p):
                 Q[count, q] -= along * Q[r, q]
-    size = np.sqrt(_dot(Q[count], Q[count]))
-    if size <= DEPENDENT * np.sqrt(_dot(column, column)):
+    size = np.sqrt(dot(Q[count], Q[count]))
+    if size <= DEPENDENT * np.sqrt(dot(column, column)):
         return False
     R[count, count] = size
     for q in range(p):
@@ -436,7 +437,7 @@ def _ascend(x, c, linear, theta, scratch):
         _copy(linear, L)
         free = 0
         for i in range(n):
-            on = _dot(x[i], theta) > 0.0
+            on = dot(x[i], theta) > 0.0
             if c[i] < 0.0:
                 if ascent == 0:
                     t[free] = 1.0 if on else 0.0
@@ -449,7 +450,7 @@ def _ascend(x, c, linear, theta, scratch):
                     L[q] += c[i] * x[i, q]
         _add_columns(columns, t, 0, free, L)
         settled = _nearest(columns, largest, t, free, 0.0, sweeps, L, squares, step, chosen)
-        size = np.sqrt(_dot(L, L))
+        size = np.sqrt(dot(L, L))
         for q in range(p):
             trial[q] = L[q] / size if size > 0.0 else theta[q]
         reached = _value(x, c, linear, trial)
@@ -466,18 +467,10 @@ def _ascend(x, c, linear, theta, scratch):
 @njit(cache=True)
 def _value(x, c, linear, theta):
     """G(θ)."""
-    value = _dot(linear, theta)
+    value = dot(linear, theta)
     for i in range(len(c)):
-        value += c[i] * max(_dot(x[i], theta), 0.0)
+        value += c[i] * max(dot(x[i], theta), 0.0)
     return value
-
-
-@njit(cache=True)
-def _dot(a, b):
-    total = 0.0
-    for q in range(len(a)):
-        total += a[q] * b[q]
-    return total
 
 
 @njit(cache=True)

@@ -22,6 +22,7 @@ from numba import njit
 
 from ..arguments import Floats
 from ..geometry.point_sets import quasi_uniform
+from ..geometry.polyhedra import dot
 from ..geometry.sphere import normalize
 from ..objectives.activations import FEATURES, Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
@@ -228,19 +229,11 @@ def _exact(arrangement, c, squared, share):
 
 
 @njit(cache=True)
-def _dot(a, b):
-    total = 0.0
-    for k in range(len(a)):
-        total += a[k] * b[k]
-    return total
-
-
-@njit(cache=True)
 def _value(theta, x, c, squared):
     """Σ c_i φ(θ, x_i)."""
     total = 0.0
     for i in range(len(c)):
-        s = _dot(theta, x[i])
+        s = dot(theta, x[i])
         if s > 0.0:
             total += c[i] * s * s if squared else c[i] * s
     return total
@@ -251,7 +244,7 @@ def _within(theta, x, c, active, beyond):
     """Whether θ lies in the closed region where the active data with a coefficient are positive and
     the others negative."""
     for i in range(len(x)):
-        s = _dot(theta, x[i])
+        s = dot(theta, x[i])
         if c[i] != 0.0 and (s > 0.0) != active[i] and abs(s) > beyond:
             return False
     return True
@@ -273,13 +266,13 @@ def _top(M, squared, p, least, theta):
     """Whether A·θ, A = M[0], or θᵀMθ exceeds `least` somewhere on the sphere; writes the highest
     direction to θ if so."""
     if not squared:
-        size = np.sqrt(_dot(M[0], M[0]))
+        size = np.sqrt(dot(M[0], M[0]))
         if size > least and size > 0.0:
             for k in range(len(theta)):
                 theta[k] = M[0, k] / size
             return True
         return False
-    if np.sqrt(_dot(M.ravel(), M.ravel())) <= least:
+    if np.sqrt(dot(M.ravel(), M.ravel())) <= least:
         return False
     values, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
     theta[:p] = vectors[:, -1]
@@ -305,14 +298,14 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
     active, here = np.zeros(n, np.bool_), np.zeros(n, np.int64)
     for i in range(len(normals)):
         normal, events = normals[i], counts[i]
-        if p == 3 and (c[i] == 0.0 or _dot(normal, normal) == 0.0):
+        if p == 3 and (c[i] == 0.0 or dot(normal, normal) == 0.0):
             continue
         M[:], side[:], same = 0.0, 0.0, 0
         for j in range(n):
             active[j] = False
             if across[i, j]:
                 here[same], same = j, same + 1
-                _add(1.0, c[j], x[j], squared, side[1 if _dot(x[j], normal) > 0.0 else 0])
+                _add(1.0, c[j], x[j], squared, side[1 if dot(x[j], normal) > 0.0 else 0])
         if events == 0:  # all data share one circle, on which G = 0
             for above in range(2 if p == 3 else 0):
                 for k in range(3):
@@ -343,23 +336,23 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                         T[m, q] = M[m, q] + side[above, m, q]
                 if _top(T, squared, p, least, theta):
                     for j in here[:same]:
-                        active[j] = (_dot(x[j], normal) > 0.0) == (above == 1)
+                        active[j] = (dot(x[j], normal) > 0.0) == (above == 1)
                     for _ in range(2 if squared else 1):
                         if _within(theta, x, c, active, beyond):
                             least, count = _keep(theta, x, c, squared, least, single, out, count)
                         theta *= -1.0
             # the highest point of the arc, if G falls to both sides of it
             if p == 3 and not squared:
-                up = _dot(M[0], normal)
-                falls = up + _dot(side[1, 0], normal) <= 0.0 <= up + _dot(side[0, 0], normal)
+                up = dot(M[0], normal)
+                falls = up + dot(side[1, 0], normal) <= 0.0 <= up + dot(side[0, 0], normal)
                 ray[:] = M[0]
                 # once leaves a rounding of M along the normal, which may be more than lies along
                 # the circle
                 for _ in range(2):
-                    up = _dot(ray, normal)
+                    up = dot(ray, normal)
                     for q in range(3):
                         ray[q] -= up * normal[q]
-                size = np.sqrt(_dot(ray, ray))
+                size = np.sqrt(dot(ray, ray))
                 inside = _triple(normal, begin, ray) >= 0.0 >= _triple(normal, end, ray)
                 if inside and size > least and size > 0.0 and (single or falls):
                     for q in range(3):
@@ -371,9 +364,9 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
             if leaves:
                 _add(-1.0, c[datum], x[datum], squared, M)
             if single or not squared:
-                value = _dot(M[0], end)
+                value = dot(M[0], end)
                 if squared:
-                    value = end[0] * value + end[1] * _dot(M[1], end) + end[2] * _dot(M[2], end)
+                    value = end[0] * value + end[1] * dot(M[1], end) + end[2] * dot(M[2], end)
                 if value > least and (
                     single or _falls(M[0], side, c[datum], x[datum], end, normal, p, ray)
                 ):
@@ -404,11 +397,11 @@ def _crossing(x, crossing, normal, theta):
     of them is not.
     """
     n = len(x)
-    near = np.sign(_dot(normal, x[crossing % n]))
+    near = np.sign(dot(normal, x[crossing % n]))
     for k in range(3):
         theta[k] = x[crossing % n, k] - near * normal[k]
     _cross(normal, theta, theta)
-    size = np.sqrt(_dot(theta, theta)) * (1.0 if crossing >= n else -1.0)
+    size = np.sqrt(dot(theta, theta)) * (1.0 if crossing >= n else -1.0)
     for k in range(3):
         theta[k] /= size
 
@@ -424,13 +417,13 @@ def _falls(A, side, coefficient, crossing, theta, normal, p, ray):
     """
     _cross(normal, theta, ray)
     for _ in range(2):
-        if _dot(A, ray) + coefficient * max(_dot(crossing, ray), 0.0) > 0.0:
+        if dot(A, ray) + coefficient * max(dot(crossing, ray), 0.0) > 0.0:
             return False
         ray *= -1.0
     if p == 3:
         _cross(crossing, theta, ray)
         for _ in range(2):
-            if _dot(A, ray) + _dot(side[1 if _dot(normal, ray) > 0.0 else 0, 0], ray) > 0.0:
+            if dot(A, ray) + dot(side[1 if dot(normal, ray) > 0.0 else 0, 0], ray) > 0.0:
                 return False
             ray *= -1.0
     return True
