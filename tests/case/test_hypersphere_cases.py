@@ -58,10 +58,12 @@ def test_results_and_data_sets_hold_it(runs, tmp_path):
     assert "longitude" not in data and "angle" not in data
 
 
-def test_its_margin_is_searched_without_a_certificate(runs):
+def test_its_margin_is_certified(runs):
     report = margin_report(run=runs[0], tolerance=1e-4)
-    assert 0.0 < report.f1.lower <= report.f1.upper and not report.f1.certified
-    assert "margin_upper" not in runs[0].records
+    assert report.f1.certified and 0.0 < report.f1.lower <= report.f1.upper
+    assert report.f1.upper < 1.0001 * report.f1.lower
+    reached = runs[0].records["margin_lower"][-1], runs[0].records["margin_upper"][-1]
+    assert reached[0] <= report.f1.upper and report.f1.lower <= reached[1]
 
 
 def test_its_measure_agrees_with_particles(runs, tmp_path):

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import scipy.fft
 from numba import njit, prange
 from numpy.polynomial import chebyshev
-from scipy.special import comb, roots_jacobi
 
 from ..arguments import Floats, check_positive
 from ..errors import unknown_name
@@ -77,6 +75,8 @@ class ZonalKernel:
         ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l;  λ_l = ∫K P_l dw / ∫dw by Gauss' rule, P_l(1) = 1, dw = (1 −
         t²)^((axes − 3)/2) dt
         """
+        from scipy.special import roots_jacobi  # slow to load
+
         t, w = roots_jacobi(self.degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
         P = np.ones((self.degree + 2, len(t)))
         P[1] = t
@@ -93,6 +93,8 @@ class ZonalKernel:
 
         The first is a trace, ∫(α d K′(1) + β K(1)) dν. Powers are left out.
         """
+        from scipy.special import comb
+
         l = np.arange(len(self.series))
         rates = (alpha * l * (l + axes - 2.0) + beta) * np.maximum(self.eigenvalues(axes), 0.0)
         many = comb(l + axes - 1, axes - 1) - comb(np.maximum(l + axes - 3, 0), axes - 1)
@@ -241,6 +243,8 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
     ValueError for values that are no finite numbers of the shape of t.
     """
 
+    from scipy.fft import dct  # slow to load
+
     def values(t):
         found = np.asarray(function(t), dtype=float)
         if found.shape not in ((), t.shape) or not np.isfinite(found).all():
@@ -252,7 +256,7 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
 
     for terms in (16, 32, 64, 128, 256, MAX_TERMS):
         nodes = np.cos(np.pi * (np.arange(terms) + 0.5) / terms)
-        c = scipy.fft.dct(values(nodes)) / terms
+        c = dct(values(nodes)) / terms
         c[0] *= 0.5
         left_out = np.cumsum(np.abs(c[::-1]))[::-1]
         if left_out[terms // 2] <= TAIL * left_out[0]:

@@ -14,6 +14,7 @@ from .shown import COLORS, NAME, colors_of, draw_scale, frame, plain, sign_name,
 
 WIDTH, FEW = 400, 60  # pixels of the width of a map; of one that only finds colours
 PIXELS = 120  # of a plane, along each side
+FEW = 12  # of them along an axis, from which colours are chosen
 NEAR = 0.5  # standard deviations from a plane within which data are drawn on it
 
 
@@ -87,12 +88,13 @@ def draw_planes(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
     planes = [_plane(inputs, pair) for pair in combinations(range(3), 2)]
     every = np.concatenate([grid for _, _, grid in planes])
     values = run.predict(every, save, normalised, prepared=True).reshape(3, PIXELS, PIXELS)
-    some = [run.predict(every[::97], k, normalised, prepared=True) for k in shared if k != save]
-    largest = max(np.abs(part).max() for part in (values, *some)) or 1.0
+    few = np.linspace(0, PIXELS - 1, FEW).astype(int)  # the edges among them
+    some = every.reshape(3, PIXELS, PIXELS, 3)[:, few][:, :, few].reshape(-1, 3)
+    largest = max(np.abs(run.predict(some, k, normalised, prepared=True)).max() for k in shared)
     axes = figure.subplots(*((1, 3) if figure.bbox.width > 2.0 * figure.bbox.height else (3, 1)))
     for ax, (pair, ticks, _), value in zip(axes, planes, values, strict=True):
         image = ax.pcolormesh(
-            *ticks, value, cmap="PuOr_r", norm=TwoSlopeNorm(0.0, -largest, largest),
+            *ticks, value, cmap="PuOr_r", norm=TwoSlopeNorm(0.0, -(largest or 1.0), largest or 1.0),
             shading="nearest", rasterized=True,
         )  # fmt: skip
         if value.min() < 0.0 < value.max():

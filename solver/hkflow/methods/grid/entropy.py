@@ -25,7 +25,6 @@ from functools import lru_cache
 
 import numpy as np
 from numba import njit, prange
-from scipy.special import gammaln, ive
 
 from ...arguments import Floats
 from ...operators.parallel_loops import BLOCK, n_blocks, parallel_loop
@@ -85,6 +84,8 @@ class ScharfetterGummel:
 def terms(reach: float, chebyshev: bool) -> tuple[Floats, bool]:
     """The weights w_k (n,) for Λ = reach, whose sum is 1 to rounding, and whether they are those of
     Chebyshev polynomials."""
+    from scipy.special import gammaln, ive  # slow to load
+
     if chebyshev:
         weights = 2.0 * ive(np.arange(int(10.0 * np.sqrt(reach)) + 30), reach)
         weights[0] *= 0.5
