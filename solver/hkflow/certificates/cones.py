@@ -27,7 +27,6 @@ from ..geometry.polyhedra import dot
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
 SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
 FIRST_SWEEPS = 2  # of a climb: more where these do not rise
-FIRST_SWEEPS = 2  # of a climb: more where these do not rise
 SETTLED = 1e-12  # of |L|: steps of multipliers that count as none
 DEPENDENT = 1e-10  # of a column's length: what is left of it off the others, if it depends on them
 MIDDLE = 0.2  # a kink is cut along if it divides an edge no more unevenly than this
