@@ -403,7 +403,8 @@ class Chart {
     this.log = !range && !linear && all.every((v) => v > 0) && Math.max(...all) > 20 * Math.min(...all);
     const f = this.f = this.log ? Math.log10 : (v) => v;
     let [low, high] = range || [f(Math.min(...all)), f(Math.max(...all))];
-    const edge = range ? 0 : 0.06 * (high - low) || 0.1 * Math.abs(high) || 0.1;
+    const size = Math.max(Math.abs(low), Math.abs(high)), rounding = Math.max(1e-9 * size, 1e-12); // what varies less stands still
+    const edge = range ? 0 : high - low > rounding ? 0.06 * (high - low) : size > rounding ? 0.1 * size : 0.1;
     this.ends = [low - edge, high + edge];
   }
 
