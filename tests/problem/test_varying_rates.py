@@ -163,6 +163,18 @@ def test_what_cannot_vary_is_said(flow, options, sentence):
         assert sentence in hkflow.solve(problem, 2.0).status
 
 
+def test_an_error_of_a_rate_s_own_function_is_no_end_of_a_run():
+    def broken(t):
+        if t > 0.1:
+            raise ValueError("no table beyond 0.1")
+        return 1.0
+
+    problem = with_flow(moment_problem(hkflow.circle_mesh(16)), hkflow.Flow(broken))
+    with pytest.raises(ValueError, match="no table beyond") as error:
+        hkflow.solve(problem, 1.0)
+    assert error.value.solution.time[0] == 0.0  # what was computed until then
+
+
 def test_formulas_are_checked_where_they_are_given():
     with pytest.raises(ValueError, match="'x' is unknown. Choose from: t, pi"):
         hkflow.Flow("1 + x")

@@ -23,6 +23,10 @@ LEAST = 1e-100  # of a rate that varies: it is never gone for good
 Rate = Any  # a float; where it is given, a formula in t or a function of t as well
 
 
+class RateError(ValueError):
+    """A rate that varies is negative at a time, or no finite number."""
+
+
 class VaryingRate(float):
     """The mean of a rate that varies over a piece of time.
 
@@ -49,14 +53,14 @@ class VaryingRate(float):
         return repr(self.rule)
 
     def values(self, times: Floats) -> Floats:
-        """At several times. Raises ValueError unless all are finite and at least 0."""
+        """At several times. Raises RateError unless all are finite and at least 0."""
         if isinstance(self.rule, str):
             values = Formula(self.rule, ("t",))({"t": times}) + np.zeros(len(times))
         else:
             values = np.array([self.rule(float(t)) for t in times], dtype=float)
         if not ((values >= 0.0) & np.isfinite(values)).all():
             at = np.argmin(np.where(np.isfinite(values), values, -np.inf))
-            raise ValueError(
+            raise RateError(
                 f"must be finite and at least 0 at all times, got {values[at]:g} at t ="
                 f" {times[at]:.6g}."
             )
@@ -174,7 +178,7 @@ class Flow(Shown):
         or it is shorter than `shortest`, for rates may jump. With means for rates the flow errs by
         the commutators of its terms alone, of third order in the step; where all rates have one
         factor in common, not at all.
-        Raises ValueError for a rate that is negative or no finite number.
+        Raises RateError for a rate that is negative or no finite number.
         """
         while varying := self.varies:
             values = np.array([[getattr(self, name)] * len(NODES) for name in RATES], dtype=float)
@@ -182,8 +186,8 @@ class Flow(Shown):
                 rate = getattr(self, name)
                 try:
                     found = rate.values(begin + dt * NODES)
-                except ValueError as error:
-                    raise ValueError(f"{name} {error}") from error
+                except RateError as error:
+                    raise RateError(f"{name} {error}") from error
                 object.__setattr__(self, name, VaryingRate(rate.rule, found @ WEIGHTS))
                 values[RATES.index(name)] = found
             if dt <= shortest or np.ptp(values / values.sum(axis=0), axis=1).max() <= change:

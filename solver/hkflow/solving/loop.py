@@ -9,6 +9,7 @@ from ..arguments import Floats
 from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
 from ..methods.step import Step
+from ..problem.flow import RateError
 from .observer import Observer, State, as_observer
 from .records import take_record, true_smooth_margin
 from .registry import own_record
@@ -202,7 +203,7 @@ def accepted_step(
             _take_rates(method, clock.time, 0.0, target)
             dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
             dt = _take_rates(method, clock.time, dt, target)
-        except ValueError as error:
+        except RateError as error:
             return str(error).rstrip(".")
         step = method.advance(dt, control.implicit)
         reason = step.rejection or next(
