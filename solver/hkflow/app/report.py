@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from ..analysis.summary import provenance, summary
 from ..errors import RunFolderError
-from ..files.writing import write_whole
+from ..files.writing import write_page
 from ..plots.kinds import available, write
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import ResultLike
@@ -34,13 +34,7 @@ def write_report(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "rep
     text = page.get_template("report.html").render(
         runs=[_shown(run) for run in found], table=_table(found)
     )
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    except OSError as error:
-        raise RunFolderError(f"{path}: the report cannot be written ({error.strerror}).") from error
-    return path
+    return write_page(Path(path), text, "report")
 
 
 def _shown(run):

@@ -11,6 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ..errors import RunFolderError
+
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
@@ -28,6 +30,17 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_page(path: Path, text: str, what: str) -> Path:
+    """Write a page of HTML, whole, with the folders that lead to it; returns its path. Raises
+    RunFolderError, which calls it `what`, if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    except OSError as error:
+        raise RunFolderError(f"{path}: the {what} cannot be written ({error.strerror}).") from error
+    return path
 
 
 def write_hdf5(path: Path, fill: Callable[[h5py.File], object], **options: Any) -> None:

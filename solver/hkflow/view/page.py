@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..errors import RunFolderError
-from ..files.writing import write_whole
+from ..files.writing import write_page
 from ..solving.result import ResultLike
 from ..store.run import loaded
 from .packing import page_data
@@ -48,10 +48,4 @@ def write_view(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "view.
         facts=Markup(facts),
         numbers=Markup(numbers),
     )
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    except OSError as error:
-        raise RunFolderError(f"{path}: the page cannot be written ({error.strerror}).") from error
-    return path
+    return write_page(Path(path), text, "page")
