@@ -68,5 +68,6 @@ from .store.export import export as export
 from .store.results import pack as pack
 from .store.run import load as load
 from .studies.study import study as study
+from .view.page import page as page
 
 __version__: str

@@ -5,6 +5,7 @@ import base64
 import re
 import shutil
 import subprocess
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -94,6 +95,16 @@ def test_several_runs_are_compared(runs, tmp_path):
         "run-0",
         "run-1",
     }
+
+
+def test_an_interactive_report_holds_the_page_of_view_in_a_frame(runs):
+    result = CliRunner().invoke(app, ["report", str(runs[0].path), "--interactive"])
+    assert result.exit_code == 0
+    text = (runs[0].path / "report.html").read_text(encoding="utf-8")
+    frames = re.findall(r'<iframe srcdoc="([^"]*)"', text)
+    assert [unescape(frame) for frame in frames] == [hkflow.page(runs[0]).text]
+    assert "<script" not in text.replace(frames[0], "")
+    assert hkflow.page(runs[0])._repr_html_() in text
 
 
 def test_what_cannot_be_reported_is_told(runs, tmp_path):

@@ -236,6 +236,9 @@ def test_objects_say_what_they_are_and_how_large(out):
     assert "a &lt;small&gt; case" in html and "∂ₜν = div(ν ∇J) − 2 ν J" in html
     assert b64decode(re.search(r"base64,([^\"]+)", html)[1])[:4] == b"\x89PNG"
     assert "max_margin" not in vars(solution)  # which takes seconds
+    assert "hkflow.page(run)" in html
+    hkflow.page(run).write(run.path / "view.html")
+    assert re.search(r'href="[^"]*view.html"', run._repr_html_())
 
 
 def test_flows_are_written_out():

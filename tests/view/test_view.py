@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import hkflow
 from hkflow.app.cli import app
 from hkflow.view.packing import MAX_NUMBERS, packed, page_data, quantised, read_back
-from hkflow.view.page import write_view
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -268,7 +267,7 @@ def number_after(word, text):
 
 @needs_browser
 def test_a_browser_shows_the_numbers_of_the_file(iris, tmp_path):
-    page = write_view([iris], tmp_path / "page.html")
+    page = hkflow.page(iris).write(tmp_path / "page.html")
     save = 2
     density = np.exp(iris.log_scale[save]) * iris.cell_density_at(save)[0]
     cell = int(density.argmax())
@@ -297,7 +296,7 @@ def test_a_browser_shows_the_numbers_of_the_file(iris, tmp_path):
 
 @needs_browser
 def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path):
-    page = write_view([*circles, rings], tmp_path / "page.html")
+    page = hkflow.page(*circles, rings).write(tmp_path / "page.html")
     state, readouts, _ = opened(page, "save=1&hover=1,20&hover=1,5,1&datum=4")
     times = np.unique(np.concatenate([run.time for run in (*circles, rings)]))
     assert state["saves"] == len(times) and len(readouts) == 3
@@ -343,7 +342,7 @@ window.addEventListener("load", () => setTimeout(() => {
 
 @needs_browser
 def test_drag_keys_slider_and_click_do_what_they_say(iris, tmp_path):
-    page = write_view([iris], tmp_path / "page.html")
+    page = hkflow.page(iris).write(tmp_path / "page.html")
     text = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8"))
     page.write_text(text.replace("</body>", f"<script>{USE}</script></body>"), encoding="utf-8")
     _, _, title = opened(page, "turn=0,20")
@@ -353,7 +352,7 @@ def test_drag_keys_slider_and_click_do_what_they_say(iris, tmp_path):
 
 @needs_browser
 def test_sibling_an_error_of_the_page_is_seen(iris, tmp_path):
-    page = write_view([iris], tmp_path / "page.html")
+    page = hkflow.page(iris).write(tmp_path / "page.html")
     text = page.read_text(encoding="utf-8")
     page.write_text(text.replace('"density":["u1"', '"other":["u1"'), encoding="utf-8")
     with pytest.raises(AssertionError):

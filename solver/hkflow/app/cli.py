@@ -34,6 +34,7 @@ Overrides = Annotated[
     typer.Option("--set", help="override a key of the case: --set flow.noise=0.01"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar and no summary")]
+Watch = Annotated[bool, typer.Option("--watch", help="curves of the records while it runs")]
 
 
 def main() -> None:
@@ -124,6 +125,7 @@ def run(
         Path | None, typer.Option(help="run folder; runs/<case name> if not given")
     ] = None,
     force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
+    watch: Watch = False,
     quiet: Quiet = False,
 ) -> None:
     """Compute a case; write a run folder with results.h5 and a picture in it. Under mpiexec, by all
@@ -132,18 +134,16 @@ def run(
     file = together.all(lambda: _read(case, overrides))
     from ..running import run as runs
 
-    _finish(
-        runs.run(file, output=output, force=force, quiet=quiet, ranks=together), quiet, together
-    )
+    _finish(runs.run(file, output, force, quiet, ranks=together, watch=watch), quiet, together)
 
 
 @app.command()
-def resume(folder: RunPath, quiet: Quiet = False) -> None:
+def resume(folder: RunPath, watch: Watch = False, quiet: Quiet = False) -> None:
     """Continue an interrupted run; the result is the same, bit for bit, as without the
     interruption."""
     from ..running import run as runs
 
-    _finish(runs.resume(folder, quiet=quiet, ranks=ranks()), quiet, ranks())
+    _finish(runs.resume(folder, quiet, ranks=ranks(), watch=watch), quiet, ranks())
 
 
 @app.command()
@@ -212,6 +212,14 @@ Picture = Annotated[
 Wide = Annotated[
     bool, typer.Option("--wide", help="as wide as a page, 175 mm, instead of a column, 85 mm")
 ]
+Style = Annotated[
+    str | None,
+    typer.Option(
+        "--style",
+        help="widths and fonts of a journal: aps, elsevier, iclr, icml, ieee, jmlr, nature,"
+        " neurips, siam, springer",
+    ),
+]
 Under = Annotated[
     Path | None, typer.Option("--under", help="a grid run whose density lies under the particles")
 ]
@@ -237,16 +245,18 @@ def plot(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="picture to write: .png, .pdf or .svg; RUN/<name>.png, of several runs <name>.png,"
-            " if not given"
+            help="picture to write: .png, .pdf, .svg or .pgf; RUN/<name>.png, of several runs"
+            " <name>.png, if not given"
         ),
     ] = None,
     wide: Wide = False,
+    style: Style = None,
     under: Under = None,
 ) -> None:
     """Draw a picture of a run by name; without one its overview: predictions, density, records.
     Of several runs and studies draw records in one picture: what differs in the seed alone is one
     curve with a band."""
+    from ..plots.figures import style as styled
     from ..plots.kinds import PLOTS, available, loaded, write
 
     named = len(words) > 1 and (words[-1] in {*PLOTS, "help"} or not _may_be_a_run(words[-1]))
@@ -256,7 +266,9 @@ def plot(
         typer.echo("\n".join(f"{name:12}  {PLOTS[name].shows}" for name in available(one)))
         return
     name = name or ("records" if of else available(one)[0])
-    typer.echo(f"picture:          {write(name, one, output, save, under, wide, of or ())}")
+    with styled(style):
+        picture = write(name, one, output, save, under, wide, of or ())
+    typer.echo(f"picture:          {picture}")
 
 
 def _may_be_a_run(word):
@@ -277,14 +289,16 @@ def animate(
         typer.Option(min=0.1, help="pictures a second; as many as make 8 seconds if not given"),
     ] = None,
     wide: Wide = False,
+    style: Style = None,
     under: Under = None,
 ) -> None:
     """Make a film of a picture over all saves of a run."""
     from ..plots.animation import animate as animate_run
+    from ..plots.figures import style as styled
     from ..plots.kinds import loaded
     from ..running.progress import counted
 
-    with counted() as watch:
+    with styled(style), counted() as watch:
         film = animate_run(name, loaded(path), output, fps, wide, under, watch)  # type: ignore[arg-type]
     typer.echo(f"film:             {film}")
 
@@ -348,16 +362,17 @@ def report(
         Path | None,
         typer.Option(help="page to write; RUN/report.html, or report.html of several runs"),
     ] = None,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="with the page of `hkflow view` in a frame")
+    ] = False,
 ) -> None:
     """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case,
     versions."""
     from .report import write_report
 
     folder = paths[0] if paths[0].is_dir() else paths[0].parent
-    typer.echo(
-        "report:          "
-        f" {write_report(paths, output or (folder if len(paths) == 1 else Path()) / 'report.html')}"
-    )
+    file = output or (folder if len(paths) == 1 else Path()) / "report.html"
+    typer.echo(f"report:           {write_report(paths, file, interactive)}")
 
 
 @app.command()
@@ -378,15 +393,15 @@ def view(
 ) -> None:
     """Write one HTML page that turns, plays and answers, and needs no network: the measure, what it
     predicts and the records at every save."""
-    from ..view.page import write_view
+    from ..view.page import page
 
     folder = paths[0] if paths[0].is_dir() else paths[0].parent
-    page = write_view(paths, output or (folder if len(paths) == 1 else Path()) / "view.html")
-    typer.echo(f"page:             {page}")
+    file = output or (folder if len(paths) == 1 else Path()) / "view.html"
+    typer.echo(f"page:             {page(*paths).write(file)}")
     if show:
         import webbrowser
 
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(file.resolve().as_uri())
 
 
 @app.command()
@@ -400,6 +415,7 @@ def compare(
         Path | None,
         typer.Option(help="picture to write; RUN_A/compare-<name of B>.png if not given"),
     ] = None,
+    style: Style = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="no table, the picture alone")
     ] = False,
@@ -408,9 +424,11 @@ def compare(
     distances of their measures."""
     from ..analysis.comparison import compare as compare_runs
     from ..plots.compare import save_comparison
+    from ..plots.figures import style as styled
 
-    comparison = compare_runs(a, b)
-    picture = save_comparison(comparison, output)
+    with styled(style):
+        comparison = compare_runs(a, b)
+        picture = save_comparison(comparison, output)
     if not quiet:
         typer.echo(f"{comparison}\n\npicture:          {picture}")
 
@@ -434,11 +452,13 @@ def margin(
             help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"
         ),
     ] = None,
+    style: Style = None,
 ) -> None:
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision
     functions. Exit code 1 says that the tolerance was not reached."""
     from ..analysis.margin_report import margin_report
-    from ..plots.figures import write_figure
+    from ..plots.figures import PAGE, write_figure
+    from ..plots.figures import style as styled
     from ..plots.margin import draw_margins
 
     report = margin_report(case, run, tolerance, **_parsed(overrides))
@@ -448,9 +468,10 @@ def margin(
         typer.echo(f"{'data:':18}{note}")
     folder = output or (Path("margins") / report.name if run is None else _margins_of(run))
     typer.echo(f"values:           {report.write(folder)}")
-    picture = write_figure(
-        lambda figure: draw_margins(figure, report), folder / "margin.png", (6.9, 3.4)
-    )
+    with styled(style):
+        picture = write_figure(
+            lambda figure: draw_margins(figure, report), folder / "margin.png", (PAGE, 3.4)
+        )
     typer.echo(f"picture:          {picture}")
     sys.exit(0 if report.f1.reached else 1)
 
@@ -474,18 +495,21 @@ def study(
         bool,
         typer.Option("--quick", help="the small version that the file's table [quick] makes of it"),
     ] = False,
+    style: Style = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no tables")] = False,
 ) -> None:
     """Run all that a study file asks for, or what is missing of it; write tables, a figure and
     study.h5."""
     from ..plots.convergence import save_study
+    from ..plots.figures import style as styled
     from ..running.progress import StudyProgress
     from ..studies.report import markdown
     from ..studies.study import study as run_study
 
     with StudyProgress(quiet) as watch:
         result = run_study(file, output, workers, threads, scheduler, watch, quick)
-    picture = save_study(result)
+    with styled(style):
+        picture = save_study(result)
     if not quiet:
         typer.echo(markdown(result))
         typer.echo(

@@ -1,4 +1,5 @@
-"""`hkflow report`: runs on one page of HTML that needs nothing else, no network and no script."""
+"""`hkflow report`: runs on one page of HTML that needs nothing else, no network and, unless it
+is wanted, no script."""
 
 import os
 from base64 import b64encode
@@ -13,26 +14,35 @@ from ..plots.kinds import available, write
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import ResultLike
 from ..store.run import loaded
+from ..view.page import page as view
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 
 
-def write_report(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "report.html") -> Path:
+def write_report(
+    runs: Iterable[ResultLike],
+    path: str | os.PathLike[str] = "report.html",
+    interactive: bool = False,
+) -> Path:
     """Write the page of runs (run folders, results.h5, Run or Solution) and return its path.
 
+    interactive : with the page of `hkflow view` in a frame, whose scripts come with it
     Raises RunFolderError if there is nothing to show, or the page cannot be written.
     """
     from jinja2 import Environment, PackageLoader
+    from markupsafe import Markup
 
     found = [loaded(run) for run in runs]
     for run in found:
         if not len(run.time):
             raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to report.")
-    page = Environment(
+    template = Environment(
         loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    text = page.get_template("report.html").render(
-        runs=[_shown(run) for run in found], table=_table(found)
+    text = template.get_template("report.html").render(
+        runs=[_shown(run) for run in found],
+        table=_table(found),
+        frame=Markup(view(*found)._repr_html_() if interactive else ""),
     )
     return write_page(Path(path), text, "report")
 

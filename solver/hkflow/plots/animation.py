@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ..errors import CaseError, RunFolderError
 from ..solving.result import ResultLike
 from ..studies.study import StudyResult
-from .figures import style
+from .figures import for_journal, style
 from .kinds import draw, loaded, plot_of, size_of
 
 SECONDS = 8.0  # that a film takes if its speed is not given
@@ -60,7 +60,7 @@ def animate(
         settings = {"animation.ffmpeg_path": program or "", "savefig.dpi": DOTS}
         with matplotlib.rc_context(settings):
             writer = FFMpegWriter(fps, codec="h264") if path.suffix == ".mp4" else PillowWriter(fps)
-            figure = Figure(figsize=size_of(kind, run, wide), layout="constrained")
+            figure = Figure(figsize=for_journal(size_of(kind, run, wide)), layout="constrained")
             _write(
                 writer,
                 figure,

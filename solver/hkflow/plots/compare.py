@@ -21,7 +21,7 @@ COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
 
 
 def save_comparison(comparison: Comparison, path: str | Path | None = None) -> Path:
-    """Write the picture of a Comparison and return its path: .png, .pdf or .svg, by default
+    """Write the picture of a Comparison and return its path: .png, .pdf, .svg or .pgf, by default
     A/compare-<name of B>.png."""
     default = comparison.a.folder / f"compare-{comparison.b.stem}.png"
     return write_figure(

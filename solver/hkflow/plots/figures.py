@@ -1,7 +1,11 @@
-"""What all pictures share: two widths, one style, and how a picture becomes a file."""
+"""What all pictures share: one style, widths and fonts of journals, and how a picture becomes a
+file."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -9,21 +13,95 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from ..errors import RunFolderError
+from ..errors import CaseError, RunFolderError, unknown_name
 
 AnyFigure = Figure | SubFigure
 Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
-COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: a column of a journal, and its page
+COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: the widths of the style without a journal
 ENTRY = 1.05  # inches of an entry of a legend
-FORMATS = (".pdf", ".png", ".svg")
+FORMATS = (".pdf", ".pgf", ".png", ".svg")
+TEX = ("lualatex", "xelatex", "pdflatex")  # any of which .pgf needs, to measure text
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What a journal wants of figures.
+
+    column, page : widths in mm, equal where the text has one column
+    fonts : in the order in which they are asked for a letter; matplotlib brings all of them
+    settings : of matplotlib, further ones
+    """
+
+    column: float
+    page: float
+    fonts: tuple[str, ...]
+    settings: dict[str, object]
+
+    @property
+    def one_column(self) -> bool:
+        """Whether all its figures are as wide as the page."""
+        return self.column == self.page
+
+
+SANS: tuple = ("DejaVu Sans",), {}
+TIMES: tuple = ("STIXGeneral", "DejaVu Sans"), {"mathtext.fontset": "stix"}
+SMALL = dict.fromkeys(
+    ("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "legend.fontsize"), 7
+)
+SMALL_TIMES = TIMES[0], TIMES[1] | SMALL
+JOURNALS = {
+    "hkflow": Journal(85.0, 175.0, *SANS),
+    "aps": Journal(86.0, 178.0, *TIMES),
+    "elsevier": Journal(90.0, 190.0, *SANS),
+    "iclr": Journal(139.7, 139.7, *SMALL_TIMES),
+    "icml": Journal(82.5, 171.4, *TIMES),
+    "ieee": Journal(88.9, 181.8, *TIMES),
+    "jmlr": Journal(152.4, 152.4, *SMALL_TIMES),
+    "nature": Journal(89.0, 183.0, SANS[0], SMALL),
+    "neurips": Journal(139.7, 139.7, *SMALL_TIMES),
+    "siam": Journal(130.2, 130.2, *SMALL_TIMES),
+    "springer": Journal(84.0, 174.0, *SANS),
+}
+_current = ContextVar("journal", default=JOURNALS["hkflow"])
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def style(journal: str | None = None) -> Iterator[None]:
     """The project's style, for whatever is drawn inside: fonts, line widths, colours that
-    colour-blind people tell apart."""
-    with as_file(files(__package__) / "hkflow.mplstyle") as path, matplotlib.rc_context(fname=path):
-        yield
+    colour-blind people tell apart.
+
+    journal : one of JOURNALS, whose widths and fonts all pictures inside take; by default that of
+        the style around
+    Raises CaseError for an unknown journal.
+    """
+    if journal is not None and journal not in JOURNALS:
+        raise CaseError(unknown_name("style", journal, sorted(JOURNALS)))
+    wanted = _current.get() if journal is None else JOURNALS[journal]
+    settings = {"font.family": list(wanted.fonts), "pgf.rcfonts": False, **wanted.settings}
+    token = _current.set(wanted)
+    try:
+        with (
+            as_file(files(__package__) / "hkflow.mplstyle") as path,
+            matplotlib.rc_context(settings, fname=path),
+        ):
+            yield
+    finally:
+        _current.reset(token)
+
+
+def for_journal(size: tuple[float, float]) -> tuple[float, float]:
+    """Inches of a figure in the journal of the style, from those with about COLUMN or PAGE as its
+    width."""
+    width, height = size
+    standard, journal = JOURNALS["hkflow"], _current.get()
+    wide = width > 1.5 * COLUMN
+    factor = journal.page / standard.page if wide else journal.column / standard.column
+    return factor * width, height
+
+
+def takes_page(wide: bool) -> bool:
+    """Whether a figure is as wide as a page: if that is wanted, or the journal has one column."""
+    return wide or _current.get().one_column
 
 
 def write_figure(
@@ -32,15 +110,18 @@ def write_figure(
     """Write what draw(figure) draws, in the project's style, on a figure of `size` inches; returns
     the path.
 
-    Raises RunFolderError if the format is unknown or the file cannot be written.
+    size : with COLUMN or PAGE as its width, which the journal of the style replaces by its own
+    Raises RunFolderError if the format is unknown or the file cannot be written, CaseError if there
+    is no TeX for a .pgf.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
         raise RunFolderError(
             f"{path}: unknown picture format '{path.suffix}'. Choose from: {', '.join(FORMATS)}."
         )
-    with style():
-        figure = Figure(figsize=size, layout="constrained")
+    tex = {"pgf.texsystem": _tex(path)} if path.suffix == ".pgf" else {}
+    with style(), matplotlib.rc_context(tex):
+        figure = Figure(figsize=for_journal(size), layout="constrained")
         draw(figure)
         try:
             figure.savefig(path)
@@ -49,6 +130,17 @@ def write_figure(
                 f"{path}: the picture cannot be written ({error.strerror})."
             ) from error
     return path
+
+
+def _tex(path):
+    """The first TeX that is installed."""
+    found = next(filter(shutil.which, TEX), None)
+    if found is None:
+        raise CaseError(
+            f"{path}: a picture for LaTeX needs a TeX that measures its text: install one of"
+            f" {', '.join(TEX)}, or choose a .pdf."
+        )
+    return found
 
 
 def legend_below(figure: AnyFigure, ax: Axes, title: str | None = None) -> None:

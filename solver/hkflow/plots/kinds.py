@@ -25,7 +25,7 @@ from . import (
     tracks,
     width,
 )
-from .figures import COLUMN, PAGE, style, write_figure
+from .figures import COLUMN, PAGE, for_journal, style, takes_page, write_figure
 from .overlay import Runs
 
 Drawn = ResultLike | StudyResult | Runs
@@ -285,7 +285,7 @@ def _with_records(name, run, of):
 
 def size_of(kind: Plot, run: Result | StudyResult | Runs, wide: bool) -> tuple[float, float]:
     """Width and height of a picture in inches: as wide as a column, or as a page."""
-    wide = wide or kind is PLOTS["overview"]
+    wide = takes_page(wide or kind is PLOTS["overview"])
     return (PAGE if wide else COLUMN), kind.height(run, wide)
 
 
@@ -323,7 +323,7 @@ def draw(
     layers = {} if under is None else {"under": _ground(kind, name, run, loaded(under))}
     if figure is None:
         with style():
-            figure = Figure(figsize=size_of(kind, run, wide), layout="constrained")
+            figure = Figure(figsize=for_journal(size_of(kind, run, wide)), layout="constrained")
             kind.draw(figure, run, save, shared, **layers)
         return figure
     place: Any = figure
@@ -358,8 +358,9 @@ def write(
     wide: bool = False,
     of: str | Sequence[str] = (),
 ) -> Path:
-    """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf or .svg, by
-    default RUN/<name>.png, of several runs <name>.png here; names of records follow <name>.
+    """Write a picture of a run by its name, see `draw`, and return its path: .png, .pdf, .svg or
+    .pgf, by default RUN/<name>.png, of several runs <name>.png here; names of records follow
+    <name>.
 
     save : by default the last;  wide : 175 mm instead of 85 mm; an overview always is
     """

@@ -14,7 +14,7 @@ from .shown import plain, time_of
 
 
 def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
-    """Write the overview of a run and return its path: .png, .pdf or .svg, by default
+    """Write the overview of a run and return its path: .png, .pdf, .svg or .pgf, by default
     RUN/overview.png."""
     from .kinds import write
 

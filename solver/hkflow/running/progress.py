@@ -46,7 +46,7 @@ def counted() -> Iterator[Callable[[int, int], None] | None]:
     if not _shows_bars():
         yield None
         return
-    with _bar() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("", total=None)
         yield lambda done, count: bar.update(task, completed=done, total=count)
 
@@ -59,7 +59,7 @@ def companions_made(
     if quiet or not _shows_bars():
         yield None
         return
-    with _bar(f"{doing}  {{task.completed}} of {{task.total}}  ETA") as bar:
+    with progress_bar(f"{doing}  {{task.completed}} of {{task.total}}  ETA") as bar:
         task = bar.add_task(doing, total=None)
         yield lambda done, count: bar.update(task, completed=done, total=count)
 
@@ -75,7 +75,7 @@ def _shows_bars():
     return _in_notebook() or sys.stderr.isatty()
 
 
-def _bar(text=None):
+def progress_bar(text: str | None = None) -> Any:
     """A bar with its ETA, and a text or what is done of how many between them, on the terminal or
     in a notebook."""
     if _in_notebook():
@@ -190,7 +190,7 @@ class StudyProgress:
         if outcome is None:
             self.started = time.monotonic()
             if _shows_bars():
-                self.bar = _bar()
+                self.bar = progress_bar()
                 self.bar.start()
                 self.task = self.bar.add_task("", total=count)
         elif self.bar:
@@ -214,9 +214,12 @@ class ProgressBar(Observer):
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
         self.due = self.started[0] + LINE_SECONDS
         if _shows_bars():
-            self.bar, self.due = _bar("{task.description}"), 0.0
+            self.bar, self.due = self._make_bar(), 0.0
             self.bar.start()
             self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
+
+    def _make_bar(self) -> Any:
+        return progress_bar("{task.description}")
 
     def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()

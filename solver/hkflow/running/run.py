@@ -54,6 +54,7 @@ from .error_bars import estimated
 from .forecast import Forecast
 from .progress import ProgressBar, preparing, say
 from .repeats import repeated
+from .watch import Watch
 
 # of a Problem, besides the options of its method
 ARGUMENTS = (
@@ -76,6 +77,7 @@ def run(
     observers: Sequence[Observer | Callable] = (),
     ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
+    watch: bool = False,
     **overrides: Any,
 ) -> Run:
     """Run a case, or a problem made in Python, and return its Run, with error bars.
@@ -89,6 +91,7 @@ def run(
     quiet : no progress bar, on a terminal or in a notebook;  observers : more of them (see
         solving.observer.Observer)
     records : further ones, {name: function of a State -> number}
+    watch : with quiet=False on a terminal, curves of the records under the bar
     overrides : tables or dotted keys, run("a.toml", flow={"noise": 0.01}); of a Problem the
         arguments of hkflow.solve, run(problem, end=2.0, saves=5, kind="particles"), and seed and
         certificate={"seconds": …}, error={"companions": …}
@@ -113,8 +116,9 @@ def run(
         mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
     found = same_run(folder, mark, to_accuracy) if force is None else None
     if found is not None:
-        return _met(found, given, quiet)
-    how = {"quiet": quiet, "observers": observers, "ranks": ranks, "records": records}
+        return _met(found, given, quiet, watch)
+    how = {"quiet": quiet, "watch": watch, "observers": observers, "ranks": ranks}
+    how["records"] = records
     if to_accuracy:
         from .accuracy import run_to_accuracy
 
@@ -147,20 +151,20 @@ def _stated(file, given=None, own=None):
     return Stated(case, problem, records, functions.model_copy(update=kept))
 
 
-def _met(found, given, quiet):
+def _met(found, given, quiet, watch):
     """The run that a folder holds already, resumed if it was broken off."""
     if is_whole(found):
         say(f"{found.path} holds this case and is loaded; force=True runs it again. {found.status}")
     else:
         say(f"{found.path} holds this case, and is resumed. {found.status}")
-        found = resume(found.path, quiet)
+        found = resume(found.path, quiet, watch=watch)
     if given is not None:
         found.problem = given
     return found
 
 
 def _make(
-    file, stated, folder, force, mark, given=None, *, quiet, observers, ranks, records
+    file, stated, folder, force, mark, given=None, *, quiet, watch, observers, ranks, records
 ):  # fmt: skip
     """Make the run of a CaseFile in a folder; the arguments as of `run`.
 
@@ -189,7 +193,7 @@ def _make(
         ranks.told(begin)
         made = _integrate(
             folder, method, case, RunWriter(folder), observers, None, quiet, ranks, records,
-            given=given,
+            given=given, watch=watch,
         )  # fmt: skip
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
@@ -237,11 +241,12 @@ def resume(
     observers: Sequence[Observer | Callable] = (),
     ranks: Alone = ALONE,
     records: Mapping[str, Callable] | None = None,
+    watch: bool = False,
 ) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
     return its Run.
 
-    observers, ranks : as for `run`, ranks as many as one likes; all must see the folder
+    observers, watch, ranks : as for `run`, ranks as many as one likes; all must see the folder
     records : as for `run`. Those that the case names go on by themselves, by functions that are
         found where the run found them. Another record of the run that is not given is nan from here
         on, and the status says so; a new one is nan up to here
@@ -273,7 +278,7 @@ def resume(
         writer = RunWriter(folder, checkpoint, seconds)
         return _integrate(
             folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
-            _on_missing(stored.records, records, clock),
+            _on_missing(stored.records, records, clock), watch=watch,
         )  # fmt: skip
 
 
@@ -289,7 +294,19 @@ def _on_missing(stored, records, clock):
 
 
 def _integrate(
-    folder, method, case, writer, observers, clock, quiet, ranks, records, remark="", given=None
+    folder,
+    method,
+    case,
+    writer,
+    observers,
+    clock,
+    quiet,
+    ranks,
+    records,
+    remark="",
+    given=None,
+    *,
+    watch,
 ):
     signals = Signals(ranks)
     # a margin that ends a run is not foreseen
@@ -297,7 +314,8 @@ def _integrate(
     observers = (
         [*observers, signals]
         if ranks.rank
-        else [writer, *observers, signals, *forecast] + ([] if quiet else [ProgressBar()])
+        else [writer, *observers, signals, *forecast]
+        + ([] if quiet else [Watch() if watch else ProgressBar()])
     )
     times = save_times(case.time.end, case.time.saves)
     with signals, _writing(folder), writer:

@@ -1,13 +1,16 @@
 """What a run gave: one interface for runs in memory and runs in files."""
 
+import os
 import platform
 import re
 from base64 import b64encode
 from functools import cache, cached_property
+from html import escape
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -159,7 +162,16 @@ class Result:
         except HkflowError:
             return ""
         text = b64encode(content.getvalue()).decode()
-        return f'<img alt="the measure at the last save" src="data:image/png;base64,{text}"/>'
+        picture = f'<img alt="the measure at the last save" src="data:image/png;base64,{text}"/>'
+        return picture + self._link()
+
+    def _link(self):
+        """To the page of `hkflow view`, where it lies beside the run; else how it is shown."""
+        file = self.folder / "view.html"
+        if self.path is None or not file.exists():
+            return "<div><code>hkflow.page(run)</code> shows it turning and playing</div>"
+        target = escape(quote(os.path.relpath(file)))
+        return f'<div><a href="{target}">the page that turns and plays</a></div>'
 
     # --- the problem
 

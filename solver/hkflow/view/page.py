@@ -2,8 +2,8 @@
 
 import os
 from base64 import b64encode
-from collections.abc import Iterable
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,14 +14,35 @@ from ..store.run import loaded
 from .packing import page_data
 
 SCRIPTS = ("sphere.js", "charts.js", "page.js")
+FRAME = 760  # pixels of its height in a notebook
 
 
-def write_view(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "view.html") -> Path:
-    """Write the page of runs (run folders, results.h5, Run or Solution) and return its path.
+class Page:
+    """Runs as one page of HTML, which needs no network; a notebook shows it in a frame.
 
-    Several runs have one clock. Raises RunFolderError if there is nothing to show, or the page
-    cannot be written.
+    text : of the page
     """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def write(self, path: str | os.PathLike[str] = "view.html") -> Path:
+        """Write it and return its path. Raises RunFolderError if that cannot be done."""
+        return write_page(Path(path), self.text, "page")
+
+    def __repr__(self):
+        return f"<Page of {len(self.text) / 1e6:.2g} MB; write(path) makes a file of it>"
+
+    def _repr_html_(self):
+        return (
+            f'<iframe srcdoc="{escape(self.text)}" title="runs, as hkflow view shows them"'
+            f' style="width:100%;height:{FRAME}px;border:0"></iframe>'
+        )
+
+
+def page(*runs: ResultLike) -> Page:
+    """The page of runs (run folders, results.h5, Run or Solution) that turns, plays and answers;
+    several runs have one clock. Raises RunFolderError if there is nothing to show."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
@@ -34,13 +55,13 @@ def write_view(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "view.
     own = {
         name: Markup((here / name).read_text(encoding="utf-8")) for name in ("page.css", *SCRIPTS)
     }
-    page = Environment(
+    template = Environment(
         loader=PackageLoader("hkflow", "view"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template("page.html")
-    text = page.render(
+    text = template.render(
         title=", ".join(run.title or run.stem for run in found),
         style=own["page.css"],
         scripts=[own[name] for name in SCRIPTS],
@@ -48,4 +69,4 @@ def write_view(runs: Iterable[ResultLike], path: str | os.PathLike[str] = "view.
         facts=Markup(facts),
         numbers=Markup(numbers),
     )
-    return write_page(Path(path), text, "page")
+    return Page(text)

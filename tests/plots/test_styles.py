@@ -1,0 +1,71 @@
+"""Styles of journals: widths, fonts, and LaTeX's own format."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from PIL import Image
+
+import hkflow
+from hkflow.plots.figures import COLUMN, JOURNALS, PAGE, TEX, style, write_figure
+
+
+def width_of(path):
+    with Image.open(path) as picture:
+        return picture.width / picture.info["dpi"][0] * 25.4  # mm
+
+
+def plot(figure):
+    ax = figure.subplots()
+    ax.plot([1, 2], [3, 4])
+    ax.set(xlabel="petal_width 5 %", ylabel="mass |ν|")
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_picture_is_as_wide_as_the_journal_wants(tmp_path, name):
+    with style(name):
+        column = write_figure(plot, tmp_path / "column.png", (COLUMN, 2.0))
+        page = write_figure(plot, tmp_path / "page.png", (PAGE, 2.0))
+    assert width_of(column) == pytest.approx(JOURNALS[name].column, abs=0.2)
+    assert width_of(page) == pytest.approx(JOURNALS[name].page, abs=0.2)
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_matplotlib_brings_the_fonts(name):
+    for font in JOURNALS[name].fonts:
+        assert "matplotlib" in font_manager.findfont(font, fallback_to_default=False)
+
+
+def test_a_style_ends_with_its_block_and_an_unknown_one_is_told(tmp_path):
+    with style("nature"), style():
+        assert Figure().text(0, 0, "a").get_fontsize() == 7.0
+    picture = write_figure(plot, tmp_path / "after.png", (COLUMN, 2.0))
+    assert width_of(picture) == pytest.approx(85.0, abs=0.2)
+    with pytest.raises(hkflow.CaseError, match="Choose from: aps, .*springer"), style("lancet"):
+        pass
+
+
+def test_a_pgf_is_read_by_latex(tmp_path):
+    tex = next(filter(None, map(shutil.which, TEX)), None)
+    if tex is None:
+        pytest.skip("no TeX is installed")
+    write_figure(plot, tmp_path / "picture.pgf", (COLUMN, 2.0))
+    (tmp_path / "paper.tex").write_text(
+        r"\documentclass{article}\usepackage{pgf}\usepackage[strings]{underscore}"
+        r"\def\mathdefault#1{#1}"
+        r"\begin{document}\input{picture.pgf}\end{document}"
+    )
+    command = [tex, "-halt-on-error", "-interaction=nonstopmode", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=100)
+    assert done.returncode == 0 and (tmp_path / "paper.pdf").exists(), done.stdout[-900:]
+    width = re.search(r"pgfqpoint\{([\d.]+)in\}", (tmp_path / "picture.pgf").read_text())
+    assert float(width[1]) == pytest.approx(COLUMN, abs=0.01)
+
+
+def test_without_a_tex_that_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(hkflow.CaseError, match="install one of lualatex, xelatex, pdflatex"):
+        write_figure(plot, tmp_path / "picture.pgf", (COLUMN, 2.0))
