@@ -22,7 +22,7 @@ import hkflow
 from hkflow import Claim
 from hkflow.plots import PAGE
 
-MINUTES = {"quick": 1, "paper": 4}
+MINUTES = {"quick": 1, "paper": 2}
 KAPPAS = {True: (1.0, 2.0, 3.0, 4.0, 5.0, 6.0), False: (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)}
 LEVELS = {True: (3, 4), False: (3, 4, 5)}
 MERGED, FORMED, PATIENCE = 0.9, 1e-3, 2.0  # |m|; spread within clusters; end, of two points' time
@@ -197,8 +197,8 @@ def claims(data):
             f"largest difference {np.degrees(np.max(above)):.1e} degrees",
         ),
         Claim(
-            "what a perceptron holds is atomic: each cluster is a point, the length of its first moment is its mass to"
-            " 1e-9",
+            "what a perceptron holds is atomic: each cluster is a point, the length of its first"
+            " moment is its mass to 1e-9",
             np.max(spreads) < 1e-9,
             f"largest difference {np.max(spreads):.1e}",
         ),
