@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent
 SCALES = ("quick", "paper")
 HEAD = """# Gallery
 
-The figures of the five papers, computed again by `hkflow reproduce`, each with what is new here and with what its paper says of it
-as checks with numbers. `quick` is a small version, all of them together take {quick:.0f} minutes on two cores; `paper` has the paper's own
-parameters. A claim that does not come out is marked **no**, and the paragraph says why. Made by `python postprocess/gallery.py`.
+The figures of the five papers, and one of what others prove of attention, computed by `hkflow reproduce`, each with what is new here
+and with what its paper says of it as checks with numbers. `quick` is a small version, all of them together take {quick:.0f} minutes on
+two cores; `paper` has the paper's own parameters. A claim that does not come out is marked **no**, and the paragraph says why. Made by `python postprocess/gallery.py`.
 """
 
 

@@ -55,13 +55,30 @@ def test_particles_find_three_spikes_with_their_certificate(problem, spikes):
     assert before > 2.0 * DECAY  # what is not optimal has no certificate
 
 
-def test_the_energy_of_a_grid_is_above_the_minimum_by_the_square_of_its_cells(problem):
-    values = []
+def test_a_grid_is_above_the_minimum_by_the_square_of_its_cells_and_particles_go_on(
+    problem, spikes
+):
+    """Where F is flat, masses at centres of cells are off by a share of a cell; merged, they move
+    to the solution."""
+    values, offs = [], []
     for cells in (128, 512):
         on_grid = hkflow.Problem(hkflow.circle_mesh(cells), problem.objective, problem.flow)
-        values.append(hkflow.solve(on_grid, 1000.0, tolerance=1e-3).records["objective"][-1])
+        solution = hkflow.solve(on_grid, 1000.0, tolerance=1e-3)
+        values.append(solution.records["objective"][-1])
+        atoms = solution.atoms_at(-1)
+        angles = np.arctan2(atoms.positions[:, 1], atoms.positions[:, 0]) % (2.0 * np.pi)
+        nearest = np.abs(angles[:, None] - spikes[0]).argmin(axis=1)
+        masses = np.bincount(nearest, atoms.weights)
+        means = np.bincount(nearest, atoms.weights * angles) / masses
+        offs.append(np.abs(means - spikes[0]).max())
     gaps = np.array(values) - 0.02752063954252
     assert (gaps > 0.0).all() and 1.6 < 0.5 * np.log2(gaps[0] / gaps[1]) < 2.4
+    assert offs[0] < 0.07 * 2.0 * np.pi / 128 and 1e-4 < offs[1] < 0.05 * 2.0 * np.pi / 512
+    merged = hkflow.PointMeasure(unit(means), np.ones(3), masses)
+    points = hkflow.Problem(None, problem.objective, problem.flow, initial=merged)
+    atoms = hkflow.solve(points, 300.0, kind="particles", tolerance=1e-8).atoms_at(-1)
+    assert np.abs(atoms.positions - unit(spikes[0])).max() < 1e-6
+    assert atoms.weights == pytest.approx(spikes[1], abs=1e-6)
 
 
 def test_the_bound_encloses_what_finer_samples_find(problem):

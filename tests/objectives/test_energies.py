@@ -1,10 +1,15 @@
 """Sums of energies: their derivatives, the harmonic sums against all pairs, exact flows with orders
 on both sides, and particles against the grid."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import hkflow
+from hkflow.objectives.energies import SumAtFixedPoints
 from hkflow.objectives.kernels import HarmonicSums, PairSums
 from hkflow.operators.dense import blocked, unblocked
 
@@ -98,6 +103,55 @@ def test_slopes_and_gradients_are_derivatives_at_moving_points(log_scale, rng):
     ends = [value(weights, points + side * step * motion) for side in (1, -1)]
     wanted = np.sum(weights[:, None] * gradient * motion)
     assert wanted == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
+
+
+# --- energies fall
+
+
+def falls(axes, name, strength, tau, reaction):
+    """A flow in a potential, with an interaction and entropy, whose energy falls in every step."""
+    mesh = hkflow.circle_mesh(32) if axes == 2 else hkflow.geodesic_mesh(2)
+    pairs = dataclasses.replace(INTERACTIONS[name], strength=strength)
+    energy = hkflow.Sum(pairs, hkflow.External(POTENTIAL), axes=axes, entropy=tau)
+    start = np.random.default_rng(7).random((1, mesh.n_cells)) ** 4
+    start /= start.sum(axis=0) @ mesh.volumes
+    flow = hkflow.Flow(1.0, reaction, drive="probability" if reaction else None)
+    s = hkflow.solve(hkflow.Problem(mesh, energy, flow, initial=start), 0.5)
+    assert s.finished, s.status
+    values = s.records["objective"]
+    assert values[-1] < values[0]
+    assert np.diff(values).max() <= 1e-13 * np.abs(values).max()
+    assert s.records["minimum_density"].min() >= 0.0
+    np.testing.assert_allclose(s.records["mass"], 1.0, rtol=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    axes=st.sampled_from([2, 3]),
+    name=st.sampled_from(list(INTERACTIONS)),
+    strength=st.floats(-3.0, 3.0),
+    tau=st.one_of(st.just(0.0), st.floats(1e-3, 2.0)),
+    reaction=st.sampled_from([0.0, 2.0]),
+)
+@example(axes=3, name="exponential", strength=3.0, tau=0.01, reaction=2.0)
+@example(axes=2, name="riesz", strength=-3.0, tau=0.0, reaction=0.0)
+def test_energy_falls_in_every_step(axes, name, strength, tau, reaction):
+    falls(axes, name, strength, tau, reaction)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.1])
+def test_sibling_it_rises_with_an_interaction_of_the_other_sign(tau, monkeypatch):
+    honest = SumAtFixedPoints.value
+
+    def wrong(self, weights, log_scale=0.0):
+        value = honest(self, weights, log_scale)
+        self.potential -= 2.0 * self.sums
+        return value
+
+    monkeypatch.setattr(SumAtFixedPoints, "value", wrong)
+    monkeypatch.setattr(SumAtFixedPoints, "evaluate", wrong)
+    with pytest.raises(AssertionError, match="objective increased|step's error"):
+        falls(2, "linear", -3.0, tau, 0.0)
 
 
 # --- exact flows

@@ -117,9 +117,11 @@ def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
     scheme.follow(np.sin(3.0 * mesh.centers[:, 0] + mesh.centers[:, 1])[None], 1.3)
     A, neighbors = np.zeros((n, n)), scheme.stencil.neighbors
     for c in range(n):
-        np.add.at(A, (c, neighbors[c]), scheme.arriving[0, c] / mesh.volumes[c])
-        A[c, c] -= scheme.leaving[0, c].sum() / mesh.volumes[c]
+        np.add.at(A, (c, neighbors[c]), scheme.arriving[0, c])
+        A[c, c] -= scheme.leaving[0, c]
     np.testing.assert_allclose(mesh.volumes @ A, 0.0, atol=1e-12 * scheme.largest)
+    largest = np.linalg.eigvals(-A).real.max()
+    assert 1.0 < 2.0 * scheme.radius / largest < (1.3 if tau == 1.0 else 2.1)
     after = np.zeros((1, n))
     for reach in (0.5, 5.0, 60.0):
         dt = min(reach / scheme.largest, 0.9 / scheme.outflow)
@@ -129,6 +131,12 @@ def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
             assert after.min() >= 0.0 and abs((after - start)[0] @ mesh.volumes) < 1e-14
 
 
+def test_sibling_a_bound_of_the_eigenvalues_that_is_none(rng, monkeypatch):
+    monkeypatch.setattr(entropy, "SAFETY", 0.7)
+    with pytest.raises(AssertionError):
+        test_steps_are_the_exponential_of_the_fluxes("sphere", 1.0, rng)
+
+
 def test_kernels_agree_with_their_formulas(rng):
     mesh, tau = MESHES["sphere"][0], 0.07
     scheme, J, nu = ScharfetterGummel(tau, stencil_of(mesh), 2), *rng.normal(size=(2, 2, 162))
@@ -136,7 +144,9 @@ def test_kernels_agree_with_their_formulas(rng):
     z = (J[:, scheme.stencil.neighbors] - J[:, :, None]) / tau
     z[z == 0.0] = 1e-9  # of slots without a neighbour
     rates = 1.3 * tau * scheme.stencil.conductances
-    np.testing.assert_allclose(scheme.leaving, rates * z / np.expm1(z), rtol=1e-8, atol=1e-300)
+    rates /= mesh.volumes[:, None]
+    leaving = (rates * z / np.expm1(z)).sum(axis=2)
+    np.testing.assert_allclose(scheme.leaving, leaving, rtol=1e-8, atol=1e-300)
     np.testing.assert_allclose(scheme.arriving, rates * -z / np.expm1(-z), rtol=1e-8, atol=1e-300)
     drift = (1.3 * scheme.stencil.conductances * tau * np.maximum(-z, 0.0)).sum(axis=2)
     np.testing.assert_allclose(scheme.outflow, (drift / mesh.volumes).max(), rtol=1e-8)
@@ -179,9 +189,10 @@ def test_sibling_central_fluxes_miss_it(monkeypatch):
 
     def central(neighbors, conductances, volumes, J, alpha, tau, leaving, arriving, outflows):
         half = 0.5 * (J[:, neighbors] - J[:, :, None]) / tau
-        leaving[:] = alpha * tau * conductances * (1.0 - half)
-        arriving[:] = alpha * tau * conductances * (1.0 + half)
-        outflows[:] = alpha * tau * (conductances.sum(axis=1) / volumes).max()
+        rates = alpha * tau * conductances / volumes[:, None]
+        leaving[:] = (rates * (1.0 - half)).sum(axis=2)
+        arriving[:] = rates * (1.0 + half)
+        outflows[:] = rates.sum(axis=1).max()
 
     monkeypatch.setattr(entropy, "exponential_fitting", central)
     with pytest.raises(AssertionError):
