@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import zlib
+from html import unescape
 from html.parser import HTMLParser
 
 import h5py
@@ -247,18 +248,27 @@ def test_a_page_of_51_saves_of_2562_cells_is_small(iris, monkeypatch):
     assert len(numbers) < 1_200_000 and MAX_NUMBERS == 400_000
 
 
-def opened(path, state="", *flags):
-    """The page after a browser has drawn it: its state and readouts; it must have no errors."""
+def dumped(path, state="", *flags):
+    """The document after a browser has drawn the page of a file."""
     words = [
         *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-unsafe-swiftshader", "--window-size=1200,900"),
         *("--virtual-time-budget=5000", "--dump-dom", *flags, f"{path.as_uri()}#{state}"),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    part = lambda name: re.search(rf'id="{name}"[^>]*>(.*?)</pre>', done.stdout, re.S)[1]
-    assert part("errors") == "" and part("state"), done.stdout[:500] + done.stderr[-2000:]
-    readouts = re.findall(r'class="readout"[^>]*>(.*?)</p>', done.stdout, re.S)[:-1]
-    return json.loads(part("state")), readouts, re.search("<title>(.*?)</title>", done.stdout)[1]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120).stdout
+
+
+def part(text, name):
+    """What a hidden element of a document holds."""
+    return unescape(re.search(rf'id="{name}"[^>]*>(.*?)</pre>', text, re.S)[1])
+
+
+def opened(path, state="", *flags):
+    """The page after a browser has drawn it: its state and readouts; it must have no errors."""
+    text = dumped(path, state, *flags)
+    assert part(text, "errors") == "" and part(text, "state"), text[:500]
+    readouts = re.findall(r'class="readout"[^>]*>(.*?)</p>', text, re.S)[:-1]
+    return json.loads(part(text, "state")), readouts, re.search("<title>(.*?)</title>", text)[1]
 
 
 def number_after(word, text):
