@@ -70,7 +70,7 @@ function legend(c, run, width, top, paint, table, name = "ν/|ν|") {
     c.fillText("area of a point: its share of the mass", width / 2, top + 22);
     return;
   }
-  const length = Math.min(300, width - 130), left = (width - length) / 2, { bottom, top: high } = run.scale;
+  const length = Math.min(300, width - 180), left = (width - length) / 2, { bottom, top: high } = run.scale;
   for (let k = 0; k < length; k++) {
     c.fillStyle = rgb(table, Math.round(255 * k / (length - 1)));
     c.fillRect(left + k, top + 8, 1.5, 10);

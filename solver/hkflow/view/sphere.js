@@ -138,7 +138,7 @@ class Sphere {
       c.drawImage(this.cells.canvas, 0, 0, width, height);
     }
     for (const disc of discs) this.over(c, disc, view, state, paint);
-    legend(c, run, width, height - LEGEND, paint, table, folded ? "ν₊ − ν₋ of ν/|ν|" : "ν/|ν|");
+    legend(c, run, width, height - LEGEND, paint, table, folded ? "(ν₊ − ν₋)/|ν|" : "ν/|ν|");
   }
 
   over(c, disc, view, state, paint) {
@@ -212,7 +212,7 @@ class Sphere {
     for (const sign of disc.sign ? [disc.sign] : run.signs) {
       const own = [];
       for (let j = 0; j < count; j++) if (run.signOf(save, j) === sign) own.push(j);
-      c.fillStyle = c.strokeStyle = this.cells && disc.sign ? this.ink : sign > 0 ? paint.plus : paint.minus;
+      c.fillStyle = c.strokeStyle = this.cells ? this.ink : sign > 0 ? paint.plus : paint.minus;
       c.lineWidth = 1;
       for (let back = 1; back < frames.length; back++) {
         const from = frames[back], to = frames[back - 1];
@@ -225,7 +225,7 @@ class Sphere {
         c.stroke();
       }
       c.globalAlpha = 1;
-      c.strokeStyle = this.cells ? "#222" : paint.panel;
+      c.strokeStyle = !this.cells ? paint.panel : this.ink === "#fff" ? "#222" : "#fff";
       c.lineWidth = 0.8;
       for (const large of [false, true]) {  // those that are large have an edge, over those that are small
         c.beginPath();
