@@ -311,7 +311,7 @@ function draw() {
   element("now").textContent = `t = ${shown(network.time)} · loss ${shown(network.loss)} · mass ${shown(mine.mass)}` + (network.n ? "" : " · draw points of both labels in the plane");
   const near = !network.n ? "" : state.off < 1e-6 ? ", the same points" : `, the nearest preset (distance ${shown(state.off, 2)})`;
   element("theirs").textContent = `${preset.name}${state.flip < 0 ? ", labels exchanged" : ""}${near}, at t = ${shown(theirs.time)}`;
-  element("state").textContent = JSON.stringify({ time: network.time, loss: network.loss, mass: mine.mass, h: [...network.h], steps: network.history.length,
+  if (!state.playing) element("state").textContent = JSON.stringify({ time: network.time, loss: network.loss, mass: mine.mass, h: [...network.h], steps: network.history.length,
     values: [...mine.values], theirs: [...theirs.values], preset: preset.name, flip: state.flip, off: state.off === Infinity ? null : state.off, points: state.points });
 }
 

@@ -172,8 +172,8 @@ class Circle {
         c.fill();
       }
     }
-    for (const [datum, size] of [[state.hoverDatum, 1.2], [state.datum, 2]]) if (datum !== null && run.data && datum < run.data.rows.length) this.kink(c, datum, at, radius + reach, paint.ink, size);
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen) {
+    for (const [datum, size] of state.data) this.kink(c, datum, at, radius + reach, paint.ink, size);
+    for (const [chosen, size] of state.units) {
       const angle = run.angle(run.placeOf(chosen, state.save));
       c.strokeStyle = paint.ink;
       c.lineWidth = size;
@@ -247,7 +247,7 @@ class Decision {
     if (two) this.drawMap(c, box, state, paint);
     else if (run.map) this.drawCurve(c, box, state, paint);
     else this.drawTargets(c, box, state, paint);
-    for (const [datum, big] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) {
+    for (const [datum, big] of state.data) {
       const spot = this.spots.find((s) => s[2] === datum);
       if (!spot) continue;
       for (const [color, more] of two ? [["#fff", 2], ["#111", 0]] : [[paint.ink, 0]]) {
@@ -279,7 +279,7 @@ class Decision {
     const { x, y } = axes(c, box, frames[0], frames[1], paint, names);
     c.save();
     c.beginPath(); c.rect(left, up, right - left, down - up); c.clip();
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.4]]) if (chosen) this.ridge(c, run.placeOf(chosen, state.save), x, y, box, size);
+    for (const [chosen, size] of state.units) this.ridge(c, run.placeOf(chosen, state.save), x, y, box, size);
     c.restore();
     for (let i = 0; run.data && i < run.data.rows.length; i++) {
       const [u, v] = run.input(i), target = run.arrays.targets[i];
@@ -328,7 +328,7 @@ class Decision {
     const edge = 0.08 * (high - low), { x, y } = axes(c, box, ends, [low - edge, high + edge], paint, [cut(run.columns[0], 40), run.map.h]);
     c.strokeStyle = paint.line;
     c.beginPath(); c.moveTo(box[0], y(0)); c.lineTo(box[2], y(0)); c.stroke();
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen) {
+    for (const [chosen, size] of state.units) {
       const theta = run.placeOf(chosen, state.save), at = x(run.bias ? -theta[1] / theta[0] : 0), side = Math.sign(theta[0]);
       if (!(at > box[0] && at < box[2])) continue;
       c.strokeStyle = paint.ink;

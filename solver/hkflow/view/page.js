@@ -229,9 +229,16 @@ class View {
     return k;
   }
 
+  // The state for this run: its save, and what is pointed at and chosen, data and units, each with the width of its mark.
+  get now() {
+    const { data, hover, unit } = this.run, n = data ? data.rows.length : 0;
+    return { ...state, save: this.save, data: [[state.hoverDatum, 1.2], [state.datum, 2.2]].filter(([i]) => i !== null && i < n),
+      units: [[hover, 1.2], [unit, 2.2]].filter(([chosen]) => chosen) };
+  }
+
   listen(canvas) {
     let start = null, moved = false;
-    const place = (event) => this.measure.pick(event.offsetX, event.offsetY, { ...state, save: this.save });
+    const place = (event) => this.measure.pick(event.offsetX, event.offsetY, this.now);
     canvas.addEventListener("pointerdown", (event) => {
       start = { x: event.clientX, y: event.clientY, turn: state.turn };
       moved = false;
@@ -255,7 +262,7 @@ class View {
     canvas.addEventListener("pointerleave", () => { this.run.hover = null; redraw(); });
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [-6, 0], ArrowRight: [6, 0], ArrowUp: [0, 6], ArrowDown: [0, -6] }[event.key];
-      if (event.key === "Enter") this.choose(this.measure.front({ ...state, save: this.save }));
+      if (event.key === "Enter") this.choose(this.measure.front(this.now));
       else if (step && this.run.picture === "map") turnTo(state.turn[0] + step[0], state.turn[1] + step[1]);
       else return;
       event.preventDefault();
@@ -282,22 +289,22 @@ class View {
     });
   }
 
-  turn() { if (this.measure) this.measure.draw({ ...state, save: this.save }, paint); }
+  turn() { if (this.measure) this.measure.draw(this.now, paint); }
 
   draw() {
-    const { run } = this, now = { ...state, save: this.save };
+    const { run, save } = this;
     for (const chosen of ["hover", "unit"]) {  // points may be fewer at another save
-      if (run[chosen] && run[chosen].kind === "point" && run[chosen].index >= run.points.counts[now.save]) run[chosen] = null;
+      if (run[chosen] && run[chosen].kind === "point" && run[chosen].index >= run.points.counts[save]) run[chosen] = null;
     }
+    const { now } = this, { data: [datum], units: [unit] } = now, lines = [];
     if (this.measure) this.measure.draw(now, paint);
     if (this.decision) {
       this.decision.draw(now, paint);
-      this.decisionCaption.textContent = this.decision.caption(now.save);
+      this.decisionCaption.textContent = this.decision.caption(save);
     }
     for (const chart of this.charts) chart.draw(now, paint);
-    const chosen = run.hover || run.unit, datum = state.hoverDatum === null ? state.datum : state.hoverDatum, lines = [];
-    if (chosen) lines.push(run.said(chosen, now.save));
-    if (datum !== null && run.data && datum < run.data.rows.length) lines.push(run.saidOfDatum(datum, now.save));
+    if (unit) lines.push(run.said(unit[0], save));
+    if (datum) lines.push(run.saidOfDatum(datum[0], save));
     this.readout.textContent = lines.join("\n") || "Point at the measure or at a datum to read its numbers.";
   }
 }
@@ -401,11 +408,11 @@ function report() {
     state.turn = [turn[0] + 3 * k, turn[1]];
     for (const view of views) view.turn();
   }
-  const front = views.map(({ run, measure, save }) => {
+  const front = views.map(({ run, measure, now }) => {
     if (run.picture !== "map") return null;
     const { discs: [{ x, y, radius }] } = measure.layout(state), c = measure.canvas.getContext("2d"), { left, top } = measure.canvas.getBoundingClientRect();
     const color = Array.from(c.getImageData(Math.round(x * c.ratio), Math.round(y * c.ratio), 1, 1).data);
-    return { ...measure.front({ ...state, save }), color, disc: [left + x, top + y, radius] };
+    return { ...measure.front(now), color, disc: [left + x, top + y, radius] };
   });
   const milliseconds = (performance.now() - start) / (frames || 1);
   element("state").textContent = JSON.stringify({ save: state.now, saves: times.length, turn: state.turn, front, milliseconds,

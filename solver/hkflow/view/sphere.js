@@ -169,10 +169,8 @@ class Sphere {
     if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? this.ink + "6" : paint.line, 1);
     this.axes(c, disc, at, paint);
     this.points(c, disc, view, state, paint);
-    for (const [datum, width] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) if (datum !== null && run.data && datum < run.data.rows.length) {
-      circle(run.input(datum), this.ink, width);
-    }
-    for (const [chosen, width] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen && chosen.sign !== -disc.sign) {
+    for (const [datum, width] of state.data) circle(run.input(datum), this.ink, width);
+    for (const [chosen, width] of state.units) if (chosen.sign !== -disc.sign) {
       const place = run.placeOf(chosen, state.save), [x, y, depth] = at(place);
       if (depth < 0) continue;
       for (const [color, more] of [[paint.panel, 1.6], [paint.ink, 0]]) {
