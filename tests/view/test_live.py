@@ -35,6 +35,11 @@ def opened(state, folder=LIVE):
     return json.loads(part(text, "state")), text
 
 
+def titled(text):
+    """What a script of a test has made the title."""
+    return json.loads(re.search("<title>(.*?)</title>", text)[1])
+
+
 def copied(tmp_path, file, old, new):
     """The page with another text in one of its files."""
     folder = shutil.copytree(LIVE, tmp_path / "live")
@@ -52,21 +57,39 @@ def trained(made, preset, flow):
     return 0.5 * np.mean((found.predictions[save] - points[:, 2]) ** 2), found, save
 
 
+TRAIN = """
+setTimeout(() => {
+  const found = CHOICES.map(([preset, flow]) => {
+    state.flow = flow;
+    choose(preset);
+    while (network.time < 6) network.advance(6);
+    draw();
+    return JSON.parse(element("state").textContent);
+  });
+  document.title = JSON.stringify(found);
+}, 1000);
+"""
+
+
 @needs_browser
-@pytest.mark.parametrize("number, flow", [(0, "both"), (1, "move"), (2, "grow")])
-def test_units_move_as_those_of_the_package(made, answers, number, flow):
-    preset = answers["presets"][number]
-    state, _ = opened(f"preset={preset['name']}&flow={flow}&t={TIME}")
-    loss, found, save = trained(made, preset, flow)
-    assert state["time"] == TIME and state["preset"] == preset["name"] and state["off"] == 0.0
-    assert state["loss"] == pytest.approx(loss, rel=TOLERANCE)
-    assert state["mass"] == pytest.approx(found.mass[save], rel=TOLERANCE)
-    np.testing.assert_allclose(state["h"], found.predictions[save], atol=3e-3)
-    # infinitely many do nearly the same
-    curve = np.array(preset["curves"][list(made["FLOWS"]).index(flow)])
-    assert np.interp(TIME, *curve.T) == pytest.approx(loss, rel=0.03)
-    mine, theirs = np.clip(state["values"], -2.0, 2.0), np.array(state["theirs"])
-    assert np.sqrt(np.mean((mine - theirs) ** 2)) < 0.02
+def test_units_move_as_those_of_the_package(made, answers, tmp_path):
+    flows, presets = list(made["FLOWS"]), answers["presets"]
+    chosen = [[preset["name"], flow] for preset, flow in zip(presets, flows, strict=True)]
+    script = TRAIN.replace("CHOICES", json.dumps(chosen))
+    folder = copied(tmp_path, "index.html", "</body>", f"<script>{script}</script></body>")
+    states = titled(opened("t=0", folder)[1])
+    for number, (state, preset, flow) in enumerate(zip(states, presets, flows, strict=True)):
+        loss, found, save = trained(made, preset, flow)
+        assert state["time"] == TIME and state["preset"] == preset["name"] and state["off"] == 0.0
+        assert state["loss"] == pytest.approx(loss, rel=TOLERANCE)
+        assert state["mass"] == pytest.approx(found.mass[save], rel=TOLERANCE)
+        np.testing.assert_allclose(state["h"], found.predictions[save], atol=3e-3)
+        # infinitely many do nearly the same
+        assert np.interp(TIME, *np.transpose(preset["curves"][number])) == pytest.approx(
+            loss, rel=0.03
+        )
+        mine, theirs = np.clip(state["values"], -2.0, 2.0), np.array(state["theirs"])
+        assert np.sqrt(np.mean((mine - theirs) ** 2)) < 0.02
 
 
 @needs_browser
@@ -129,8 +152,12 @@ setTimeout(() => {
 @needs_browser
 def test_pointer_keys_and_choices_do_what_they_say(tmp_path):
     folder = copied(tmp_path, "index.html", "</body>", f"<script>{USE}</script></body>")
-    _, text = opened("t=0", folder)
-    log = json.loads(re.search("<title>(.*?)</title>", text)[1])
+    answers = (folder / "answers.js").read_text(encoding="utf-8")
+    named = answers.replace('"Rings"', json.dumps(ATTACK), 1)
+    (folder / "answers.js").write_text(named, encoding="utf-8")
+    state, text = opened("t=0", folder)
+    assert state["preset"] == ATTACK and "<img" not in text.split("<script")[0]  # names are text
+    log = titled(text)
     assert log == [
         *(0, False),  # an empty plane
         *(2, -50, 0, True),  # a stroke of two points, which trains once it ends
@@ -138,14 +165,6 @@ def test_pointer_keys_and_choices_do_what_they_say(tmp_path):
         *(0, -1, 0),  # rings with their labels exchanged
         *(True, 0, True),
     ]
-
-
-@needs_browser
-def test_names_of_presets_are_text(tmp_path):
-    folder = copied(tmp_path, "answers.js", '"Rings"', json.dumps(ATTACK))
-    state, text = opened("t=0", folder)
-    assert state["preset"] == ATTACK and "<img" not in text.split("<script")[0]
-    assert "broken" not in re.search("<title>(.*?)</title>", text)[1]
 
 
 def test_the_page_needs_nothing_else_and_is_short():

@@ -306,7 +306,10 @@ def test_a_browser_shows_the_numbers_of_the_file(iris, tmp_path):
 
 
 @needs_browser
-def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path):
+def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path, monkeypatch):
+    Bars = type("Bars", (dict,), {"bars": property(dict), "normalised": True})
+    errors = Bars(objective=np.full(4, 0.1), margin=np.full(4, 0.2))
+    monkeypatch.setitem(vars(rings), "errors", errors)
     page = write_view([*circles, rings], tmp_path / "page.html")
     state, readouts, _ = opened(page, "save=1&hover=1,20&hover=1,5,1&datum=4")
     times = np.unique(np.concatenate([run.time for run in (*circles, rings)]))
@@ -318,6 +321,9 @@ def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path):
         )
     weight = circles[1].atoms_at(save).weights[5]
     assert number_after("weight of ν", readouts[1]) == pytest.approx(weight, rel=0.03)
+    charts = {title: (bars, band) for title, bars, band in state["charts"][2]}
+    assert charts["margin/|ν|, certified γ"] == (True, True)  # error bars and the certified band
+    assert charts["log mass log |ν|"] == (False, False)
 
 
 def painted(run, save, turn, folded, radius):
@@ -375,17 +381,6 @@ def test_a_screenshot_is_what_numpy_draws_of_the_numbers(iris, tmp_path):
     assert seen(turn, True) > 0.95
     # siblings: turned by three degrees, or not folded, it is another picture
     assert seen((38.0, 22.0), True) < 0.93 and seen(turn, False) < 0.5
-
-
-@needs_browser
-def test_records_have_error_bars_and_the_certified_band(rings, tmp_path, monkeypatch):
-    Bars = type("Bars", (dict,), {"bars": property(dict), "normalised": True})
-    errors = Bars(objective=np.full(4, 0.1), margin=np.full(4, 0.2))
-    monkeypatch.setitem(vars(rings), "errors", errors)
-    state, _, _ = opened(write_view([rings], tmp_path / "page.html"))
-    charts = {title: rest for title, *rest in state["charts"][0]}
-    assert charts["margin/|ν|, certified γ"] == [True, True]
-    assert charts["log mass log |ν|"] == [False, False]
 
 
 USE = """
