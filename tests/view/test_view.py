@@ -7,10 +7,11 @@ import re
 import shutil
 import subprocess
 import zlib
+from html import unescape
 from html.parser import HTMLParser
 
 import h5py
-import matplotlib
+import matplotlib.image
 import numpy as np
 import pytest
 from conftest import CASES, ROOT
@@ -246,18 +247,27 @@ def test_a_page_of_51_saves_of_2562_cells_is_small(iris, monkeypatch):
     assert len(numbers) < 1_200_000 and MAX_NUMBERS == 400_000
 
 
-def opened(path, state="", *flags):
-    """The page after a browser has drawn it: its state and readouts; it must have no errors."""
+def dumped(path, state="", what="--dump-dom"):
+    """The document after a browser has drawn the page of a file, or another thing to keep of it."""
     words = [
         *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-unsafe-swiftshader", "--window-size=1200,900"),
-        *("--virtual-time-budget=5000", "--dump-dom", *flags, f"{path.as_uri()}#{state}"),
+        *("--virtual-time-budget=5000", what, f"{path.as_uri()}#{state}"),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    part = lambda name: re.search(rf'id="{name}"[^>]*>(.*?)</pre>', done.stdout, re.S)[1]
-    assert part("errors") == "" and part("state"), done.stdout[:500] + done.stderr[-2000:]
-    readouts = re.findall(r'class="readout"[^>]*>(.*?)</p>', done.stdout, re.S)[:-1]
-    return json.loads(part("state")), readouts, re.search("<title>(.*?)</title>", done.stdout)[1]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120).stdout
+
+
+def part(text, name):
+    """What a hidden element of a document holds."""
+    return unescape(re.search(rf'id="{name}"[^>]*>(.*?)</pre>', text, re.S)[1])
+
+
+def opened(path, state=""):
+    """The page after a browser has drawn it: its state and readouts; it must have no errors."""
+    text = dumped(path, state)
+    assert part(text, "errors") == "" and part(text, "state"), text[:500]
+    readouts = re.findall(r'class="readout"[^>]*>(.*?)</p>', text, re.S)[:-1]
+    return json.loads(part(text, "state")), readouts, re.search("<title>(.*?)</title>", text)[1]
 
 
 def number_after(word, text):
@@ -295,7 +305,10 @@ def test_a_browser_shows_the_numbers_of_the_file(iris, tmp_path):
 
 
 @needs_browser
-def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path):
+def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path, monkeypatch):
+    Bars = type("Bars", (dict,), {"bars": property(dict), "normalised": True})
+    errors = Bars(objective=np.full(4, 0.1), margin=np.full(4, 0.2))
+    monkeypatch.setitem(vars(rings), "errors", errors)
     page = hkflow.page(*circles, rings).write(tmp_path / "page.html")
     state, readouts, _ = opened(page, "save=1&hover=1,20&hover=1,5,1&datum=4")
     times = np.unique(np.concatenate([run.time for run in (*circles, rings)]))
@@ -307,9 +320,70 @@ def test_a_browser_shows_circles_points_and_two_runs(circles, rings, tmp_path):
         )
     weight = circles[1].atoms_at(save).weights[5]
     assert number_after("weight of ν", readouts[1]) == pytest.approx(weight, rel=0.03)
+    charts = {title: (bars, band) for title, bars, band in state["charts"][2]}
+    assert charts["margin/|ν|, certified γ"] == (True, True)  # error bars and the certified band
+    assert charts["log mass log |ν|"] == (False, False)
+
+
+def painted(run, save, turn, folded, radius):
+    """The sphere of sign +1, or of ν₊ − ν₋, every third pixel as NumPy draws
+    it: (n, n, 3) in 0 … 255."""
+    (sl, sb), (cl, cb) = np.sin(np.radians(turn)), np.cos(np.radians(turn))
+    right, up, front = [-sl, cl, 0.0], [-sb * cl, -sb * sl, cb], [cb * cl, cb * sl, sb]
+    ticks = every_third(radius) / radius
+    u, v = np.meshgrid(ticks, -ticks)
+    w = np.sqrt(np.maximum(0.0, 1.0 - u**2 - v**2))
+    cells = (np.stack([u, v, w], axis=-1) @ [right, up, front] @ run.mesh.centers.T).argmax(axis=-1)
+    density = run.density * np.exp(run.log_scale - run.log_mass)[:, None, None]
+    high = np.log(density.max())
+    low = max(np.log(density[density > 0.0].min()), high - 4.0 * np.log(10.0))
+    place = lambda x: np.clip((np.log(np.maximum(x, 1e-30)) - low) / (high - low), 0.0, 1.0)
+    plus, minus = density[save]
+    if not folded:
+        return 255.0 * matplotlib.colormaps["viridis"](place(plus))[cells, :3]
+    level = 4.0 * (1.0 + np.sign(plus - minus) * place(np.abs(plus - minus)))
+    return np.column_stack([np.interp(level, range(9), channel) for channel in DIVERGING])[cells]
+
+
+DIVERGING = (
+    (8, 33, 104, 181, 246, 252, 246, 219, 150),
+    (69, 121, 172, 213, 246, 217, 167, 107, 62),
+    (120, 181, 217, 234, 244, 180, 100, 28, 4),
+)
+
+
+def every_third(radius):
+    """Pixels from the middle of a disc."""
+    return 3 * np.arange(-int(radius / 3), int(radius / 3) + 1)
+
+
+def share_seen(picture, wanted, disc):
+    """The share of the pixels inside a disc of a screenshot whose colours are the wanted ones."""
+    x, y, radius = disc
+    off = every_third(radius)
+    inside = np.hypot(*np.meshgrid(off, off)) < 0.85 * radius
+    found = picture[np.ix_(round(y) + off, round(x) + off)]
+    return (np.abs(found - wanted).max(axis=-1)[inside] < 20.0).mean()
+
+
+@needs_browser
+def test_a_screenshot_is_what_numpy_draws_of_the_numbers(iris, tmp_path):
+    page, turn, save = write_view([iris], tmp_path / "page.html"), (35.0, 22.0), 3
+    words = f"save={save}&turn={turn[0]},{turn[1]}&kinks=0&fold=1"
+    state, _, _ = opened(page, words)
+    dumped(page, words, f"--screenshot={tmp_path / 'page.png'}")
+    picture = 255.0 * matplotlib.image.imread(tmp_path / "page.png")[..., :3]
+    [front] = state["front"]
+    seen = lambda *view: share_seen(
+        picture, painted(iris, save, *view, front["disc"][2]), front["disc"]
+    )
+    assert seen(turn, True) > 0.95
+    # siblings: turned by three degrees, or not folded, it is another picture
+    assert seen((38.0, 22.0), True) < 0.93 and seen(turn, False) < 0.5
 
 
 USE = """
+window.requestAnimationFrame = (act) => setTimeout(act, 0);  // without a screen
 window.addEventListener("load", () => setTimeout(() => {
   const log = [], find = (name) => document.querySelector(`.${name} canvas`);
   const sphere = find("measure"), data = find("decision");
@@ -335,7 +409,20 @@ window.addEventListener("load", () => setTimeout(() => {
   element("clock").dispatchEvent(new Event("input")); log.push(state.now);
   const [x, y, i] = views[0].decision.spots[3];
   data.dispatchEvent(new MouseEvent("click", at(data, x, y))); log.push(state.datum, i);
-  document.title = JSON.stringify(log);
+  const discs = () => views[0].measure.layout(state).discs.map((disc) => [disc.sign, disc.x]);
+  log.push(discs().length, discs()[0][1] < discs()[1][1]);  // side by side
+  element("fold").click(); log.push(discs()[0][0], discs().length);
+  element("fold").click();
+  setTimeout(() => {
+    document.documentElement.style.width = "380px";  // of a phone
+    window.dispatchEvent(new Event("resize"));
+  }, 50);
+  setTimeout(() => {
+    const size = (canvas) => Math.round(canvas.clientWidth * canvas.getContext("2d").ratio);
+    const fits = [sphere, data].every((canvas) => canvas.width === size(canvas));
+    log.push(discs()[0][1] === discs()[1][1], fits, element("runs").scrollWidth <= 380);
+    document.title = JSON.stringify(log);
+  }, 100);
 }, 1500));
 """
 
@@ -346,8 +433,10 @@ def test_drag_keys_slider_and_click_do_what_they_say(iris, tmp_path):
     text = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8"))
     page.write_text(text.replace("</body>", f"<script>{USE}</script></body>"), encoding="utf-8")
     _, _, title = opened(page, "turn=0,20")
-    *done, datum, wanted = json.loads(title)
-    assert done == [-20, 0, 1, True, False, 26, "cell", 0, None, None, 2] and datum == wanted
+    log = json.loads(title)
+    assert log[:11] == [-20, 0, 1, True, False, 26, "cell", 0, None, None, 2]
+    assert log[11] == log[12]
+    assert log[13:] == [2, True, 0, 1, True, True, True]  # folded; then as narrow as a phone
 
 
 @needs_browser

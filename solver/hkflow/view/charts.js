@@ -63,26 +63,25 @@ function axes(c, box, [x0, x1], [y0, y1], paint, names, format = {}) {
 }
 
 // The scale of colours of a density under it; of points what their size says.
-function legend(c, run, width, top, paint) {
+function legend(c, run, width, top, paint, table, name = "ν/|ν|") {
   c.fillStyle = paint.soft;
   c.textAlign = "center";
   if (!run.cells) {
     c.fillText("area of a point: its share of the mass", width / 2, top + 22);
     return;
   }
-  const length = Math.min(300, width - 130), left = (width - length) / 2, { bottom, top: high, signed } = run.scale;
-  const table = signed ? TWO_SIGNS : ONE_SIGN;
+  const length = Math.min(300, width - 180), left = (width - length) / 2, { bottom, top: high } = run.scale;
   for (let k = 0; k < length; k++) {
     c.fillStyle = rgb(table, Math.round(255 * k / (length - 1)));
     c.fillRect(left + k, top + 8, 1.5, 10);
   }
   c.fillStyle = paint.soft;
   c.textAlign = "right";
-  c.fillText("ν/|ν|", left - 10, top + 17);
+  c.fillText(name, left - 10, top + 17);
   c.textAlign = "left";
   c.fillText("per area", left + length + 10, top + 17);
   c.textAlign = "center";
-  const marks = signed ? [[0, -Math.exp(high)], [0.5, 0], [1, Math.exp(high)]] :
+  const marks = table === TWO_SIGNS ? [[0, -Math.exp(high)], [0.5, 0], [1, Math.exp(high)]] :
     ticks(bottom / Math.LN10, high / Math.LN10, 3).filter((d) => Number.isInteger(d)).map((d) => [(d * Math.LN10 - bottom) / (high - bottom), 10 ** d]);
   for (const [t, value] of marks) {
     c.fillRect(left + t * length - 0.5, top + 18, 1, 4);
@@ -105,9 +104,9 @@ class Circle {
 
   // The measure as columns [angle, half width, height from 0 to 1, colour, index] of one sign.
   columns(sign, state) {
-    const { run } = this, s = run.signs.indexOf(sign), found = [];
+    const { run } = this, found = [];
     if (run.cells) {
-      const levels = run.levels(state.save, s), half = Math.PI / run.cells.n;
+      const levels = run.levels(state.save, sign), half = Math.PI / run.cells.n;
       const middle = run.cells.signed ? 128 : 0;
       for (let k = 0; k < run.cells.n; k++) {
         const h = Math.abs(levels[k] - middle) / (255 - middle);
@@ -173,8 +172,8 @@ class Circle {
         c.fill();
       }
     }
-    for (const [datum, size] of [[state.hoverDatum, 1.2], [state.datum, 2]]) if (datum !== null && run.data && datum < run.data.rows.length) this.kink(c, datum, at, radius + reach, paint.ink, size);
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen) {
+    for (const [datum, size] of state.data) this.kink(c, datum, at, radius + reach, paint.ink, size);
+    for (const [chosen, size] of state.units) {
       const angle = run.angle(run.placeOf(chosen, state.save));
       c.strokeStyle = paint.ink;
       c.lineWidth = size;
@@ -183,7 +182,7 @@ class Circle {
       c.moveTo(X(angle * degrees), box[1]); c.lineTo(X(angle * degrees), box[3]);
       c.stroke();
     }
-    if (run.cells) legend(c, run, width, height - LEGEND, paint);
+    if (run.cells) legend(c, run, width, height - LEGEND, paint, table);
   }
 
   // The two directions of units that are 0 at a datum, as marks from a radius to another on both sides.
@@ -212,7 +211,7 @@ class Circle {
     const choices = (sign === null ? run.signs : [sign]).map((s) => {  // unrolled: the curve that is nearer
       const kind = run.cells ? "cell" : "point", index = run.cells ? run.nearestCell(p) : run.nearestPoint(state.save, s, p, 0.1);
       if (index < 0) return null;
-      const h = run.cells ? Math.abs(run.levels(state.save, run.signs.indexOf(s))[index]) / 255 : run.heightOf(state.save, index);
+      const h = run.cells ? run.levels(state.save, s)[index] / 255 : run.heightOf(state.save, index);
       return { kind, sign: s, index, off: Math.abs(box[3] - h * (box[3] - box[1]) - py) };
     }).filter(Boolean).sort((a, b) => a.off - b.off);
     return choices[0] || null;
@@ -248,7 +247,7 @@ class Decision {
     if (two) this.drawMap(c, box, state, paint);
     else if (run.map) this.drawCurve(c, box, state, paint);
     else this.drawTargets(c, box, state, paint);
-    for (const [datum, big] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) {
+    for (const [datum, big] of state.data) {
       const spot = this.spots.find((s) => s[2] === datum);
       if (!spot) continue;
       for (const [color, more] of two ? [["#fff", 2], ["#111", 0]] : [[paint.ink, 0]]) {
@@ -280,7 +279,7 @@ class Decision {
     const { x, y } = axes(c, box, frames[0], frames[1], paint, names);
     c.save();
     c.beginPath(); c.rect(left, up, right - left, down - up); c.clip();
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.4]]) if (chosen) this.ridge(c, run.placeOf(chosen, state.save), x, y, box, size);
+    for (const [chosen, size] of state.units) this.ridge(c, run.placeOf(chosen, state.save), x, y, box, size);
     c.restore();
     for (let i = 0; run.data && i < run.data.rows.length; i++) {
       const [u, v] = run.input(i), target = run.arrays.targets[i];
@@ -329,7 +328,7 @@ class Decision {
     const edge = 0.08 * (high - low), { x, y } = axes(c, box, ends, [low - edge, high + edge], paint, [cut(run.columns[0], 40), run.map.h]);
     c.strokeStyle = paint.line;
     c.beginPath(); c.moveTo(box[0], y(0)); c.lineTo(box[2], y(0)); c.stroke();
-    for (const [chosen, size] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen) {
+    for (const [chosen, size] of state.units) {
       const theta = run.placeOf(chosen, state.save), at = x(run.bias ? -theta[1] / theta[0] : 0), side = Math.sign(theta[0]);
       if (!(at > box[0] && at < box[2])) continue;
       c.strokeStyle = paint.ink;
@@ -359,9 +358,12 @@ class Decision {
     const { x, y } = axes(c, box, frame, [least - edge, most + edge], paint, [run.classifies ? "class" : "target y", run.data.h],
       run.classifies ? { xs: [-1, 1], x: (v) => v > 0 ? "+1" : "−1" } : {});
     c.strokeStyle = paint.line;
+    c.save();
+    c.beginPath(); c.rect(box[0], box[1], box[2] - box[0], box[3] - box[1]); c.clip();
     c.beginPath();
     if (run.classifies || run.data.h !== "h") { c.moveTo(box[0], y(0)); c.lineTo(box[2], y(0)); } else { c.moveTo(x(low), y(low)); c.lineTo(x(high), y(high)); }
     c.stroke();
+    c.restore();
     for (let i = 0; i < n; i++) {
       const spread = run.classifies ? 0.7 * ((i * 0.618034) % 1 - 0.5) : 0;  // side by side, where there are but two places
       this.datum(c, x(targets[i] + spread), y(all[state.save * n + i]), i, targets[i], run.classifies ? null : paint.first, paint);

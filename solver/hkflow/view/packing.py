@@ -7,6 +7,7 @@ two bytes; `facts` states the ranges, so that the page knows how far a number ma
 """
 
 import json
+import re
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ PIXELS = {1: 257, 2: 49}  # of a map of predictions along each input, by the num
 MAX_DATA = 2000  # data that are drawn
 MAX_NUMBERS = 400_000  # coordinates of points at all saves, and loss gradients: a third of the page
 MAX_ROWS = 400  # of records
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 EDGE = 0.08  # of a map of predictions around the data, of their extent
 
 Packed = tuple[dict[str, Any], dict[str, NDArray]]
@@ -74,10 +76,11 @@ def packed(run: Result) -> Packed:
         "name": run.stem,
         "title": run.title,
         "status": run.status,
-        "size": ", ".join(run._size()).replace("S^2", "S²"),
+        "size": _raised(", ".join(run._size())),
         "method": run.method,
-        "domain": "fixed features" if run.domain.fixed else run.domain.name.replace("S^2", "S²"),
+        "domain": "fixed features" if run.domain.fixed else _raised(run.domain.name),
         "picture": run.domain.picture,
+        "plot": "slices" if run.domain.in_slices and run.has_density else "density",
         "signs": [int(sign) for sign in run.signs],
         "axes": list(run.axis_names),
         "columns": list(run.input_names),
@@ -94,6 +97,11 @@ def packed(run: Result) -> Packed:
         facts |= said
         arrays |= numbers
     return facts, arrays
+
+
+def _raised(text):
+    """S^2 as S²."""
+    return re.sub(r"S\^(\d+)", lambda found: "S" + found[1].translate(RAISED), text)
 
 
 def _plain(values, digits=7):

@@ -5,7 +5,7 @@
 const element = (id) => document.getElementById(id);
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)"), darkScheme = matchMedia("(prefers-color-scheme: dark)");
 const NAMES = ["ink", "soft", "line", "body", "panel", "first", "second", "third", "plus", "minus"];
-const state = { now: 0, turn: [35, 22], datum: null, hoverDatum: null, kinks: false, playing: false };
+const state = { now: 0, turn: [35, 22], datum: null, hoverDatum: null, kinks: false, fold: false, playing: false };
 const views = [];
 let times = [0], paint = {}, waiting = false, whole = false, timer = 0;
 
@@ -67,18 +67,20 @@ class Run {
     return [Math.sign(code - 128), this.log(Math.abs(code - 128), range, 126), this.spread(range, 126)];
   }
 
-  // Colours 0 … 255 of the cells of one sign: the logarithm on the scale of all saves.
-  levels(save, s) {
-    const key = save * 2 + s;
+  // Colours 0 … 255 of the cells of one sign, the logarithm on the scale of all saves; of a sign 0 those of ν₊ − ν₋.
+  levels(save, sign) {
+    const key = 3 * save + sign;
     if (!this.kept.has(key)) {
-      const { bottom, top, signed } = this.scale, { n, ranges } = this.cells, table = new Uint8Array(256);
-      const place = (log) => Math.max(0, Math.min(1, (log - bottom) / (top - bottom)));
-      for (let code = 0; code < 256; code++) {
-        const t = signed ? place(this.log(Math.abs(code - 128), ranges[save], 126)) : place(this.log(code, ranges[save]));
-        table[code] = Math.round(signed ? 127.5 + 127.5 * Math.sign(code - 128) * t : 255 * t);
-      }
-      const start = (save * this.signs.length + s) * n;
-      this.kept.set(key, this.arrays.density.subarray(start, start + n).map((code) => table[code]));
+      const { bottom, top, signed } = this.scale, { n, ranges } = this.cells, size = this.signs.length;
+      const value = Float64Array.from({ length: 256 }, (_, code) =>
+        signed ? Math.sign(code - 128) * Math.exp(this.log(Math.abs(code - 128), ranges[save], 126)) : Math.exp(this.log(code, ranges[save])));
+      const color = (v) => {
+        const t = Math.max(0, Math.min(1, (Math.log(Math.abs(v)) - bottom) / (top - bottom)));
+        return Math.round(signed || sign === 0 ? 127.5 + 127.5 * Math.sign(v) * t : 255 * t);
+      };
+      const codes = (s) => this.arrays.density.subarray((save * size + s) * n, (save * size + s + 1) * n), table = value.map(color);
+      const [plus, minus] = [this.signs.indexOf(1), this.signs.indexOf(-1)].map(codes);
+      this.kept.set(key, sign === 0 ? plus.map((code, c) => color(value[code] - value[minus[c]])) : (sign > 0 ? plus : minus).map((code) => table[code]));
       if (this.kept.size > 8) this.kept.delete(this.kept.keys().next().value);
     }
     return this.kept.get(key);
@@ -109,11 +111,11 @@ class Run {
     return best;
   }
 
-  // The nearest point of a sign within an angle, or -1.
+  // The nearest point of a sign, 0 for either, within an angle, or -1.
   nearestPoint(save, sign, p, angle) {
     let best = -1, most = Math.cos(angle);
     for (let j = 0; this.points && j < this.points.counts[save]; j++) {
-      if (this.signOf(save, j) !== sign || this.heightOf(save, j) < 0) continue;
+      if (this.signOf(save, j) === -sign || this.heightOf(save, j) < 0) continue;
       const near = dot(p, this.position(save, j));
       if (near > most) [best, most] = [j, near];
     }
@@ -179,7 +181,7 @@ class View {
     if (run.picture === "map") this.measure = new Sphere(run, measure);
     else if (run.picture === "circle") this.measure = new Circle(run, measure);
     if (this.measure) this.listen(measure);
-    else measure.replaceWith(`The measure lives on ${run.domain}, which this page does not draw.`);
+    else measure.replaceWith(`The measure lives on ${run.domain}, which this page does not draw: hkflow plot RUN ${run.plot} does.`);
     if (run.data || run.map) {
       this.decision = new Decision(run, decision);
       this.decisionCaption = find(".decision figcaption");
@@ -227,9 +229,16 @@ class View {
     return k;
   }
 
+  // The state for this run: its save, and what is pointed at and chosen, data and units, each with the width of its mark.
+  get now() {
+    const { data, hover, unit } = this.run, n = data ? data.rows.length : 0;
+    return { ...state, save: this.save, data: [[state.hoverDatum, 1.2], [state.datum, 2.2]].filter(([i]) => i !== null && i < n),
+      units: [[hover, 1.2], [unit, 2.2]].filter(([chosen]) => chosen) };
+  }
+
   listen(canvas) {
     let start = null, moved = false;
-    const place = (event) => this.measure.pick(event.offsetX, event.offsetY, { ...state, save: this.save });
+    const place = (event) => this.measure.pick(event.offsetX, event.offsetY, this.now);
     canvas.addEventListener("pointerdown", (event) => {
       start = { x: event.clientX, y: event.clientY, turn: state.turn };
       moved = false;
@@ -253,7 +262,7 @@ class View {
     canvas.addEventListener("pointerleave", () => { this.run.hover = null; redraw(); });
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [-6, 0], ArrowRight: [6, 0], ArrowUp: [0, 6], ArrowDown: [0, -6] }[event.key];
-      if (event.key === "Enter") this.choose(this.measure.front({ ...state, save: this.save }));
+      if (event.key === "Enter") this.choose(this.measure.front(this.now));
       else if (step && this.run.picture === "map") turnTo(state.turn[0] + step[0], state.turn[1] + step[1]);
       else return;
       event.preventDefault();
@@ -280,22 +289,22 @@ class View {
     });
   }
 
-  turn() { if (this.measure) this.measure.draw({ ...state, save: this.save }, paint); }
+  turn() { if (this.measure) this.measure.draw(this.now, paint); }
 
   draw() {
-    const { run } = this, now = { ...state, save: this.save };
+    const { run, save } = this;
     for (const chosen of ["hover", "unit"]) {  // points may be fewer at another save
-      if (run[chosen] && run[chosen].kind === "point" && run[chosen].index >= run.points.counts[now.save]) run[chosen] = null;
+      if (run[chosen] && run[chosen].kind === "point" && run[chosen].index >= run.points.counts[save]) run[chosen] = null;
     }
+    const { now } = this, { data: [datum], units: [unit] } = now, lines = [];
     if (this.measure) this.measure.draw(now, paint);
     if (this.decision) {
       this.decision.draw(now, paint);
-      this.decisionCaption.textContent = this.decision.caption(now.save);
+      this.decisionCaption.textContent = this.decision.caption(save);
     }
     for (const chart of this.charts) chart.draw(now, paint);
-    const chosen = run.hover || run.unit, datum = state.hoverDatum === null ? state.datum : state.hoverDatum, lines = [];
-    if (chosen) lines.push(run.said(chosen, now.save));
-    if (datum !== null && run.data && datum < run.data.rows.length) lines.push(run.saidOfDatum(datum, now.save));
+    if (unit) lines.push(run.said(unit[0], save));
+    if (datum) lines.push(run.saidOfDatum(datum[0], save));
     this.readout.textContent = lines.join("\n") || "Point at the measure or at a datum to read its numbers.";
   }
 }
@@ -353,6 +362,7 @@ function play(on) {
 function remember() {
   const words = new URLSearchParams({ save: state.now, turn: state.turn.map((v) => v.toFixed(1)).join(",") });
   if (state.datum !== null) words.set("datum", state.datum);
+  if (state.fold) words.set("fold", 1);
   if (state.kinks !== views.every(kinksFirst)) words.set("kinks", Number(state.kinks));
   views.forEach(({ run: { unit } }, k) => { if (unit) words.append("unit", [unit.sign, unit.index, k, ...(unit.kind === "point" ? ["point"] : [])].join(",")); });
   try { history.replaceState(null, "", `#${words.toString().replaceAll("%2C", ",")}`); } catch { /* a frame may not */ }
@@ -369,6 +379,7 @@ function recall() {
   state.datum = number("datum", 1e6);
   state.kinks = words.has("kinks") ? words.get("kinks") === "1" : views.every(kinksFirst);
   element("kinks").checked = state.kinks;
+  element("fold").checked = state.fold = words.get("fold") === "1";
   if (words.has("scheme")) darken(words.get("scheme") === "dark");
   for (const view of views) view.run.hover = view.run.unit = null;
   for (const kind of ["hover", "unit"]) for (const word of words.getAll(kind)) {
@@ -389,20 +400,23 @@ function darken(dark) {
   redraw();
 }
 
-// What tests read: the save, what is in front, its colour, and with bench=N in the address the milliseconds of a turn.
+// What tests read: the save, what is in front, its colour, where the first sphere is, what the records have, and with bench=N in the
+// address the milliseconds of a turn.
 function report() {
   const frames = Math.min(Number(new URLSearchParams(location.hash.slice(1)).get("bench")) || 0, 200), turn = state.turn, start = performance.now();
   for (let k = 0; k < frames; k++) {
     state.turn = [turn[0] + 3 * k, turn[1]];
     for (const view of views) view.turn();
   }
-  const front = views.map(({ run, measure, save }) => {
+  const front = views.map(({ run, measure, now }) => {
     if (run.picture !== "map") return null;
-    const { discs: [{ x, y }] } = measure.layout(), c = measure.canvas.getContext("2d"), found = measure.front({ ...state, save });
-    return { ...found, color: Array.from(c.getImageData(Math.round(x * c.ratio), Math.round(y * c.ratio), 1, 1).data) };
+    const { discs: [{ x, y, radius }] } = measure.layout(state), c = measure.canvas.getContext("2d"), { left, top } = measure.canvas.getBoundingClientRect();
+    const color = Array.from(c.getImageData(Math.round(x * c.ratio), Math.round(y * c.ratio), 1, 1).data);
+    return { ...measure.front(now), color, disc: [left + x, top + y, radius] };
   });
   const milliseconds = (performance.now() - start) / (frames || 1);
-  element("state").textContent = JSON.stringify({ save: state.now, saves: times.length, turn: state.turn, front, milliseconds });
+  element("state").textContent = JSON.stringify({ save: state.now, saves: times.length, turn: state.turn, front, milliseconds,
+    charts: views.map(({ charts }) => charts.map(({ title, bars, band }) => [title, Boolean(bars), Boolean(band)])) });
 }
 
 async function opened() {
@@ -427,15 +441,16 @@ async function opened() {
   draw();
   report();
   darkScheme.addEventListener("change", () => darken(darkScheme.matches));
-  window.addEventListener("resize", redraw);
+  window.addEventListener("resize", () => redraw());
   window.addEventListener("hashchange", () => { recall(); redraw(); });
   element("clock").addEventListener("input", (event) => { play(false); go(Number(event.target.value)); });
   element("play").addEventListener("click", () => play(!state.playing));
-  element("kinks").addEventListener("change", (event) => { state.kinks = event.target.checked; redraw(); });
+  for (const name of ["kinks", "fold"]) element(name).addEventListener("change", (event) => { state[name] = event.target.checked; redraw(); });
+  element("fold").parentElement.hidden = !runs.some((run) => run.picture === "map" && run.signs.length > 1);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const jump = { ArrowLeft: state.now - 1, ArrowRight: state.now + 1, Home: 0, End: times.length - 1 }[event.key];
-    if (event.key === " " && !["play", "kinks"].includes(event.target.id)) play(!state.playing);
+    if (event.key === " " && !["play", "kinks", "fold"].includes(event.target.id)) play(!state.playing);
     else if (event.key === "Escape") { state.datum = null; for (const run of runs) run.unit = null; redraw(); }
     else if (jump !== undefined) { play(false); go(jump); }
     else return;

@@ -112,32 +112,33 @@ class Sphere {
     Object.assign(this, { run, canvas, cells: run.cells ? new Cells(run) : null });
   }
 
-  // Where the spheres lie: side by side where there is room, one over the other on a phone.
-  layout() {
-    const count = this.run.signs.length, width = this.canvas.clientWidth, across = width < 440 ? 1 : count;
+  // Where the spheres lie: side by side where there is room, one over the other on a phone; of sign 0 is one of both signs.
+  layout({ fold }) {
+    const signs = fold && this.run.signs.length > 1 ? [0] : this.run.signs, count = signs.length, width = this.canvas.clientWidth, across = width < 440 ? 1 : count;
     const size = Math.min(width / across, 460), down = count / across, left = (width - across * size) / 2;
-    const discs = this.run.signs.map((sign, s) => ({
+    const discs = signs.map((sign, s) => ({
       sign, x: left + size * (s % across + 0.5), y: 12 + size * (Math.floor(s / across) + 0.5), radius: 0.5 * size - 26,
     }));
     return { discs, width, height: 12 + size * down + LEGEND };
   }
 
   draw(state, paint) {
-    const { discs, width, height } = this.layout(), { run } = this, view = viewFrom(state.turn);
-    const c = fitted(this.canvas, height), ratio = c.ratio;
+    const { discs, width, height } = this.layout(state), { run } = this, view = viewFrom(state.turn), folded = discs[0].sign === 0;
+    const c = fitted(this.canvas, height), ratio = c.ratio, table = folded || run.scale && run.scale.signed ? TWO_SIGNS : ONE_SIGN;
+    this.ink = !this.cells ? paint.ink : table === TWO_SIGNS ? "#111" : "#fff";  // over cells
     for (const disc of discs) {
       c.fillStyle = paint.body;
       c.beginPath(); c.arc(disc.x, disc.y, disc.radius, 0, 7); c.fill();
     }
     if (this.cells) {
-      this.cells.draw(Math.round(width * ratio), Math.round(height * ratio), view, run.cells.signed ? TWO_SIGNS : ONE_SIGN,
-        discs.map((disc, s) => ({
-          x: disc.x * ratio, y: (height - disc.y) * ratio, radius: disc.radius * ratio, levels: run.levels(state.save, s),
+      this.cells.draw(Math.round(width * ratio), Math.round(height * ratio), view, table,
+        discs.map((disc) => ({
+          x: disc.x * ratio, y: (height - disc.y) * ratio, radius: disc.radius * ratio, levels: run.levels(state.save, disc.sign),
         })));
       c.drawImage(this.cells.canvas, 0, 0, width, height);
     }
     for (const disc of discs) this.over(c, disc, view, state, paint);
-    legend(c, run, width, height - LEGEND, paint);
+    legend(c, run, width, height - LEGEND, paint, table, folded ? "(ν₊ − ν₋)/|ν|" : "ν/|ν|");
   }
 
   over(c, disc, view, state, paint) {
@@ -146,7 +147,7 @@ class Sphere {
     c.lineWidth = 1;
     c.strokeStyle = paint.line;
     c.beginPath(); c.arc(disc.x, disc.y, disc.radius, 0, 7); c.stroke();
-    if (run.signs.length > 1) {
+    if (disc.sign && run.signs.length > 1) {
       c.fillStyle = disc.sign > 0 ? paint.plus : paint.minus;
       c.textAlign = "center";
       c.fillText(`output sign ${disc.sign > 0 ? "+" : "−"}1`, disc.x, disc.y + disc.radius + 20);
@@ -165,13 +166,11 @@ class Sphere {
       }
       c.setLineDash([]);
     };
-    if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? "rgba(255,255,255,.35)" : paint.line, 1);
+    if (state.kinks && run.data) for (let i = 0; i < Math.min(run.data.rows.length, 200); i++) circle(run.input(i), this.cells ? this.ink + "6" : paint.line, 1);
     this.axes(c, disc, at, paint);
     this.points(c, disc, view, state, paint);
-    for (const [datum, width] of [[state.hoverDatum, 1.2], [state.datum, 2.2]]) if (datum !== null && run.data && datum < run.data.rows.length) {
-      circle(run.input(datum), this.cells ? "#fff" : paint.ink, width);
-    }
-    for (const [chosen, width] of [[run.hover, 1.2], [run.unit, 2.2]]) if (chosen && chosen.sign === disc.sign) {
+    for (const [datum, width] of state.data) circle(run.input(datum), this.ink, width);
+    for (const [chosen, width] of state.units) if (chosen.sign !== -disc.sign) {
       const place = run.placeOf(chosen, state.save), [x, y, depth] = at(place);
       if (depth < 0) continue;
       for (const [color, more] of [[paint.panel, 1.6], [paint.ink, 0]]) {
@@ -192,7 +191,7 @@ class Sphere {
       if (depth < -0.02) continue;
       const r = Math.hypot(x - disc.x, y - disc.y), away = Math.max(r + 13, r > 0.8 * disc.radius ? disc.radius + 12 : 0);
       const u = r > 13 ? disc.x + away / r * (x - disc.x) : x, v = r > 13 ? disc.y + away / r * (y - disc.y) : y - 13;
-      const over = (p, q) => this.cells && Math.hypot(p - disc.x, q - disc.y) < disc.radius ? "#fff" : paint.ink;
+      const over = (p, q) => Math.hypot(p - disc.x, q - disc.y) < disc.radius ? this.ink : paint.ink;
       c.strokeStyle = over(x, y);
       c.lineWidth = 1.5;
       c.beginPath(); c.arc(x, y, 2, 0, 7); c.stroke();
@@ -205,32 +204,36 @@ class Sphere {
   points(c, disc, view, state, paint) {
     const { run } = this, { save } = state;
     if (!run.points) return;
-    const own = [], count = run.points.counts[save], now = this.projected(save, view, disc);
-    for (let j = 0; j < count; j++) if (run.signOf(save, j) === disc.sign) own.push(j);
-    c.fillStyle = c.strokeStyle = this.cells ? "#fff" : disc.sign > 0 ? paint.plus : paint.minus;
-    c.lineWidth = 1;
-    for (let back = 0, to = now; run.points.same && back < Math.min(save, TRAIL); back++) {
-      const from = this.projected(save - back - 1, view, disc);
-      c.globalAlpha = 0.6 * (1 - back / TRAIL);
-      c.beginPath();
-      for (const j of own) if (from[3 * j + 2] > 0 && to[3 * j + 2] > 0 && Math.abs(from[3 * j] - to[3 * j]) + Math.abs(from[3 * j + 1] - to[3 * j + 1]) > 0.5) {
-        c.moveTo(from[3 * j], from[3 * j + 1]);
-        c.lineTo(to[3 * j], to[3 * j + 1]);
+    const count = run.points.counts[save], frames = [this.projected(save, view, disc)];
+    for (let back = 1; run.points.same && back <= Math.min(save, TRAIL); back++) frames.push(this.projected(save - back, view, disc));
+    const [now] = frames;
+    for (const sign of disc.sign ? [disc.sign] : run.signs) {
+      const own = [];
+      for (let j = 0; j < count; j++) if (run.signOf(save, j) === sign) own.push(j);
+      c.fillStyle = c.strokeStyle = this.cells ? this.ink : sign > 0 ? paint.plus : paint.minus;
+      c.lineWidth = 1;
+      for (let back = 1; back < frames.length; back++) {
+        const from = frames[back], to = frames[back - 1];
+        c.globalAlpha = 0.6 * (1 - (back - 1) / TRAIL);
+        c.beginPath();
+        for (const j of own) if (from[3 * j + 2] > 0 && to[3 * j + 2] > 0 && Math.abs(from[3 * j] - to[3 * j]) + Math.abs(from[3 * j + 1] - to[3 * j + 1]) > 0.5) {
+          c.moveTo(from[3 * j], from[3 * j + 1]);
+          c.lineTo(to[3 * j], to[3 * j + 1]);
+        }
+        c.stroke();
       }
-      c.stroke();
-      to = from;
-    }
-    c.globalAlpha = 1;
-    c.strokeStyle = this.cells ? "#222" : paint.panel;
-    c.lineWidth = 0.8;
-    for (const large of [false, true]) {  // those that are large have an edge, over those that are small
-      c.beginPath();
-      for (const j of own) {
-        const radius = run.radius(save, j), x = now[3 * j], y = now[3 * j + 1];
-        if (now[3 * j + 2] > 0 && radius > 0 && radius > 3 === large) { c.moveTo(x + radius, y); c.arc(x, y, radius, 0, 7); }
+      c.globalAlpha = 1;
+      c.strokeStyle = !this.cells ? paint.panel : this.ink === "#fff" ? "#222" : "#fff";
+      c.lineWidth = 0.8;
+      for (const large of [false, true]) {  // those that are large have an edge, over those that are small
+        c.beginPath();
+        for (const j of own) {
+          const radius = run.radius(save, j), x = now[3 * j], y = now[3 * j + 1];
+          if (now[3 * j + 2] > 0 && radius > 0 && radius > 3 === large) { c.moveTo(x + radius, y); c.arc(x, y, radius, 0, 7); }
+        }
+        c.fill();
+        if (large) c.stroke();
       }
-      c.fill();
-      if (large) c.stroke();
     }
   }
 
@@ -249,17 +252,19 @@ class Sphere {
   // What lies under a place of the canvas: {kind, sign, index} of a point or cell in front, or null.
   pick(x, y, state) {
     const { run } = this, view = viewFrom(state.turn);
-    const disc = this.layout().discs.find((d) => Math.hypot(x - d.x, y - d.y) < d.radius);
+    const disc = this.layout(state).discs.find((d) => Math.hypot(x - d.x, y - d.y) < d.radius);
     if (!disc) return null;
     const u = (x - disc.x) / disc.radius, v = (disc.y - y) / disc.radius, w = Math.sqrt(1 - u * u - v * v);
     const p = [0, 1, 2].map((k) => u * view[0][k] + v * view[1][k] + w * view[2][k]);
     const point = run.nearestPoint(state.save, disc.sign, p, (this.cells ? 8 : 18) / disc.radius);
-    if (point >= 0) return { kind: "point", sign: disc.sign, index: point };
-    return run.cells ? { kind: "cell", sign: disc.sign, index: run.nearestCell(p) } : null;
+    if (point >= 0) return { kind: "point", sign: run.signOf(state.save, point), index: point };
+    if (!run.cells) return null;
+    const index = run.nearestCell(p), log = (sign) => run.densityAt(state.save, sign, index)[1];
+    return { kind: "cell", sign: disc.sign || (log(1) >= log(-1) ? 1 : -1), index };
   }
 
   front(state) {
-    const { discs: [disc] } = this.layout();
+    const { discs: [disc] } = this.layout(state);
     return this.pick(disc.x, disc.y, state);
   }
 }
