@@ -221,6 +221,10 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
                 " data.positive"
             ),
         ),
+        (
+            ("cases/quickstart/three-classes.toml",),
+            "of two classes; with the loss 'softmax' there are 3, each with an output. Tell two of",
+        ),
         (("cases/population/sphere.toml",), "needs data; a population has none"),
         (("cases/moroshko/path.toml", "--tolerance", "nan"), "finite and at least 0, got nan"),
         (("cases/moroshko/path.toml", "--tolerance=-1"), "finite and at least 0, got -1"),

@@ -57,7 +57,7 @@ def _one_array(name, change):
     "put, wrong",
     [
         (_level_one, "has the shape"),
-        (lambda file: file.attrs.update(mesh="circle"), "format and mesh are 4 and circle"),
+        (lambda file: file.attrs.update(mesh="circle"), "format and mesh are 5 and circle"),
         (lambda file: file.attrs.update(format=1), "format and mesh are 1 and geodesic"),
         (_one_array("volumes", lambda array: 2.0 * array), "'volumes' sum to 25.1"),
         (_one_array("faces", lambda array: array + 200), "'faces' points at 200 to"),

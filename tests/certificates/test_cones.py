@@ -3,6 +3,7 @@
 from itertools import combinations, product
 from math import comb
 
+import numba
 import numpy as np
 import pytest
 from scipy.optimize import nnls
@@ -11,6 +12,7 @@ import hkflow
 from hkflow.certificates import cones
 from hkflow.certificates.column_generation import enclosed_max_margin, max_margin
 from hkflow.certificates.global_upper_bound import enclose, global_upper_bound
+from hkflow.certificates.search import local_maxima
 
 RELU, RISK = hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"]
 BOTH, MANY = (1, -1), 10**6
@@ -114,6 +116,18 @@ def test_points_above_enough_are_found(rng):
     assert global_upper_bound(joint, x, c, nodes=MANY) == pytest.approx(bound / 2.02, rel=1e-2)
 
 
+def test_cones_that_are_looked_at_together_prove_more_on_any_number_of_threads(rng):
+    """The same bits on one thread and two; lower than the bound of those looked at one by one, and
+    above all values that climbs reach."""
+    x, c = with_bias(60, 8, rng), rng.normal(size=60) / 60.0
+    alone, found = global_upper_bound(RELU, x, c, nodes=cones.ALONE), []
+    for threads in {1, numba.config.NUMBA_NUM_THREADS}:
+        numba.set_num_threads(threads)
+        found.append(global_upper_bound(RELU, x, c, nodes=cones.ALONE + 3000))
+    highest = local_maxima(RELU, x, c).values[0]
+    assert len(set(found)) == 1 and 0.0 < highest <= found[0] < alone
+
+
 # --- siblings
 
 
@@ -131,6 +145,7 @@ def test_sibling_without_undecided_data_there_is_no_bound(rng, monkeypatch):
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(cones, "branch_and_bound", cones.branch_and_bound.py_func)
+            monkeypatch.setattr(cones, "_look", cones._look.py_func)
             monkeypatch.setattr(cones, "_bound", forgetful)
         for sign in BOTH:
             c = sign * np.where(np.arange(12) % 3, 1.0, -1.0)

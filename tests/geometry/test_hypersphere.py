@@ -61,7 +61,7 @@ def test_cells_fill_the_sphere_and_are_even(n):
     assert mesh.volumes.max() < 1.25 * mesh.volumes.min()
     assert np.all(np.bincount(mesh.faces.ravel()) == 12)
     drift = np.linalg.norm(normalize(inward(mesh)) - mesh.centers, axis=1)
-    assert drift.max() < 0.01 * mesh.width  # centres are almost centroids
+    assert drift.max() < 5e-4 * mesh.width  # centres are centroids; undisturbed up to 8e-3
     assert np.all(mesh.faces[:, 0] < mesh.faces[:, 1])
 
 

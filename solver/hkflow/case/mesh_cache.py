@@ -15,7 +15,7 @@ from ..files.writing import checksum, write_arrays, write_hdf5
 from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 
-FORMAT = 4  # of the cached files; to be raised when the construction of the mesh changes
+FORMAT = 5  # of the cached files; to be raised when the construction of the mesh changes
 
 
 def cache_folder() -> Path:

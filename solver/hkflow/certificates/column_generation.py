@@ -16,7 +16,7 @@ from .contradiction import contradiction
 from .fixed_points import l1_margin
 from .global_upper_bound import NODES, enclose, is_enclosable
 from .margin import MaxMargin, OutOfTime, power_above
-from .search import is_searchable, local_maxima
+from .search import Peaks, is_searchable, local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
@@ -101,80 +101,117 @@ def enclosed_max_margin(
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
-    points, point_signs = _first_directions(objective, signs, start)
-    bounds, duals = np.zeros(0), np.zeros((0, len(y)))
-    best: Any = None  # the largest margin, and atoms that have it
-    known = np.inf if contradiction(objective) is None else 0.0
-    size, narrowest, stalled = 0.0, np.inf, 0
     feature, inputs = objective.feature, objective.inputs
-    climbs = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
-    proofs: list = []  # where climbs find the directions: bounds by branch and bound, and their p
-    for round_ in range(1, MAX_ROUNDS + 1):
+    by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
+    points, point_signs = _first_directions(objective, signs, start)
+    known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
+    proofs: list = []  # bounds by branch and bound, and their p
+    for round_ in range(MAX_ROUNDS):
         z = signed_features(objective, points, point_signs)
         try:
             margin = l1_margin(z, until - time.monotonic())
         except OutOfTime:
-            if best is None:
+            if round_ == 0:
                 raise
             break
-        rounds, some, size = round_, margin.dual > 0.0, max(size, float(np.abs(z).max()))
-        found = local_maxima(
-            feature,
-            inputs[some],
-            (margin.dual * y)[some],
-            signs,
-            SHARE,
-            points[margin.weights > 0.0],
-        )
-        bounds, duals = (
-            np.append(bounds, max(found.bound, np.max(margin.dual @ z))),
-            np.vstack([duals, margin.dual]),
-        )
-        if not found.certified:  # what an earlier search has missed lowers no upper value
-            bounds = np.maximum(bounds, np.max(duals @ z, axis=1))
-        risen = best is None or margin.value > best[0] + 0.01 * tolerance * abs(best[0])
-        if best is None or margin.value > best[0]:
-            best = margin.value, PointMeasure(points, point_signs, margin.weights)
-        gap = min(known, bounds.min()) - best[0]
-        done = gap + ROUNDING * size <= tolerance * abs(best[0]) or (
-            max(best[0], gap) <= NOTHING * size
-        )
-        stalled = 0 if gap < 0.99 * narrowest or gap > STALLING * size else stalled + 1
-        narrowest = min(narrowest, gap)
-        fresh = found.values > margin.value + 0.01 * tolerance * abs(margin.value)
-        new, new_signs = found.points[fresh][:MOST_NEW], found.signs[fresh][:MOST_NEW]
-        ended = done or not fresh.any() or stalled >= STALLED
-        if ended and climbs:
-            enough = max(best[0] + CLOSE * tolerance * abs(best[0]), NOTHING * size)
-            coefficients = margin.dual * y
-            bound, new, new_signs = enclose(feature, inputs, coefficients, signs, nodes, enough)
+        some, carrying = margin.dual > 0.0, margin.weights > 0.0
+        c = margin.dual * y
+        peaks = local_maxima(feature, inputs[some], c[some], signs, SHARE, points[carrying])
+        risen = known.add(z, margin, peaks, PointMeasure(points, point_signs, margin.weights))
+        higher = peaks.values > margin.value + 0.01 * tolerance * abs(margin.value)
+        new, new_signs = peaks.points[higher][:MOST_NEW], peaks.signs[higher][:MOST_NEW]
+        ended = known.is_closed or known.is_stalled or len(new) == 0
+        if ended and by_cones:
+            bound, new, new_signs = enclose(feature, inputs, c, signs, nodes, known.enough)
             proofs.append((bound, margin.dual))
             ended = len(new) == 0
         if ended or time.monotonic() > until:
             break
-        useless = USELESS_CLIMBED if climbs else USELESS
-        useful = (margin.weights > 0.0) | (margin.dual @ z > (1.0 - useless) * margin.value)
         # dropping while the value stands still could go round in a circle; without certainty a
         # direction may not be found again
-        useful |= not (risen and (found.certified or climbs)) or margin.value <= 0.0
-        points = np.concatenate([points[useful], new])
-        point_signs = np.concatenate([point_signs[useful], new_signs])
-    lowest = int(np.argmin(bounds))
-    upper, dual = bounds[lowest], duals[lowest]
-    if climbs:
+        if risen and (peaks.certified or by_cones) and margin.value > 0.0:
+            least = 1.0 - (USELESS_CLIMBED if by_cones else USELESS)
+            useful = carrying | (margin.dual @ z > least * margin.value)
+            points, point_signs = points[useful], point_signs[useful]
+        points = np.concatenate([points, new])
+        point_signs = np.concatenate([point_signs, new_signs])
+    lowest = int(np.argmin(known.bounds))
+    upper, dual = known.bounds[lowest], known.duals[lowest]
+    if by_cones:
         if not proofs:
-            proofs = [(enclose(feature, inputs, dual * y, signs, nodes, best[0])[0], dual)]
+            proofs = [(enclose(feature, inputs, dual * y, signs, nodes, known.value)[0], dual)]
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        objective, *(best[1], dual, upper, found.certified or climbs, rounds),
-        tolerance, NOTHING * size,
+        objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
+        tolerance, NOTHING * known.size,
     )  # fmt: skip
+
+
+class _Known:
+    """What the rounds of a search have shown.
+
+    value, atoms : the largest margin, and the measure that has it
+    bounds (n_rounds,), duals (n_rounds, n_data) : how high Σ p_i y_i φ goes, and p
+    size : of the largest feature;  ceiling : an upper value from elsewhere
+    """
+
+    def __init__(self, tolerance: float, ceiling: float) -> None:
+        self.tolerance, self.ceiling = tolerance, ceiling
+        self.value, self.size = -np.inf, 0.0
+        self.atoms: Any = None
+        self.bounds, self.duals = np.zeros(0), np.zeros((0, 0))
+        self._narrowest, self._stalled = np.inf, 0
+
+    def add(self, z: Floats, margin: Any, peaks: Peaks, atoms: PointMeasure) -> bool:
+        """Add a linear programme on the features z (n_data, n_points), and what was found for its
+        p; whether the largest margin has risen by more than rounding."""
+        self.size = max(self.size, float(np.abs(z).max()))
+        self.bounds = np.append(self.bounds, max(peaks.bound, np.max(margin.dual @ z)))
+        self.duals = np.vstack([self.duals.reshape(-1, len(z)), margin.dual])
+        if not peaks.certified:  # what an earlier search has missed lowers no upper value
+            self.bounds = np.maximum(self.bounds, np.max(self.duals @ z, axis=1))
+        first = self.atoms is None
+        risen = first or margin.value > self.value + 0.01 * self.tolerance * abs(self.value)
+        if first or margin.value > self.value:
+            self.value, self.atoms = margin.value, atoms
+        narrower = self.gap < 0.99 * self._narrowest or self.gap > STALLING * self.size
+        self._stalled = 0 if narrower else self._stalled + 1
+        self._narrowest = min(self._narrowest, self.gap)
+        return risen
+
+    @property
+    def gap(self) -> float:
+        """How far the lowest bound exceeds the largest margin."""
+        return min(self.ceiling, self.bounds.min()) - self.value
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the gap is within the tolerance, or the margin none."""
+        closed = self.gap + ROUNDING * self.size <= self.tolerance * abs(self.value)
+        return closed or max(self.value, self.gap) <= NOTHING * self.size
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether rounding seems to keep the gap from narrowing."""
+        return self._stalled >= STALLED
+
+    @property
+    def enough(self) -> float:
+        """A bound so low that the margin counts as known."""
+        return max(self.value + CLOSE * self.tolerance * abs(self.value), NOTHING * self.size)
 
 
 def checked_labels(objective: Objective) -> Floats:
     """The targets, if they are labels. Raises ValueError with the remedy if not, or if there are no
     data."""
     y = objective.targets
+    if objective.risk.coupled:
+        raise ValueError(
+            f"A max-margin is of two classes; with the loss '{objective.risk.name}' there are"
+            f" {objective.feature.outputs}, each with an output. Tell two of them apart, or one"
+            " from the rest, with data.positive, data.negative, the loss 'smooth-margin' and the"
+            " domain 'signed-sphere'."
+        )
     if len(y) == 0:
         raise ValueError("A max-margin needs data; a population has none.")
     wrong = np.unique(y[~np.isin(y, (1.0, -1.0))])

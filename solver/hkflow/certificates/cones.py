@@ -19,7 +19,7 @@ there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added
 """
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from ..arguments import Floats
 from ..geometry.polyhedra import dot
@@ -37,6 +37,9 @@ PATIENCE = 5000  # cones after the first point above `enough`, to find more such
 SAME_PEAK = 1e-7  # distance of points that are one
 ASCENTS = 100  # linearisations of one climb, at most
 RISE = 1e-13  # relative rise of a climb that counts as none
+# after the first ones, which a record of a run looks at, so many cones are looked at together, in
+# groups that threads share: always the same ones, however many threads there are
+ALONE, TOGETHER, GROUPS = 8192, 64, 16
 POOL = 2**26  # bytes for the corners of open cones
 
 
@@ -61,53 +64,92 @@ def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
     room : cones that may be open;  enough : cones whose bound is no higher are not cut, -inf: those
         no higher than the highest value met;  nodes : cones that are looked at
     peaks : (most, p), written: local maxima above a finite `enough`
-    Returns the bound, the highest value, the number of peaks and that of cones. The cone with the
-    highest bound is cut first; ends when none is left, or with the nodes, the room or the peaks.
+    Returns the bound, the highest value, the number of peaks and that of cones. The cones with the
+    highest bounds are cut first; ends when none is left, or with the nodes, the room or the peaks.
     """
     n, p = x.shape
     corners, tops, cuts = np.empty((room, p, p)), np.empty(room), np.empty((room, 3))
     heap, free, unused = np.empty(room, np.int64), np.arange(room), room
-    V, theta, cut, scratch = np.empty((p, p)), np.empty(p), np.empty(3), _scratch(n, p)
-    gathers, parent, child, last = enough > -np.inf, -1, 2, nodes
-    closed, highest, count, open_, looked = -np.inf, -np.inf, 0, 0, 0
+    V, above, bounds = np.empty((TOGETHER, p, p)), np.empty(TOGETHER), np.empty(TOGETHER)
+    thetas, cut, values = np.empty((TOGETHER, p)), np.empty((TOGETHER, 3)), np.empty(TOGETHER)
+    gathers, halved, last, scratch = enough > -np.inf, -1, nodes, _scratch(n, p)
+    closed, highest, found, open_, looked = -np.inf, -np.inf, 0, 0, 0
     while True:
+        count = 0
         if looked < len(roots):
-            _copy(roots[looked], V)
-            top = np.inf
+            _copy(roots[looked], V[0])
+            above[0], count = np.inf, 1
+        elif halved >= 0:  # its second half
+            count = _take(corners, tops, cuts, halved, 1, V, above, count)
+            free[unused], unused, halved = halved, unused + 1, -1
         else:
-            if child == 2:
-                if parent >= 0:
-                    free[unused] = parent
-                    unused += 1
-                if open_ == 0 or looked >= last or unused < 2 or gathers and count == len(peaks):
-                    break
-                parent, child, open_ = _pop(heap, open_, tops), 0, open_ - 1
-            _halve(corners[parent], cuts[parent], child, V)
-            top, child = tops[parent], child + 1
-        looked += 1
+            full = gathers and found == len(peaks)
+            if open_ == 0 or looked >= last or unused < 2 or full:
+                break
+            if looked < ALONE:
+                halved, open_ = _pop(heap, open_, tops), open_ - 1
+                count = _take(corners, tops, cuts, halved, 0, V, above, count)
+            else:
+                for _ in range(min(TOGETHER // 2, open_, unused, (last - looked + 1) // 2)):
+                    slot, open_ = _pop(heap, open_, tops), open_ - 1
+                    count = _take(corners, tops, cuts, slot, 0, V, above, count)
+                    count = _take(corners, tops, cuts, slot, 1, V, above, count)
+                    free[unused], unused = slot, unused + 1
+        looked += count
         enough_now = enough if gathers else highest
-        bound = min(_bound(x, c, linear, V, max(enough_now, 0.0), theta, cut, scratch), top)
-        value = _value(x, c, linear, theta)
-        if gathers and value > enough and count < len(peaks):
-            value = _ascend(x, c, linear, theta, scratch)
-            if _is_new(theta, peaks, count):
-                _copy(theta, peaks[count])
-                count += 1
-                last = min(last, looked + PATIENCE)
-        highest = max(highest, value)
-        if bound <= max(enough_now, value + TOLERANCE):
-            closed = max(closed, bound)
-            continue
-        unused -= 1
-        slot = free[unused]
-        _copy(V, corners[slot])
-        _copy(cut, cuts[slot])
-        tops[slot] = bound
-        _push(heap, open_, tops, slot)
-        open_ += 1
+        cones = x, c, linear, V, max(enough_now, 0.0), thetas, cut, bounds, values
+        if count > 1:
+            _look_together(*cones, count)
+        else:
+            _look(*cones, 0, count, scratch)
+        for k in range(count):
+            theta, value, bound = thetas[k], values[k], min(bounds[k], above[k])
+            if gathers and value > enough and found < len(peaks):
+                value = _ascend(x, c, linear, theta, scratch)
+                if _is_new(theta, peaks, found):
+                    _copy(theta, peaks[found])
+                    found += 1
+                    last = min(last, looked + PATIENCE)
+            highest = max(highest, value)
+            if bound <= max(enough_now, value + TOLERANCE):
+                closed = max(closed, bound)
+                continue
+            unused -= 1
+            slot = free[unused]
+            _copy(V[k], corners[slot])
+            _copy(cut[k], cuts[slot])
+            tops[slot] = bound
+            _push(heap, open_, tops, slot)
+            open_ += 1
     if open_:
         closed = max(closed, tops[heap[0]])
-    return closed, highest, count, looked
+    return closed, highest, found, looked
+
+
+@njit(cache=True, error_model="numpy")
+def _take(corners, tops, cuts, slot, child, V, above, count):
+    """Write one half of a cone, and its bound, to place `count`; returns the next place."""
+    _halve(corners[slot], cuts[slot], child, V[count])
+    above[count] = tops[slot]
+    return count + 1
+
+
+@njit(cache=True, error_model="numpy")
+def _look(x, c, linear, V, enough, thetas, cut, bounds, values, begin, end, scratch):
+    """The bounds of the cones begin ≤ k < end, where they are high and G there, and how to cut
+    them: see _bound."""
+    for k in range(begin, end):
+        bounds[k] = _bound(x, c, linear, V[k], enough, thetas[k], cut[k], scratch)
+        values[k] = _value(x, c, linear, thetas[k])
+
+
+@njit(parallel=True, cache=True, error_model="numpy")
+def _look_together(x, c, linear, V, enough, thetas, cut, bounds, values, count):
+    """The same of the first `count` cones, in parallel."""
+    for g in prange(GROUPS):
+        begin, end = g * count // GROUPS, (g + 1) * count // GROUPS
+        scratch = _scratch(x.shape[0], x.shape[1])
+        _look(x, c, linear, V, enough, thetas, cut, bounds, values, begin, end, scratch)
 
 
 @njit(cache=True)

@@ -6,6 +6,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 import hkflow
+from hkflow.geometry import hypersphere
 from hkflow.geometry.sphere import normalize
 from hkflow.measures.initial import balanced_atoms
 from hkflow.methods.grid.steppers import muscl_hancock
@@ -30,20 +31,30 @@ def averages(mesh, density):
     return total / volumes
 
 
-@pytest.mark.parametrize("rates, least", [((1.0, 0.0), 1.5), ((1.0, 4.0), 1.8)])
-def test_the_order_against_cell_averages(rates, least):
-    """Centres lie up to a hundredth of a width beside the centroids: where the error is small
-    already, that keeps it from falling at second order."""
-    flow, errors = hkflow.Flow(*rates), []
-    exact = hkflow.MomentFlow(np.array([0.3, -0.5, 0.8, 0.4]), 0.8, flow)
-    for mesh in MESHES.values():
+def order_against_averages(meshes, flow):
+    """Order of the L¹ errors at t = 1 against the cell averages of the closed form, and them."""
+    exact, errors = hkflow.MomentFlow(np.array([0.3, -0.5, 0.8, 0.4]), 0.8, flow), []
+    for mesh in meshes:
         run = hkflow.solve(hkflow.Problem(mesh, exact.objective(), flow, exact=exact), 1.0)
         wanted = averages(mesh, lambda points: exact.density(points, 1.0))
         wrong = np.abs(run.cell_density_at(-1)[0] - wanted)
         errors.append(wrong @ mesh.volumes / (wanted @ mesh.volumes))
-    widths = [mesh.width for mesh in MESHES.values()]
-    order = np.polyfit(np.log(widths), np.log(errors), 1)[0]
-    assert least <= order <= 2.2 and errors[-1] < 2.5e-3, (errors, order)
+    widths = [mesh.width for mesh in meshes]
+    return np.polyfit(np.log(widths), np.log(errors), 1)[0], errors
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 4.0)])
+def test_the_order_against_cell_averages(rates):
+    order, errors = order_against_averages(MESHES.values(), hkflow.Flow(*rates))
+    assert 1.8 <= order <= 2.2 and errors[-1] < 2.5e-3, (errors, order)
+
+
+def test_sibling_beside_the_centroids_the_order_is_lost(monkeypatch):
+    """Points as they divide the 600-cell, up to a hundredth of a width off."""
+    monkeypatch.setattr(hypersphere, "STEPS", ())
+    meshes = [hypersphere.hypersphere_mesh(n) for n in (2, 3, 4)]
+    order, errors = order_against_averages(meshes, hkflow.Flow(1.0, 0.0))
+    assert order < 1.7, (errors, order)
 
 
 def _linear(predictions, targets, weights, out):
