@@ -368,7 +368,7 @@ def share_seen(picture, wanted, disc):
 
 @needs_browser
 def test_a_screenshot_is_what_numpy_draws_of_the_numbers(iris, tmp_path):
-    page, turn, save = write_view([iris], tmp_path / "page.html"), (35.0, 22.0), 3
+    page, turn, save = hkflow.page(iris).write(tmp_path / "page.html"), (35.0, 22.0), 3
     words = f"save={save}&turn={turn[0]},{turn[1]}&kinks=0&fold=1"
     state, _, _ = opened(page, words)
     dumped(page, words, f"--screenshot={tmp_path / 'page.png'}")
