@@ -30,8 +30,9 @@ class Particles(PointMethod, OdeMethod):
     problem : the flow to compute; its initial measure as atoms gives the first particles
     stepper : dopri5 or dop853, or euler with steps of max_step. auto is dopri5, and for features
         with kinks (ReLU, joint ReLU, a ridge linear between its kinks) that move `waveform`, which
-        locates events: it crosses kinks and slides along them. With entropy τ it is euler, by Brownian
-        steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do not know
+        locates events: it crosses kinks and slides along them. With entropy τ it is euler, by
+        Brownian steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do
+        not know
     tolerance : largest local error of a step, root mean square over positions and log weights, for
         waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
         given, that of `default_tolerance`

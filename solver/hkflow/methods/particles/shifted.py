@@ -3,7 +3,7 @@
 With θ̂ = (θ, 1) a hinge (x·θ − c)₊ is (x̂·θ̂)₊ of x̂ = (x, −c), and what is known of kinks through
 the origin holds in one dimension more:
 
-    Σ_i r_i ψ(x_i·θ) = θ̂·ĝ(θ),   ĝ = ĝ₀ + Σ_{n_k·θ̂ > 0} κ_k n_k,   ψ(s) = v + b s + Σ_j J_j (s − c_j)₊
+    ψ(s) = v + b s + Σ_j J_j (s − c_j)₊,   Σ_i r_i ψ(x_i·θ) = θ̂·(ĝ₀ + Σ_{n_k·θ̂ > 0} κ_k n_k)
 
 A plane n_k·θ̂ = 0 that misses the sphere has all of it on one side, and is part of ĝ₀.
 """

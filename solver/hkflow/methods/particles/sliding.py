@@ -406,7 +406,7 @@ def frame(held, held_kinks, rows, basis, frames):
 
 @njit(cache=True)
 def heights(F, beta, time, sign, centre, level, lost):
-    """ε level, and what log masses lose by it, polynomials, of G = F; takes last entries out of F."""
+    """ε level, and what log masses lose by it, polynomials; takes last entries out of F = ĝ."""
     p = F.shape[1] - 1
     for j in range(len(F)):
         level[j] = sign * dot(F[j], centre)
@@ -461,6 +461,7 @@ def move(
     centre, level, lost = frames[0], levels[0, :degree], levels[1]
     radius, full = 1.0, beta * (2.0 if halves else 1.0) / (2.0 * alpha)
     reach = REACH if curved else 1.0
+    frames[:] = 0.0
     place(y, centre, radius, here)
     count = start(
         sign, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits
@@ -534,7 +535,8 @@ def move(
         short = fastest * end <= SHORT
         integrate(
             terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
-            radius, level, lost, FEW_TIMES if short else MANY_TIMES, FEW_SHARES if short else MANY_SHARES, node, sums,
+            radius, level, lost, FEW_TIMES if short else MANY_TIMES,
+            FEW_SHARES if short else MANY_SHARES, node, sums,
         )  # fmt: skip
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
@@ -610,8 +612,8 @@ def move_particles(
 
     positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
     degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
-    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin;  drift (≥ 1,): coefficients of what log
-    masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
+    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin;  drift
+    (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
     last one 1;  most: events of a particle before it is given up
     polynomials … growths: scratch of each group of blocks, which is one thread's

@@ -112,7 +112,8 @@ class Sliding:
         compiled(
             *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
             float(beta), float(decay), drift, shift, float(time), float(log_scale),
-            not self.joint, nodes, self.most, polynomials, terms, *others, room, levels, self.frames,
-            self.held_kinks, self.distance, self.states, at_nodes, np.zeros((groups, count)), *out, self.parts,
+            not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
+            self.frames, self.held_kinks, self.distance, self.states, at_nodes,
+            np.zeros((groups, count)), *out, self.parts,
         )  # fmt: skip
         return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
