@@ -21,7 +21,11 @@ class Flow:
         self.data, self.y, self.decay = o.inputs, o.targets, o.weight_decay
         self.value, self.below, c, J = hinges
         self.of = np.repeat(np.arange(len(self.y)), len(c))
-        self.x, self.c, self.J = self.data[self.of], np.tile(c, len(self.y)), np.tile(J, len(self.y))
+        self.x, self.c, self.J = (
+            self.data[self.of],
+            np.tile(c, len(self.y)),
+            np.tile(J, len(self.y)),
+        )
         self.joint, self.p = o.feature.joint, o.inputs.shape[1]
         self.signs, self.m = atoms.signs, len(atoms.weights)
         self.alpha, self.beta = problem.flow.transport, problem.flow.reaction

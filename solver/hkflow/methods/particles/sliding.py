@@ -612,8 +612,9 @@ def move_particles(
 
     positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
     degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
-    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin;  drift
-    (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
+    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin
+    drift (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction
+    takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
     last one 1;  most: events of a particle before it is given up
     polynomials … growths: scratch of each group of blocks, which is one thread's
