@@ -199,7 +199,7 @@ class StoredFeature(Table):
     ridge: StoredFunction | None = None
     matrix: StoredFunction | None = None
     pullback: StoredFunction | None = None
-    kinks: tuple[float, ...] | None = None
+    kinks: list[float] | None = None
 
     @model_validator(mode="after")
     def _is_made_of_functions(self):
@@ -229,7 +229,7 @@ class StoredFeature(Table):
             if getattr(feature, name) is not None
         }
         return StoredFeature(
-            name=feature.name, degree=feature.degree, kinks=feature.kinks or None, **functions
+            name=feature.name, degree=feature.degree, kinks=list(feature.kinks) or None, **functions
         )
 
     def built(self, where: str) -> Feature:
