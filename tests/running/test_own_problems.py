@@ -336,6 +336,10 @@ def test_a_case_names_a_feature(tmp_path):
     source = "import hkflow\nwhole = hkflow.Feature('whole', matrix, pullback=pullback)\n"
     source += "part = hkflow.ridge(soft, degree=None)\nhomogeneous = hkflow.ridge(soft, degree=1)\n"
     source += "known = hkflow.FEATURES['relu']\n"
+    source += "def hat(s):\n    return np.maximum(0.5 - np.abs(s), 0.0), "
+    source += "-np.sign(s) * (np.abs(s) < 0.5)\n"
+    source += "kinked = hkflow.ridge(hat, kinks=[-0.5, 0, 0.5])\n"
+    source += "curved = hkflow.ridge(soft, kinks=[0.0])\n"
     for name in ("whole", "part"):
         path = write_case(tmp_path, f"units:{name}")
         (tmp_path / "units.py").write_text(MODULE + source)
@@ -343,9 +347,14 @@ def test_a_case_names_a_feature(tmp_path):
         assert run.predictions == pytest.approx(plain.predictions, rel=1e-12)
         again = hkflow.load(tmp_path / name)
         assert again.predict([[0.1]]) == pytest.approx(plain.predict([[0.1]]), rel=1e-12)
+    path = write_case(tmp_path, "units:kinked")
+    (tmp_path / "units.py").write_text(MODULE + source)
+    hkflow.run(path, output=tmp_path / "kinked")
+    assert hkflow.load(tmp_path / "kinked").problem.objective.feature.kinks == (-0.5, 0.0, 0.5)
     for name, why in (
         ("homogeneous", "'units:homogeneous' is not homogeneous of degree 1"),
         ("known", "'units:known' is Feature; wanted a function"),
+        ("curved", "'units:curved' is not continuous and linear between its kinks 0"),
     ):
         path = write_case(tmp_path, f"units:{name}")
         (tmp_path / "units.py").write_text(MODULE + source)

@@ -374,7 +374,7 @@ def _each(values, others, total):
 def _band(run):
     """The orders that are expected of its method."""
     objective: Any = run.problem.objective
-    kinked = objective.feature.kink is not None and len(objective.inputs) > 0
+    kinked = bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0
     if run.method != "grid":
         return POINTS_ON_CIRCLE[kinked] if run.domain.ordered else POINTS
     if run.options.get("limiter") == "first-order":

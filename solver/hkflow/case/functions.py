@@ -199,6 +199,7 @@ class StoredFeature(Table):
     ridge: StoredFunction | None = None
     matrix: StoredFunction | None = None
     pullback: StoredFunction | None = None
+    kinks: list[float] | None = None
 
     @model_validator(mode="after")
     def _is_made_of_functions(self):
@@ -227,12 +228,14 @@ class StoredFeature(Table):
             for name in names
             if getattr(feature, name) is not None
         }
-        return StoredFeature(name=feature.name, degree=feature.degree, **functions)
+        return StoredFeature(
+            name=feature.name, degree=feature.degree, kinks=list(feature.kinks) or None, **functions
+        )
 
     def built(self, where: str) -> Feature:
         """The Feature, whose functions are imported when they are first called."""
         if self.ridge is not None:
-            return ridge(self.ridge.deferred(where), self.name, self.degree)
+            return ridge(self.ridge.deferred(where), self.name, self.degree, self.kinks or ())
         pullback = None if self.pullback is None else self.pullback.deferred(where)
         assert self.matrix is not None
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
@@ -330,7 +333,7 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
     if isinstance(found, Feature):
         feature = Feature(activation, found.matrix, found.degree, pullback=found.pullback)
         if found.ridge is not None:
-            feature = ridge(found.ridge, activation, found.degree)
+            feature = ridge(found.ridge, activation, found.degree, found.kinks)
         fits = not found.joint and found.activation is None
     else:
         feature, fits = ridge(found, activation), callable(found)

@@ -874,8 +874,8 @@ class ParticlesMethod(FromPoints, ToAccuracy):
     stepper: Literal["auto", "dopri5", "dop853", "euler"] = Field(  # type: ignore[assignment]
         "auto",
         description=(
-            "auto locates where particles meet the kinks of ReLU, joint ReLU or a ridge of degree"
-            " 1, and lets them slide there; without kinks it is dopri5"
+            "auto locates where particles meet the kinks of ReLU, joint ReLU or a ridge with known"
+            " kinks, and lets them slide there; without kinks it is dopri5"
         ),
     )
     imex: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")

@@ -1,6 +1,6 @@
 """Features φ(θ, x): what one unit with direction θ contributes to the prediction at input x."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -42,6 +42,7 @@ class Feature:
         more than the inputs, and φ = b ψ(a, x) where `activation` belongs to ψ
     outputs : k, the length of b if it is joint: of k > 1 predictions are vectors, see
         `vector_feature`
+    kinks : numbers c in order where the slope of ψ jumps, ψ linear between them; of `ridge`
     """
 
     name: str
@@ -52,6 +53,7 @@ class Feature:
     joint: bool = False
     ridge: Callable | None = None
     outputs: int = 1
+    kinks: tuple[float, ...] = ()
 
     @cached_property
     def pieces(self) -> tuple[float, float] | None:
@@ -70,6 +72,29 @@ class Feature:
         kink is known for one output alone."""
         jumps = self.pieces and self.pieces[0] != self.pieces[1] and self.outputs == 1
         return self.pieces if jumps else None
+
+    @cached_property
+    def hinges(self) -> tuple[float, float, Floats, Floats] | None:
+        """v, b, c (n,) and J (n,) of ψ(s) = v + b s + Σ_j J_j (s − c_j)₊, from `kinks`; None
+        without. Raises ValueError if ψ is not that."""
+        if self.ridge is None or not self.kinks:
+            return None
+        c = np.array(self.kinks)
+        middles = np.concatenate([[c[0] - 1.0], 0.5 * (c[1:] + c[:-1]), [c[-1] + 1.0]])
+        slopes = np.asarray(self.ridge(middles)[1], dtype=float)
+        below, jumps = float(slopes[0]), np.diff(slopes)
+        value = float(self.ridge(c[:1])[0][0]) - below * c[0]
+        s = np.linspace(c[0] - 2.0, c[-1] + 2.0, SAMPLES)
+        wanted = value + below * s + np.maximum(s[:, None] - c, 0.0) @ jumps
+        found = np.asarray(self.ridge(s)[0], dtype=float)
+        worst = int(np.abs(found - wanted).argmax())
+        if not abs(found[worst] - wanted[worst]) <= 1e-12 * (1.0 + np.abs(wanted).max()):
+            raise ValueError(
+                f"'{self.name}' is not continuous and linear between its kinks"
+                f" {', '.join(f'{k:g}' for k in c)}: ψ({s[worst]:.6g}) is {found[worst]:.6g}, its"
+                f" pieces give {wanted[worst]:.6g}. Name all kinks, or none of a curved ψ."
+            )
+        return value, below, c, jumps
 
     def operator(
         self,
@@ -165,11 +190,22 @@ def feature_named(name: str) -> Feature | None:
     return FEATURES.get(name)
 
 
-def ridge(function: Callable, name: str | None = None, degree: int | None = None) -> Feature:
+def ridge(
+    function: Callable,
+    name: str | None = None,
+    degree: int | None = None,
+    kinks: Sequence[float] = (),
+) -> Feature:
     """The feature φ(θ, x) = ψ(θ·x) of a function s -> (ψ(s), ψ′(s)) of arrays.
 
     name : by default that of the function;  degree : of homogeneity of ψ, if it has one
+    kinks : all s at which the slope jumps, of a ψ that is linear between them: particles then slide
+        along θ·x = s. Of degree 1 it is known without
+    Raises ValueError for kinks that are no finite numbers, each larger than the one before.
     """
+    places = tuple(float(kink) for kink in kinks)
+    if not (np.isfinite(places).all() and (np.diff(places) > 0.0).all()):
+        raise ValueError(f"kinks must be finite numbers that grow, got {list(places)}.")
 
     def matrix(points, inputs):
         return np.asarray(function(inputs @ points.T)[0], dtype=float)
@@ -178,15 +214,16 @@ def ridge(function: Callable, name: str | None = None, degree: int | None = None
         return (loss_gradient[:, None] * function(inputs @ points.T)[1]).T @ inputs
 
     shown = name or str(getattr(function, "__name__", "ridge"))
-    return Feature(shown, matrix, degree, pullback=pullback, ridge=function)
+    return Feature(shown, matrix, degree, pullback=pullback, ridge=function, kinks=places)
 
 
+SAMPLES = 1009  # values of ψ that are compared with its pieces
 STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
 
 
 def check_feature(feature: Feature) -> None:
-    """Raise ValueError unless a user's feature has values of the right shape, its degree, and the
-    gradient that differences of its values have."""
+    """Raise ValueError unless a user's feature has values of the right shape, its degree, its
+    kinks, and the gradient that differences of its values have."""
     rng = np.random.default_rng(0)
     points, inputs, loss_gradient = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), 4))
     try:
@@ -198,6 +235,7 @@ def check_feature(feature: Feature) -> None:
         raise ValueError(
             f"'{feature.name}' does not fit: {type(error).__name__}: {why}.{hint}"
         ) from error
+    _ = feature.hinges  # which looks at its kinks
     if feature.degree is not None:
         scaled = feature.matrix(2.0 * points, inputs)
         if not np.allclose(scaled, 2.0**feature.degree * values, rtol=1e-10, atol=1e-10):

@@ -10,11 +10,22 @@ BOUND = 1e-6  # a multiplier so near to a bound is at it
 
 
 class Flow:
-    """θ̇ and (log w)˙ of all particles for given sides (m, n): ±1, or 0 where a kink holds."""
+    """θ̇ and (log w)˙ of all particles for given sides (m, n): ±1, or 0 where a kink holds.
 
-    def __init__(self, problem):
+    hinges : v, b, c, J of ψ(s) = v + b s + Σ_j J_j (s − c_j)₊; x, c, J and `of` one for each pair
+    of a datum and a hinge
+    """
+
+    def __init__(self, problem, hinges):
         o, atoms = problem.objective, problem.initial
-        self.x, self.y, self.decay = o.inputs, o.targets, o.weight_decay
+        self.data, self.y, self.decay = o.inputs, o.targets, o.weight_decay
+        self.value, self.below, c, J = hinges
+        self.of = np.repeat(np.arange(len(self.y)), len(c))
+        self.x, self.c, self.J = (
+            self.data[self.of],
+            np.tile(c, len(self.y)),
+            np.tile(J, len(self.y)),
+        )
         self.joint, self.p = o.feature.joint, o.inputs.shape[1]
         self.signs, self.m = atoms.signs, len(atoms.weights)
         self.alpha, self.beta = problem.flow.transport, problem.flow.reaction
@@ -27,27 +38,37 @@ class Flow:
 
     def loss_gradient(self, state, sides):
         _, a, b, w = self.split(state)
-        h = (w * b) @ ((a @ self.x.T) * (sides > 0.0))
+        hinged = self.J * (a @ self.x.T - self.c) * (sides > 0.0)
+        psi = self.value + self.below * (a @ self.data.T)
+        np.add.at(psi.T, self.of, hinged.T)
+        h = (w * b) @ psi
         return h, (h - self.y) / len(self.y)
 
-    def force(self, r, sides):
-        """G of one particle with the multipliers of the kinks that hold it, and these."""
-        G, held = (r * (sides > 0.0)) @ self.x, np.flatnonzero(sides == 0.0)
-        N = self.x[held].T
-        mu = np.linalg.lstsq(N, -G, rcond=None)[0]
-        return G + N @ mu, held, mu
+    def along(self, a, vectors):
+        """The rows without what is normal to the sphere."""
+        return vectors if self.joint else vectors - np.outer(vectors @ a, a) / (a @ a)
+
+    def force(self, a, r, sides):
+        """G of one particle with the multipliers of the kinks that hold it, and these; and what J
+        is besides θ·G."""
+        active, held = r[self.of] * self.J * (sides > 0.0), np.flatnonzero(sides == 0.0)
+        G = active @ self.x + self.below * (r @ self.data)
+        level = self.value * r.sum() - active @ self.c
+        tangent = self.along(a, np.vstack([self.x[held], G]))
+        mu = np.linalg.lstsq(tangent[:-1].T, -tangent[-1], rcond=None)[0]
+        return G + mu @ self.x[held], held, mu, level - mu @ self.c[held]
 
     def rate(self, _, state, sides):
         theta, a, b, _ = self.split(state)
         _, r = self.loss_gradient(state, sides)
         velocity, growth = np.zeros_like(theta), np.zeros(self.m)
         for c in range(self.m):
-            G, _, _ = self.force(r, sides[c])
+            G, _, _, level = self.force(a[c], r, sides[c])
             velocity[c, : self.p] = b[c] * G
             if self.joint:
                 velocity[c, -1] = a[c] @ G
             velocity[c] -= (velocity[c] @ theta[c]) * theta[c]
-            growth[c] = b[c] * (a[c] @ G) + self.decay
+            growth[c] = b[c] * (a[c] @ G + level) + self.decay
         return np.append(-self.alpha * velocity.ravel(), -self.beta * growth)
 
     def events(self, sides):
@@ -60,10 +81,10 @@ class Flow:
         def function(c, i, k):
             def f(_, state, sides):
                 if k == 0:
-                    return sides[c, i] * (self.split(state)[1][c] @ self.x[i])
+                    return sides[c, i] * (self.split(state)[1][c] @ self.x[i] - self.c[i])
                 _, r = self.loss_gradient(state, sides)
-                _, held, mu = self.force(r, sides[c])
-                share = mu[list(held).index(i)] / r[i]
+                _, held, mu, _ = self.force(self.split(state)[1][c], r, sides[c])
+                share = mu[list(held).index(i)] / (r[self.of[i]] * self.J[i])
                 return share if k == 1 else 1.0 - share
 
             f.terminal, f.direction = True, -1.0
@@ -75,10 +96,11 @@ class Flow:
         """Renew the sides of particle c, which has met the kink `hit` or is let go by it."""
         _, a, b, _ = self.split(state)
         _, r = self.loss_gradient(state, sides)
-        near = np.abs(self.x @ a[c]) <= ON * np.linalg.norm(self.x, axis=1)
+        jumps = r[self.of] * self.J
+        near = np.abs(self.x @ a[c] - self.c) <= ON * np.linalg.norm(self.x, axis=1)
         near[hit] = True
         on = np.flatnonzero(near | (sides[c] == 0.0))
-        valleys = [i for i in on if b[c] * r[i] > 0.0]
+        valleys = [i for i in on if b[c] * jumps[i] > 0.0]
         for i in on:
             if i not in valleys:  # it comes from the one side and goes to the other
                 sides[c, i] = -sides[c, i] if sides[c, i] != 0.0 else 1.0
@@ -86,17 +108,19 @@ class Flow:
             return
         away = np.ones(len(self.x), dtype=bool)
         away[valleys] = False
-        G = (r * (sides[c] > 0.0) * away) @ self.x
-        columns = (r[valleys, None] * self.x[valleys]).T
+        G = (jumps * (sides[c] > 0.0) * away) @ self.x + self.below * (r @ self.data)
+        *columns, G = self.along(a[c], np.vstack([jumps[valleys, None] * self.x[valleys], G]))
+        columns = np.array(columns).T
         share = lsq_linear(columns, -G, (0.0, 1.0), method="bvls", tol=1e-15).x
         sides[c, valleys] = np.where(share < BOUND, -1.0, np.where(share > 1.0 - BOUND, 1.0, 0.0))
 
 
-def event_driven(problem, times):
-    """Predictions (n_times, n_data), and whether anything slid."""
-    flow = Flow(problem)
+def event_driven(problem, times, hinges=(0.0, 0.0, [0.0], [1.0])):
+    """Predictions (n_times, n_data), and whether anything slid; hinges : as of Flow, by default of
+    ReLU."""
+    flow = Flow(problem, hinges)
     state, now, slid, out = flow.start, 0.0, False, []
-    sides = np.sign(flow.split(state)[1] @ flow.x.T)
+    sides = np.sign(flow.split(state)[1] @ flow.x.T - flow.c)
     for end in times:
         while now < end:
             labels, functions = flow.events(sides)

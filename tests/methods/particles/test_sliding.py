@@ -15,6 +15,7 @@ import hkflow
 from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu.kinks import Kinks
 from hkflow.methods.particles import sliding
+from hkflow.methods.particles.shifted import ShiftedKinks
 from hkflow.methods.particles.waveform import NODES, Sliding
 from hkflow.operators.dense import blocked, unblocked
 
@@ -90,14 +91,15 @@ def test_sibling_without_events_the_valley_is_missed(monkeypatch):
     move = Sliding(Kinks.of(RELU, VALLEY), False, 1)
     jumps, constant = move.potential(r)
     y, at_nodes = np.append(theta, 1.0) / np.sqrt(2.0), np.zeros((1, 4))
-    shapes = (2, 1, 3), (sliding.TERMS, 4), (2, 3), (2, 3, 3), (2, 2)
+    shapes = (2, 1, 3), (sliding.TERMS, 4), (3, 3), (2, 3, 3), (2, 2)
     scratch = [np.zeros(shape) for shape in shapes]
     lists, limits, room = np.zeros((5, 2), dtype=np.int64), np.zeros((3, 2)), np.zeros((3, 3, 1))
     held, distance = np.zeros(3, dtype=np.int64), np.zeros(sliding.TERMS)
+    tangents, levels, frames = np.zeros((0, 3)), np.zeros((2, 2)), np.zeros((2, 3))
     sliding.move.py_func(
         y, np.zeros(4), 1.0, jumps, constant, move.normals, move.rows, 1.0, 0.0, 0.0, np.zeros(1),
-        np.zeros(1), 4.0, True, np.ones(1), 100, *scratch, lists, limits, room, held, distance,
-        at_nodes, np.zeros(1), np.zeros(len(sliding.SUMS)),
+        np.zeros(1), 4.0, True, np.ones(1), 100, *scratch, lists, limits, tangents, room, levels,
+        frames, held, distance, at_nodes, np.zeros(1), np.zeros(len(sliding.SUMS)),
     )  # fmt: skip
     assert np.abs(np.sqrt(2.0) * at_nodes[0, :3] - valley(theta, 0.3, 4.0)).max() > 0.1
 
@@ -303,6 +305,80 @@ def test_a_users_ridge_of_degree_1_slides():
     fine = hkflow.solve(start, 3.0, tolerance=1e-9, **KIND)
     assert s.records["step"][-1] < 100 and (np.diff(s.records["objective"]) < 0.0).all()
     assert np.abs(s.predictions[-1] - fine.predictions[-1]).max() < 1e-5
+
+
+# ψ(s) = v + b s + Σ_j J_j (s − c_j)₊ as (v, b, c, J)
+SHIFTED = {
+    "hinge": (0.0, 0.0, [0.3], [1.0]),
+    "absolute value": (0.4, -1.0, [0.4], [2.0]),
+    "hat": (0.0, 0.0, [-0.6, 0.1, 0.7], [1.0, -2.0, 1.0]),
+    "with levels": (0.5, 0.3, [-0.2, 0.5], [-0.7, 1.1]),
+}
+
+
+def piecewise(value, below, places, jumps, declared=None):
+    """The ridge of this ψ, which declares all its kinks or those given."""
+
+    def psi(s):
+        up = np.asarray(s, dtype=float)[..., None] - places
+        return value + below * s + np.maximum(up, 0.0) @ jumps, below + (up > 0.0) @ jumps
+
+    return hkflow.ridge(psi, kinks=places if declared is None else declared)
+
+
+def shifted_problem(shape, rates, seed):
+    feature = piecewise(*SHIFTED[shape])
+    return problem(hkflow.Flow(*rates), 4, 2, seed=seed, feature=feature, decay=0.02)
+
+
+@pytest.mark.parametrize(
+    "shape, seed", [("hinge", 0), ("absolute value", 3), ("hat", 3), ("with levels", 5)]
+)
+@pytest.mark.parametrize("rates", RATES)
+def test_kinks_off_the_origin_agree_with_an_event_driven_integration(rates, shape, seed):
+    start = shifted_problem(shape, rates, seed)
+    s = hkflow.solve(start, 3.0, [1.0, 3.0], tolerance=1e-10, **KIND)
+    wanted, slid = event_driven(start, [1.0, 3.0], SHIFTED[shape])
+    r = s.records
+    assert slid and s.finished and r["step"][-1] < 400
+    assert np.abs(s.predictions - wanted).max() < 1e-8
+    assert (np.diff(r["objective"]) < 0.0).all()
+    fall = r["objective"][0] - r["objective"][-1]
+    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+
+
+def test_sibling_without_their_levels_masses_grow_wrongly(monkeypatch):
+    start, gradient = shifted_problem("with levels", (1.0, 2.0), 5), ShiftedKinks.gradient
+
+    def without(kinks, loss_gradient):
+        jumps, constant = gradient(kinks, loss_gradient)
+        constant[-1] = 0.0
+        return jumps, constant
+
+    right = hkflow.solve(start, 1.0, tolerance=1e-6, **KIND).predictions[-1]
+    monkeypatch.setattr(ShiftedKinks, "gradient", without)
+    wrong = hkflow.solve(start, 1.0, tolerance=1e-6, **KIND).predictions[-1]
+    assert np.abs(wrong - right).max() > 1e-3
+
+
+def test_kinks_through_the_origin_are_those_of_degree_1():
+    flow = hkflow.Flow(1.0, 2.0)
+    one, two = (
+        hkflow.solve(problem(flow, 4, 8, feature=feature), 5.0, tolerance=1e-9, **KIND)
+        for feature in (RELU, piecewise(0.0, 0.0, [0.0], [1.0]))
+    )
+    assert np.abs(one.predictions[-1] - two.predictions[-1]).max() < 1e-8
+
+
+def test_kinks_have_to_be_those_of_the_function():
+    with pytest.raises(ValueError, match="grow"):
+        hkflow.ridge(leaky, kinks=(0.5, 0.5))
+    for wrong in ([0.1], [-0.6, 0.7]):
+        with pytest.raises(ValueError, match="linear between its kinks"):
+            _ = piecewise(*SHIFTED["hat"], declared=wrong).hinges
+    value, below, places, jumps = piecewise(*SHIFTED["with levels"]).hinges
+    assert (value, below) == pytest.approx((0.5, 0.3)) and list(places) == [-0.2, 0.5]
+    assert jumps == pytest.approx([-0.7, 1.1])
 
 
 def test_features_without_kinks_take_the_steps_they_took():

@@ -11,7 +11,6 @@ from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
-from ..frozen_relu.kinks import Kinks
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
@@ -19,6 +18,7 @@ from . import kernels, waveform
 from .brownian import geodesic_steps
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
+from .shifted import kinks_of
 from .waveform import NODES, Sliding
 
 NOISE_KINDS = ("deterministic", "random")
@@ -29,9 +29,10 @@ class Particles(PointMethod, OdeMethod):
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
     stepper : dopri5 or dop853, or euler with steps of max_step. auto is dopri5, and for features
-        with a kink (ReLU, joint ReLU, a ridge of degree 1) that move `waveform`, which locates
-        events: it crosses kinks and slides along them. With entropy τ it is euler, by Brownian
-        steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do not know
+        with kinks (ReLU, joint ReLU, a ridge linear between its kinks) that move `waveform`, which
+        locates events: it crosses kinks and slides along them. With entropy τ it is euler, by
+        Brownian steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do
+        not know
     tolerance : largest local error of a step, root mean square over positions and log weights, for
         waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
         given, that of `default_tolerance`
@@ -91,9 +92,10 @@ class Particles(PointMethod, OdeMethod):
     def _look_for_kinks(self):
         """Take steps that locate events if the feature has a kink and particles move over data."""
         objective = self.problem.objective
-        if objective.feature.kink is None or not (self.moves and len(objective.inputs)):
+        moves = self.moves and len(objective.inputs)
+        self.kinks = kinks_of(objective.feature, objective.inputs) if moves else None
+        if self.kinks is None:
             return
-        self.kinks = Kinks.of(objective.feature, objective.inputs)
         self.sees_kinks, self.order = True, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
         self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN

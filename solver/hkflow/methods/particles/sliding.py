@@ -10,6 +10,14 @@ potentials are twice as large. Kinks that hold a particle take their directions 
 the multipliers μ(t) with n_k·(G + Σ μ n) = 0 are polynomials as well (Filippov). The Taylor series
 of y is summed to rounding: the only error is that of r(t).
 
+Kinks off the origin, n̂_k·(θ, 1) = 0 on the signed sphere (shifted.py), keep all this: n̂_k·(a, |b|)
+is a polynomial. What holds leaves a small sphere θ = C + ρ η, η orthogonal to what holds, and on it
+
+    η̇ = −(α/ρ) ∇(ε η·G),   J = ε (level + ρ η·G),   level = ĝ·(C, 1):
+
+the same motion, α larger; log m loses β ∫ε level besides. The multipliers then are μ + (w/ρ) η·G
+with C = Σ w n, polynomials if multiplied by |b|.
+
 A piece of a path ends where n_k·a, a multiplier or its room κ − μ changes sign, or b while
 something holds: zeros of polynomials. What the particle does there is `settle`'s choice.
 """
@@ -18,12 +26,13 @@ import numpy as np
 from numba import njit, prange
 
 from ...operators.parallel_loops import parallel_loop
-from ..frozen_relu.frozen import SLIP, TOUCH, along, dot, project, settle
+from ..frozen_relu.frozen import SLIP, TOUCH, add, along, dot, project, settle
 
 TERMS = 19  # of a Taylor series
 LAST_TERM = 1e-16  # of a series, at the end of a piece, at most
 ENOUGH = 3  # terms in a row that are smaller
 NEAR = 4.0 * TOUCH  # |n_k·y| of a particle that is on kink k, where it has been found past one
+REACH = 2.5  # how much more than y the distance (ρ n, n̂·(C, 1))·y of a shifted kink may change
 PARTS = 4  # of a piece, in each of which a function is taken to turn once at most
 HALVINGS = 60
 SHORT = 0.1  # pieces in which |y| grows by less have the first rule of Gauss, others the second
@@ -197,7 +206,8 @@ def to_scale(y, halves):
 
 @njit(cache=True)
 def integrate(
-    terms, F, end, begin, time, mass, halves, power, decay, drift, shift, times, shares, node, sums
+    terms, F, end, begin, time, mass, halves, power, decay, drift, shift, radius, level, lost,
+    times, shares, node, sums,
 ):  # fmt: skip
     """Add the integrals along a piece to the sums, by a rule of times and shares of it; node (p +
     1,) is scratch."""
@@ -205,6 +215,8 @@ def integrate(
     scale, grows = 2.0 if halves else 1.0, power > 0.0
     for j in range(len(drift)):
         grows = grows or drift[j] != 0.0
+    for j in range(len(lost)):
+        grows = grows or lost[j] != 0.0
     for g in range(len(times)):
         t = end * times[g]
         at_time(terms, t, node)
@@ -216,12 +228,13 @@ def integrate(
             steep += force * force
         b = node[p]
         bare = 2.0 * scale * b * bend / square  # θ·∇J if joint
-        J = 0.5 * bare + decay
+        J = 0.5 * radius * bare + decay + value(level, len(level), t)
         m = mass * shares[g] * end * time
         if grows:
             m *= np.exp(
                 power * 0.5 * np.log(square)
                 - (value(drift, len(drift), begin + t) - value(drift, len(drift), begin))
+                - value(lost, len(lost), t)
             )
         J_here = J - value(shift, len(shift), begin + t)
         along_sphere = scale * (b * b * steep + bend * bend) / square - bare * bare / scale
@@ -248,12 +261,39 @@ def add_kink(k, factor, jumps, rows, B):
 
 
 @njit(cache=True)
-def choose(count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks):
-    """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
-    many hold it, −1 if not found."""
+def drive(sign, now, B, here, curved, g):
+    """The force of B at a time, into g (q,): along the sphere if some kinks are off the origin."""
     for a in range(len(g)):
         g[a] = sign * column(B, a, now)
-    held = settle(count, lists, limits, rows, g, force, basis[0], basis[1])
+    if curved:
+        tangential(g, here)
+
+
+@njit(cache=True)
+def tangential(x, here):
+    """Take the direction (here, |θ|) = (θ, 1)/√2 out of x (p + 1,), and its last entry."""
+    p, part = len(here) - 1, 0.0
+    for a in range(p):
+        part += 2.0 * x[a] * here[a]
+    for a in range(p):
+        x[a] -= part * here[a]
+    x[p] = 0.0
+
+
+@njit(cache=True)
+def choose(
+    count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists, limits,
+    held_kinks,
+):  # fmt: skip
+    """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
+    many hold it, −1 if not found."""
+    drive(sign, now, B, here, curved, g)
+    for i in range(count if curved else 0):
+        tangents[lists[0, i]] = rows[lists[0, i]]
+        tangential(tangents[lists[0, i]], here)
+    held = settle(
+        count, lists, limits, tangents if curved else rows, g, force, basis[0], basis[1]
+    )  # fmt: skip
     for i in range(count):
         k, side = lists[0, i], lists[1, i]
         sides[k] = side
@@ -265,10 +305,10 @@ def choose(count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limi
 
 
 @njit(cache=True)
-def start(sign, jumps, constant, normals, rows, s, sides, B, y, lists, limits):
+def start(sign, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits):
     """Sides of all kinks, their sum B without those that the particle is on, and the list of these;
     returns its length. Ridges as in frozen_relu."""
-    along(normals, y, s)
+    along(normals, here, s)
     for j in range(len(B)):
         for a in range(B.shape[1]):
             B[j, a] = constant[j, a] if a < constant.shape[1] else 0.0
@@ -283,20 +323,22 @@ def start(sign, jumps, constant, normals, rows, s, sides, B, y, lists, limits):
             if s[k] > 0.0:
                 add_kink(k, 1.0, jumps, rows, B)
     for i in range(count):
-        ridge(i, sign, 0.0, rows, B, lists, limits)
+        ridge(i, sign, 0.0, rows, here, curved, B, g, lists, limits)
     return count
 
 
 @njit(cache=True)
-def ridge(i, sign, now, rows, B, lists, limits):
+def ridge(i, sign, now, rows, here, curved, B, g, lists, limits):
     """Where entry i of the list begins: free on a valley, on the slower side of a ridge."""
-    cap, normal_force = limits[0, i], 0.0
-    for a in range(B.shape[1]):
-        normal_force += sign * column(B, a, now) * rows[lists[0, i], a]
+    cap, k, normal_force = limits[0, i], lists[0, i], 0.0
+    drive(sign, now, B, here, curved, g)
+    for a in range(len(g)):
+        normal_force += g[a] * rows[k, a]
     if cap > 0.0:
         lists[1, i], limits[1, i] = 0, 0.5 * cap
     else:
-        up = abs(normal_force + cap) < abs(normal_force)
+        step = cap * (1.0 - 2.0 * rows[k, -1] ** 2) if curved else cap
+        up = abs(normal_force + step) < abs(normal_force)
         lists[1, i], limits[1, i] = (1, cap) if up else (-1, 0.0)
 
 
@@ -327,10 +369,82 @@ def hold(held, now, jumps, held_kinks, basis, F, room):
 
 
 @njit(cache=True, error_model="numpy")
+def frame(held, held_kinks, rows, basis, frames):
+    """The small sphere θ = C + ρ η that kinks off the origin leave: returns ρ. Makes their normals
+    (without last entries) orthonormal, N = basisᵀ triangle; frames (2, q): (C, 1) and w, C = N w.
+    """
+    q, Q, R = rows.shape[1], basis[0], basis[1]
+    centre, lean = frames[0], frames[1]
+    square = 0.0
+    for a in range(q):
+        centre[a] = 0.0
+    for h in range(held):
+        for a in range(q - 1):
+            Q[h, a], R[a, h] = rows[held_kinks[h], a], 0.0
+        Q[h, q - 1] = 0.0
+        for _ in range(2):
+            for other in range(h):
+                part = dot(Q[other], Q[h])
+                R[other, h] += part
+                add(Q[h], -part, Q[other])
+        R[h, h] = np.sqrt(dot(Q[h], Q[h]))
+        lean[h] = -rows[held_kinks[h], q - 1]
+        for other in range(h):
+            lean[h] -= R[other, h] * lean[other]
+        lean[h] /= R[h, h]
+        for a in range(q):
+            Q[h, a] /= R[h, h]
+        add(centre, lean[h], Q[h])
+        square += lean[h] * lean[h]
+    for h in range(held - 1, -1, -1):
+        for other in range(h + 1, held):
+            lean[h] -= R[h, other] * lean[other]
+        lean[h] /= R[h, h]
+    centre[q - 1] = 1.0
+    return np.sqrt(1.0 - square)
+
+
+@njit(cache=True)
+def heights(F, beta, time, sign, centre, level, lost):
+    """ε level, and what log masses lose by it, polynomials; takes last entries out of F = ĝ."""
+    p = F.shape[1] - 1
+    for j in range(len(F)):
+        level[j] = sign * dot(F[j], centre)
+        lost[j + 1] = beta * time * level[j] / (j + 1)
+        F[j, p] = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def lean_on(held, lean, terms, degree, rate, sign, room):
+    """Make the multipliers of `hold` those on a small sphere, times |b|."""
+    p, count = terms.shape[1] - 1, len(terms) - 1
+    for h in range(held):
+        for side in range(2):
+            for j in range(degree):
+                room[2, 0, j] = room[side, h, j]
+            turn = -1.0 if side == 0 else 1.0
+            for j in range(count):
+                room[side, h, j] = turn * lean[h] * (j + 1) * terms[j + 1, p] / rate
+                for k in range(min(j + 1, degree)):
+                    room[side, h, j] += room[2, 0, k] * sign * terms[j - k, p]
+    return count
+
+
+@njit(cache=True)
+def place(y, centre, radius, out):
+    """C + ρ η of y = (η, ε)/√2, into out (≥ p,)/√2, and 1/√2 behind it if there is room."""
+    p = len(y) - 1
+    for a in range(p):
+        out[a] = np.sqrt(0.5) * centre[a] + radius * y[a]
+    if len(out) > p:
+        out[p] = np.sqrt(0.5)
+
+
+@njit(cache=True, error_model="numpy")
 def move(
     y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
-    nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, room, held_kinks,
-    distance, at_nodes, growths, sums,
+    nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, tangents, room,
+    levels, frames, held_kinks, distance, at_nodes, growths, sums,
 ):  # fmt: skip
     """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
 
@@ -342,18 +456,28 @@ def move(
     B, F = polynomials[0], polynomials[1]
     force, g = vectors[0], vectors[1]
     s, sides = values[0], values[1]
-    power = beta * (2.0 if halves else 1.0) / (2.0 * alpha)
     sign = 1.0 if y[p] >= 0.0 else -1.0
-    a_part = y[:p]
-    count = start(sign, jumps, constant, normals, rows, s, sides, B, a_part, lists, limits)
+    curved, here = len(normals) > p, vectors[2, : len(normals)]
+    centre, level, lost = frames[0], levels[0, :degree], levels[1]
+    radius, full = 1.0, beta * (2.0 if halves else 1.0) / (2.0 * alpha)
+    reach = REACH if curved else 1.0
+    frames[:] = 0.0
+    place(y, centre, radius, here)
+    count = start(
+        sign, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits
+    )  # fmt: skip
     held = choose(
-        count, sign, 0.0, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks
-    )
+        count, sign, 0.0, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
+        limits, held_kinks,
+    )  # fmt: skip
     now, growth, events, written = 0.0, 0.0, 0, 0
     while True:
         if held < 0 or events > most:
             sums[FAILURES] += 1
             return
+        if curved:
+            radius = frame(held, held_kinks, rows, basis, frames)
+        rate, power = alpha * time / radius, full * radius * radius
         if held > 0:
             q = basis.shape[2]
             for a in range(p):
@@ -364,33 +488,42 @@ def move(
             for a in range(p):
                 y[a] = g[a]
         to_scale(y, halves)
+        place(y, centre, radius, here)
         shifted(B, now, F)
+        if curved:
+            heights(F, beta, time, sign, centre, level, lost)
         scale = hold(held, now, jumps, held_kinks, basis, F, room)
-        fastest = alpha * time * size_of(F, 0) * max(1.0, power)
+        fastest = max(rate * size_of(F, 0) * max(1.0, power), abs(lost[1]))
         left = 1.0 - now
         if fastest * left > 1.0:
             left = 1.0 / fastest
-        terms = all_terms[: series(y, F, alpha * time, left, all_terms)]
+        terms = all_terms[: series(y, F, rate, left, all_terms)]
         end, change, bend = length_of_piece(terms, left)
         meets = False
-        along(normals, a_part, s)
+        along(normals, here, s)
         for k in range(n_kinks):
-            if sides[k] != 0.0 and sides[k] * s[k] + TOUCH <= change:
-                steady = 0.0
+            if sides[k] != 0.0 and sides[k] * s[k] + TOUCH <= reach * change:
+                steady, off = 0.0, sign * dot(rows[k], centre) if curved else 0.0
                 for a in range(p):
-                    steady += rows[k, a] * terms[1, a]
-                if sides[k] * (s[k] + min(sides[k] * steady, 0.0) * sides[k] * end) + TOUCH > bend:
+                    steady += radius * rows[k, a] * terms[1, a]
+                steady += off * terms[1, p]
+                ahead = s[k] + min(sides[k] * steady, 0.0) * sides[k] * end
+                if sides[k] * ahead + TOUCH > reach * bend:
                     continue
                 for j in range(len(terms)):
-                    distance[j] = 0.0
+                    distance[j] = off * terms[j, p]
                     for a in range(p):
-                        distance[j] += rows[k, a] * terms[j, a]
+                        distance[j] += radius * rows[k, a] * terms[j, a]
                 when = first_zero(distance, len(terms), sides[k], TOUCH, end)
                 if when < end:
                     end, meets = when, True
+        length = degree
+        if curved:
+            scale += held * size_of(frames, 1) * size_of(F, 0)
+            length = lean_on(held, frames[1], terms, degree, alpha * time, sign, room)
         for h in range(held):
             for side in range(2):
-                when = first_zero(room[side, h], degree, sign, 2.0 * SLIP * scale, end)
+                when = first_zero(room[side, h], length, sign, 2.0 * SLIP * scale, end)
                 if when < end:
                     end, meets = when, True
         turns = False
@@ -402,7 +535,8 @@ def move(
         short = fastest * end <= SHORT
         integrate(
             terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
-            FEW_TIMES if short else MANY_TIMES, FEW_SHARES if short else MANY_SHARES, node, sums,
+            radius, level, lost, FEW_TIMES if short else MANY_TIMES,
+            FEW_SHARES if short else MANY_SHARES, node, sums,
         )  # fmt: skip
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
@@ -412,14 +546,22 @@ def move(
                 growth
                 + power * to_scale(at_nodes[written], halves)
                 - (value(drift, len(drift), nodes[written]) - value(drift, len(drift), begin))
+                - value(lost, len(lost), nodes[written] - begin)
             )
+            if curved:
+                place(at_nodes[written], centre, radius, at_nodes[written, :p])
             written += 1
         if last:
             return
         at_time(terms, end, y)
-        growth += power * to_scale(y, halves) - (
-            value(drift, len(drift), now) - value(drift, len(drift), begin)
+        growth += (
+            power * to_scale(y, halves)
+            - (value(drift, len(drift), now) - value(drift, len(drift), begin))
+            - value(lost, len(lost), end)
         )
+        at_end = abs(y[p]) if curved else 1.0  # by which the multipliers are larger here
+        if curved:
+            place(y, centre, radius, y[:p])
         events += 1
         if not meets:
             continue
@@ -427,13 +569,16 @@ def move(
             sign = -sign
         elif not halves and y[p] != 0.0:
             sign = 1.0 if y[p] > 0.0 else -1.0
-        along(normals, a_part, s)
+        for a in range(p):
+            here[a] = y[a]
+        along(normals, here, s)
         count = held
         for h in range(held):
             k = held_kinks[h]
             cap = sign * value(jumps[k], degree, now)
             touch(k, h, cap, 0, lists, limits)
-            limits[1, h] = min(max(sign * value(room[0, h], degree, end), 0.0), max(cap, 0.0))
+            mu = sign * value(room[0, h], length, end) / at_end
+            limits[1, h] = min(max(mu, 0.0), max(cap, 0.0))
         for k in range(n_kinks):
             if sides[k] != 0.0 and sides[k] * s[k] <= NEAR:
                 cap = sign * value(jumps[k], degree, now)
@@ -443,10 +588,11 @@ def move(
                 count += 1
         for h in range(held):
             if limits[0, h] <= 0.0:
-                ridge(h, sign, now, rows, B, lists, limits)
+                ridge(h, sign, now, rows, here, curved, B, g, lists, limits)
         held = choose(
-            count, sign, now, jumps, rows, sides, B, force, g, basis, lists, limits, held_kinks
-        )
+            count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
+            limits, held_kinks,
+        )  # fmt: skip
         for i in range(count):
             was, is_now = lists[4, i], lists[1, i]
             sums[CROSSINGS] += was * is_now == -1
@@ -458,15 +604,17 @@ def move(
 def move_particles(
     positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay, drift, shift,
     time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values, lists, limits,
-    room, held_kinks, distance, states, at_nodes, growths, new_positions, new_log_weights, sums,
+    tangents, room, levels, frames, held_kinks, distance, states, at_nodes, growths, new_positions,
+    new_log_weights, sums,
 ):  # fmt: skip
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
 
     positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
     degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
-    or p + 1) with a zero at last on the joint sphere;  drift (≥ 1,): coefficients of what log
-    masses lose besides β ∫(J − λ);  shift: of what reaction takes J relative to
+    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin
+    drift (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction
+    takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
     last one 1;  most: events of a particle before it is given up
     polynomials … growths: scratch of each group of blocks, which is one thread's
@@ -491,8 +639,8 @@ def move_particles(
                     y, node, np.exp(log_weights[c] - log_scale), jumps, constant, normals, rows,
                     alpha, beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
                     terms[group], vectors[group], basis[group], values[group], lists[group],
-                    limits[group], room[group], held_kinks[group], distance[group], state, growth,
-                    sums[block],
+                    limits[group], tangents[group], room[group], levels[group], frames[group],
+                    held_kinks[group], distance[group], state, growth, sums[block],
                 )  # fmt: skip
                 scale = np.sqrt(2.0) if halves else 1.0
                 for j in range(len(nodes)):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...arguments import Floats
 from ...operators.parallel_loops import LARGE
 from ..frozen_relu.kinks import Kinks
+from .shifted import ShiftedKinks
 from .sliding import SUMS, TERMS, move_particles
 
 NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3.0 / 7.0), 0.0, np.sqrt(3.0 / 7.0), 1.0])
@@ -53,19 +54,21 @@ class Sliding:
     joint : whether φ = b ψ(a·x);  n_blocks : of the positions
     """
 
-    def __init__(self, kinks: Kinks, joint: bool, n_blocks: int) -> None:
+    def __init__(self, kinks: Kinks | ShiftedKinks, joint: bool, n_blocks: int) -> None:
         self.kinks, self.joint = kinks, joint
-        count, p = kinks.normals.shape
-        q, groups = p + joint, min(n_blocks, GROUPS)
+        (count, axes), p = kinks.normals.shape, kinks.inputs.shape[1]
+        q, groups, curved = axes + joint, min(n_blocks, GROUPS), axes > p
         self.normals = np.ascontiguousarray(kinks.normals.T)
         self.rows = np.zeros((count, q))
-        self.rows[:, :p] = kinks.normals
+        self.rows[:, :axes] = kinks.normals
         self.most, self.groups = EVENTS + EVENTS_PER_KINK * count, groups
         self.scratch = (
-            np.zeros((groups, TERMS, p + 1)), np.zeros((groups, 2, q)),
+            np.zeros((groups, TERMS, p + 1)), np.zeros((groups, 3, q)),
             np.zeros((groups, 2, q, q)), np.zeros((groups, 2, count)),
             np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
+            np.zeros((groups, count if curved else 0, q)),
         )  # fmt: skip
+        self.frames, self.terms = np.zeros((groups, 2, q)), TERMS if curved else 0
         self.held_kinks = np.zeros((groups, q), dtype=np.int64)
         self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + 1))
         self.parts = np.zeros((n_blocks, len(SUMS)))
@@ -100,15 +103,17 @@ class Sliding:
         degree, count = constant.shape[0], len(nodes)
         groups, q = self.groups, self.rows.shape[1]
         polynomials = np.zeros((groups, 2, degree, q))
-        room = np.zeros((groups, 3, q, degree))
-        at_nodes = np.zeros((groups, count, len(self.normals) + 1))
+        room = np.zeros((groups, 3, q, max(degree, self.terms)))
+        levels = np.zeros((groups, 2, degree + 1))
+        at_nodes = np.zeros((groups, count, self.scratch[0].shape[2]))
         terms, *others = self.scratch
         work = len(signs) * self.normals.size
         compiled = move_particles.parallel if work >= LARGE else move_particles.serial
         compiled(
             *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
             float(beta), float(decay), drift, shift, float(time), float(log_scale),
-            not self.joint, nodes, self.most, polynomials, terms, *others, room, self.held_kinks,
-            self.distance, self.states, at_nodes, np.zeros((groups, count)), *out, self.parts,
+            not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
+            self.frames, self.held_kinks, self.distance, self.states, at_nodes,
+            np.zeros((groups, count)), *out, self.parts,
         )  # fmt: skip
         return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
