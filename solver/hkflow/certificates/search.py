@@ -275,7 +275,8 @@ def _top(M, squared, p, least, theta):
     if np.sqrt(dot(M.ravel(), M.ravel())) <= least:
         return False
     values, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
-    theta[:p] = vectors[:, -1]
+    for k in range(p):
+        theta[k] = vectors[k, -1]
     return values[-1] > least
 
 
@@ -291,7 +292,7 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
         M: over the data that are positive on the arc;  side[0], side[1]: over those of this circle,
         positive below, above it
     """
-    n, count = len(x), 0
+    n, count = len(x), np.int64(0)  # of one type: every other is compiled anew
     beyond = BEYOND_SQUARED if squared else BEYOND
     theta, begin, end, ray = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
     M, T, side = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((2, 3, 3))
@@ -326,7 +327,8 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
                 _add(1.0, c[j], x[j], squared, M)
         _crossing(x, crossings[i, events - 1], normal, end)
         for k in range(events):
-            begin[:] = end
+            for q in range(3):
+                begin[q] = end[q]
             _crossing(x, crossings[i, k], normal, end)
             # the regions on both sides of this arc; on the circle itself (p = 2) the arc is the
             # region
@@ -345,7 +347,8 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
             if p == 3 and not squared:
                 up = dot(M[0], normal)
                 falls = up + dot(side[1, 0], normal) <= 0.0 <= up + dot(side[0, 0], normal)
-                ray[:] = M[0]
+                for q in range(3):
+                    ray[q] = M[0, q]
                 # once leaves a rounding of M along the normal, which may be more than lies along
                 # the circle
                 for _ in range(2):
@@ -383,7 +386,8 @@ def _keep(theta, x, c, squared, least, single, out, count):
     are written."""
     value = _value(theta, x, c, squared)
     if value > least and (single or count < len(out)):
-        out[0 if single else count] = theta
+        for k in range(3):
+            out[0 if single else count, k] = theta[k]
         return (value, 1) if single else (least, count + 1)
     return least, count
 

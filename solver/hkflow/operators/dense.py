@@ -316,7 +316,7 @@ def dense_forward(activation, points, columns, weights, n, partial, out):
             forward_group(g, activation, points, columns, weights, n, partial)
     else:
         for g in prange(len(partial)):
-            forward_group(g, activation, points, columns, weights, n, partial)
+            forward_group(np.int64(g), activation, points, columns, weights, n, partial)
     for i in range(len(out)):
         out[i] = 0.0
     for g in range(len(partial)):
@@ -362,5 +362,6 @@ def dense_gradient(activation, points, columns, loss_gradient, n, n_groups, pote
     else:
         for g in prange(n_groups):
             gradient_group(
-                g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient
-            )
+                np.int64(g), activation, points, columns, loss_gradient, n, n_groups, potential,
+                gradient,
+            )  # fmt: skip

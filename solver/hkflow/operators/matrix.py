@@ -7,7 +7,7 @@ from numba import njit, prange
 
 from ..arguments import Floats
 from .dense import blocked, unblocked
-from .parallel_loops import BLOCK
+from .parallel_loops import BLOCK, divided_loop
 
 
 class MatrixOperator:
@@ -88,19 +88,19 @@ def matrix_adjoint(matrix, loss_gradient, out):
                 J[c] += loss_gradient[i] * row[c]
 
 
-@njit(parallel=True, cache=True, fastmath={"reassoc"})
-def gram(rows, weights, out):
-    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n).
-    Sums may be vectorised."""
-    n, columns = rows.shape
-    scaled = rows * weights
-    for i in prange(n):
+def gram(rows: Floats, weights: Floats, out: Floats) -> None:
+    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n)."""
+    products(len(rows), len(rows) * rows.size, rows, rows * weights, out)
+
+
+@divided_loop(fastmath={"reassoc"})
+def products(begin, end, rows, scaled, out):
+    """out_ij = out_ji = Σ_c scaled_ic rows_jc, j ≤ i, of the lines i from begin to end; rows,
+    scaled (n, columns), out (n, n). Sums may be vectorised."""
+    for i in range(begin, end):
         one = scaled[i]
         for j in range(i + 1):
             other, total = rows[j], 0.0
-            for c in range(columns):
+            for c in range(rows.shape[1]):
                 total += one[c] * other[c]
-            out[i, j] = total
-    for i in range(n):
-        for j in range(i):
-            out[j, i] = out[i, j]
+            out[i, j] = out[j, i] = total

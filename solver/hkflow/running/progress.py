@@ -208,11 +208,11 @@ class StudyProgress:
 
 class ProgressBar(Observer):
     """A bar on a terminal or in a notebook; elsewhere a line at most every half minute. The ETA
-    counts this session only."""
+    counts this session only, without its first step, in which kernels are compiled."""
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
-        self.due = self.started[0] + LINE_SECONDS
+        self.due, self.first = self.started[0] + LINE_SECONDS, True
         if _shows_bars():
             self.bar, self.due = self._make_bar(), 0.0
             self.bar.start()
@@ -223,20 +223,23 @@ class ProgressBar(Observer):
 
     def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()
+        if self.first:
+            self.started, self.first = (now, clock.time), False
         if now < self.due:
             return
         text = (
             f"t = {clock.time:.4g} / {self.end:g}  step {clock.step}  energy"
-            f" {method.current.objective:.6g}  ETA"
+            f" {method.current.objective:.6g}"
         )
         if self.bar:
             self.due = now + BAR_SECONDS
-            self.bar.update(self.task, completed=clock.time, description=text)
+            self.bar.update(self.task, completed=clock.time, description=f"{text}  ETA")
         else:
             self.due = now + LINE_SECONDS
             spent, done = now - self.started[0], clock.time - self.started[1]
-            eta = spent * (self.end - clock.time) / done if done > 0.0 else float("inf")
-            print(f"{text} {eta:.0f} s", file=sys.stderr, flush=True)
+            if done > 0.0:
+                text += f"  ETA {spent * (self.end - clock.time) / done:.0f} s"
+            print(text, file=sys.stderr, flush=True)
 
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
         if self.bar:

@@ -11,10 +11,10 @@ is 0. Along a characteristic, with f as in frozen_relu/frozen.py,
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from ...arguments import Floats
-from ...operators.parallel_loops import LARGE, parallel_loop
+from ...operators.parallel_loops import divided_loop
 from ...problem.flow import Flow
 from ..frozen_relu.frozen import FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
 from ..frozen_relu.kinks import Kinks
@@ -115,10 +115,10 @@ def go_back(
     return growth
 
 
-@parallel_loop
+@divided_loop()
 def trace(
-    points, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
-    values, origins, growth,
+    begin, end, points, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most,
+    vectors, values, origins, growth,
 ):  # fmt: skip
     """Take points back through flows with frozen loss gradients, the last one first.
 
@@ -127,18 +127,20 @@ def trace(
     (n_flows, p), durations (n_flows,): κ, g₀ and time of each flow;  normals (p, n_kinks), rows its
     transpose;  alpha, beta, decay: α, β, λ;  most: kinks met by a point in one flow before it is
     taken for caught;  vectors (n_groups, 4, p), values (n_groups, 3, n_kinks): scratch of each
-    group of points, which is one thread's
+    group of points, which is one thread's;  begin, end: the groups
     """
     n, groups = len(points), len(vectors)
-    for g in prange(groups):
+    for g in range(begin, end):
         theta = vectors[g, 0]
         for i in range(g * n // groups, (g + 1) * n // groups):
-            theta[:] = points[i]
+            for a in range(len(theta)):
+                theta[a] = points[i, a]
             growth[i] = go_back(
                 theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most,
                 vectors[g], values[g],
             )  # fmt: skip
-            origins[i] = theta
+            for a in range(len(theta)):
+                origins[i, a] = theta[a]
 
 
 def followed_back(
@@ -163,8 +165,8 @@ def followed_back(
     n = len(points)
     groups = max(min(n, GROUPS), 1)
     origins, growth = np.zeros((n, p)), np.zeros(n)
-    compiled = trace.parallel if n * jumps.size >= LARGE else trace.serial
-    compiled(
+    trace(
+        groups, n * jumps.size,
         points, float(sign), jumps, constants, np.ascontiguousarray(durations),
         np.ascontiguousarray(kinks.normals.T), kinks.normals, float(flow.transport),
         float(flow.reaction), float(decay), EVENTS + EVENTS_PER_KINK * count,

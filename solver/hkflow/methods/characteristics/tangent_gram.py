@@ -3,11 +3,12 @@ P_c the projection on the directions in which atom c may move: along the sphere,
 that hold it."""
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from ...arguments import Floats
 from ...objectives.objective import Objective
+from ...operators.parallel_loops import divided_loop
 from ...problem.flow import Flow
 from ..frozen_relu.frozen import DEPENDENT, dot, project
 from ..particles.tangent_gram import CHUNK, chunks, coupling_matrix
@@ -36,42 +37,48 @@ def held_coupling(
     x, (below, above) = np.ascontiguousarray(objective.inputs), objective.feature.pieces  # type: ignore[misc]
     size = max(1, CHUNK // positions.shape[1])
     for points, w in chunks(positions[held], weights[held], size=size):
-        along, counts = movable(np.ascontiguousarray(normals), points)
+        many, p = points.shape
+        along, counts = np.zeros((many, p, p)), np.zeros(many, dtype=np.int64)
+        movable(many, many * normals.size, np.ascontiguousarray(normals), points, along, counts)
         ends = np.cumsum(1 + counts)
         rows = np.empty((ends[-1], len(x)))
         reaction, transport = np.sqrt(flow.reaction * w), np.sqrt(flow.transport * w)
-        tangents(points, x, below, above, along, counts, ends, reaction, transport, rows)
-        add_squares(rows, matrix)
-    return matrix
+        tangents(
+            many, rows.size, points, x, below, above, along, counts, ends, reaction, transport, rows
+        )
+        add_squares(GROUPS, len(x) * rows.size, rows, matrix)
+    return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
 
 
 @njit(cache=True, error_model="numpy")
 def extend(basis, count, x):
     """Make x (p,) one more of the orthonormal vectors basis[:count]; returns how many there are,
     as many as before if x depends on them."""
-    basis[count] = x
+    for a in range(len(x)):
+        basis[count, a] = x[a]
     for _ in range(2):
         project(basis[count], basis, count)
     size = np.sqrt(dot(basis[count], basis[count]))
     if size <= DEPENDENT:
         return count
-    basis[count] /= size
+    for a in range(len(x)):
+        basis[count, a] /= size
     return count + 1
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
-def movable(normals, points):
-    """Orthonormal directions in which atoms may move, (n, p, p), of each as many rows as the
-    counts (n,) say.
+@divided_loop(error_model="numpy")
+def movable(begin, end, normals, points, along, counts):
+    """Orthonormal directions in which the atoms from begin to end may move, along (n, p, p), of
+    each as many rows as the counts (n,) say.
 
-    normals (n_kinks, p);  points (n, p). What holds is made orthonormal, and what is missing of a
-    basis taken from the axes that lie farthest from its span.
+    normals (n_kinks, p);  points (n, p);  along, counts: zeros. What holds is made
+    orthonormal, and what is missing of a basis taken from the axes that lie farthest from its span.
     """
-    n, p = points.shape
-    along, counts = np.zeros((n, p, p)), np.zeros(n, dtype=np.int64)
-    for c in prange(n):
-        basis, axis, left = np.zeros((p + 1, p)), np.zeros(p), np.ones(p)
-        count = extend(basis, 0, points[c])
+    p = points.shape[1]
+    basis, axis, left = np.zeros((p + 1, p)), np.zeros(p), np.zeros(p)
+    for c in range(begin, end):
+        left[:] = 1.0
+        count = extend(basis, np.int64(0), points[c])
         for k in range(len(normals)):
             if count < p and abs(dot(normals[k], points[c])) <= ON:
                 count = extend(basis, count, normals[k])
@@ -84,22 +91,23 @@ def movable(normals, points):
             axis[:] = 0.0
             axis[farthest] = 1.0
             count = extend(basis, count, axis)
-            along[c, row] = basis[count - 1]
             for a in range(p):
+                along[c, row, a] = basis[count - 1, a]
                 left[a] -= basis[count - 1, a] ** 2
-    return along, counts
 
 
-@njit(parallel=True, cache=True)
-def tangents(points, inputs, below, above, along, counts, ends, reaction, transport, rows):
+@divided_loop()
+def tangents(
+    begin, end, points, inputs, below, above, along, counts, ends, reaction, transport, rows
+):
     """Vectors over the data whose squares add up to K: √(βm_c) φ and √(αm_c) ∇φ·q for each
     direction q of each atom.
 
     points (n, p);  inputs (n_data, p);  below, above: slopes of ψ;  along (n, p, p), counts (n,):
     directions;  ends (n,): of each atom's rows;  reaction, transport (n,): √(βm), √(αm);  rows
-    (n_rows, n_data): the vectors
+    (n_rows, n_data): the vectors;  begin, end: the atoms
     """
-    for c in prange(len(points)):
+    for c in range(begin, end):
         first = ends[c] - counts[c]
         for i in range(len(inputs)):
             s = dot(inputs[i], points[c])
@@ -135,17 +143,14 @@ def add_line(rows, i, used, line):
             line[j] += one[i] * one[j]
 
 
-@njit(parallel=True, cache=True)
-def add_squares(rows, out):
-    """out += rowsᵀ rows; rows (n_rows, n), out (n, n) symmetric. Few rows at a time, which stay in
-    the cache."""
+@divided_loop()
+def add_squares(begin, end, rows, out):
+    """out += rowsᵀ rows on and below the diagonal, in groups of lines from begin to end; rows
+    (n_rows, n), out (n, n). Few rows at a time, which stay in the cache."""
     many, n = rows.shape
-    for g in prange(GROUPS):
+    for g in range(begin, end):
         used = np.empty(BLOCK, dtype=np.int64)
-        for begin in range(0, many, BLOCK):
-            block = rows[begin : begin + BLOCK]
-            for i in range(np.int64(g), n, GROUPS):
+        for first in range(0, many, BLOCK):
+            block = rows[first : first + BLOCK]
+            for i in range(g, n, GROUPS):
                 add_line(block, i, used, out[i])
-    for i in range(n):
-        for j in range(i):
-            out[j, i] = out[i, j]

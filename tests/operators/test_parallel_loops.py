@@ -1,0 +1,71 @@
+"""A loop that is divided among threads gives the same numbers for any number of them."""
+
+import multiprocessing
+
+import numba
+import numpy as np
+import pytest
+
+from hkflow.operators.parallel_loops import LARGE, divided_loop
+
+
+@divided_loop()
+def squares(begin, end, values, out):
+    for i in range(begin, end):
+        out[i] += values[i] ** 2
+
+
+@divided_loop()
+def overlapping(begin, end, values, out):
+    for i in range(max(begin - 1, 0), end):
+        out[i] += values[i] ** 2
+
+
+def calculated(loop, n, threads):
+    """Squares of n numbers, calculated by a number of threads."""
+    values, out = np.arange(float(n)), np.zeros(n)
+    before = numba.get_num_threads()
+    numba.set_num_threads(threads)
+    try:
+        loop(n, LARGE, values, out)
+    finally:
+        numba.set_num_threads(before)
+    return out
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1001])
+def test_every_item_once(n):
+    for threads in range(1, numba.config.NUMBA_NUM_THREADS + 1):
+        assert np.array_equal(calculated(squares, n, threads), np.arange(float(n)) ** 2)
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread divides nothing")
+def test_parts_that_overlap_are_seen():
+    assert not np.array_equal(calculated(overlapping, 1001, 2), np.arange(1001.0) ** 2)
+
+
+def test_little_work_wakes_no_thread():
+    calls = []
+
+    def kernel(begin, end):
+        calls.append((begin, end))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hkflow.operators.parallel_loops.njit", lambda **_: lambda function: function)
+        loop = divided_loop()(kernel)
+    loop(7, LARGE - 1)
+    assert calls == [(0, 7)]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="cannot fork")
+def test_a_forked_process_has_threads_of_its_own():
+    calculated(squares, 10, numba.config.NUMBA_NUM_THREADS)
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=squares, args=(10, LARGE, np.arange(10.0), np.zeros(10)))
+    child.start()
+    child.join(30)
+    alive = child.is_alive()
+    if alive:
+        child.kill()
+    assert not alive and child.exitcode == 0
