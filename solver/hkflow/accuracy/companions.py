@@ -26,6 +26,7 @@ from .error_bars import Bar, ErrorBars
 from .estimate import (
     IF_LOOSER,
     IF_TIGHTER,
+    LOOSER,
     TIGHTER,
     WIDE,
     Spread,
@@ -46,6 +47,8 @@ FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
+# cells of the coarsest companion, for features with a kink, whose orders are close, and without
+MANY = {True: 40, False: 150}
 INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
@@ -99,16 +102,17 @@ def error_bars(
     problem, options = problem or run.problem, options_of(run)
     drawn = _is_drawn(run)
     thinner = [] if drawn else _coarser(problem, run.method, options, mesh_of)
-    coarse, batches = _told(run.method, thinner), _batches(problem, options) if drawn else []
+    coarse = _told(run, thinner)
+    batches = _batches(problem, options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     if (coarse or batches) and not brownian:
-        last = _timed(thinner) if coarse else batches[-1]
+        last = _timed(thinner, coarse) if coarse else batches[-1]
         tight = _with_tolerance(last, 1.0 / TIGHTER)
         pair = [last, *tight] if tight else []
     else:
-        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), TIGHTER)
+        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), LOOSER)
     apart = _independent(problem, run.method, thinner) if independent else []
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
@@ -172,19 +176,20 @@ def _coarser(problem, method, options, mesh_of):
     return found
 
 
-def _told(method, coarser):
+def _told(run, coarser):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
-    grid's where these are TIMED cells: bars are as wide, and cost half."""
-    many = method == "grid" and len(coarser) > 2 and coarser[2].count >= TIMED
+    grid's where these are so MANY cells: bars are as wide, and cost half."""
+    many = run.method == "grid" and len(coarser) > 2 and coarser[2].count >= MANY[_kinked(run)]
     return coarser[1:3] if many else coarser[:2]
 
 
-def _timed(coarser):
+def _timed(coarser, told):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
-    than 1/16. Steps are no longer than the cells of the run itself allow."""
+    than 1/16, with steps no longer than the cells of the run itself allow; where there are none,
+    the fewest by which errors in space are told."""
     few = [one for one in coarser[2:] if one.count >= TIMED]
     if not few:
-        return coarser[:2][-1]
+        return told[-1]
     made = make_method(few[-1].problem, **few[-1].options)
     cfl = getattr(made, "cfl", None)
     options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / few[-1].width}
@@ -302,7 +307,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
             make_method(companion.problem, **companion.options),
             Memory(companion.options),
         )
-        _, _, finished = Loop(made, times, (memory,), GUARDS).run()
+        _, _, finished = Loop(made, times, (memory,), GUARDS, record_interval=np.inf).run()
     except EXPECTED:
         return None
     return memory.solution(made, finished) if finished else None
@@ -373,10 +378,15 @@ def _each(values, others, total):
 
 def _band(run):
     """The orders that are expected of its method."""
-    objective: Any = run.problem.objective
-    kinked = objective.feature.kink is not None and len(objective.inputs) > 0
+    kinked = _kinked(run)
     if run.method != "grid":
         return POINTS_ON_CIRCLE[kinked] if run.domain.ordered else POINTS
     if run.options.get("limiter") == "first-order":
         return GRID[True][0], 1.0
-    return GRID[kinked and not objective.feature.joint]
+    return GRID[kinked and not run.problem.objective.feature.joint]
+
+
+def _kinked(run):
+    """Whether its feature has a kink at every datum."""
+    objective: Any = run.problem.objective
+    return objective.feature.kink is not None and len(objective.inputs) > 0
