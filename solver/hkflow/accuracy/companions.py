@@ -88,7 +88,7 @@ def error_bars(
 
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
-    the smallest of them, or the same on about 150 cells or points, with a tolerance ten times
+    the smallest of them, or the same on about 150 cells or points, with a tolerance four times
     tighter; where there is none the run itself with a looser one. A grid of many cells without
     noise is besides compared with characteristics or particles, which are computed in another way.
 
@@ -273,7 +273,7 @@ def _with_tolerance(companion, factor):
     if made.fixed_steps or getattr(made, "tolerance", None) is None:
         return []
     tolerance = factor * made.tolerance
-    words = f"{companion.words} with tolerance {tolerance:.1g}"
+    words = f"{companion.words} with tolerance {tolerance:.2g}"
     options = companion.options | {"tolerance": tolerance}
     return [replace(companion, options=options, words=words)]
 
