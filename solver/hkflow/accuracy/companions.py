@@ -275,6 +275,8 @@ def _with_tolerance(companion, factor):
     tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.2g}"
     options = companion.options | {"tolerance": tolerance}
+    if companion.options["kind"] == "grid":  # another stepper would have other errors in space
+        options["stepper"] = made.stepper_name
     return [replace(companion, options=options, words=words)]
 
 
