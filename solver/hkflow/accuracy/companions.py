@@ -24,15 +24,12 @@ from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 from .error_bars import Bar, ErrorBars
 from .estimate import (
-    IF_LOOSER,
-    IF_TIGHTER,
-    LOOSER,
-    TIGHTER,
     WIDE,
     Spread,
     compared,
     extrapolated,
     of_batches,
+    of_difference,
     rms,
 )
 from .quantities import is_large, quantities
@@ -50,6 +47,9 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
+# by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
+# those between saves; or looser, where there is none with fewer points
+TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -88,8 +88,8 @@ def error_bars(
 
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
-    the smallest of them, or the same on about 150 cells or points, with a tolerance four times
-    tighter; where there is none the run itself with a looser one. A grid of many cells without
+    the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
+    there is none the run itself with a looser one. A grid of many cells without
     noise is besides compared with characteristics or particles, which are computed in another way.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
@@ -109,10 +109,12 @@ def error_bars(
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     if (coarse or batches) and not brownian:
         last = _timed(thinner, coarse) if coarse else batches[-1]
-        tight = _with_tolerance(last, 1.0 / TIGHTER)
+        ratio = TIGHTER[run.method == "grid"]
+        tight = _with_tolerance(last, ratio)
         pair = [last, *tight] if tight else []
     else:
-        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), LOOSER)
+        ratio = LOOSER
+        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), ratio)
     apart = _independent(problem, run.method, thinner) if independent else []
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
@@ -126,7 +128,7 @@ def error_bars(
             made[id(companion)] = solution
     if any(id(one) not in made for one in (*coarse, *batches, *pair)):
         return ErrorBars(run.time, remark="a companion of it did not reach its end")
-    return _bars(run, made, coarse, batches, pair, apart)
+    return _bars(run, made, coarse, batches, pair, apart, ratio)
 
 
 def _unfit(run, problem):
@@ -318,7 +320,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 # --- bars
 
 
-def _bars(run, made, coarse, batches, pair, apart):
+def _bars(run, made, coarse, batches, pair, apart, ratio):
     """The bars of a run from the companions that were made."""
     everything = [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
@@ -339,8 +341,7 @@ def _bars(run, made, coarse, batches, pair, apart):
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
         if pair:
-            factor = IF_TIGHTER if len(pair) == 2 else IF_LOOSER
-            time = factor * rms(one[name] - other[name])
+            time = of_difference(ratio) * rms(one[name] - other[name])
         space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:
             two = [one[name] for one in others]
