@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 
@@ -9,7 +10,9 @@ import hkflow
 from hkflow.accuracy import companions
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
+from hkflow.methods.choice import make_method
 from hkflow.store.errors import BARS
+from hkflow.store.results import pack
 
 SAVES = np.linspace(0.0, 2.0, 5)
 CASE = """
@@ -63,15 +66,17 @@ def test_bars_hold_the_true_error(method, cells):
 def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
     """Whose companions have 1/16 and 1/64 of them, and steps as short as they allow."""
     monkeypatch.setattr(companions, "TIMED", 16)
+    monkeypatch.setattr(companions, "MANY", {False: 16})
     problem = on_circle(1024)
+    run = hkflow.solve(problem, 2.0, SAVES)
     coarser = companions._coarser(problem, "grid", {"kind": "grid"}, companions._fresh)
     assert [one.count for one in coarser] == [256, 64, 16]
-    assert [one.count for one in companions._told("grid", coarser)] == [64, 16]
-    assert [one.count for one in companions._told("particles", coarser)] == [256, 64]
-    assert companions._timed(coarser).options["cfl"] == 0.9 / 64.0
-    run = hkflow.solve(problem, 2.0, SAVES)
+    assert [one.count for one in companions._told(run, coarser)] == [64, 16]
+    few = replace(run, method="particles")
+    assert [one.count for one in companions._told(few, coarser)] == [256, 64]
+    assert companions._timed(coarser, []).options["cfl"] == 0.9 / 64.0
     bars = hkflow.error_bars(run)
-    assert bars.companions == ("64 cells", "16 cells", "16 cells with tolerance 1e-05")
+    assert bars.companions == ("64 cells", "16 cells", "16 cells with tolerance 2.5e-05")
     for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
         assert error <= bars[name][-1] <= 8.0 / 1024**1.5
 
@@ -109,6 +114,16 @@ def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch)
     monkeypatch.setattr(companions, "_with_tolerance", lambda companion, factor: [])
     run = hkflow.solve(on_circle(), 2.0, SAVES)
     assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
+
+
+def test_errors_in_time_are_told_by_one_stepper():
+    """A tighter tolerance alone would go over to another, whose errors in space are others."""
+    one = companions.Companion(on_circle(), {"kind": "grid"}, 1.0, "")
+    [tight] = companions._with_tolerance(one, 0.25)
+    tolerance = tight.options["tolerance"]
+    kinds = (one.options, tight.options, one.options | {"tolerance": tolerance})
+    names = [make_method(one.problem, **options).stepper_name for options in kinds]
+    assert tolerance == 2.5e-5 and names == ["muscl-hancock", "muscl-hancock", "ssprk3"]
 
 
 def test_random_points_are_judged_by_parts_of_them():
@@ -170,6 +185,33 @@ def test_a_run_ends_with_bars_which_its_files_keep(tmp_path):
     assert "asymptotic range" in rows["error"]
     again = hkflow.error_bars(run.path)
     assert np.array_equal(again["predictions"], run.errors["predictions"])
+
+
+def test_what_is_added_to_results_is_what_packing_again_gives(tmp_path):
+    path = tmp_path / "case.toml"
+    path.write_text(CASE)
+    run = hkflow.run(path, output=tmp_path / "run")
+    added = hkflow.load(run.path / "results.h5").errors
+    with h5py.File(run.path / "results.h5") as file:
+        first = contents(file)
+    pack(run.path)
+    with h5py.File(run.path / "results.h5") as file:
+        assert contents(file) == first
+    assert added.words() == run.errors.words()
+
+
+def contents(file):
+    """All datasets of a file with their scales and attributes, but for references."""
+    found = {"/": [(name, str(value)) for name, value in sorted(file.attrs.items())]}
+
+    def add(name, one):
+        if isinstance(one, h5py.Dataset):
+            said = {k: str(v) for k, v in one.attrs.items() if not k.endswith("_LIST")}
+            scales = [[scale.name for scale in axis.values()] for axis in one.dims]
+            found[name] = (one.dtype, one.shape, one[()].tobytes(), scales, said)
+
+    file.visititems(add)
+    return found
 
 
 def test_companions_are_left_out_if_wanted(tmp_path):

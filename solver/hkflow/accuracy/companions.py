@@ -24,14 +24,12 @@ from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 from .error_bars import Bar, ErrorBars
 from .estimate import (
-    IF_LOOSER,
-    IF_TIGHTER,
-    TIGHTER,
     WIDE,
     Spread,
     compared,
     extrapolated,
     of_batches,
+    of_difference,
     rms,
 )
 from .quantities import is_large, quantities
@@ -46,7 +44,12 @@ FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
+# cells of the coarsest companion, for features with a kink, whose orders are close, and without
+MANY = {True: 40, False: 150}
 INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
+# by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
+# those between saves; or looser, where there is none with fewer points
+TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -85,8 +88,8 @@ def error_bars(
 
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
-    the smallest of them, or the same on about 150 cells or points, with a tolerance ten times
-    tighter; where there is none the run itself with a looser one. A grid of many cells without
+    the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
+    there is none the run itself with a looser one. A grid of many cells without
     noise is besides compared with characteristics or particles, which are computed in another way.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
@@ -99,16 +102,19 @@ def error_bars(
     problem, options = problem or run.problem, options_of(run)
     drawn = _is_drawn(run)
     thinner = [] if drawn else _coarser(problem, run.method, options, mesh_of)
-    coarse, batches = _told(run.method, thinner), _batches(problem, options) if drawn else []
+    coarse = _told(run, thinner)
+    batches = _batches(problem, options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     if (coarse or batches) and not brownian:
-        last = _timed(thinner) if coarse else batches[-1]
-        tight = _with_tolerance(last, 1.0 / TIGHTER)
+        last = _timed(thinner, coarse) if coarse else batches[-1]
+        ratio = TIGHTER[run.method == "grid"]
+        tight = _with_tolerance(last, ratio)
         pair = [last, *tight] if tight else []
     else:
-        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), TIGHTER)
+        ratio = LOOSER
+        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), ratio)
     apart = _independent(problem, run.method, thinner) if independent else []
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
@@ -122,7 +128,7 @@ def error_bars(
             made[id(companion)] = solution
     if any(id(one) not in made for one in (*coarse, *batches, *pair)):
         return ErrorBars(run.time, remark="a companion of it did not reach its end")
-    return _bars(run, made, coarse, batches, pair, apart)
+    return _bars(run, made, coarse, batches, pair, apart, ratio)
 
 
 def _unfit(run, problem):
@@ -172,19 +178,20 @@ def _coarser(problem, method, options, mesh_of):
     return found
 
 
-def _told(method, coarser):
+def _told(run, coarser):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
-    grid's where these are TIMED cells: bars are as wide, and cost half."""
-    many = method == "grid" and len(coarser) > 2 and coarser[2].count >= TIMED
+    grid's where these are so MANY cells: bars are as wide, and cost half."""
+    many = run.method == "grid" and len(coarser) > 2 and coarser[2].count >= MANY[_kinked(run)]
     return coarser[1:3] if many else coarser[:2]
 
 
-def _timed(coarser):
+def _timed(coarser, told):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
-    than 1/16. Steps are no longer than the cells of the run itself allow."""
+    than 1/16, with steps no longer than the cells of the run itself allow; where there are none,
+    the fewest by which errors in space are told."""
     few = [one for one in coarser[2:] if one.count >= TIMED]
     if not few:
-        return coarser[:2][-1]
+        return told[-1]
     made = make_method(few[-1].problem, **few[-1].options)
     cfl = getattr(made, "cfl", None)
     options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / few[-1].width}
@@ -268,8 +275,10 @@ def _with_tolerance(companion, factor):
     if made.fixed_steps or getattr(made, "tolerance", None) is None:
         return []
     tolerance = factor * made.tolerance
-    words = f"{companion.words} with tolerance {tolerance:.1g}"
+    words = f"{companion.words} with tolerance {tolerance:.2g}"
     options = companion.options | {"tolerance": tolerance}
+    if companion.options["kind"] == "grid":  # another stepper would have other errors in space
+        options["stepper"] = made.stepper_name
     return [replace(companion, options=options, words=words)]
 
 
@@ -302,7 +311,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
             make_method(companion.problem, **companion.options),
             Memory(companion.options),
         )
-        _, _, finished = Loop(made, times, (memory,), GUARDS).run()
+        _, _, finished = Loop(made, times, (memory,), GUARDS, record_interval=np.inf).run()
     except EXPECTED:
         return None
     return memory.solution(made, finished) if finished else None
@@ -311,7 +320,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 # --- bars
 
 
-def _bars(run, made, coarse, batches, pair, apart):
+def _bars(run, made, coarse, batches, pair, apart, ratio):
     """The bars of a run from the companions that were made."""
     everything = [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
@@ -332,8 +341,7 @@ def _bars(run, made, coarse, batches, pair, apart):
         spread = _in_space(name, values, several, parts, widths, _band(run), share)
         time = np.zeros(len(values))
         if pair:
-            factor = IF_TIGHTER if len(pair) == 2 else IF_LOOSER
-            time = factor * rms(one[name] - other[name])
+            time = of_difference(ratio) * rms(one[name] - other[name])
         space, verdict = spread.bar, spread.verdict
         if len(others) == 2 and several:
             two = [one[name] for one in others]
@@ -373,10 +381,15 @@ def _each(values, others, total):
 
 def _band(run):
     """The orders that are expected of its method."""
-    objective: Any = run.problem.objective
-    kinked = bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0
+    kinked = _kinked(run)
     if run.method != "grid":
         return POINTS_ON_CIRCLE[kinked] if run.domain.ordered else POINTS
     if run.options.get("limiter") == "first-order":
         return GRID[True][0], 1.0
-    return GRID[kinked and not objective.feature.joint]
+    return GRID[kinked and not run.problem.objective.feature.joint]
+
+
+def _kinked(run):
+    """Whether its feature has a kink at every datum."""
+    objective: Any = run.problem.objective
+    return bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0

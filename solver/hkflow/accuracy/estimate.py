@@ -13,10 +13,6 @@ FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expec
 SHARPER, CLOSER = 0.5, 2.0
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen
-TIGHTER = 10.0  # by how much the tolerance of one companion is tighter, or looser
-# Times the difference that makes: the error, if it falls like tolerance^½, the least that steppers
-# have shown.
-IF_TIGHTER, IF_LOOSER = FACTOR / (1.0 - TIGHTER**-0.5), FACTOR / (TIGHTER**0.5 - 1.0)
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
 
@@ -32,6 +28,12 @@ class Spread:
 def rms(values: Floats) -> Floats:
     """Root mean square of the rows, (n,) of (n, k)."""
     return np.sqrt(np.mean(values**2, axis=1))
+
+
+def of_difference(ratio: float) -> float:
+    """Times the difference that a tolerance `ratio` times as large makes: the error, if it falls
+    like tolerance^½, the least that steppers have shown."""
+    return FACTOR / abs(1.0 - ratio**0.5)
 
 
 def extrapolated(

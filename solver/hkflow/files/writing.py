@@ -43,14 +43,17 @@ def write_page(path: Path, text: str, what: str) -> Path:
     return path
 
 
-def write_hdf5(path: Path, fill: Callable[[h5py.File], object], **options: Any) -> None:
+def write_hdf5(
+    path: Path, fill: Callable[[h5py.File], object], begun: bytes = b"", **options: Any
+) -> None:
     """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
     process whose disk was full.
 
-    options : of h5py.File;  memory : twice the size of the file
+    begun : the file that it begins with, empty if none;  options : of h5py.File;  memory : twice
+        the size of the file
     """
-    image = BytesIO()
-    with h5py.File(image, "w", **options) as file:
+    image = BytesIO(begun)
+    with h5py.File(image, "r+" if begun else "w", **options) as file:
         fill(file)
     # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
     content = image.getvalue()

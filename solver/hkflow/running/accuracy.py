@@ -22,6 +22,7 @@ from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
 from ..solving.solve import save_times
+from ..store.results import add_to_packed
 from ..store.run import Run, load
 from .check import build_case
 from .error_bars import keep
@@ -114,7 +115,8 @@ def run_to_accuracy(
             break
         choice = refined(file, choice, made)
     limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
-    keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit))  # type: ignore[type-var,arg-type]
+    judged = replace(bars, wanted=wanted, reached=reached, limit=limit)  # type: ignore[type-var]
+    keep(folder, judged, add_to_packed)  # type: ignore[arg-type]
     return load(folder)
 
 
@@ -168,10 +170,12 @@ def _better(file, case, dim, size, run, bars, seconds):
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted * (1.0 - IN_TIME)
-    grows = (space / allowed) ** (dim / expected_order(bars, dim)) if space > EXACT else 0.0
-    new = size * min(max(grows, 1.0), GROWTH)
-    if in_time > IN_TIME * wanted:  # how far a looser one would do is not known
-        tolerance *= (IN_TIME * wanted / in_time) ** (1.0 / TIME_ORDER)
+    order = expected_order(bars, dim)
+    grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
+    new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
+    left = wanted - min(space * (size / new) ** (order / dim), allowed)
+    if in_time > left:  # how far a looser one would do is not known
+        tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, LEAST_TOLERANCE)
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 

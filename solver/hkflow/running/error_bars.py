@@ -1,5 +1,6 @@
 """Error bars of a run: estimated when it has ended, or later."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,12 +76,12 @@ def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool)
     return True
 
 
-def keep(path: Path, bars: ErrorBars) -> None:
+def keep(path: Path, bars: ErrorBars, write: Callable[[Path], object] = pack) -> None:
     """Write error bars into the run folder that they are of, and its results.h5 again; nothing for
-    a run in one file."""
+    a run in one file.  write : that results.h5"""
     path = named(path)
     if not (path / "snap").is_dir():
         return
     with lock(path):
         write_errors(path, bars)
-        pack(path)
+        write(path)

@@ -37,7 +37,7 @@ from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..solving.state import LoopState
 from ..store.margins import write_max_margin
-from ..store.results import pack
+from ..store.results import add_to_packed, pack
 from ..store.run import Run, load, read_header
 from ..store.run_folder import (
     FORMAT,
@@ -349,7 +349,7 @@ def _integrate(
                 added |= _certify(folder, case.certificate.seconds)
             added |= repeated(folder, quiet)
             if added:
-                pack(folder)
+                add_to_packed(folder)
 
     ranks.told(end)
     return None if ranks.rank else load(folder)

@@ -37,7 +37,7 @@ class Loop:
     observers : Observers or functions of a State (see observer.py);  guards : see guards.py
     certificate : what encloses the margin of the data, or None;  clock : of the run that is
         resumed, or None
-    record_interval : simulated time between records, 0 for every step
+    record_interval : simulated time between records, 0 for every step, inf for the saves alone
     until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this
     records : a user's, {name: function of a State}
     status : a sentence once the run has ended;  finished : bool
@@ -153,7 +153,8 @@ class Loop:
         clock, reached, record = self.clock, self._reached(), None
         save, last = save or reached, reached or clock.time == self.times[-1]
         clock.next_save += bool(save)
-        if clock.time >= clock.next_record or last:
+        at_saves = save and self.record_interval == np.inf
+        if clock.time >= clock.next_record or last or at_saves:
             renew = last or clock.step >= clock.next_certificate
             record = self._record(renew, tested=renew or save)
             clock.next_record = clock.time + self.record_interval

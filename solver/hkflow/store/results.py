@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import Floats
 from ..errors import RunFolderError
-from ..files.reading import DATA, MESH, TEST
+from ..files.reading import DATA, MESH, TEST, open_hdf5
 from ..files.writing import checksum, write_hdf5
 from ..solving.result import Result
 from .errors import BARS
@@ -75,6 +75,27 @@ def pack(folder: str | Path) -> Path:
     return path
 
 
+def add_to_packed(folder: str | Path) -> None:
+    """Add to the results.h5 that `pack` has just written what was computed since: error bars,
+    repeats, max-margin. States are not compressed again, unless an earlier max-margin has to go."""
+    run, path = load(folder), Path(folder) / "results.h5"
+    after = _arrays_after(run)
+    with open_hdf5(path) as file:
+        new = {name: array for name, array in after.items() if name not in file}
+        kept = (np.array_equal(file[name][()], after[name], True) for name in after.keys() - new)
+        stale = not all(kept)
+    if stale:
+        pack(folder)
+        return
+
+    def add(file):
+        _write_arrays(file, new)
+        _write_words(file, run)
+        _attach_scales(file, new)
+
+    write_hdf5(path, add, path.read_bytes(), libver=("v108", "v110"))
+
+
 def _fill(file, run):
     for name, value in {"format": FORMAT, **run.header, **run.end}.items():
         file.attrs[name] = (
@@ -83,14 +104,8 @@ def _fill(file, run):
     file.attrs["header"] = json.dumps(run.header)
     if run.mesh is not None:
         file.attrs["mesh"] = run.mesh.name
-    if run.errors is not None:
-        file.attrs["errors"] = run.errors.words()
-    if run.repeats is not None:
-        file.attrs["repeats"] = run.repeats.words()
-    for name, array in plain_arrays(run).items():
-        file.create_dataset(name, data=array, dtype=array.dtype)
-        if name.startswith("max_margin/"):
-            file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
+    _write_arrays(file, plain_arrays(run))
+    _write_words(file, run)
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights} | _test_data(run)
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
@@ -100,7 +115,28 @@ def _fill(file, run):
     records = file.create_group("records")
     for name, array in run.records.items():
         records.create_dataset(name, data=array, dtype=array.dtype)
-    _attach_scales(file)
+    _attach_scales(file, DIMENSIONS)
+    records = file["records"]
+    if "time" in records:
+        records["time"].make_scale("time")
+        for name in records:
+            if name != "time":
+                records[name].dims[0].attach_scale(records["time"])
+
+
+def _write_arrays(file, arrays):
+    for name, array in arrays.items():
+        file.create_dataset(name, data=array, dtype=array.dtype)
+        if name.startswith("max_margin/"):
+            file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
+
+
+def _write_words(file, run):
+    """What is said of error bars and repeats."""
+    if run.errors is not None:
+        file.attrs["errors"] = run.errors.words()
+    if run.repeats is not None:
+        file.attrs["repeats"] = run.repeats.words()
 
 
 def plain_arrays(run: Result) -> dict[str, Floats]:
@@ -117,18 +153,25 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
     if run.history is not None:
         columns = run.history.durations, run.history.log_factors, run.history.loss_gradients
         arrays |= {f"history/{name}": a for name, a in zip(HISTORY, columns, strict=True)}
-    if run.errors is not None:
-        arrays |= {f"errors/{name}": array for name, array in run.errors.arrays().items()}
-    if run.repeats is not None:
-        arrays |= {f"repeats/{name}": array for name, array in run.repeats.arrays().items()}
-    if run.max_margin is not None:
-        arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
+    arrays |= _arrays_after(run)
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         names = (
             ("error_l1", "error_max") if run.method == "grid" else ("error_mass", "error_moment")
         )
         arrays |= dict(zip(names, errors, strict=True))
+    return arrays
+
+
+def _arrays_after(run):
+    """Those of what is computed when a run has ended."""
+    arrays = {}
+    if run.errors is not None:
+        arrays |= {f"errors/{name}": array for name, array in run.errors.arrays().items()}
+    if run.repeats is not None:
+        arrays |= {f"repeats/{name}": array for name, array in run.repeats.arrays().items()}
+    if run.max_margin is not None:
+        arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
     return arrays
 
 
@@ -191,10 +234,9 @@ def _write_states(file, run):
         file["count"] = counts
 
 
-def _attach_scales(file):
-    """Give every axis of every dataset its coordinate, an index where it has no values of its
-    own."""
-    for name in DIMENSIONS:
+def _attach_scales(file, names):
+    """Give every axis of datasets its coordinate, an index where it has no values of its own."""
+    for name in names:
         if name not in file:
             continue
         for axis, dimension in enumerate(dimensions_of(name, file[name])):
@@ -205,9 +247,3 @@ def _attach_scales(file):
                 scale.make_scale(dimension)
             if name != dimension:
                 file[name].dims[axis].attach_scale(scale)
-    records = file["records"]
-    if "time" in records:
-        records["time"].make_scale("time")
-        for name in records:
-            if name != "time":
-                records[name].dims[0].attach_scale(records["time"])

@@ -8,11 +8,14 @@ import pytest
 
 import hkflow
 from hkflow.files.writing import checksum
+from hkflow.methods.frozen_relu.frozen import TOUCH
 from hkflow.methods.grid.capture import Capture
+from hkflow.methods.grid.capture_kernels import coupling_product, label
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.state import Atoms
 from hkflow.methods.grid.stencil import stencil_of
 from hkflow.methods.grid.steppers import muscl_hancock
+from hkflow.methods.particles.tangent_gram import coupling_product as particles_product
 
 VALLEY = -0.570524, 1.9549e-4  # ∫b·θ dν and ∫|a·θ| dν, characteristics with 163,842 seeds
 Flow = hkflow.Flow
@@ -150,6 +153,47 @@ def test_merging_keeps_mass_and_moments(mesh):
     phi = np.maximum(before.positions @ problem.objective.inputs.T, 0.0)
     np.testing.assert_allclose(after.predictions, before.weights @ phi, atol=1e-12)
     assert (after.weights > 0.0).all()
+
+
+@pytest.mark.parametrize(("name", "mistake"), [("relu", 0), ("absolute-value", 0), ("relu", 1)])
+def test_atoms_couple_as_particles_do(name, mistake):
+    """The kernel's product K v is that of NumPy; with α and β exchanged, it is not."""
+    rng = np.random.default_rng(4)
+    x, v = rng.normal(size=(9, 3)), rng.normal(size=9)
+    points, weights = rng.normal(size=(40, 3)), rng.random(40)
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    feature, flow = hkflow.FEATURES[name], Flow(1.3, 2.0)
+    objective = hkflow.Objective(feature, hkflow.RISKS["square"], x, np.zeros(9))
+    rates = (2.0, 1.3)[:: 1 - 2 * mistake]
+    scratch, out = np.empty((2, 9))
+    pieces = map(float, feature.pieces)
+    coupling_product(points, weights, x.T.copy(), *pieces, *rates, v, scratch, out)
+    wanted = particles_product(objective, points, weights, weights, flow, v)
+    assert (np.abs(out - wanted).max() <= 1e-13 * np.abs(wanted).max()) == (not mistake)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_labels_tell_cells_signs_and_sides_of_kinks(dim):
+    """Atoms have one label where they have one cell, one sign and lie on the same sides or on the
+    same kinks; with one kink left out, some that do not have one all the same."""
+    rng = np.random.default_rng(dim)
+    normals = np.linalg.qr(rng.normal(size=(dim + 1, dim + 1)))[0]
+    points = np.concatenate([rng.normal(size=(200, dim + 1)), np.eye(dim + 1) @ normals])
+    n = len(points)
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    signs, cells = rng.choice([-1.0, 1.0], n), rng.integers(0, 3, n)
+    codes = rng.integers(1, 2**63, (2, dim + 2), dtype=np.uint64) | np.uint64(1)
+    s = points @ normals
+    sides = np.where(np.abs(s) > TOUCH, np.sign(s), 0.0)
+    known = np.column_stack([sides, signs, cells])
+    _, wanted = np.unique(known, axis=0, return_inverse=True)
+    for columns in (dim + 1, dim):
+        keys = np.zeros(n, np.uint64)
+        few = np.ascontiguousarray(normals[:, :columns])
+        some = np.ascontiguousarray(np.delete(codes, np.s_[columns : dim + 1], axis=1))
+        label(points, signs, cells, few, some, keys)
+        same = (keys[:, None] == keys) == (wanted[:, None] == wanted)
+        assert same.all() == (columns == dim + 1)
 
 
 def stepped(method, times):

@@ -69,7 +69,7 @@ class Capture:
         self.caught = np.zeros((len(self.signs), mesh.n_cells))
         self.movement = Movement(self.kinks, 1)
         self.codes = np.random.default_rng(0).integers(
-            1, 2**63, (len(self.kinks.normals) + 1, 2), dtype=np.uint64
+            1, 2**63, (2, len(self.kinks.normals) + 1), dtype=np.uint64
         )
         self.codes |= np.uint64(1)
 
@@ -190,10 +190,11 @@ class Capture:
             for name in ("positions", "signs", "weights", "cells")
         )
         keys = np.zeros(len(weights), np.uint64)
-        kernels.label(positions, signs, cells, self.kinks.normals, self.codes, keys)
+        normals = self.movement.normals
+        kernels.label(positions, signs, cells, normals, self.codes, keys)
         order = np.argsort(keys, kind="stable")
         kept = np.ones(len(keys), dtype=bool)
-        kernels.merge(keys, order, positions, weights, self.kinks.normals, self.codes, kept)
+        kernels.merge(keys, order, positions, weights, normals, self.codes, kept)
         kept &= weights > 0.0  # beyond the smallest number
         return self._atoms(positions[kept], signs[kept], weights[kept], cells[kept])
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from ...operators.parallel_loops import BLOCK, parallel_loop
-from ..frozen_relu.frozen import TOUCH
+from ..frozen_relu.frozen import TOUCH, along, dot
 
 COINCIDENT = 1e-20  # square of a distance between atoms that are one
 
@@ -115,17 +115,16 @@ def locate(positions, neighbors, centers, cells):
 
 
 @njit(cache=True)
-def region(position, normals, codes):
-    """A number of the region of a position (p,): which side of each kink it is on, if any."""
+def region(position, normals, codes, s):
+    """A number of the region of a position (p,): which side of each kink it is on, if any.
+
+    normals (p, n_kinks);  codes (2, n_kinks + 1);  s (n_kinks,) : scratch
+    """
+    along(normals, position, s)
     key = np.uint64(0)
-    for k in range(len(normals)):
-        s = 0.0
-        for a in range(len(position)):
-            s += normals[k, a] * position[a]
-        if s > TOUCH:
-            key ^= codes[k, 0]
-        elif s < -TOUCH:
-            key ^= codes[k, 1]
+    for k in range(len(s)):
+        ahead = codes[0, k] if s[k] > TOUCH else np.uint64(0)
+        key ^= codes[1, k] if s[k] < -TOUCH else ahead
     return key
 
 
@@ -133,14 +132,15 @@ def region(position, normals, codes):
 def label(positions, signs, cells, normals, codes, keys):
     """A number for each atom, the same for those of one sign, cell and region.
 
-    positions (n, p); signs, cells (n,); normals (n_kinks, p); codes (n_kinks + 1, 2) random odd
+    positions (n, p); signs, cells (n,); normals (p, n_kinks); codes (2, n_kinks + 1) random odd
     64-bit numbers; keys (n,) uint64
     """
-    n = len(positions)
+    n, n_kinks = len(positions), normals.shape[1]
     for b in prange((n + BLOCK - 1) // BLOCK):
+        s = np.empty(n_kinks)
         for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-            where = codes[len(normals), 0] * np.uint64(2 * cells[i] + (signs[i] > 0.0) + 1)
-            keys[i] = where ^ region(positions[i], normals, codes)
+            where = codes[0, n_kinks] * np.uint64(2 * cells[i] + (signs[i] > 0.0) + 1)
+            keys[i] = where ^ region(positions[i], normals, codes, s)
 
 
 @njit(cache=True)
@@ -151,7 +151,7 @@ def merge(keys, order, positions, weights, normals, codes, kept):
     normals, codes : as in `label`;  kept (n,) : false for those that are gone
     """
     n, p = positions.shape
-    pair, begin = np.zeros((2, p)), 0
+    pair, s, begin = np.zeros((2, p)), np.zeros(normals.shape[1]), 0
     while begin < n:
         end = begin + 1
         while end < n and keys[order[end]] == keys[order[begin]]:
@@ -159,7 +159,8 @@ def merge(keys, order, positions, weights, normals, codes, kept):
         if end - begin > 2:
             group = order[begin:end]
             total, share = two_atoms(group, positions, weights, pair)
-            if region(pair[0], normals, codes) == region(pair[1], normals, codes):
+            first = region(pair[0], normals, codes, s)
+            if first == region(pair[1], normals, codes, s):
                 kept[group[1 + (share < 1.0) :]] = False
                 weights[group[0]], weights[group[1]] = total * share, total * (1.0 - share)
                 positions[group[0]], positions[group[1]] = pair[0], pair[1]
@@ -199,3 +200,33 @@ def two_atoms(group, positions, weights, pair):
         second[a] /= np.sqrt(size)
         centre[a] = positions[far, a] if square > COINCIDENT else second[a]
     return total, 1.0 - 1.0 / reach if square > COINCIDENT else 1.0
+
+
+@njit(cache=True)
+def coupling_product(positions, weights, inputs, below, above, beta, alpha, v, slopes, out):
+    """out = K v, K_ij = Σ_c w_c (β φ_i φ_j + α ∇φ_i·∇φ_j), for features ψ(θ·x) of slopes ψ′ = below
+    and above 0:
+
+        K v_i = Σ_c w_c ψ′_i x_i·(α G + (β − α) (G·θ) θ),   G = Σ_j v_j ψ′_j x_j
+
+    positions (n, p), weights (n,) of atoms;  inputs (p, n_data);  v, out (n_data,);  slopes
+    (n_data,) : scratch
+    """
+    p = len(inputs)
+    force = np.zeros(p)
+    out[:] = 0.0
+    for c in range(len(weights)):
+        theta = positions[c]
+        along(inputs, theta, slopes)
+        for i in range(len(v)):
+            slopes[i] = above if slopes[i] > 0.0 else below
+        for a in range(p):
+            force[a] = 0.0
+            for i in range(len(v)):
+                force[a] += v[i] * slopes[i] * inputs[a, i]
+        J = dot(force, theta)
+        for a in range(p):
+            force[a] = weights[c] * (alpha * force[a] + (beta - alpha) * J * theta[a])
+        for a in range(p):
+            for i in range(len(v)):
+                out[i] += slopes[i] * inputs[a, i] * force[a]

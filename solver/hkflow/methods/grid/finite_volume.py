@@ -92,6 +92,7 @@ class FiniteVolume(ImplicitSteps):
             raise ValueError(
                 "The grid runs by time; the time variable 'margin' is for particles and networks."
             )
+        self.stepper_name = stepper
         self.rhs = RightHandSide(problem, limiter_code(limiter))
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability

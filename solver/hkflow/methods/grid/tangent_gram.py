@@ -8,8 +8,9 @@ import numpy as np
 from ...objectives.objective import ObjectiveAtFixedPoints
 from ...operators.matrix import gram
 from ...problem.problem import Problem
-from ..particles.tangent_gram import coupling_matrix, coupling_product
+from ..particles.tangent_gram import coupling_matrix
 from ..stepping.implicit_residuals import DENSE, Coupling
+from .capture_kernels import coupling_product
 from .state import Evaluation
 from .stencil import face_conductances
 
@@ -47,26 +48,38 @@ class CellCoupling:
         mobility_mass, flowing = self._carriers(e)
 
         def product(v):
-            moved = self._product(mobility_mass, flowing, v)
-            return moved + self._of_atoms(coupling_product, e.atoms, v)
+            return self._product(mobility_mass, flowing, v) + self._of_atoms(e.atoms, v)
 
         def form():
             phi, jumps = self._features
             matrix = _gram(phi, mobility_mass)
             if self.problem.flow.transport > 0.0:
                 matrix += _gram(jumps, flowing)
-            return matrix + self._of_atoms(coupling_matrix, e.atoms)
+            return matrix + self._of_atoms(e.atoms)
 
         known = form if len(e.predictions) <= DENSE else None
         return Coupling(self.problem.objective, log_scale, product, known)
 
-    def _of_atoms(self, function, atoms, *vector):
+    def _of_atoms(self, atoms, v=None):
         """What captured atoms add to K, or to its product with a vector."""
-        problem = self.problem
+        objective, flow = self.problem.objective, self.problem.flow
         if atoms is None or not len(atoms.weights):
             return 0.0
-        masses = atoms.weights, atoms.weights
-        return function(problem.objective, atoms.positions, *masses, problem.flow, *vector)
+        if v is None:
+            masses = atoms.weights, atoms.weights
+            return coupling_matrix(objective, atoms.positions, *masses, flow)
+        scratch, out = np.empty((2, len(v)))
+        rates = float(flow.reaction), float(flow.transport)
+        coupling_product(
+            atoms.positions, atoms.weights, self._columns, *map(float, objective.feature.pieces),
+            *rates, np.ascontiguousarray(v), scratch, out,
+        )  # fmt: skip
+        return out
+
+    @cached_property
+    def _columns(self):
+        """The inputs, (p, n_data)."""
+        return np.ascontiguousarray(self.problem.objective.inputs.T)
 
     def _carriers(self, e):
         """β m(ν) volume of each cell (n_cells,) and α ν conductance of each face (n_faces,), ν

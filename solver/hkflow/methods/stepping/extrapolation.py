@@ -1,7 +1,5 @@
 """Values within the next step from those at the last states: the polynomial through them."""
 
-from math import prod
-
 import numpy as np
 
 from ...arguments import Floats
@@ -20,12 +18,12 @@ def extrapolation(ages: Floats, time: float) -> Floats:
     Σ_j weights_j p(−age_j) = p(time)   for every polynomial of degree len(ages), age_0 = 0
     """
     time, nodes = float(time), [0.0, *(-age for age in ages.tolist())]  # few are slow as arrays
-    return np.array(
-        [
-            prod((time - other) / (node - other) for other in nodes if other != node)
-            for node in nodes
-        ]
-    )
+    weights = [1.0] * len(nodes)
+    for place, node in enumerate(nodes):
+        for other in nodes:
+            if other != node:
+                weights[place] *= (time - other) / (node - other)
+    return np.array(weights)
 
 
 def usable(ages: Floats, dt: float) -> int:

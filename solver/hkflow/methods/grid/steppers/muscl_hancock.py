@@ -93,7 +93,8 @@ class MusclHancock(Stepper):
         """What `_reading` will be after a time, from its last values."""
         weights = extrapolation(self.ages[:known], time)
         np.multiply(self._reading(now), weights[0], out=self.within)
-        self.within += np.tensordot(weights[1:], self.history[:known], 1)
+        for weight, before in zip(weights[1:], self.history, strict=False):
+            self.within += weight * before
         return self.within
 
     def _residuals(self, predictions, out):
