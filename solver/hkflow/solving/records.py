@@ -26,11 +26,11 @@ def _energy(name: str) -> Record:
 def _effective_number(shares) -> float:
     """(Σ|s|)² / Σs²: n for n equal shares, 1 for a single one; nan if there are none at all."""
     sizes = np.abs(shares)
-    largest = sizes.max(initial=0.0)
+    largest = np.maximum.reduce(sizes, initial=0.0)
     if largest == 0.0:
         return 0.0 if len(sizes) else np.nan
-    sizes = sizes / largest  # their squares are numbers
-    return sizes.sum() ** 2 / (sizes**2).sum()
+    sizes /= largest  # their squares are numbers
+    return np.add.reduce(sizes) ** 2 / np.add.reduce(sizes**2)
 
 
 OF_EVERY_RUN = (
@@ -173,7 +173,7 @@ def take_record(
     Neither the method nor the clock is changed.
     """
     has_margins = method.problem.objective.risk.has_margins
-    rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if has_margins else ()))
+    rows = OF_EVERY_RUN + OF_CLASSIFIERS if has_margins else OF_EVERY_RUN
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if method.problem.test is not None:
         nothing = dict.fromkeys((row.name for row in OF_TESTS), np.nan)
