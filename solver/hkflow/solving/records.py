@@ -173,7 +173,7 @@ def take_record(
     Neither the method nor the clock is changed.
     """
     has_margins = method.problem.objective.risk.has_margins
-    rows = OF_EVERY_RUN + OF_CLASSIFIERS if has_margins else OF_EVERY_RUN
+    rows = (*OF_EVERY_RUN, *(OF_CLASSIFIERS if has_margins else ()))
     record = {row.name: row.value(method, clock) for row in rows} | method.record(clock)
     if method.problem.test is not None:
         nothing = dict.fromkeys((row.name for row in OF_TESTS), np.nan)

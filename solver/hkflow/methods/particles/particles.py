@@ -187,9 +187,7 @@ class Particles(PointMethod, OdeMethod):
         e.mass, first, second, steep, e.mobility_mass = totals
         readable = e.mass >= SMALLEST
         e.log_mass = float(
-            self.log_scale + np.log(e.mass)
-            if readable
-            else np.logaddexp.reduce(e.log_weights)
+            self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(e.log_weights)
         )
         e.rms_potential = sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
