@@ -8,7 +8,6 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import hkflow
-from hkflow.solving.solve import integrate
 
 from .timing import Row, alternate, ratio
 
@@ -51,12 +50,10 @@ def moved_by_numpy(problem, end, rtol, method="RK45"):
 
 def moved_by_hkflow(problem, end, kind, **options):
     """Predictions at the end, and steps."""
-    method = {"particles": hkflow.Particles, "characteristics": hkflow.Characteristics}[kind]
-    method = method(problem, **options)
-    clock, status, finished = integrate(method, (0.0, end))
-    if not finished:
-        raise RuntimeError(status)
-    return method.current.predictions, clock.step
+    solution = hkflow.solve(problem, end, kind=kind, **options)
+    if not solution.finished:
+        raise RuntimeError(solution.status)
+    return solution.predictions[-1], solution.records["step"][-1]
 
 
 def small(n=40, m=12):
