@@ -17,7 +17,16 @@ import psutil
 from .contest import environment
 from .report import draw, markdown, show
 
-PARTS = ("machine", "start_up", "potential", "right_hand_side", "advection", "particles", "growth")
+PARTS = (
+    "machine",
+    "start_up",
+    "potential",
+    "right_hand_side",
+    "advection",
+    "particles",
+    "steps",
+    "growth",
+)
 PACKAGES = ("hkflow", "numpy", "numba", "torch", "jax", "ducc0", "PyMPDATA", "py-pde", "clawpack")
 BUSY = 15.0  # percent of the machine that others may use while two threads are measured
 

@@ -145,9 +145,23 @@ def test_signed_densities_enclose_the_margin():
 def test_runs_beyond_the_sphere_enclose_the_margin():
     o = objective(4)
     solution = hkflow.solve(particle_problem(o), 2.0, kind="particles")
-    check(solution, max_margin(o, (1, -1)))
+    check(solution, max_margin(o, (1, -1)), whole=False)
     known = solution.max_margin
     assert known.certified and known.reached
+
+
+def test_certificates_over_cones_are_made_when_the_run_has_earned_them(monkeypatch):
+    """Few steps pay for the one at the end alone; where they are for nothing all are made."""
+    problem = particle_problem(objective(4))
+
+    def made():
+        s = hkflow.solve(problem, 0.5, kind="particles")
+        return np.isfinite(s.records["dual_value"]), due(s)
+
+    known, _ = made()
+    assert known[-1] and known.sum() == 1
+    monkeypatch.setattr(certificate, "EVALUATIONS_PER_CONE", 0)
+    assert np.array_equal(*made())
 
 
 @pytest.mark.parametrize("what", ["decay", "regression", "squared ReLU on S^3"])

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats
+from ..operators.dense import RELU
 from ..problem.problem import Problem
 from .contradiction import contradiction
-from .global_upper_bound import global_upper_bound, is_enclosable
+from .global_upper_bound import global_upper_bound, is_enclosable, nodes_of_record
 
 
 def certifies_margin(problem: Problem) -> bool:
@@ -34,12 +35,22 @@ def margin_certifier(problem: Problem) -> "MarginCertifier | None":
     return MarginCertifier(problem) if certifies_margin(problem) else None
 
 
+EVALUATIONS_PER_CONE = 2  # and coordinate: a certificate then takes a twentieth of the time
+
+
 class MarginCertifier:
     """Records what a run proves about γ_ℓ1. Contradictory data prove γ_ℓ1 = 0, whatever the run
-    does."""
+    does.
+
+    evaluations : of the potential between two certificates, at least, so that these cost little
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
+        objective, cones = problem.objective, 0
+        if objective.feature.activation == RELU and not problem.domain.fixed:
+            cones = nodes_of_record(objective.inputs)
+        self.evaluations = EVALUATIONS_PER_CONE * objective.inputs.shape[1] * cones
 
     def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
         """The certificate of an evaluation e as numbers by name, and what margins are proved by

@@ -18,6 +18,8 @@ Rounding: a corner that is 1e-16 off its edge leaves gaps of that width between 
 there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numba import njit, prange
 
@@ -43,8 +45,10 @@ ALONE, TOGETHER, GROUPS = 8192, 64, 16
 POOL = 2**26  # bytes for the corners of open cones
 
 
+@lru_cache(maxsize=4)
 def cover(p: int) -> Floats:
-    """(p + 1, p, p) corners of cones that cover R^p: those over the faces of a regular simplex."""
+    """(p + 1, p, p) corners of cones that cover R^p: those over the faces of a regular simplex;
+    kept, and not to be written to."""
     corners = np.linalg.svd(np.eye(p + 1) - 1.0 / (p + 1))[0][:, :p]
     corners /= np.linalg.norm(corners, axis=1)[:, None]
     return np.array([np.delete(corners, k, axis=0) for k in range(p + 1)])

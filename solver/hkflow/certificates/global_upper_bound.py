@@ -50,6 +50,12 @@ def nodes_within(work: int, inputs: Floats) -> int:
     return work // max(len(inputs) * inputs.shape[1] ** 2, 1) + 1
 
 
+def nodes_of_record(inputs: Floats) -> int:
+    """How many cones a record of a run looks at for each sign; 0 where there are none, p ≤ 3."""
+    p = inputs.shape[1]
+    return max(nodes_within(WORK_OF_RECORD, inputs), p + 1) if p > 3 else 0
+
+
 def global_upper_bound(
     feature: Feature,
     inputs: Floats,

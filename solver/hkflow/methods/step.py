@@ -74,13 +74,16 @@ class Budget:
             values[_PLACES[name]] += amount
 
     def integrate(
-        self, time: float, rates: "Budget", share: float | NDArray[np.float64] = 1.0
+        self, time: float, rates: "Budget", share: float | NDArray[np.float64] | None = None
     ) -> None:
         """Add what rates make in a time, which is negative for some Runge–Kutta weights.
 
-        share : of each term that counts, see `shares`
+        share : of each term that counts, see `shares`; None for all of it
         """
-        self.terms += time * share * rates.terms
+        if share is None and time >= 0.0:
+            self.values += time * rates.values
+            return
+        self.terms += time * (1.0 if share is None else share) * rates.terms
         self.exchanged += abs(time) * rates.exchanged
 
     def as_lists(self) -> tuple[list[float], list[float]]:

@@ -13,6 +13,8 @@ from ..shown import Shown
 from .activations import Feature
 from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
+# relative rounding of sums, in double and in single precision
+ROUNDED, ROUNDED_SINGLE = 16.0 * float(np.finfo(float).eps), 2.0 * float(np.finfo(np.float32).eps)
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
 
@@ -131,7 +133,8 @@ class Objective(Shown):
             return float(np.mean(self._against_others(predictions) <= 0.0))
         if self.risk.classifies:
             return float(np.mean(self.targets * predictions <= 0.0))
-        return float(np.sqrt(np.mean((predictions - self.targets) ** 2)))
+        square = np.add.reduce((predictions - self.targets) ** 2) / len(self.targets)
+        return float(np.sqrt(square))
 
     def margin(self, predictions: Floats) -> float:
         """Smallest margin min_i y_i h_i, for several classes min_i (h_iy − max_{l ≠ y} h_il); nan
@@ -174,6 +177,13 @@ class Objective(Shown):
         return ObjectiveAtMovingPoints(self, points)
 
     @cached_property
+    def feature_sizes(self) -> Floats:
+        """(n_data,) bounds of φ(θ, x_i)² and |∇φ(θ, x_i)|² for homogeneous features."""
+        degree = self.feature.degree
+        assert degree is not None
+        return degree**2 * np.sum(self.inputs**2, axis=1) ** degree
+
+    @cached_property
     def largest_feature(self) -> float:
         """Bound of |φ(θ, x_i)| for the built-in features, 1 at least: it scales rounding errors."""
         return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
@@ -189,15 +199,13 @@ class Objective(Shown):
         Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are
         not linear in the scale.
         """
-        eps = (
-            2.0 * np.finfo(np.float32).eps
-            if self.operator == SINGLE
-            else 16.0 * np.finfo(float).eps
-        )
+        eps = ROUNDED_SINGLE if self.operator == SINGLE else ROUNDED
         size = mass * self.largest_feature
-        slope = np.abs(loss_gradient).sum() * size + self.weight_decay * mass
-        curved = 0.0 if self.risk.scaled is not None else np.exp(min(log_scale, LARGEST_LOG))
-        return eps * (abs(value) + slope) + curved * (eps * size) ** 2
+        slope = float(np.add.reduce(np.abs(loss_gradient))) * size + self.weight_decay * mass
+        rounding = eps * (abs(value) + slope)
+        if self.risk.scaled is not None:
+            return rounding
+        return rounding + np.exp(min(log_scale, LARGEST_LOG)) * (eps * size) ** 2
 
 
 class ObjectiveAtFixedPoints:

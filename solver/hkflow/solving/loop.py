@@ -155,15 +155,22 @@ class Loop:
         clock.next_save += bool(save)
         at_saves = save and self.record_interval == np.inf
         if clock.time >= clock.next_record or last or at_saves:
-            renew = last or clock.step >= clock.next_certificate
-            record = self._record(renew, tested=renew or save)
+            looked = last or clock.step >= clock.next_certificate
+            renew = last or looked and self._earned()
+            record = self._record(renew, tested=looked or save)
             clock.next_record = clock.time + self.record_interval
-            clock.next_certificate = (
-                clock.step + CERTIFIED_STEPS if renew else clock.next_certificate
-            )
+            if looked:
+                clock.next_certificate = clock.step + CERTIFIED_STEPS
+            if renew:
+                clock.certified = clock.evaluations
             clock.margin_lower = record.get("margin_lower", clock.margin_lower)
             clock.margin_upper = record.get("margin_upper", clock.margin_upper)
         return record, save
+
+    def _earned(self):
+        """Whether the run has computed enough since the last certificate to afford the next."""
+        spent = self.clock.evaluations - self.clock.certified
+        return self.certificate is None or spent >= self.certificate.evaluations
 
     def _record(self, renew, tested=True):
         """The record of now, the user's own included;  renew : whether to make a certificate;

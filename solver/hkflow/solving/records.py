@@ -26,11 +26,11 @@ def _energy(name: str) -> Record:
 def _effective_number(shares) -> float:
     """(Σ|s|)² / Σs²: n for n equal shares, 1 for a single one; nan if there are none at all."""
     sizes = np.abs(shares)
-    largest = sizes.max(initial=0.0)
+    largest = np.maximum.reduce(sizes, initial=0.0)
     if largest == 0.0:
         return 0.0 if len(sizes) else np.nan
-    sizes = sizes / largest  # their squares are numbers
-    return sizes.sum() ** 2 / (sizes**2).sum()
+    sizes /= largest  # their squares are numbers
+    return np.add.reduce(sizes) ** 2 / np.add.reduce(sizes**2)
 
 
 OF_EVERY_RUN = (

@@ -18,7 +18,8 @@ class LoopState:
     limits : bounds from accuracy of explicit and of implicit steps;  implicit : whether the last
         step was implicit
     next_save, next_record : index of the next save time; time from which the next record is due
-    next_certificate : step from which the next certificate is due
+    next_certificate : step from which the next certificate is due;  certified : evaluations when
+        the last one was made
     tiny_steps : how many of the last steps in a row were tiny;  last_rejection : why a step was
         last rejected
     lowest_objective : so far
@@ -37,6 +38,7 @@ class LoopState:
     next_save: int = 0
     next_record: float = 0.0
     next_certificate: int = 0
+    certified: int = 0
     tiny_steps: int = 0
     last_rejection: str = ""
     lowest_objective: float = np.inf

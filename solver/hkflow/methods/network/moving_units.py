@@ -72,7 +72,7 @@ class MovingUnits:
         self.m = len(parts[0])
         self.objective = self.on(self.problem.objective)
         blocks = blocked(self.hidden, self.objective.operator.points.shape[2])
-        self.shape, self.weights = blocks.shape, np.zeros(self.m)
+        self.shape, self.blocks, self.weights = blocks.shape, blocks.size, np.zeros(self.m)
         self.sums, self.scratch = (
             np.zeros((len(blocks), 5)),
             np.zeros((len(blocks), 3, blocks.shape[2])),
@@ -86,7 +86,7 @@ class MovingUnits:
     def parts(self, y: Floats) -> tuple[Floats, Floats, Floats]:
         """Views of hidden (blocked), output and, for normalized units, inner weights in a state
         vector."""
-        blocks, m = int(np.prod(self.shape)), self.m
+        blocks, m = self.blocks, self.m
         return y[:blocks].reshape(self.shape), y[blocks : blocks + m], y[blocks + m :]
 
     def arrays(self, y: Floats) -> dict[str, Floats]:
@@ -138,7 +138,8 @@ class MovingUnits:
         return self._integrals(e, risk, 1.0 / self.m)
 
     def _integrals(self, e, risk, share):
-        e.mass, growth, penalty, aside, along = self.sums.sum(axis=0) * share
+        totals = (np.add.reduce(self.sums) * share).tolist()
+        e.mass, growth, penalty, aside, along = totals
         e.objective = float(risk + penalty)
         e.rms_potential = np.sqrt((aside + along) / e.mass) if e.mass > 0.0 else 0.0
         e.rates.set(

@@ -2,6 +2,7 @@
 Runge–Kutta pair."""
 
 from collections.abc import Callable
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class Evaluation:
         self.y, self.rate = np.zeros(n), np.zeros(n)
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
         self.rates = Budget()
+        # a subclass's views of y and of rate
+        self.points = self.log_weights = self.velocities = self.growth = self.y
         self.objective = self.mass = self.log_mass = self.rounding = self.rms_potential = (
             self.mobility_mass
         ) = 0.0
@@ -59,7 +62,7 @@ def size_of_error(squares: Floats) -> float | None:
     """√s of one mean square s of an estimated error, s/√(s + s′/100) of two (those of dop853); None
     if it is 0."""
     if len(squares) == 1:
-        return float(np.sqrt(squares[0])) or None
+        return sqrt(squares[0]) or None
     first, second = squares
     return float(first / np.sqrt(first + 0.01 * second)) if first > 0.0 else None
 
@@ -109,11 +112,12 @@ class OdeMethod(Method):
 
     def invalid_reason(self) -> str | None:
         """What is wrong with the values of the trial state, or None."""
-        bad = np.flatnonzero(~np.isfinite(self.trial.y))
+        y = self.trial.y
+        finite = np.count_nonzero(np.isfinite(y))
         return (
-            f"state not finite in {len(bad)} of its {self.trial.y.size} numbers"
-            if len(bad)
-            else None
+            None
+            if finite == y.size
+            else f"state not finite in {y.size - finite} of its {y.size} numbers"
         )
 
     def largest_stable_step(self, remaining: float) -> float:
@@ -154,7 +158,8 @@ class OdeMethod(Method):
                 self.project(at.y)
                 self.evaluate(at)
             self.stages[k] = at.rate
-            step.budget.integrate(dt * weight, at.rates)
+            if weight != 0.0:
+                step.budget.integrate(dt * weight, at.rates)
         kernels.combine(self.current.y, self.stages, pair.b, dt, self.trial.y)
         self.project(self.trial.y)
         self.evaluate(self.trial)
@@ -169,7 +174,7 @@ class OdeMethod(Method):
         kernels.local_errors(
             self.current.y, self.stages, self.estimates, dt, self.relative, self.errors
         )
-        return size_of_error(self.errors.sum(axis=0) / self.numbers)
+        return size_of_error(np.add.reduce(self.errors) / self.numbers)
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""

@@ -1,6 +1,7 @@
 """Weighted particles: θ̇ = −α ∇_S J, d log weight/dt = −βJ − σ, and new mass σ spread by U."""
 
 from copy import copy, deepcopy
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,10 @@ class Particles(PointMethod, OdeMethod):
         self.between = [
             Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
         ]
-        self.current.y[: blocks.size], self.current.y[blocks.size :] = blocks.ravel(), log_weights
+        for e in (self.current, self.trial, self.work, *self.between):
+            e.points, e.log_weights = self._positions(e.y), self._log_weights(e.y)
+            e.velocities, e.growth = self._positions(e.rate), self._log_weights(e.rate)
+        self.current.points[:], self.current.log_weights[:] = blocks, log_weights
         if self.sees_kinks:
             feature, count = self.problem.objective.feature, len(NODES) - 1
             self.sliding = Sliding(self.kinks, feature.joint, len(blocks))
@@ -139,7 +143,7 @@ class Particles(PointMethod, OdeMethod):
         return y[len(y) - self.n :]
 
     def points(self, e: Evaluation) -> tuple[Floats, Floats]:
-        return self._positions(e.y), self._log_weights(e.y)
+        return e.points, e.log_weights
 
     def state(self) -> dict[str, Any]:
         own = {"interval": self.interval, "wait": self.wait, "renewed": self.renewed}
@@ -172,42 +176,40 @@ class Particles(PointMethod, OdeMethod):
     def _drive(self, e, sigma):
         """Velocities, growth rates, integrals and budgets that the loss gradients of e make, at
         points and weights just set."""
-        flow, growth = self.flow, self._log_weights(e.rate)
+        flow, growth = self.flow, e.growth
         self.evaluations += 1
         self.objective.drive(e.loss_gradient)
         kernels.particle_rates(
-            self._positions(e.y), self.weights, self.signs, self.objective.slopes,
+            e.points, self.weights, self.signs, self.objective.slopes,
             self.objective.gradient, flow.transport, flow.reaction, sigma,
-            self.problem.objective.weight_decay, flow.depth, self._positions(e.rate), growth,
+            self.problem.objective.weight_decay, flow.depth, e.velocities, growth,
             self.scratch, self.sums,
         )  # fmt: skip
-        e.mass, first, second, steep, e.mobility_mass = (
-            float(total) for total in self.sums.sum(axis=0)
-        )
+        totals = np.add.reduce(self.sums).tolist()
+        e.mass, first, second, steep, e.mobility_mass = totals
         readable = e.mass >= SMALLEST
         e.log_mass = float(
-            self.log_scale + np.log(e.mass)
-            if readable
-            else np.logaddexp.reduce(self._log_weights(e.y))
+            self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(e.log_weights)
         )
-        e.rms_potential = np.sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
+        e.rms_potential = sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
             e.rms_potential = (
                 np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
             )
         alpha, beta = flow.transport, flow.reaction
         shift = first / e.mass if flow.keeps_mass else 0.0
-        growth += beta * shift
-        reaction, mass_growth = -beta * (second - shift * first), -beta * (first - shift * e.mass)
+        if shift != 0.0:
+            growth += beta * shift
+        reaction, lost = -beta * (second - shift * first), -sigma * first
         e.rates.set(
             energy_transport=-alpha * steep,
             energy_reaction=reaction,
-            energy_noise_loss=-sigma * first,
-            mass_reaction=mass_growth,
+            energy_noise_loss=lost,
+            mass_reaction=-beta * (first - shift * e.mass),
             mass_noise_loss=-sigma * e.mass,
-            mass_exchanged=beta * np.sqrt(second) * np.sqrt(e.mass) + sigma * e.mass,
+            energy_exchanged=abs(alpha * steep) + abs(reaction) + abs(lost),
+            mass_exchanged=beta * sqrt(second) * sqrt(e.mass) + sigma * e.mass,
         )
-        e.rates["energy_exchanged"] = np.abs(e.rates.energy).sum()
 
     # --- steps
 

@@ -20,6 +20,7 @@ from .tangent_gram import coupling_matrix, coupling_product
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
 MOST_CLOCK_CORRECTIONS = 12
+MIN_POWER = 0.1  # of the time, like which the clock grows; beyond it and its inverse 1 is taken
 
 
 class PointMethod(ImplicitSteps):
@@ -150,8 +151,11 @@ class PointMethod(ImplicitSteps):
 
     def by_clock(self, dt: float, advance: Callable[[float], Step]) -> tuple[Step, float]:
         """The step in which the clock goes on by dt, and its time; advance : function (time) ->
-        Step, into `trial`."""
-        time = dt / self.current.speed
+        Step, into `trial`.
+
+        The clock grows like a power of the time: first taken for 1, then from the last two trials.
+        """
+        time, last, power = dt / self.current.speed, None, 1.0
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step = advance(time)
             gained = self.current.objective - self.trial.objective
@@ -164,7 +168,11 @@ class PointMethod(ImplicitSteps):
             if not gained > 0.0:
                 step.rejection = "the smooth margin does not grow"
                 break
-            time *= min(dt / gained, 10.0)
+            if last is not None and time != last[0] and gained != last[1]:
+                power = np.log(gained / last[1]) / np.log(time / last[0])
+                power = power if MIN_POWER < power < 1.0 / MIN_POWER else 1.0
+            last = time, gained
+            time *= min((dt / gained) ** (1.0 / power), 10.0)
         step.dt = dt
         return step, time
 

@@ -106,10 +106,8 @@ class ImplicitSteps(Method):
         """Whether λ(K ∂²R) dt exceeds a limit; an upper bound of λ that costs nothing is asked
         first."""
         e, flow, objective = self.current, self.flow, self.problem.objective
-        degree = objective.feature.degree
-        # φ² and |∇φ|² are at most this
-        sizes = degree**2 * np.sum(objective.inputs**2, axis=1) ** degree  # type: ignore[operator]
-        answer = curvatures(objective, e.predictions, e.loss_gradient, self.log_scale) @ sizes
+        curved = curvatures(objective, e.predictions, e.loss_gradient, self.log_scale)
+        answer = curved @ objective.feature_sizes
         if (
             not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobility_mass)
             > limit * self.speed()

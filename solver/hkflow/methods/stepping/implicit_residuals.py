@@ -202,35 +202,39 @@ class Coupling:
             self.objective.targets,
             self.objective.risk.scaled is not None,
         )
-        last, still = np.inf, 0
+        last, still, pull, logistic = np.inf, 0, tau * y, self._logistic
+        highest = np.maximum.reduce
         for _ in range(most):
             if smooth:
-                theta = theta - theta.max()
-                theta = theta - np.log(q @ np.exp(theta))
+                theta = theta - highest(theta)
+                theta -= np.log(q @ np.exp(theta))
             a = q * np.exp(theta)
-            pulled = tau * y * self.product(y * a)
+            pulled = pull * self.product(y * a)
             gradient = u + pulled + temperature * theta
-            entropy = np.full_like(a, temperature)
-            if self._logistic:
+            entropy = np.empty_like(a)
+            entropy.fill(temperature)
+            if logistic:
                 room = -np.expm1(theta)  # 1 − a/q
                 gradient -= temperature * np.log(room)
                 entropy /= room
             change, multiplier = self._direction(tau, a, gradient, entropy, smooth)
             # there the entropy alone answers, which the scaled system does not resolve
-            idle = a < 1e-6 * a.max()
-            change[idle] = (multiplier - gradient - tau * y * self.product(y * a * change))[
-                idle
-            ] / entropy[idle]
+            top = highest(a)
+            idle = a < 1e-6 * top
+            if idle.any():
+                answer = multiplier - gradient - pull * self.product(y * a * change)
+                change[idle] = answer[idle] / entropy[idle]
             change = np.minimum(change, np.maximum(2.0, -0.5 * theta))
-            if self._logistic:
+            if logistic:
                 change = np.minimum(change, -0.5 * theta)  # a < q
             theta = theta + change
-            size = np.abs(a * change).max() / a.max()
+            size = highest(np.abs(a * change)) / top
             # or rounding has taken over: at once, or so often that nothing grows behind it
             stands = size > 0.3 * last
-            if change.max() < 1.0 and (size <= tolerance or size < 1e-6 and stands):
+            if highest(change) < 1.0 and (size <= tolerance or size < 1e-6 and stands):
                 return theta
-            noise = 4.0 * EPS * (np.abs(u).max() + np.abs(pulled).max()) / temperature
+            if stands:
+                noise = 4.0 * EPS * (highest(np.abs(u)) + highest(np.abs(pulled))) / temperature
             still = still + 1 if stands and size <= max(noise, 1e-6) else 0
             if still == STILL:
                 return theta
@@ -242,9 +246,13 @@ class Coupling:
         margin is smooth."""
         d, y = np.sqrt(a), self.objective.targets
         if self.matrix is not None:
-            system = tau * (d[:, None] * self._pulled * d)
-            system[np.diag_indices_from(system)] += entropy
-            solved = solve_positive(system, np.stack([-d * gradient, d])).T
+            system = d[:, None] * self._pulled * d
+            system *= tau
+            system.reshape(-1)[:: len(d) + 1] += entropy
+            solved = np.empty((2, len(d)))
+            np.multiply(-d, gradient, out=solved[0])
+            solved[1] = d
+            solved = solve_positive(system, solved).T
         else:
 
             def product(v):
@@ -258,8 +266,10 @@ class Coupling:
             solved = np.column_stack(
                 [cg(operator, c, rtol=1e-8, maxiter=200, M=preconditioner)[0] for c in columns]
             )
-        multiplier = -(d @ solved[:, 0]) / (d @ solved[:, 1]) if smooth else 0.0
-        whole = solved[:, 0] + (multiplier * solved[:, 1] if smooth else 0.0)
+        multiplier, whole = 0.0, solved[:, 0]
+        if smooth:
+            multiplier = -(d @ whole) / (d @ solved[:, 1])
+            whole = whole + multiplier * solved[:, 1]
         return np.divide(whole, d, out=np.zeros_like(d), where=d > 0.0), multiplier
 
     def _system(self, tau, diagonal, right):
@@ -282,8 +292,8 @@ def solve_positive(matrix: Floats, right: Floats) -> Floats:
     factorisations over threads that wait for one another, ten times as long where others compute.
     Raises LinAlgError for a singular matrix.
     """
-    out = np.array(right)
-    if cholesky_solve(np.array(matrix), out):
+    out = right.copy()
+    if cholesky_solve(matrix.copy(), out):
         return out
     return np.asarray(np.linalg.solve(matrix, right.T).T, dtype=np.float64)
 

@@ -1,0 +1,110 @@
+"""What a step of a small problem costs, and the time to an accuracy: hkflow's loop with all guards
+and records against scipy's solve_ivp with the same flow of particles written in NumPy."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+import hkflow
+
+from .timing import Row, alternate, ratio
+
+CASES = Path(__file__).parent.parent / "cases"
+REPEATS, MARGIN_TIME = 5, 1e4
+RUNGE_KUTTA = {"stepper": "dopri5", "imex": "explicit"}
+IRIS = (  # cells, of which each sign has a seed; kind of method and its options
+    (162, "characteristics", {"tolerance": 1e-3}),
+    (162, "particles", RUNGE_KUTTA | {"tolerance": 1e-4}),
+    (642, "characteristics", {"tolerance": 1e-4}),
+    (642, "particles", RUNGE_KUTTA | {"tolerance": 3e-5}),
+)
+LOSS_GRADIENTS = {
+    "square": lambda h, y: h - y,
+    "logistic": lambda h, y: -y / (1.0 + np.exp(y * h)),
+}
+GOALS = {"small step": 0.1, "implicit step": 1.0}  # ms
+
+
+def moved_by_numpy(problem, end, rtol, method="RK45"):
+    """Predictions at the end, and steps, of particles (θ, log w) on the signed sphere."""
+    objective, flow, atoms = problem.objective, problem.flow, problem.atoms()
+    X, y, q, signs = objective.inputs, objective.targets, objective.weights, atoms.signs
+    degree, shape = objective.feature.degree, atoms.positions.shape
+
+    def predictions(theta, w):
+        return (signs * w) @ np.maximum(theta @ X.T, 0.0) ** degree
+
+    def split(state):
+        theta = state[: -shape[0]].reshape(shape)
+        theta = theta / np.linalg.norm(theta, axis=1)[:, None]
+        return theta, np.exp(state[-shape[0] :])
+
+    def rate(_, state):
+        theta, w = split(state)
+        s = np.maximum(theta @ X.T, 0.0)
+        r = q * LOSS_GRADIENTS[objective.risk.name]((signs * w) @ s**degree, y)
+        G = signs[:, None] * ((s if degree == 2 else s > 0.0) * (degree * r)) @ X
+        J = np.einsum("ij,ij->i", G, theta)
+        velocity = -flow.transport * (G - J[:, None] * theta)
+        return np.concatenate([velocity.ravel(), -flow.reaction / degree * J])
+
+    start = np.concatenate([atoms.positions.ravel(), np.log(atoms.weights)])
+    found = solve_ivp(rate, (0.0, end), start, method=method, rtol=rtol, atol=rtol)
+    return predictions(*split(found.y[:, -1])), len(found.t) - 1
+
+
+def moved_by_hkflow(problem, end, kind, **options):
+    """Predictions at the end, and steps."""
+    solution = hkflow.solve(problem, end, kind=kind, **options)
+    if not solution.finished:
+        raise RuntimeError(solution.status)
+    return solution.predictions[-1], solution.records["step"][-1]
+
+
+def small(n=40, m=12):
+    """Squared ReLU, m particles on S² and n data."""
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)]), rng.normal(size=n)
+    points = hkflow.quasi_uniform(m // 2, 2)
+    start = hkflow.PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], len(points)))
+    objective = hkflow.Objective(hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], X, y)
+    return hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), (1, -1), start)
+
+
+def rows(threads, quick):
+    """A step of small particles, one implicit through the data, and times to an accuracy."""
+    problem, options = small(), {"imex": "explicit"}
+    ours = partial(moved_by_hkflow, problem, 2.0, "particles", **options)
+    theirs = partial(moved_by_numpy, problem, 2.0, 1e-6)
+    (h, steps), (g, others) = ours(), theirs()
+    times = alternate((ours, theirs), REPEATS)
+    mine, its = 1e3 * np.median(times, axis=0) / (steps, others)
+    yield Row(
+        "step of 12 particles, 40 data", mine, "ms", **ratio(times[:, 1], times[:, 0]),
+        note=f"time of scipy's RK45 with NumPy ({its:.3g} ms a step) / ours, to the same time;"
+        f" predictions differ by {np.abs(h - g).max():.0e}; wish {GOALS['small step']} ms",
+    )  # fmt: skip
+    _, problem = hkflow.check(CASES / "moroshko" / "fig4a.toml")
+    ours = partial(moved_by_hkflow, problem, MARGIN_TIME, "particles", tolerance=1e-4)
+    spent, (_, steps) = alternate((ours,), 3)[:, 0], ours()
+    yield Row(
+        "implicit step of 6 atoms, 3 data", 1e3 * np.median(spent) / steps, "ms",
+        goal=("<=", GOALS["implicit step"]), note="diagonal network of depth 3, clock γ̃",
+    )  # fmt: skip
+    case = CASES / "quickstart" / "iris.toml"
+    cells = 642 if quick else 2562
+    best = hkflow.check(case, **{"domain.cells": cells})[1]
+    wanted, _ = moved_by_hkflow(best, 20.0, "characteristics", tolerance=1e-6)
+    for seeds, kind, options in IRIS[: 2 if quick else None]:
+        _, problem = hkflow.check(case, **{"domain.cells": seeds})
+        ours = partial(moved_by_hkflow, problem, 20.0, kind, **options)
+        theirs = partial(moved_by_numpy, problem, 20.0, 1e-4 if seeds == 162 else 1e-5)
+        errors = [np.sqrt(np.mean((run()[0] - wanted) ** 2)) for run in (ours, theirs)]
+        times = alternate((ours, theirs), 3)
+        yield Row(
+            f"iris to t = 20, 2 × {seeds} {kind}, error {errors[0]:.0e}",
+            1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]),
+            note=f"time of scipy's RK45 with NumPy, error {errors[1]:.0e} / ours",
+        )  # fmt: skip
