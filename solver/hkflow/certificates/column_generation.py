@@ -14,7 +14,7 @@ from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
-from .global_upper_bound import NODES, enclose, is_enclosable
+from .global_upper_bound import WORK_OF_MARGIN, enclose, is_enclosable, nodes_within
 from .margin import MaxMargin, OutOfTime, power_above
 from .search import Peaks, is_searchable, local_maxima
 
@@ -47,7 +47,7 @@ def max_margin(
     signs: tuple[int, ...] = (1,),
     tolerance: float = 1e-6,
     start: PointMeasure | None = None,
-    nodes: int = NODES,
+    nodes: int | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
     sphere, or signed sphere.
@@ -76,7 +76,7 @@ def enclosed_max_margin(
     tolerance: float = 1e-6,
     start: PointMeasure | None = None,
     seconds: float = np.inf,
-    nodes: int = NODES,
+    nodes: int | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 over all measures on the sphere, as closely as asked for, as time allows
     and as rounding lets it be known: `reached` says whether the tolerance was.
@@ -88,9 +88,10 @@ def enclosed_max_margin(
     seconds : after which no linear programme is begun, and the one under way is given up
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
-    nodes : for ReLU beyond S², cones that each branch and bound looks at. There the directions are
-        found by climbs until these find no more, and then by branch and bound, whose bound is the
-        upper value: wide if the nodes do not suffice, and certified all the same
+    nodes : for ReLU beyond S², cones that each branch and bound looks at, by default those of some
+        minutes. There the directions are found by climbs until these find no more, and then by
+        branch and bound, whose bound is the upper value: wide if the nodes do not suffice, and
+        certified all the same
     Returns a MaxMargin, certified on the circle and S², where the search is exact, and for ReLU on
     any sphere.
     Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
@@ -103,6 +104,7 @@ def enclosed_max_margin(
         )
     feature, inputs = objective.feature, objective.inputs
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
+    nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
     known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
     proofs: list = []  # bounds by branch and bound, and their p

@@ -33,9 +33,9 @@ ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
 # for a first high value: climbs, their steps, and how short a vector may get
 CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
-NODES = 3_000_000  # cones beyond S² that a search looks at, at most, for `hkflow margin`
-# n p² for each cone: for a record of a run, some 20 ms; at the end of a run, some 3 s
-WORK_OF_RECORD, WORK_OF_RUN = 2**20, 2**27
+# n p² for each cone beyond S²: for a record of a run, some 20 ms; at the end of a run, some 3 s; for
+# `hkflow margin`, some minutes
+WORK_OF_RECORD, WORK_OF_RUN, WORK_OF_MARGIN = 2**20, 2**27, 2**32
 MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 

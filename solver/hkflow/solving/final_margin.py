@@ -4,7 +4,7 @@ import numpy as np
 
 from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
-from ..certificates.global_upper_bound import NODES, WORK_OF_RUN, nodes_within
+from ..certificates.global_upper_bound import WORK_OF_RUN, nodes_within
 from ..certificates.margin import MaxMargin
 from ..certificates.search import local_maxima
 from ..errors import HkflowError
@@ -45,7 +45,7 @@ def max_margin_of(
     start: PointMeasure | None = None,
     tolerance: float = 1e-6,
     seconds: float = np.inf,
-    nodes: int = NODES,
+    nodes: int | None = None,
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
