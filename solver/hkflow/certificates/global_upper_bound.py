@@ -33,7 +33,7 @@ ROUNDING = 1e-9  # of a vector: a part so small has no direction
 VISITS = 100  # of undecided data, at least twice each, to lower a bound
 # for a first high value: climbs, their steps, and how short a vector may get
 CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
-# n p² for each cone beyond S²: for a record of a run, some 20 ms; at the end of a run, some 3 s; for
+# n p² for each cone beyond S²: for a record of a run, some 20 ms; at its end, some 3 s; for
 # `hkflow margin`, some minutes
 WORK_OF_RECORD, WORK_OF_RUN, WORK_OF_MARGIN = 2**20, 2**27, 2**32
 MOST_PEAKS = 200  # that one search returns
