@@ -30,5 +30,5 @@ def lines(now, steps, capsys):
 
 def test_the_first_step_is_no_measure_of_the_others(clock, capsys):
     """It takes 50 s, for kernels are compiled in it, the others 40 s for each unit of time."""
-    first, last = lines(clock, [(50.0, 1.0), (90.0, 2.0)], capsys)
+    first, last = lines(clock, [(0.0, 0.0), (50.0, 1.0), (90.0, 2.0)], capsys)
     assert "ETA" not in first and last.endswith("ETA 320 s")

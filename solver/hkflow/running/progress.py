@@ -223,7 +223,7 @@ class ProgressBar(Observer):
 
     def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()
-        if self.first:
+        if self.first and clock.time > self.started[1]:  # it is called at the start, too
             self.started, self.first = (now, clock.time), False
         if now < self.due:
             return
