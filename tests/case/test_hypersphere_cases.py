@@ -92,7 +92,7 @@ def test_error_bars_come_from_coarser_meshes(runs, tmp_path):
     case = runs[0].path.parent / "case.toml"
     run = hkflow.run(case, tmp_path / "run", **{"domain.cells": 840})
     bars = error_bars(run)
-    assert bars.companions == ("120 cells", "120 cells with tolerance 1e-05")
+    assert bars.companions == ("120 cells", "120 cells with tolerance 2.5e-05")
     cloud = hkflow.run(
         case, tmp_path / "cloud", **{"method.kind": "particles", "method.particles": 4000}
     )
