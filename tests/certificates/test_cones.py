@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import nnls
 
 import hkflow
-from hkflow.certificates import cones
+from hkflow.certificates import column_generation, cones
 from hkflow.certificates.column_generation import enclosed_max_margin, max_margin
 from hkflow.certificates.global_upper_bound import enclose, global_upper_bound
 from hkflow.certificates.search import local_maxima
@@ -72,6 +72,29 @@ def test_a_margin_is_proved_by_all_cells(p, n, rng):
     assert found.upper <= highest * (1.0 + 1e-6)
     few = enclosed_max_margin(hkflow.Objective(RELU, RISK, x, y), BOTH, nodes=50)
     assert few.certified and not few.reached and few.lower <= found.upper <= few.upper < 1.0
+
+
+@pytest.mark.parametrize("p", [2, 4])
+def test_a_programme_that_cannot_be_solved_leaves_what_is_known(p, rng, monkeypatch):
+    """The first programmes make an interval, in which the max-margin lies, and a measure."""
+    x, y = rng.normal(size=(12, p)), rng.choice([-1.0, 1.0], 12)
+    objective, honest, calls = hkflow.Objective(RELU, RISK, x, y), column_generation.l1_margin, []
+    whole = enclosed_max_margin(objective, BOTH, 1e-6)
+
+    def gives_up(z, seconds):
+        calls.append(len(z))
+        if len(calls) > allowed:
+            raise hkflow.HkflowError("The HiGHS status code was not recognized.")
+        return honest(z, seconds)
+
+    monkeypatch.setattr(column_generation, "l1_margin", gives_up)
+    allowed = 1
+    found = enclosed_max_margin(objective, BOTH, 1e-6)
+    assert found.lower <= whole.upper and whole.lower <= found.upper and found.atoms.mass > 0.0
+    assert found.rounds == 1 < whole.rounds
+    allowed, calls = 0, []
+    with pytest.raises(hkflow.HkflowError, match="not recognized"):
+        enclosed_max_margin(objective, BOTH, 1e-6)
 
 
 @pytest.mark.parametrize("d", [3, 4, 5])

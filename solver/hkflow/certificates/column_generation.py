@@ -15,7 +15,7 @@ from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
 from .global_upper_bound import WORK_OF_MARGIN, enclose, is_enclosable, nodes_within
-from .margin import MaxMargin, OutOfTime, power_above
+from .margin import MaxMargin, power_above
 from .search import Peaks, is_searchable, local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
@@ -95,7 +95,8 @@ def enclosed_max_margin(
     Returns a MaxMargin, certified on the circle and S², where the search is exact, and for ReLU on
     any sphere.
     Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
-    least 0; OutOfTime if not even the first linear programme ended in time.
+    least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it could
+    not be solved. What a later one lacks costs the later rounds alone.
     """
     y, until = checked_labels(objective), time.monotonic() + seconds
     if not 0.0 <= tolerance < np.inf:
@@ -112,7 +113,7 @@ def enclosed_max_margin(
         z = signed_features(objective, points, point_signs)
         try:
             margin = l1_margin(z, until - time.monotonic())
-        except OutOfTime:
+        except HkflowError:  # out of time, or the solver cannot tell: what is known stands
             if round_ == 0:
                 raise
             break
