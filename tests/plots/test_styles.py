@@ -8,8 +8,10 @@ import pytest
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 from PIL import Image
+from typer.testing import CliRunner
 
 import hkflow
+from hkflow.app.cli import app
 from hkflow.plots.figures import COLUMN, JOURNALS, PAGE, TEX, style, write_figure
 
 
@@ -46,6 +48,15 @@ def test_a_style_ends_with_its_block_and_an_unknown_one_is_told(tmp_path):
     assert width_of(picture) == pytest.approx(85.0, abs=0.2)
     with pytest.raises(hkflow.CaseError, match="Choose from: aps, .*springer"), style("lancet"):
         pass
+
+
+@pytest.mark.parametrize("command", ["plot", "compare", "margin", "study", "animate"])
+def test_commands_know_all_styles_and_refuse_others_before_they_compute(command):
+    words = CliRunner().invoke(app, [command, "--help"]).output.split()
+    assert set(JOURNALS) - {"hkflow"} <= {word.strip(",") for word in words}
+    paths = ["absent", "absent"] if command == "compare" else ["absent"]
+    refused = CliRunner().invoke(app, [command, *paths, "--style", "lancet"])
+    assert isinstance(refused.exception, hkflow.CaseError) and "lancet" in str(refused.exception)
 
 
 def test_a_pgf_is_read_by_latex(tmp_path):

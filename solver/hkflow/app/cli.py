@@ -212,10 +212,23 @@ Picture = Annotated[
 Wide = Annotated[
     bool, typer.Option("--wide", help="as wide as a page, 175 mm, instead of a column, 85 mm")
 ]
+
+
+def _known(style: str | None) -> str | None:
+    """A style, before anything is computed. Raises CaseError for an unknown one."""
+    if style is not None:
+        from ..plots.figures import style as styled
+
+        with styled(style):
+            pass
+    return style
+
+
 Style = Annotated[
     str | None,
     typer.Option(
         "--style",
+        callback=_known,
         help="widths and fonts of a journal: aps, elsevier, iclr, icml, ieee, jmlr, nature,"
         " neurips, siam, springer",
     ),
@@ -426,8 +439,8 @@ def compare(
     from ..plots.compare import save_comparison
     from ..plots.figures import style as styled
 
+    comparison = compare_runs(a, b)
     with styled(style):
-        comparison = compare_runs(a, b)
         picture = save_comparison(comparison, output)
     if not quiet:
         typer.echo(f"{comparison}\n\npicture:          {picture}")
