@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import hkflow
 from hkflow.analysis.margin_report import margin_report
 from hkflow.app.cli import app
+from hkflow.certificates import column_generation
 
 CLUSTERS, PATH = (
     ROOT / "cases" / "colt" / "cluster-margin.toml",
@@ -236,3 +237,12 @@ def test_what_is_refused(words, wanted, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = CliRunner().invoke(app, ["margin", *words])
     assert result.exit_code != 0 and wanted in str(result.exception)
+
+
+def test_a_wide_interval_above_0_is_not_taken_for_none(monkeypatch):
+    """With a cone or two beyond S² the upper value is far off, and the data are separable."""
+    monkeypatch.setattr(column_generation, "WORK_OF_MARGIN", 1)
+    changes = {"data.n": 60, "data.dim": 8}
+    report = margin_report(ROOT / "cases" / "colt" / "fig2d.toml", **changes)
+    assert report.f1.upper > 2.0 * report.f1.lower > 0.0
+    assert "not separable" not in str(report) and "the search's end leaves the rest" in str(report)
