@@ -93,9 +93,9 @@ def test_evenly_spread_points_converge_at_the_order_of_their_quadrature(rates):
 @pytest.mark.parametrize("dim", [2, 3, 10])
 def test_random_points_converge_at_the_monte_carlo_rate(dim):
     """Root mean square error over 48 starts: slope −1/2 ± 0.1 in the number of particles, over two
-    decades."""
+    decades in dimension 2, one and a half beyond."""
     exact, rng = moment_flow(dim, (1.0, 4.0)), np.random.default_rng(dim)
-    counts, truth = [300, 949, 3000, 9487, 30000], wanted(exact)
+    counts, truth = [300, 949, 3000, 9487, 30000][: 5 if dim == 2 else 4], wanted(exact)
     errors = []
     for n in counts:
         found = [
