@@ -18,9 +18,9 @@ to the side of its bound.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from ...operators.parallel_loops import parallel_loop
+from ...operators.parallel_loops import divided_loop
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -419,9 +419,9 @@ def move(
     return growth, max(held, 0)
 
 
-@parallel_loop
+@divided_loop()
 def move_atoms(
-    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
+    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
     log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
     new_held, sums, captured, new_captured,
 ):  # fmt: skip
@@ -440,7 +440,7 @@ def move_atoms(
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
-    for g in prange(groups):
+    for g in range(begin, end):
         theta = vectors[g, 0]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
             sums[b] = 0.0
