@@ -421,14 +421,14 @@ def move(
 
 @divided_loop()
 def move_atoms(
-    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
-    log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
-    new_held, sums, captured, new_captured,
+    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta,
+    decay, time, log_scale, most, vectors, basis, values, lists, limits, new_positions,
+    new_log_weights, new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
-    positions, new_positions (n_blocks, p, width), blocked as in methods/particles/kernels.py;
-    log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
+    begin, end: of the groups of blocks that are moved;  positions, new_positions (n_blocks, p,
+    width), blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
     κ (n_kinks,), constant g₀ (p,) normals (p, n_kinks), rows its transpose;  alpha, beta, decay,
     time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
     before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,

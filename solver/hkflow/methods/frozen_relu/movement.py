@@ -58,7 +58,8 @@ class Movement:
         work = len(signs) * self.normals.size
         parts = self.parts[: len(atoms[0])]
         move_atoms(
-            len(self.scratch[0]), work, *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
+            len(self.scratch[0]), work,
+            *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
             float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
             *self.scratch, *out, parts, captured[0], captured[1],
         )  # fmt: skip
