@@ -89,7 +89,8 @@ class Ahead:
         except OSError:  # no room for another one
             self.done = {}
             return
-        Thread(target=self._listen, args=(self.process,), daemon=True).start()
+        self.listener = Thread(target=self._listen, args=(self.process,), daemon=True)
+        self.listener.start()
 
     def _listen(self, process):
         for line in process.stdout:
@@ -107,8 +108,9 @@ class Ahead:
     def stop(self) -> None:
         """End the process, which ends by itself when this one does."""
         if self.process:
-            self.process.kill()
-            self.process.wait()
+            with self.process:
+                self.process.kill()
+                self.listener.join()
 
 
 @contextmanager

@@ -427,14 +427,16 @@ def move_atoms(
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
-    begin, end: of the groups of blocks that are moved;  positions, new_positions (n_blocks, p,
-    width), blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
-    κ (n_kinks,), constant g₀ (p,) normals (p, n_kinks), rows its transpose;  alpha, beta, decay,
-    time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
-    before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
-    n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
-    of blocks, which is one thread's sums (n_blocks, 10), as in SUMS: ∫dν at the end;
-    ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before; kinks met and not left
+    begin, end: the groups of blocks that are moved;  positions, new_positions (n_blocks, p, width),
+    blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log
+    mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,) normals (p,
+    n_kinks), rows its transpose;  alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in
+    units of its exponential;  most: events of an atom before it is given up
+    vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists
+    (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group of blocks, which
+    is one thread's
+    sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
+    events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
     not leave it
     """
