@@ -80,6 +80,7 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
     "kind, changes, stages",
     [
         ("particles", {}, [ahead.MAX_MARGIN]),
+        ("grid", {}, [ahead.STEP, ahead.MAX_MARGIN]),
         (
             "characteristics",
             {"objective.loss": "logistic", "objective.weight_decay": 0.1},

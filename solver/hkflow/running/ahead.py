@@ -71,6 +71,10 @@ class Ahead:
     def __init__(self, problem: Problem, kind: str) -> None:
         feature = problem.objective.feature
         stages = [STEP, PICTURE] if kind == "characteristics" else []
+        if kind == "grid":
+            from ..methods.grid.capture import captures
+
+            stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
         if certifies_margin(problem) and not problem.domain.fixed:
             stages.insert(1, MAX_MARGIN)
         built_in = FEATURES.get(feature.name) is feature

@@ -13,7 +13,7 @@ from ..arguments import Floats
 from ..methods.method import Method
 from ..solving.observer import Observer
 from ..solving.state import LoopState
-from .ahead import working_time
+from .ahead import COMPILATION, working_time
 
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
@@ -226,7 +226,8 @@ class ProgressBar(Observer):
         if _shows_bars():
             self.bar, self.due = self._make_bar(), 0.0
             self.bar.start()
-            self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
+            text = "compiling, which later runs need not" if COMPILATION.seconds else "starting"
+            self.task = self.bar.add_task(text, total=self.end, completed=clock.time)
 
     def _make_bar(self) -> Any:
         return progress_bar("{task.description}")

@@ -350,7 +350,8 @@ def _integrate(
             added = estimated(folder, given, case.error.companions, quiet)
             if case.certificate.seconds and not signals.received:
                 added |= _certify(folder, case.certificate.seconds)
-            added |= repeated(folder, quiet)
+            if getattr(case.method, "repeats", 1) > 1:
+                added |= repeated(folder, quiet)
             if added:
                 add_to_packed(folder)
 
