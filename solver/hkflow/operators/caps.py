@@ -1,10 +1,11 @@
 """A binary tree over points, caps that hold its nodes, and which great circles cut them."""
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from ..arguments import Floats, Integers
 from .dense import TILE
+from .parallel_loops import divided_loop
 
 # points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
 LEAF = 32
@@ -143,7 +144,8 @@ def lists_of(
     tiles with the index n_few.
     """
     first, last = tree[:2]
-    caps = caps_of(directions(many), first, last)
+    caps = np.zeros((len(first), many.shape[1])), np.zeros(len(first))
+    caps_of(len(first), many.size, directions(many), first, last, *caps)
     far_start, near_start = (
         np.zeros(len(first) + 1, dtype=np.int64),
         np.zeros(len(leaves) + 1, dtype=np.int64),
@@ -151,8 +153,9 @@ def lists_of(
     far, near = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint32)
     for fill in (False, True):
         list_data(
-            fill, linear, *tree, *caps, leaves, len(many), few, far_start, far, near_start, near
-        )
+            len(tree[3]) - 1, many.size, fill, linear, *tree, *caps, leaves, len(many), few,
+            far_start, far, near_start, near,
+        )  # fmt: skip
         if not fill:
             np.cumsum(far_start, out=far_start)
             np.cumsum(-(-near_start // TILE) * TILE, out=near_start)
@@ -163,13 +166,12 @@ def lists_of(
     return far_start, far, near_start, near
 
 
-@njit(parallel=True, cache=True)
-def caps_of(units, first, last):
+@divided_loop()
+def caps_of(begin, end, units, first, last, centers, radii):
     """Centre (n_nodes, p) and radius, as a chord (n_nodes,), of a cap that holds a node's unit
-    vectors."""
+    vectors, written where there are zeros."""
     n, p = units.shape
-    centers, radii = np.zeros((len(first), p)), np.zeros(len(first))
-    for k in prange(len(first)):
+    for k in range(begin, end):
         start, stop = first[k] * LEAF, min(n, last[k] * LEAF)
         for i in range(start, stop):
             for a in range(p):
@@ -182,11 +184,12 @@ def caps_of(units, first, last):
             for a in range(p):
                 chord += (units[i, a] - centers[k, a]) ** 2
             radii[k] = max(radii[k], np.sqrt(chord))
-    return centers, radii
 
 
-@njit(parallel=True, cache=True)
+@divided_loop()
 def list_data(
+    begin,
+    end,
     fill,
     linear,
     first,
@@ -203,10 +206,14 @@ def list_data(
     near_start,
     near,
 ):
-    """Count the data of every list, or fill the lists: see lists_of."""
+    """Count the data of every list under some of the roots, or fill the lists: see lists_of."""
     n_few, p = few.shape
-    norms = np.sqrt(np.sum(few**2, axis=1))
-    for r in prange(len(roots) - 1):
+    norms = np.zeros(n_few)
+    for i in range(n_few):
+        for a in range(p):
+            norms[i] += few[i, a] ** 2
+        norms[i] = np.sqrt(norms[i])
+    for r in range(begin, end):
         depth = level[roots[r] : roots[r + 1]].max() + 2
         undecided, count = np.zeros((depth, n_few), dtype=np.int32), np.zeros(depth, dtype=np.int64)
         for i in range(n_few):
