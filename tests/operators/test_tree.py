@@ -5,7 +5,7 @@ import reference
 
 import hkflow
 from hkflow.operators import caps
-from hkflow.operators.caps import LEAF, bisected, directions
+from hkflow.operators.caps import LEAF, bisected, directions, partition
 from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, DenseOperator
 from hkflow.operators.tree import TreeOperator
 
@@ -115,8 +115,8 @@ def test_a_cap_that_is_too_small_breaks_the_sums(rng, monkeypatch):
     true = caps.caps_of
 
     def small(*args):
-        centers, radii = true(*args)
-        return centers, 0.5 * radii
+        true(*args)
+        args[-1][:] *= 0.5  # the radii
 
     assert worst(RELU, points, inputs, TreeOperator(points, inputs, RELU), rng) < 1e-14
     monkeypatch.setattr(caps, "caps_of", small)
@@ -148,6 +148,16 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
         results.append((h, J))
     numba.set_num_threads(previous)
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("values", [np.arange(99.0), np.ones(99), np.sin(np.arange(99) ** 2) > 0.3])
+def test_a_partition_puts_the_smaller_values_first(values, rng):
+    for k in rng.integers(0, 99, 20):
+        order = rng.permutation(99)
+        parted = values[order].astype(float)
+        partition(parted, order, k)
+        assert np.array_equal(parted, values[order])
+        assert parted[:k].max(initial=-1.0) <= parted[k] <= parted[k:].min()
 
 
 def test_the_order_keeps_leaves_compact(rng):

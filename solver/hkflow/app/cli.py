@@ -133,8 +133,10 @@ def run(
     together = ranks()
     file = together.all(lambda: _read(case, overrides))
     from ..running import run as runs
+    from ..running.ahead import compiling_ahead
 
-    _finish(runs.run(file, output, force, quiet, ranks=together, watch=watch), quiet, together)
+    with compiling_ahead():
+        _finish(runs.run(file, output, force, quiet, ranks=together, watch=watch), quiet, together)
 
 
 @app.command()
@@ -673,8 +675,10 @@ def _shown(one, quiet):
     from ..analysis.summary import in_columns, summary
     from ..plots.kinds import available, write
     from ..plots.overview import save_overview
+    from ..running import ahead
 
     try:
+        ahead.wait(ahead.PICTURE)
         picture = str(save_overview(one))
         if "width" in available(one):
             picture += f", {write('width', one, wide=True)}"

@@ -1,10 +1,11 @@
 """A binary tree over points, caps that hold its nodes, and which great circles cut them."""
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from ..arguments import Floats, Integers
 from .dense import TILE
+from .parallel_loops import divided_loop
 
 # points in a leaf, whole tiles: shorter ones have longer lists, longer ones sum more pairs
 LEAF = 32
@@ -19,6 +20,48 @@ def directions(points: Floats) -> Floats:
         out=np.zeros_like(points),
         where=length > 0.0,
     )
+
+
+@njit(cache=True)
+def exchange(values, items, i, j):
+    """Exchange two entries of both arrays."""
+    values[i], values[j] = values[j], values[i]
+    items[i], items[j] = items[j], items[i]
+
+
+@njit(cache=True)
+def partition(values, items, k):
+    """Reorder values (n,), and items (n,) alike, so that none before entry k is larger than it and
+    none after it is smaller.
+
+    Quickselect by the median of three, the steps of Numba's np.argpartition, which takes five
+    seconds to compile.
+    """
+    low, high = 0, len(values) - 1
+    while True:
+        middle = (low + high) >> 1
+        if values[middle] < values[low]:
+            exchange(values, items, low, middle)
+        if values[high] < values[middle]:
+            exchange(values, items, high, middle)
+        if values[middle] < values[low]:
+            exchange(values, items, low, middle)
+        pivot = values[middle]
+        exchange(values, items, high, middle)
+        i, j = low, high - 1
+        while True:
+            while i < high and values[i] < pivot:
+                i += 1
+            while j >= low and pivot < values[j]:
+                j -= 1
+            if i >= j:
+                break
+            exchange(values, items, i, j)
+            i, j = i + 1, j - 1
+        exchange(values, items, i, high)
+        if i == k:
+            return
+        low, high = (i + 1, high) if i < k else (low, i - 1)
 
 
 @njit(cache=True)
@@ -44,8 +87,7 @@ def bisected(units, size):
             if high - low > widest:
                 widest, along = high - low, a
         middle = start + (leaves + 1) // 2 * size
-        part = order[start:stop].copy()
-        order[start:stop] = part[np.argpartition(units[part, along], middle - start)]
+        partition(units[order[start:stop], along], order[start:stop], middle - start)
         stack.append((start, middle))
         stack.append((middle, stop))
     return order
@@ -102,7 +144,8 @@ def lists_of(
     tiles with the index n_few.
     """
     first, last = tree[:2]
-    caps = caps_of(directions(many), first, last)
+    caps = np.zeros((len(first), many.shape[1])), np.zeros(len(first))
+    caps_of(len(first), many.size, directions(many), first, last, *caps)
     far_start, near_start = (
         np.zeros(len(first) + 1, dtype=np.int64),
         np.zeros(len(leaves) + 1, dtype=np.int64),
@@ -110,8 +153,9 @@ def lists_of(
     far, near = np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint32)
     for fill in (False, True):
         list_data(
-            fill, linear, *tree, *caps, leaves, len(many), few, far_start, far, near_start, near
-        )
+            len(tree[3]) - 1, many.size, fill, linear, *tree, *caps, leaves, len(many), few,
+            far_start, far, near_start, near,
+        )  # fmt: skip
         if not fill:
             np.cumsum(far_start, out=far_start)
             np.cumsum(-(-near_start // TILE) * TILE, out=near_start)
@@ -122,13 +166,12 @@ def lists_of(
     return far_start, far, near_start, near
 
 
-@njit(parallel=True, cache=True)
-def caps_of(units, first, last):
+@divided_loop()
+def caps_of(begin, end, units, first, last, centers, radii):
     """Centre (n_nodes, p) and radius, as a chord (n_nodes,), of a cap that holds a node's unit
-    vectors."""
+    vectors, written where there are zeros."""
     n, p = units.shape
-    centers, radii = np.zeros((len(first), p)), np.zeros(len(first))
-    for k in prange(len(first)):
+    for k in range(begin, end):
         start, stop = first[k] * LEAF, min(n, last[k] * LEAF)
         for i in range(start, stop):
             for a in range(p):
@@ -141,11 +184,12 @@ def caps_of(units, first, last):
             for a in range(p):
                 chord += (units[i, a] - centers[k, a]) ** 2
             radii[k] = max(radii[k], np.sqrt(chord))
-    return centers, radii
 
 
-@njit(parallel=True, cache=True)
+@divided_loop()
 def list_data(
+    begin,
+    end,
     fill,
     linear,
     first,
@@ -162,10 +206,14 @@ def list_data(
     near_start,
     near,
 ):
-    """Count the data of every list, or fill the lists: see lists_of."""
+    """Count the data of every list under some of the roots, or fill the lists: see lists_of."""
     n_few, p = few.shape
-    norms = np.sqrt(np.sum(few**2, axis=1))
-    for r in prange(len(roots) - 1):
+    norms = np.zeros(n_few)
+    for i in range(n_few):
+        for a in range(p):
+            norms[i] += few[i, a] ** 2
+        norms[i] = np.sqrt(norms[i])
+    for r in range(begin, end):
         depth = level[roots[r] : roots[r + 1]].max() + 2
         undecided, count = np.zeros((depth, n_few), dtype=np.int32), np.zeros(depth, dtype=np.int64)
         for i in range(n_few):

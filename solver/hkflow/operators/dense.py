@@ -15,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..arguments import Floats
+from .parallel_loops import parallel_loop
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2
 
@@ -106,7 +107,7 @@ class DenseOperator:
     def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
         self.weights.reshape(-1)[: len(weights)] = weights
-        dense_forward(
+        self._loop(dense_forward, len(weights))(
             self.activation,
             self.points,
             self.columns,
@@ -124,7 +125,7 @@ class DenseOperator:
         """J_c, and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i; potential (n_points,), gradient
         blocked like `points`."""
         self.loss_gradient.reshape(-1)[: len(loss_gradient)] = loss_gradient
-        dense_gradient(
+        self._loop(dense_gradient, len(potential))(
             self.activation,
             self.points,
             self.columns,
@@ -135,6 +136,9 @@ class DenseOperator:
             gradient,
         )
         potential[:] = self.potential.reshape(-1)[: len(potential)]
+
+    def _loop(self, compiled, n):
+        return compiled.serial if n * self.columns.size < SMALL else compiled.parallel
 
 
 # The tiles are written in LLVM's instructions: its own vectorised loops keep nothing in registers
@@ -301,7 +305,7 @@ def forward_group(g, activation, points, columns, weights, n, partial):
             forward_tiles(activation, points[b], columns[o], weights[b, :used], partial[g, o])
 
 
-@njit(parallel=True, cache=True)
+@parallel_loop
 def dense_forward(activation, points, columns, weights, n, partial, out):
     """h_i = Σ_c weights_c a(θ_c·x_i), summed within each group of points, then over the groups in
     order.
@@ -311,12 +315,8 @@ def dense_forward(activation, points, columns, weights, n, partial, out):
     weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
     partial (n_groups, n_data / DATA, DATA): scratch
     """
-    if n * columns.size < SMALL:
-        for g in range(len(partial)):
-            forward_group(g, activation, points, columns, weights, n, partial)
-    else:
-        for g in prange(len(partial)):
-            forward_group(np.int64(g), activation, points, columns, weights, n, partial)
+    for g in prange(len(partial)):
+        forward_group(np.int64(g), activation, points, columns, weights, n, partial)
     for i in range(len(out)):
         out[i] = 0.0
     for g in range(len(partial)):
@@ -343,7 +343,7 @@ def gradient_group(g, activation, points, columns, loss_gradient, n, n_groups, p
         gradient[b, :, count:] = 0.0
 
 
-@njit(parallel=True, cache=True)
+@parallel_loop
 def dense_gradient(activation, points, columns, loss_gradient, n, n_groups, potential, gradient):
     """J_c = Σ_i loss_gradient_i a(θ_c·x_i) and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i, summed
     over i in order.
@@ -354,14 +354,15 @@ def dense_gradient(activation, points, columns, loss_gradient, n, n_groups, pote
     potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it
     out
     """
-    if n * columns.size < SMALL:
-        for g in range(n_groups):
-            gradient_group(
-                g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient
-            )
-    else:
-        for g in prange(n_groups):
-            gradient_group(
-                np.int64(g), activation, points, columns, loss_gradient, n, n_groups, potential,
-                gradient,
-            )  # fmt: skip
+    for g in prange(n_groups):
+        gradient_group(
+            np.int64(g),
+            activation,
+            points,
+            columns,
+            loss_gradient,
+            n,
+            n_groups,
+            potential,
+            gradient,
+        )

@@ -13,6 +13,7 @@ from ..arguments import Floats
 from ..methods.method import Method
 from ..solving.observer import Observer
 from ..solving.state import LoopState
+from .ahead import COMPILATION, working_time
 
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
@@ -91,7 +92,12 @@ def progress_bar(text: str | None = None) -> Any:
 
     middle = TextColumn(text) if text else MofNCompleteColumn()
     return Progress(
-        BarColumn(), middle, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+        BarColumn(),
+        middle,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        get_time=working_time,
     )
 
 
@@ -120,7 +126,7 @@ class NotebookBar:
 
     def add_task(self, text: str, total: float | None = None, completed: float = 0.0) -> int:
         self.text, self.total, self.first = text, total, completed
-        self.completed, self.began = completed, time.monotonic()
+        self.completed, self.began = completed, working_time()
         self._show()
         return 0
 
@@ -145,7 +151,11 @@ class NotebookBar:
             self.handle.update(_Html(text))
             return
         done = self.completed - self.first
-        eta = (now - self.began) * (self.total - self.completed) / done if done > 0.0 else None
+        eta = (
+            (working_time() - self.began) * (self.total - self.completed) / done
+            if done > 0.0
+            else None
+        )
         if not text.endswith("ETA"):
             text = f"{text} {self.completed:g} of {self.total:g}  ETA"
         text = text.removesuffix("ETA") if eta is None else f"{text} {eta:.0f} s"
@@ -188,7 +198,7 @@ class StudyProgress:
             return
         failed = outcome is not None and not outcome[0]
         if outcome is None:
-            self.started = time.monotonic()
+            self.started = working_time()
             if _shows_bars():
                 self.bar = progress_bar()
                 self.bar.start()
@@ -198,7 +208,7 @@ class StudyProgress:
             if failed:
                 self.bar.console.print(outcome[1], markup=False)
         else:
-            eta = (time.monotonic() - self.started) * (count - done) / done
+            eta = (working_time() - self.started) * (count - done) / done
             print(
                 f"run {done} of {count}  ETA {eta:.0f} s{'  ' + outcome[1] if failed else ''}",
                 file=sys.stderr,
@@ -208,23 +218,22 @@ class StudyProgress:
 
 class ProgressBar(Observer):
     """A bar on a terminal or in a notebook; elsewhere a line at most every half minute. The ETA
-    counts this session only, without its first step, in which kernels are compiled."""
+    counts this session only, without the time in which kernels are compiled."""
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
-        self.end, self.started, self.bar = save_times[-1], (time.monotonic(), clock.time), None
-        self.due, self.first = self.started[0] + LINE_SECONDS, True
+        self.end, self.started, self.bar = save_times[-1], (working_time(), clock.time), None
+        self.due = time.monotonic() + LINE_SECONDS
         if _shows_bars():
             self.bar, self.due = self._make_bar(), 0.0
             self.bar.start()
-            self.task = self.bar.add_task("starting", total=self.end, completed=clock.time)
+            text = "compiling, which later runs need not" if COMPILATION.seconds else "starting"
+            self.task = self.bar.add_task(text, total=self.end, completed=clock.time)
 
     def _make_bar(self) -> Any:
         return progress_bar("{task.description}")
 
     def step(self, method: Method, clock: LoopState) -> None:
         now = time.monotonic()
-        if self.first and clock.time > self.started[1]:  # it is called at the start, too
-            self.started, self.first = (now, clock.time), False
         if now < self.due:
             return
         text = (
@@ -236,7 +245,7 @@ class ProgressBar(Observer):
             self.bar.update(self.task, completed=clock.time, description=f"{text}  ETA")
         else:
             self.due = now + LINE_SECONDS
-            spent, done = now - self.started[0], clock.time - self.started[1]
+            spent, done = working_time() - self.started[0], clock.time - self.started[1]
             if done > 0.0:
                 text += f"  ETA {spent * (self.end - clock.time) / done:.0f} s"
             print(text, file=sys.stderr, flush=True)

@@ -48,6 +48,7 @@ from ..store.run_folder import (
     refuse_used,
     write_problem,
 )
+from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
 from .error_bars import estimated
@@ -172,6 +173,8 @@ def _make(
     """
     case, problem = stated.case, stated.problem
     records = stated.records | records
+    if ranks.size == 1:
+        ahead.plan(problem, case.method.kind)
     with preparing(quiet):
         method = ranks.all(
             lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
@@ -314,7 +317,7 @@ def _integrate(
     observers = (
         [*observers, signals]
         if ranks.rank
-        else [writer, *observers, signals, *forecast]
+        else [writer, *observers, signals, *forecast, ahead.WaitsForKernels()]
         + ([] if quiet else [Watch() if watch else ProgressBar()])
     )
     times = save_times(case.time.end, case.time.saves)
@@ -347,7 +350,8 @@ def _integrate(
             added = estimated(folder, given, case.error.companions, quiet)
             if case.certificate.seconds and not signals.received:
                 added |= _certify(folder, case.certificate.seconds)
-            added |= repeated(folder, quiet)
+            if getattr(case.method, "repeats", 1) > 1:
+                added |= repeated(folder, quiet)
             if added:
                 add_to_packed(folder)
 
@@ -359,6 +363,7 @@ def _certify(folder, seconds):
     """Add the max-margin of the data to a folder that is complete without; returns whether there is
     one. Ctrl-C costs it alone."""
     try:
+        ahead.wait(ahead.MAX_MARGIN)
         found = final_max_margin(load(folder), seconds)
     except KeyboardInterrupt:  # without it, the run's own interval stands
         return False

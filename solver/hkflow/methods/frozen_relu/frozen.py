@@ -18,9 +18,9 @@ to the side of its bound.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from ...operators.parallel_loops import parallel_loop
+from ...operators.parallel_loops import divided_loop
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -419,28 +419,30 @@ def move(
     return growth, max(held, 0)
 
 
-@parallel_loop
+@divided_loop()
 def move_atoms(
-    positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta, decay, time,
-    log_scale, most, vectors, basis, values, lists, limits, new_positions, new_log_weights,
-    new_held, sums, captured, new_captured,
+    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta,
+    decay, time, log_scale, most, vectors, basis, values, lists, limits, new_positions,
+    new_log_weights, new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
-    positions, new_positions (n_blocks, p, width), blocked as in methods/particles/kernels.py;
-    log_weights, held, signs and the new ones (n,): log mass, how many kinks hold an atom, ε;  jumps
-    κ (n_kinks,), constant g₀ (p,) normals (p, n_kinks), rows its transpose;  alpha, beta, decay,
-    time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most: events of an atom
-    before it is given up vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3,
-    n_kinks), lists (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group
-    of blocks, which is one thread's sums (n_blocks, 10), as in SUMS: ∫dν at the end;
-    ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|; events; ∫J dν before; kinks met and not left
+    begin, end: the groups of blocks that are moved;  positions, new_positions (n_blocks, p, width),
+    blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log
+    mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,) normals (p,
+    n_kinks), rows its transpose;  alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in
+    units of its exponential;  most: events of an atom before it is given up
+    vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists
+    (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group of blocks, which
+    is one thread's
+    sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
+    events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
     not leave it
     """
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
-    for g in prange(groups):
+    for g in range(begin, end):
         theta = vectors[g, 0]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
             sums[b] = 0.0

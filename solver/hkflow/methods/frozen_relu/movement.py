@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats
-from ...operators.parallel_loops import LARGE
 from ...problem.flow import Flow
 from .frozen import SUMS, move_atoms
 from .kinks import Kinks
@@ -57,9 +56,9 @@ class Movement:
         captured = captured or np.zeros((2, len(signs)), dtype=bool)
         jumps, constant = self.kinks.gradient(loss_gradient)
         work = len(signs) * self.normals.size
-        compiled = move_atoms.parallel if work >= LARGE else move_atoms.serial
         parts = self.parts[: len(atoms[0])]
-        compiled(
+        move_atoms(
+            len(self.scratch[0]), work,
             *atoms, signs, jumps, constant, self.normals, self.kinks.normals, float(flow.transport),
             float(flow.reaction), float(decay), float(time), float(log_scale), self.most,
             *self.scratch, *out, parts, captured[0], captured[1],

@@ -1,0 +1,167 @@
+"""The second process that compiles kernels beside a cold run."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from commands import coarse
+from conftest import ROOT
+from numba import typeof
+
+import hkflow
+from hkflow.certificates import search
+from hkflow.methods.characteristics import backward
+from hkflow.methods.frozen_relu import movement
+from hkflow.operators import dense
+from hkflow.operators.dense import blocked
+from hkflow.running import ahead
+from hkflow.running.check import check
+
+CASE = ROOT / "cases" / "quickstart" / "rings.toml"
+KERNELS = [(movement, "move_atoms"), (search, "_walk"), (backward, "trace")]
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The types of the arguments of calls, {kernel: set}."""
+    found = {name: set() for _, name in KERNELS}
+
+    def noted(name, kernel):
+        def call(*arguments):
+            found[name].add(tuple(map(typeof, arguments)))
+            return kernel(*arguments)
+
+        return call
+
+    for module, name in KERNELS:
+        monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return check(CASE)[1]
+
+
+def by_stages(called, problem):
+    """The types with which the stages call kernels."""
+    name, axes, stages = ahead.Ahead(problem, "characteristics").order
+    assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE]
+    for stage in stages:
+        ahead.compile_stage(stage, name, axes)
+    return {name: set(types) for name, types in called.items()}
+
+
+def by_a_run(called, folder):
+    """The types with which a run and its density call them."""
+    for types in called.values():
+        types.clear()
+    run = hkflow.run(CASE, folder, **coarse(CASE) | {"time.end": 0.5, "error.companions": "none"})
+    run.density_at(np.eye(3), 1)
+    return called
+
+
+def test_what_is_compiled_ahead_is_what_a_run_calls(called, problem, tmp_path):
+    compiled = by_stages(called, problem)
+    assert compiled == by_a_run(called, tmp_path / "run") and all(compiled.values())
+
+
+def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "blocked", lambda points: np.asfortranarray(blocked(points)))
+        compiled = by_stages(called, problem)
+    assert compiled != by_a_run(called, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "kind, changes, stages",
+    [
+        ("particles", {}, [ahead.MAX_MARGIN]),
+        ("grid", {}, [ahead.STEP, ahead.MAX_MARGIN]),
+        (
+            "characteristics",
+            {"objective.loss": "logistic", "objective.weight_decay": 0.1},
+            [ahead.STEP, ahead.PICTURE],
+        ),
+    ],
+)
+def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
+    assert list(ahead.Ahead(check(CASE, **changes)[1], kind).done) == stages
+
+
+@pytest.fixture
+def failing(problem):
+    """An Ahead whose process fails, as it knows no such feature."""
+    made = ahead.Ahead(problem, "characteristics")
+    made.order = ("nonsense", 3, [ahead.STEP])
+    return made
+
+
+def test_a_process_that_fails_holds_nobody_up(failing):
+    failing.start()
+    begun = time.monotonic()
+    failing.wait(ahead.PICTURE)
+    assert time.monotonic() - begun < ahead.PATIENCE / 2
+    failing.stop()
+    assert failing.process.returncode
+
+
+def test_no_process_starts_where_nothing_is_compiled_or_one_core_is(problem, monkeypatch):
+    monkeypatch.setattr(ahead, "COMPILATION", ahead.Compilation())
+    started = []
+    monkeypatch.setattr(ahead.Ahead, "start", lambda self: started.append(self))
+    for cores, compiles, count in ((1, True, 0), (2, False, 0), (2, True, 1)):
+        monkeypatch.setattr(ahead, "_cores", lambda cores=cores: cores)
+        with ahead.compiling_ahead():
+            ahead.plan(problem, "characteristics")
+            if compiles:
+                ahead.COMPILATION.on_start(None)
+                ahead.COMPILATION.on_end(None)
+        assert len(started) == count
+
+
+def test_a_library_call_starts_no_process(problem):
+    ahead.plan(problem, "characteristics")
+    assert ahead.COMPILATION.ahead is None
+
+
+PARENT = """
+import time
+from hkflow.running import ahead
+from hkflow.running.check import check
+made = ahead.Ahead(check({case!r})[1], "characteristics")
+made.start()
+print(made.process.pid, flush=True)
+time.sleep(60.0)
+"""
+
+
+def runs(number):
+    """Whether a process runs, and is no zombie that its parent has not asked after."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", number], capture_output=True, text=True)
+    return state.stdout.strip() not in ("", "Z")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks ps")
+def test_it_ends_when_the_first_process_is_killed(tmp_path):
+    """While it compiles for seconds, as its cache is empty."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(case=str(CASE))],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with parent:
+        child = parent.stdout.readline().strip()
+        time.sleep(1.0)
+        assert runs(child)
+        parent.kill()
+    for _ in range(50):
+        if not runs(child):
+            return
+        time.sleep(0.1)
+    raise AssertionError("it still runs")
