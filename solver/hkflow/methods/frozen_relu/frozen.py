@@ -441,20 +441,22 @@ def move_atoms(
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
     for g in prange(groups):
-        theta = vectors[g, 0]
+        theta, own, bases, numbers = vectors[g, 0], vectors[g], basis[g], values[g]
+        listed, bounds = lists[g], limits[g]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
-            sums[b] = 0.0
+            total = sums[b]
+            total[:] = 0.0
             for i in range(min(width, n - b * width)):
                 c = b * width + i
                 for a in range(p):
                     theta[a] = positions[b, a, i]
-                caught = sums[b, CAPTURES] + sums[b, CLINGING]
+                caught = total[CAPTURES] + total[CLINGING]
                 growth, new_held[c] = move(
                     theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
-                    normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
-                    lists[g], limits[g], sums[b],
+                    normals, rows, alpha, beta, decay, time, most, own, bases, numbers, listed,
+                    bounds, total,
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
-                new_captured[c] = captured[c] or sums[b, CAPTURES] + sums[b, CLINGING] > caught
+                new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]
