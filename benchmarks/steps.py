@@ -8,7 +8,9 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import hkflow
+from hkflow.certificates import max_margin
 
+from .kinks import MARGIN_METHODS, NEAR, margin_of, seconds_to
 from .timing import Row, alternate, ratio
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -24,7 +26,7 @@ LOSS_GRADIENTS = {
     "square": lambda h, y: h - y,
     "logistic": lambda h, y: -y / (1.0 + np.exp(y * h)),
 }
-GOALS = {"small step": 0.1, "implicit step": 1.0}  # ms
+GOALS = {"small step": 0.1, "implicit step": 1.0, "margin": 5.0}  # ms, ms, ratio
 
 
 def moved_by_numpy(problem, end, rtol, method="RK45"):
@@ -73,6 +75,24 @@ def small(n=40, m=12):
     return hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), (1, -1), start)
 
 
+def margin_rows(repeats, seed=1):
+    """Cluster data to a share of γ by characteristics, against the grid."""
+    problem = margin_of(seed)
+    gamma = max_margin(problem.objective, problem.signs).upper
+    kinds = [MARGIN_METHODS[kind] for kind in ("characteristics", "grid")]
+    for options in kinds:
+        hkflow.solve(margin_of(seed), 60.0, **options)  # compiles
+    spent = np.array(
+        [[seconds_to(margin_of(seed), gamma, how) for how in kinds] for _ in range(repeats)]
+    )[..., 0]
+    for k, share in enumerate(NEAR):
+        yield Row(
+            f"cluster data, draw {seed}, to {share:.0%} of γ", np.median(spent[:, 0, k]), "s",
+            **ratio(spent[:, 1, k], spent[:, 0, k]), goal=(">=", GOALS["margin"]),
+            note="time of the grid / that of characteristics, both from 2 × 642 cells",
+        )  # fmt: skip
+
+
 def rows(threads, quick):
     """A step of small particles, one implicit through the data, and times to an accuracy."""
     problem, options = small(), {"imex": "explicit"}
@@ -93,6 +113,7 @@ def rows(threads, quick):
         "implicit step of 6 atoms, 3 data", 1e3 * np.median(spent) / steps, "ms",
         goal=("<=", GOALS["implicit step"]), note="diagonal network of depth 3, clock γ̃",
     )  # fmt: skip
+    yield from margin_rows(1 if quick else 3)
     case = CASES / "quickstart" / "iris.toml"
     cells = 642 if quick else 2562
     best = hkflow.check(case, **{"domain.cells": cells})[1]

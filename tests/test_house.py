@@ -42,6 +42,7 @@ ANNOTATED = (  # rooms whose public functions are annotated, folder by folder
 COMPILED = (
     "njit",
     "parallel_loop",
+    "small_kernel",
     "divided_loop",
     "intrinsic",
     "jit",

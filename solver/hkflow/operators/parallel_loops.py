@@ -45,6 +45,12 @@ def parallel_loop(function: Callable) -> Any:
     return call
 
 
+def small_kernel(**options: Any) -> Callable:
+    """Compile a function that makes no arrays, without counting references to those that it takes:
+    counts are atomic additions, and as long as short loops."""
+    return njit(cache=True, _nrt=False, **options)
+
+
 def divided_loop(**options: Any) -> Callable:
     """Compile kernel(begin, end, …), a loop over items, once: call(n, work, …) divides n items
     among threads if the work, in numbers that are read, is large.

@@ -8,7 +8,13 @@ from scipy.optimize import minimize
 
 import hkflow
 from hkflow.methods.stepping import implicit
-from hkflow.methods.stepping.implicit_residuals import Coupling, cholesky_solve, solve_positive
+from hkflow.methods.stepping.implicit_residuals import (
+    INDEFINITE,
+    LOST,
+    Coupling,
+    cholesky_solve,
+    solve_positive,
+)
 
 LOSSES = ("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")
 
@@ -59,6 +65,22 @@ def test_residuals_are_those_at_the_end(loss, log_scale, tau, rng):
         assert r == pytest.approx(out, rel=accuracy, abs=accuracy * np.abs(out).max())
     objective.evaluate_risk(h - 1.01 * tau * K @ r, log_scale, out)
     assert tau == 1e-4 or r != pytest.approx(out, rel=1e-6)  # the test can fail
+
+
+@pytest.mark.parametrize("loss", LOSSES[1:])
+def test_a_matrix_that_rounding_made_indefinite_is_solved_for_all_the_same(loss, rng, monkeypatch):
+    """The compiled loop of Newton's method gives up; the one in Python finds the same."""
+    objective, stored, _, _ = a_coupling(rng, loss, 5.0)
+    h, start = rng.normal(size=6), np.zeros(6)
+    objective.evaluate_risk(h, 5.0, start)
+    compiled = stored.solve(0.3, h, start)
+    name = "hkflow.methods.stepping.implicit_residuals.newton"
+    monkeypatch.setattr(name, lambda *_: INDEFINITE)
+    assert stored.solve(0.3, h, start) == pytest.approx(compiled, rel=1e-9, abs=1e-15)
+    if loss != "smooth-logistic-margin":  # which has another way
+        monkeypatch.setattr(name, lambda *_: LOST)
+        monkeypatch.setattr(Coupling, "_cooled", lambda *_: None)
+        assert stored.solve(0.3, h, start) is None
 
 
 @pytest.mark.parametrize("log_scale", [60.0, 1e4])

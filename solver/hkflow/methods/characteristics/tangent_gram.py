@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ...arguments import Floats
 from ...objectives.objective import Objective
-from ...operators.parallel_loops import divided_loop
+from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
 from ..frozen_relu.frozen import DEPENDENT, dot, project
 from ..particles.tangent_gram import CHUNK, chunks, coupling_matrix
@@ -50,7 +50,7 @@ def held_coupling(
     return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def extend(basis, count, x):
     """Make x (p,) one more of the orthonormal vectors basis[:count]; returns how many there are,
     as many as before if x depends on them."""

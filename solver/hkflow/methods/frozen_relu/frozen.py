@@ -18,9 +18,7 @@ to the side of its bound.
 """
 
 import numpy as np
-from numba import njit
-
-from ...operators.parallel_loops import divided_loop
+from ...operators.parallel_loops import divided_loop, small_kernel
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -38,7 +36,7 @@ SUMS = (
 ) = range(10)  # fmt: skip
 
 
-@njit(cache=True)
+@small_kernel()
 def along(normals, x, out):
     """out_k = n_k·x; normals (p, n_kinks), x (p,), out (n_kinks,)."""
     for k in range(len(out)):
@@ -48,7 +46,7 @@ def along(normals, x, out):
             out[k] += normals[a, k] * x[a]
 
 
-@njit(cache=True, fastmath={"reassoc"})
+@small_kernel(fastmath={"reassoc"})
 def dot(x, y):
     """Σ x y; the same terms are added in the same order each time."""
     total = 0.0
@@ -57,21 +55,21 @@ def dot(x, y):
     return total
 
 
-@njit(cache=True)
+@small_kernel()
 def add(x, factor, y):
     """x += factor y."""
     for a in range(len(x)):
         x[a] += factor * y[a]
 
 
-@njit(cache=True)
+@small_kernel()
 def project(x, basis, held):
     """Take the components along basis[:held], orthonormal, out of x (p,)."""
     for h in range(held):
         add(x, -dot(x, basis[h]), basis[h])
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def to_unit(x):
     """x / |x|, in place."""
     scale = 1.0 / np.sqrt(dot(x, x))
@@ -79,7 +77,7 @@ def to_unit(x):
         x[a] *= scale
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@small_kernel(error_model="numpy", forceinline=True)
 def span(count, touched, at, free, stuck, cap, mu, rows, base, force, basis, triangle):
     """force = base + Σ of ε κ n at upper bounds; the free normals, made orthonormal: N = basisᵀ
     triangle.
@@ -114,7 +112,7 @@ def span(count, touched, at, free, stuck, cap, mu, rows, base, force, basis, tri
     return held
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@small_kernel(error_model="numpy", forceinline=True)
 def multipliers(held, force, basis, triangle, target):
     """The μ of the free normals with which force + Σ μ n is orthogonal to them all, into target."""
     for h in range(held - 1, -1, -1):
@@ -124,7 +122,7 @@ def multipliers(held, force, basis, triangle, target):
         target[h] /= triangle[h, h]
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@small_kernel(error_model="numpy", forceinline=True)
 def first_bound(held, free, cap, mu, target, slip):
     """The first free μ, as h, that meets a bound on the way from mu to target, and the share of the
     way; −1 if none does."""
@@ -140,7 +138,7 @@ def first_bound(held, free, cap, mu, target, slip):
     return first, share
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def settle(count, lists, limits, rows, base, force, basis, triangle):
     """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it,
     −1 if not found.
@@ -196,7 +194,7 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
     return -1
 
 
-@njit(cache=True)
+@small_kernel()
 def settle_one(at, cap, normal, base, force, basis):
     """`settle` on a single kink that an atom meets from the side `at`; returns 0, or the side it
     goes on."""
@@ -215,7 +213,7 @@ def settle_one(at, cap, normal, base, force, basis):
     return side
 
 
-@njit(cache=True)
+@small_kernel()
 def clings(kink, force, rows, jumps):
     """Whether an atom on a kink that does not hold it has no speed to leave it with: the last kink
     of a dead unit, and those with normals orthogonal to all that drives it."""
@@ -227,7 +225,7 @@ def clings(kink, force, rows, jumps):
     return speed <= SLIP * total
 
 
-@njit(cache=True)
+@small_kernel()
 def enter(k, i, sign, jumps, rows, sides, base, lists, limits):
     """Put kink k, on side sides[k], into the list of those that the atom is on, as entry i."""
     cap, side = sign * jumps[k], int(sides[k])
@@ -238,7 +236,7 @@ def enter(k, i, sign, jumps, rows, sides, base, lists, limits):
     sides[k] = 0.0
 
 
-@njit(cache=True)
+@small_kernel()
 def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
     """Renew the list of kinks that an atom is on where it meets kink j; returns its length."""
     kept = 0
@@ -259,7 +257,7 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
     return kept
 
 
-@njit(cache=True)
+@small_kernel()
 def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, lists, limits):
     """Sides of all kinks, their sum `base` without those that θ is on, and the list of these;
     returns its length.
@@ -290,7 +288,7 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def next_kink(s, slopes, sides, far):
     """The first kink that θ + c e meets for 0 ≤ c < far, and c; (−1, far) if there is none."""
     ahead = 0
@@ -304,7 +302,7 @@ def next_kink(s, slopes, sides, far):
     return first, far
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def reach(c, z, plus, minus, square):
     """e^τ at which the chord is c; plus, minus = 1 ± z, square = |aside|²."""
     u = z + c
@@ -314,7 +312,7 @@ def reach(c, z, plus, minus, square):
     return minus / (f - u)
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
     vectors, basis, values, lists, limits, sums,
@@ -443,20 +441,22 @@ def move_atoms(
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
     for g in range(begin, end):
-        theta = vectors[g, 0]
+        theta, own, bases, numbers = vectors[g, 0], vectors[g], basis[g], values[g]
+        listed, bounds = lists[g], limits[g]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
-            sums[b] = 0.0
+            total = sums[b]
+            total[:] = 0.0
             for i in range(min(width, n - b * width)):
                 c = b * width + i
                 for a in range(p):
                     theta[a] = positions[b, a, i]
-                caught = sums[b, CAPTURES] + sums[b, CLINGING]
+                caught = total[CAPTURES] + total[CLINGING]
                 growth, new_held[c] = move(
                     theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
-                    normals, rows, alpha, beta, decay, time, most, vectors[g], basis[g], values[g],
-                    lists[g], limits[g], sums[b],
+                    normals, rows, alpha, beta, decay, time, most, own, bases, numbers, listed,
+                    bounds, total,
                 )  # fmt: skip
                 new_log_weights[c] = log_weights[c] + growth
-                new_captured[c] = captured[c] or sums[b, CAPTURES] + sums[b, CLINGING] > caught
+                new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]

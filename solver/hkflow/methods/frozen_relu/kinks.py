@@ -9,6 +9,7 @@ for s > 0, and |s| (n·θ)₊ + x·θ for s < 0. So κ_k = j Σ r_i |s_i| and g�
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,16 @@ class Kinks:
 
     def gradient(self, loss_gradient: Floats) -> tuple[np.ndarray, np.ndarray]:
         """κ (n_kinks,) and g₀ (p,) for a loss gradient (n_data,)."""
-        everywhere = np.where(self.length < 0.0, self.below + self.jump, self.below) * loss_gradient
-        jumps = np.bincount(self.kink, loss_gradient * np.abs(self.length), len(self.normals))[
-            : len(self.normals)
-        ]
-        return self.jump * jumps, np.einsum(
-            "i,ia->a", everywhere, self.inputs
-        )  # not BLAS: its threads would fight with the kernels’
+        behind, lengths = self._per_datum
+        jumps = np.bincount(self.kink, loss_gradient * lengths, len(self.normals))
+        # not BLAS: its threads would fight with the kernels’
+        constant = np.einsum("i,ia->a", behind * loss_gradient, self.inputs)
+        return self.jump * jumps[: len(self.normals)], constant
+
+    @cached_property
+    def _per_datum(self):
+        """Slope where n_k·θ < 0 and |s|, (n_data,)."""
+        return np.where(self.length < 0.0, self.below + self.jump, self.below), np.abs(self.length)
 
 
 def _directions(units):

@@ -173,12 +173,14 @@ class Particles(PointMethod, OdeMethod):
         self._drive(e, self._sigma)
         self.set_clock(e)
 
-    def _drive(self, e, sigma):
+    def _drive(self, e, sigma, known=False):
         """Velocities, growth rates, integrals and budgets that the loss gradients of e make, at
-        points and weights just set."""
+        points and weights just set; known : whether only weights have changed since the last call.
+        """
         flow, growth = self.flow, e.growth
         self.evaluations += 1
-        self.objective.drive(e.loss_gradient)
+        if not known:
+            self.objective.drive(e.loss_gradient)
         kernels.particle_rates(
             e.points, self.weights, self.signs, self.objective.slopes,
             self.objective.gradient, flow.transport, flow.reaction, sigma,
@@ -193,9 +195,8 @@ class Particles(PointMethod, OdeMethod):
         )
         e.rms_potential = sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
-            e.rms_potential = (
-                np.sqrt(np.mean(growth**2)) / flow.reaction if flow.reaction > 0.0 else 0.0
-            )
+            square = np.add.reduce(growth**2) / self.n
+            e.rms_potential = sqrt(square) / flow.reaction if flow.reaction > 0.0 else 0.0
         alpha, beta = flow.transport, flow.reaction
         shift = first / e.mass if flow.keeps_mass else 0.0
         if shift != 0.0:
@@ -382,7 +383,7 @@ class Particles(PointMethod, OdeMethod):
         if self.flow.transport == 0.0:
             self._grown(begin, after, tau)
             self._set(after)
-            self._drive(after, sigma)
+            self._drive(after, sigma, known=True)
             step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
         else:
             after.y[:] = begin.y + 0.5 * tau * begin.rate

@@ -27,6 +27,7 @@ EPS = np.finfo(float).eps
 MOST_PRODUCTS, SETTLED = 8, 1.01  # of the power method, which ends where its value grows no more
 STILL = 8  # Newton steps that are rounding; a weight that is to grow doubles its log in one
 MOST_NEWTON_STEPS = 80
+FOUND, LOST, INDEFINITE = range(3)  # how Newton's method ends
 # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
 STIFF_LOG = 200.0
 
@@ -117,7 +118,7 @@ class Coupling:
             )
         y, q = objective.targets, objective.weights
         u = y * predictions
-        shift = tau * np.abs(self._times(y * np.full(n, 1.0 / n))).max()
+        shift = tau * np.abs(self._times(y * (1.0 / n))).max()
         cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
         smooth = objective.risk.scaled is not None
         theta = np.log(np.maximum(-y * guess, 1e-300) / q)
@@ -197,6 +198,14 @@ class Coupling:
         Stationarity for margins u: u + τ K a + ε θ = m, with Σa = 1 and a multiplier m if the
         margin is smooth, m = 0 if not; for the logistic tail θ − log(1 − a/q) stands for θ.
         """
+        if self.matrix is not None:
+            found = theta.copy()
+            state = newton(
+                self._pulled, tau, u, self.objective.weights, temperature,
+                self.objective.risk.scaled is not None, self._logistic, most, tolerance, found,
+            )  # fmt: skip
+            if state != INDEFINITE:
+                return found if state == FOUND else None
         q, y, smooth = (
             self.objective.weights,
             self.objective.targets,
@@ -325,6 +334,87 @@ def cholesky_solve(matrix, right):
             for i in range(j):
                 x[i] -= matrix[j, i] * x[j]
     return True
+
+
+@njit(cache=True, error_model="numpy")
+def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, theta):
+    """Coupling._newton with K stored, in place; returns FOUND, LOST or INDEFINITE, where rounding
+    has left no positive matrix.
+
+    pulled (n, n): y_i K_ij y_j;  u, q, theta (n,): margins, weights, θ;  smooth, logistic: bool
+    """
+    n = len(theta)
+    a, gradient, entropy, answer, change = np.empty((5, n))
+    system, solved = np.empty((n, n)), np.empty((2, n))
+    last, still = np.inf, 0
+    for _ in range(most):
+        if smooth:
+            highest, total = theta.max(), 0.0
+            for i in range(n):
+                total += q[i] * np.exp(theta[i] - highest)
+            theta -= highest + np.log(total)
+        for i in range(n):
+            a[i] = q[i] * np.exp(theta[i])
+        multiply(pulled, tau, a, answer)
+        moved = np.abs(answer).max()
+        for i in range(n):
+            room = -np.expm1(theta[i]) if logistic else 1.0  # 1 − a/q
+            gradient[i] = u[i] + answer[i] + temperature * theta[i]
+            if logistic:
+                gradient[i] -= temperature * np.log(room)
+            entropy[i] = temperature / room
+            solved[1, i] = np.sqrt(a[i])
+            solved[0, i] = -solved[1, i] * gradient[i]
+            for j in range(i + 1):
+                system[i, j] = tau * solved[1, i] * pulled[i, j] * solved[1, j]
+            system[i, i] += entropy[i]
+        if not cholesky_solve(system, solved):
+            return INDEFINITE
+        multiplier, top = 0.0, a.max()
+        if smooth:
+            above = below = 0.0
+            for i in range(n):
+                above += np.sqrt(a[i]) * solved[0, i]
+                below += np.sqrt(a[i]) * solved[1, i]
+            multiplier = -above / below
+        for i in range(n):
+            whole = solved[0, i] + multiplier * solved[1, i]
+            change[i] = whole / np.sqrt(a[i]) if a[i] > 0.0 else 0.0
+            gradient[i] = multiplier - gradient[i]
+            solved[0, i] = a[i] * change[i]
+        multiply(pulled, tau, solved[0], answer)
+        size, largest = 0.0, -np.inf
+        for i in range(n):
+            # there the entropy alone answers, which the scaled system does not resolve
+            if a[i] < 1e-6 * top:
+                change[i] = (gradient[i] - answer[i]) / entropy[i]
+            most_change = -0.5 * theta[i] if logistic else max(2.0, -0.5 * theta[i])  # a < q
+            if change[i] > most_change:
+                change[i] = most_change
+            theta[i] += change[i]
+            size, largest = max(size, abs(a[i] * change[i]) / top), max(largest, change[i])
+        if not np.isfinite(theta).all():
+            return LOST
+        # or rounding has taken over: at once, or so often that nothing grows behind it
+        stands = size > 0.3 * last
+        if largest < 1.0 and (size <= tolerance or size < 1e-6 and stands):
+            return FOUND
+        noise = 4.0 * EPS * (np.abs(u).max() + moved) / temperature
+        still = still + 1 if stands and size <= max(noise, 1e-6) else 0
+        if still == STILL:
+            return FOUND
+        last = size
+    return LOST
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def multiply(matrix, factor, x, out):
+    """out = factor · matrix x."""
+    for i in range(len(x)):
+        total = 0.0
+        for j in range(len(x)):
+            total += matrix[i, j] * x[j]
+        out[i] = factor * total
 
 
 def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
