@@ -168,9 +168,10 @@ def options_of(run: Result) -> dict[str, Any]:
 
 def _coarser(problem, method, options, mesh_of):
     """The same on fewer and fewer cells or points; none if there is nothing to thin out. Beyond two
-    of them, those that `_timed` and `_independent` may take."""
+    of them, those that others than errors in space may take."""
     found, one, width = [], problem, 1.0
-    while made := _thinner(one, method, mesh_of, LEAST if len(found) < 2 else INDEPENDENT[0]):
+    taken = min(INDEPENDENT[0], TIMED, *MANY.values())
+    while made := _thinner(one, method, mesh_of, LEAST if len(found) < 2 else taken):
         one, ratio, words = made
         width *= ratio
         if "noise_points" in options:
