@@ -1,5 +1,6 @@
 """What a step of a small problem costs, and the time to an accuracy: hkflow's loop with all guards
-and records against scipy's solve_ivp with the same flow of particles written in NumPy."""
+and records against scipy's solve_ivp with the same flow of particles written in NumPy; and what
+comes to the steps of a grid: records, saves, error bars."""
 
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ LOSS_GRADIENTS = {
     "logistic": lambda h, y: -y / (1.0 + np.exp(y * h)),
 }
 GOALS = {"small step": 0.1, "implicit step": 1.0, "margin": 5.0}  # ms, ms, ratio
+BARS, RECORDS = 0.35, 0.03  # of the time of steps: what error bars and records may cost
+CELLS, SAVES = (642, 2562, 10242), (1000, 4000, 16000)
 
 
 def moved_by_numpy(problem, end, rtol, method="RK45"):
@@ -93,6 +96,37 @@ def margin_rows(repeats, seed=1):
         )  # fmt: skip
 
 
+def beside_steps(quick):
+    """Error bars, records and saves of the quickstart's grid, as shares of its steps."""
+    case = CASES / "quickstart" / "iris.toml"
+    few = {"saves": 41, "record_interval": np.inf, "kind": "grid"}
+    for cells in CELLS[: 1 if quick else None]:
+        _, problem = hkflow.check(case, **{"domain.cells": cells})
+        solve = partial(hkflow.solve, problem, 20.0)
+        run = solve(**few)
+        works = partial(solve, **few), partial(solve, **few | {"record_interval": 0.0})
+        times = alternate((*works, partial(hkflow.error_bars, run)), REPEATS)
+        yield Row(
+            f"error bars of iris, {cells} cells", 1e3 * np.median(times[:, 2]), "ms",
+            **ratio(times[:, 2], times[:, 0]), goal=("<=", BARS), note="over the time of the steps",
+        )  # fmt: skip
+        extra = times[:, 1] - times[:, 0]
+        yield Row(
+            f"records of iris, {cells} cells", 1e3 * np.median(extra) / run.end["steps"], "ms",
+            **ratio(extra, times[:, 0]), goal=("<=", RECORDS),
+            note="one after every step, over the time of the steps without",
+        )  # fmt: skip
+    _, problem = hkflow.check(case, **{"domain.cells": 42})
+    counts = SAVES[: 2 if quick else None]
+    works = [partial(hkflow.solve, problem, 20.0, **few | {"saves": count}) for count in counts]
+    times = np.median(alternate(works, 2, warm=0), axis=0)
+    slope = np.polyfit(np.log(counts), np.log(times), 1)[0]
+    yield Row(
+        f"{counts[-1]} saves of iris, 42 cells", times[-1], "s",
+        note=f"time ~ saves^{slope:.2f}, a step for each",
+    )  # fmt: skip
+
+
 def rows(threads, quick):
     """A step of small particles, one implicit through the data, and times to an accuracy."""
     problem, options = small(), {"imex": "explicit"}
@@ -129,3 +163,4 @@ def rows(threads, quick):
             1e3 * np.median(times[:, 0]), "ms", **ratio(times[:, 1], times[:, 0]),
             note=f"time of scipy's RK45 with NumPy, error {errors[1]:.0e} / ours",
         )  # fmt: skip
+    yield from beside_steps(quick)

@@ -167,9 +167,11 @@ def options_of(run: Result) -> dict[str, Any]:
 
 
 def _coarser(problem, method, options, mesh_of):
-    """The same on fewer and fewer cells or points; none if there is nothing to thin out."""
+    """The same on fewer and fewer cells or points; none if there is nothing to thin out. Beyond two
+    of them, those that others than errors in space may take."""
     found, one, width = [], problem, 1.0
-    while made := _thinner(one, method, mesh_of):
+    taken = min(INDEPENDENT[0], TIMED, *MANY.values())
+    while made := _thinner(one, method, mesh_of, LEAST if len(found) < 2 else taken):
         one, ratio, words = made
         width *= ratio
         if "noise_points" in options:
@@ -198,14 +200,14 @@ def _timed(coarser, told):
     return replace(few[-1], options=few[-1].options | options)
 
 
-def _thinner(problem, method, mesh_of):
+def _thinner(problem, method, mesh_of, least):
     """The problem on the next coarser mesh, or from 1/4 of the points; the ratio of widths; words.
-    None if there is none."""
+    None if there is none of at least so many."""
     if problem.domain.fixed or method == "network":
         return None
     if problem.mesh is not None:
         cells = problem.domain.meshes.coarser(problem.mesh.n_cells)
-        if cells is None or cells < LEAST:
+        if cells is None or cells < least:
             return None
         mesh = mesh_of(problem.domain.meshes, cells)
         ratio = (problem.mesh.n_cells / cells) ** (1.0 / problem.dim)
@@ -214,7 +216,7 @@ def _thinner(problem, method, mesh_of):
     if problem.density is None or not isinstance(problem.initial, PointMeasure):
         return None
     count = len(problem.initial) // (FEWER * len(problem.signs))
-    if count < LEAST:
+    if count < least:
         return None
     points = quasi_uniform(count, problem.dim)
     weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])

@@ -75,13 +75,12 @@ def read_arrays(
     """
     if dimensions is None:
         items = {name: find(group, name) for name in group}
-        found = {name: item for name, item in items.items() if isinstance(item, h5py.Dataset)}
-    else:
-        found = {name: find(group, name, h5py.Dataset) for name in dimensions}
-        sizes = {} if sizes is None else sizes
-        for name, item in found.items():
-            check_array(item, name, dimensions[name], sizes)
-    return {name: read(item) for name, item in found.items()}
+        return {name: read(item) for name, item in items.items() if isinstance(item, h5py.Dataset)}
+    found = {name: find(group, name, h5py.Dataset) for name in dimensions}
+    sizes = {} if sizes is None else sizes
+    for name, item in found.items():
+        check_array(item, name, dimensions[name], sizes)
+    return {name: item[()] for name, item in found.items()}
 
 
 def find(group: h5py.Group, name: str, kind: Any = None) -> Any:

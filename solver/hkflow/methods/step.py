@@ -146,8 +146,8 @@ def budget_error(
     rounding hides an error that is within the tolerance all the same, it stands for the error.
     """
     residuals = (
-        after.objective - before.objective - step.budget.energy.sum(),
-        after.mass - before.mass - step.budget.mass.sum(),
+        after.objective - before.objective - float(np.add.reduce(step.budget.energy)),
+        after.mass - before.mass - float(np.add.reduce(step.budget.mass)),
     )
     roundings = (
         before.rounding + after.rounding,
@@ -156,7 +156,7 @@ def budget_error(
     errors = [
         (abs(residual) - rounding if abs(residual) > rounding else rounding) / size
         for residual, rounding, size in zip(
-            residuals, roundings, step.budget.exchanged, strict=True
+            residuals, roundings, step.budget.exchanged.tolist(), strict=True
         )
         if size > 0.0 and (abs(residual) > rounding or rounding <= tolerance * size)
     ]

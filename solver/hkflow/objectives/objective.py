@@ -132,7 +132,7 @@ class Objective(Shown):
         if self.risk.coupled:
             return float(np.mean(self._against_others(predictions) <= 0.0))
         if self.risk.classifies:
-            return float(np.mean(self.targets * predictions <= 0.0))
+            return np.count_nonzero(self.targets * predictions <= 0.0) / len(self.targets)
         square = np.add.reduce((predictions - self.targets) ** 2) / len(self.targets)
         return float(np.sqrt(square))
 
@@ -141,7 +141,9 @@ class Objective(Shown):
         for a regression risk."""
         if self.risk.coupled:
             return float(np.min(self._against_others(predictions)))
-        return float(np.min(self.targets * predictions)) if self.risk.classifies else np.nan
+        if not self.risk.classifies:
+            return np.nan
+        return float(np.minimum.reduce(self.targets * predictions))
 
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y

@@ -55,8 +55,9 @@ def divided_loop(**options: Any) -> Callable:
     """Compile kernel(begin, end, …), a loop over items, once: call(n, work, …) divides n items
     among threads if the work, in numbers that are read, is large.
 
-    Numba takes three to eight times as long to compile a loop with `prange`. For loops that take
-    far longer than waking a thread of Python, 50 µs.
+    For loops of milliseconds, whose speed with one thread and two is that of `prange`, which takes
+    three to eight times as long to compile. The loops of a time step last as long as waking a
+    thread of Python, 50 µs: they have `parallel_loop`.
     """
 
     def compiled(function: Callable) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ class Flow(Shown):
             return "" if rate == 1.0 else f"{rate:g} "
         return f"({rate.rule}) " if isinstance(rate.rule, str) else f"{rate.rule.__name__}(t) "
 
-    @property
+    @cached_property
     def varies(self) -> tuple[str, ...]:
         """The names of its rates that vary."""
         return tuple(name for name in RATES if isinstance(getattr(self, name), VaryingRate))

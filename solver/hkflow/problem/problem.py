@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -232,7 +233,7 @@ class Problem(Shown):
         """The output signs that its measures can have: both where densities are signed."""
         return (1, -1) if self.flow.signed else self.signs
 
-    @property
+    @cached_property
     def uniform(self) -> float:
         """Density of U, the uniform probability on the domain: one over its area."""
         area = self.domain.area if self.mesh is None else self.mesh.volumes.sum()

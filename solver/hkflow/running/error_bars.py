@@ -1,6 +1,7 @@
 """Error bars of a run: estimated when it has ended, or later."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
 from ..store.errors import write_errors
 from ..store.results import pack
-from ..store.run import Run, load, loaded
+from ..store.run import Run, loaded
 from ..store.run_folder import lock
 from .progress import companions_made
 
@@ -49,30 +50,30 @@ def stated(run: Result) -> Problem | None:
     return build_problem(case, Path(), DataSet(run.inputs, run.targets, run.weights))
 
 
-def estimated(folder: Path, given: Problem | None, companions: str, quiet: bool) -> bool:
-    """Estimate the errors of the run in a folder and write them there; returns whether there is
+def estimated(run: Run, given: Problem | None, companions: str, quiet: bool) -> bool:
+    """Estimate the errors of a run and write them into its folder; returns whether there is
     something to say of them.
 
     given : the Problem, if it was made in Python by functions that may not be such as can be
         imported
     """
-    run = load(folder)
     if companions == "none" or not run.finished:
         return False
     try:
         problem = stated(run) or run.problem
         if given is not None:
+            run = copy(run)
             problem = run.problem = replace(problem, objective=given.objective)
         with companions_made(quiet) as watch:
             bars = bars_of(
                 run, replace(problem, test=None), companions == "all", cached_mesh, watch
             )
     except KeyboardInterrupt:
-        why = f"broken off; 'hkflow errors {folder}' does it again"
+        why = f"broken off; 'hkflow errors {run.path}' does it again"
         bars = ErrorBars(run.time, remark=why)
     except EXPECTED as error:  # which does not take back that the run is whole
         bars = ErrorBars(run.time, remark=str(error).rstrip("."))
-    write_errors(folder, bars)
+    write_errors(run.path, bars)
     return True
 
 

@@ -16,7 +16,7 @@ from ..case.build import DYNAMICS, density_function, initial_points
 from ..case.schema import CharacteristicsMethod, ParticlesMethod
 from ..methods.rules import best_method
 from ..store.repeats import write_repeats
-from ..store.run import Run, load
+from ..store.run import Run
 from .error_bars import stated
 from .progress import companions_made
 
@@ -26,17 +26,16 @@ METHODS = {"characteristics": CharacteristicsMethod, "particles": ParticlesMetho
 Numbers = dict[str, Floats]
 
 
-def repeated(folder: Path, quiet: bool) -> bool:
+def repeated(run: Run, quiet: bool) -> bool:
     """Solve the repeats that the case of a finished run asks for and write them into its folder;
     whether there are any. Ctrl-C leaves those that are done.
     """
-    run = load(folder)
     count = getattr(run.case.method, "repeats", 1)
     if count == 1 or not run.finished or run.case.data.source == "arrays":
         return False
     with companions_made(quiet, "solving other networks") as watch:
         found = _repeats(run, count, watch or (lambda done, of: None))
-    write_repeats(folder, found)
+    write_repeats(run.path, found)
     return True
 
 

@@ -347,11 +347,11 @@ def _integrate(
             (folder / "repeats.h5").unlink(missing_ok=True)  # of an earlier session
             (folder / "errors.h5").unlink(missing_ok=True)
             pack(folder)  # whatever breaks off what follows, the run is whole
-            added = estimated(folder, given, case.error.companions, quiet)
+            made = load(folder)
+            added = estimated(made, given, case.error.companions, quiet)
             if case.certificate.seconds and not signals.received:
-                added |= _certify(folder, case.certificate.seconds)
-            if getattr(case.method, "repeats", 1) > 1:
-                added |= repeated(folder, quiet)
+                added |= _certify(made, case.certificate.seconds)
+            added |= repeated(made, quiet)
             if added:
                 add_to_packed(folder)
 
@@ -359,16 +359,16 @@ def _integrate(
     return None if ranks.rank else load(folder)
 
 
-def _certify(folder, seconds):
-    """Add the max-margin of the data to a folder that is complete without; returns whether there is
-    one. Ctrl-C costs it alone."""
+def _certify(run, seconds):
+    """Add the max-margin of the data to the folder of a run, which is complete without; returns
+    whether there is one. Ctrl-C costs it alone."""
     try:
         ahead.wait(ahead.MAX_MARGIN)
-        found = final_max_margin(load(folder), seconds)
+        found = final_max_margin(run, seconds)
     except KeyboardInterrupt:  # without it, the run's own interval stands
         return False
     if found is not None:
-        write_max_margin(folder, found)
+        write_max_margin(run.path, found)
     return found is not None
 
 

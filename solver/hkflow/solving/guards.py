@@ -8,7 +8,7 @@ tiny steps shows in their sum.
 """
 
 from functools import lru_cache
-from math import exp, isfinite, log
+from math import exp, expm1, isfinite, log
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ MARGIN_SLACK = 100.0
 def sound(method: Method, step: Step, clock: LoopState) -> str | None:
     """Nothing is nan or infinite, and no density negative."""
     after, fault = method.trial, method.invalid_reason()
-    if fault or (np.isfinite(after.objective) and np.isfinite(after.mass)):
+    if fault or (isfinite(after.objective) and isfinite(after.mass)):
         return fault
     return f"objective {after.objective} and mass {after.mass} are not both finite"
 
@@ -136,8 +136,8 @@ def attained_margin(objective: Objective, predictions: Floats, log_scale: float)
     g = objective.smooth_margin(predictions, log_scale) + _log_smallest_weight(objective) / scale
     if objective.risk.tail == "exponential":
         return g
-    v = np.exp(-min(g * scale, LARGEST_LOG))
-    return g - (np.log(np.expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
+    v = exp(-min(g * scale, LARGEST_LOG))
+    return g - (log(expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
 
 
 @lru_cache(maxsize=8)

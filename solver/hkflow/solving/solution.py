@@ -1,7 +1,6 @@
 """A run in memory."""
 
 import time
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -76,7 +75,11 @@ class Memory(Observer):
         self.records.append(record)
 
     def save(self, method: Method, clock: LoopState) -> None:
-        self.saves.append((clock.time, deepcopy(method.state()), method.current.predictions.copy()))
+        state = {  # whose other values are its own
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in method.state().items()
+        }
+        self.saves.append((clock.time, state, method.current.predictions.copy()))
 
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
         self.end = {

@@ -71,6 +71,7 @@ OWN = (
     "damaged",
     ".lock",
 )
+CLOCK = vars(LoopState(0.0, 0.0, [0.0, 0.0]))  # the types of its entries
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
 
@@ -482,8 +483,8 @@ def missing_saves(folder: Path, metas: Sequence[dict], damaged: Sequence[Path]) 
 def _checked_meta(meta):
     """What a snapshot knows besides its arrays. Raises one of DAMAGE if something is missing or of
     another type."""
-    clock, default = LoopState.from_dict(meta["clock"]), LoopState(0.0, 0.0, [0.0, 0.0])
-    for name, value in vars(default).items():
+    clock = LoopState.from_dict(meta["clock"])
+    for name, value in CLOCK.items():
         found, numbers = getattr(clock, name), value if isinstance(value, list) else []
         fits = isinstance(found, int | float if isinstance(value, float) else type(value))
         if (

@@ -18,6 +18,7 @@ to the side of its bound.
 """
 
 import numpy as np
+
 from ...operators.parallel_loops import divided_loop, small_kernel
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k

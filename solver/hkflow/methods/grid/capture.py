@@ -99,7 +99,7 @@ class Capture:
             self.stencil.volumes, self.caught, transport.flows, transport.divergence,
             transport.largest,
         )  # fmt: skip
-        transport.outflow = float(transport.largest.max())
+        transport.outflow = float(np.maximum.reduce(transport.largest))
         self.amounts[:] = 0.0
 
     def advance(

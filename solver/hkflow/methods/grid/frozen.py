@@ -50,7 +50,7 @@ class Transport:
             st.neighbors, st.conductances, st.gradient_weights, st.volumes, potential, alpha,
             st.axes, self.flows, self.velocity, self.divergence, self.decline, self.largest,
         )  # fmt: skip
-        self.outflow = float(self.largest.max())
+        self.outflow = float(np.maximum.reduce(self.largest))
 
     def move(self, dt: float, start: NDArray[np.float64], density: NDArray[np.float64]) -> None:
         """The density after dt; start, density (n_signs, n_cells). Mass is kept to rounding, and ν
@@ -207,7 +207,7 @@ class FrozenFlow:
             dt, beta, flow.noise, source * uniform, shift, lead, volumes, potential,
             decline, start, density, self.sums,
         )  # fmt: skip
-        work, lost_work, mass, size, lost = self.sums.sum(axis=0)
+        work, lost_work, mass, size, lost = np.add.reduce(self.sums).tolist()
         gain = dt * source
         gained = gain * uniform * np.einsum("sc,c->", potential, volumes) if gain else 0.0
         step.budget.add(
@@ -229,7 +229,7 @@ class FrozenFlow:
     def _exchange(self, potential, start, density):
         """∫J Δν and ∫Δν between two densities."""
         hancock.exchange(self.rhs.stencil.volumes, potential, start, density, self.sums)
-        return self.sums[:, :2].sum(axis=0)
+        return np.add.reduce(self.sums[:, :2]).tolist()
 
     def _integrals(self, e, drive):
         """|ν| and ∫J dν of an evaluation, J and the loss gradients those of another one."""

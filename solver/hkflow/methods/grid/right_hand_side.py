@@ -162,8 +162,8 @@ class RightHandSide:
         if flow.depth != 2.0:
             kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
-        mass, first, second, plain, work = (float(total) for total in self.sums[:, :5].sum(axis=0))
-        e.smallest, e.lowest = (float(low) for low in self.sums[:, 5:].min(axis=0))
+        mass, first, second, plain, work = np.add.reduce(self.sums[:, :5]).tolist()
+        e.smallest, e.lowest = np.minimum.reduce(self.sums[:, 5:]).tolist()
         if e.atoms is not None:
             mass += e.atoms.mass
             first += e.atoms.integral(e.loss_gradient, self.problem.objective.weight_decay)
@@ -199,7 +199,7 @@ class RightHandSide:
             + sigma * e.mass
             + gain,
         )
-        e.rates["energy_exchanged"] = np.abs(e.rates.energy).sum()
+        e.rates["energy_exchanged"] = np.add.reduce(np.abs(e.rates.energy))
         if self.flow.signed:
             # where a density changes its sign, |ν| has a kink, and its budget no order
             e.rates["mass_exchanged"] = np.inf

@@ -36,6 +36,11 @@ class CellCoupling:
         return phi, phi[:, mesh.faces[:, 1]] - phi[:, mesh.faces[:, 0]]
 
     @cached_property
+    def _ends(self):
+        """The cells on both sides of the faces, (2, n_faces)."""
+        return np.ascontiguousarray(self.problem.mesh.faces.T)
+
+    @cached_property
     def _conductances(self):
         return face_conductances(self.problem.mesh)
 
@@ -84,11 +89,9 @@ class CellCoupling:
     def _carriers(self, e):
         """β m(ν) volume of each cell (n_cells,) and α ν conductance of each face (n_faces,), ν
         upwind."""
-        mesh, flow = self.problem.mesh, self.problem.flow
-        left, right = mesh.faces.T
-        upwind = np.where(
-            e.potential[:, left] > e.potential[:, right], e.density[:, left], e.density[:, right]
-        )
+        mesh, flow, (left, right) = self.problem.mesh, self.problem.flow, self._ends
+        uphill = np.take(e.potential, left, 1) > np.take(e.potential, right, 1)
+        upwind = np.where(uphill, np.take(e.density, left, 1), np.take(e.density, right, 1))
         mobility_mass = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
         return mobility_mass, flow.transport * upwind.sum(axis=0) * self._conductances
 
@@ -96,7 +99,7 @@ class CellCoupling:
         """K v, (n_data,), from the potential that loss gradients v make, without K."""
         potential, out, n = np.zeros(len(mobility_mass)), np.zeros(len(v)), len(mobility_mass)
         self.objective.operator.adjoint(v, potential)
-        left, right = self.problem.mesh.faces.T
+        left, right = self._ends
         flux = flowing * (potential[right] - potential[left])
         rate = mobility_mass * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
         self.objective.operator.forward(rate, out)

@@ -11,8 +11,8 @@ GAUSS = 0.5 + np.sqrt([1 / 12, 1 / 12]) * (-1.0, 1.0)
 STRETCH = 4.0
 
 
-def extrapolation(ages: Floats, time: float) -> Floats:
-    """Weights (1 + len(ages),) of the current value and of earlier ones for the value at a later
+def extrapolation(ages: Floats, time: float) -> list[float]:
+    """Weights, 1 + len(ages), of the current value and of earlier ones for the value at a later
     time.
 
     Σ_j weights_j p(−age_j) = p(time)   for every polynomial of degree len(ages), age_0 = 0
@@ -23,7 +23,7 @@ def extrapolation(ages: Floats, time: float) -> Floats:
         for other in nodes:
             if other != node:
                 weights[place] *= (time - other) / (node - other)
-    return np.array(weights)
+    return weights
 
 
 def usable(ages: Floats, dt: float) -> int:
