@@ -13,7 +13,7 @@ from .stencil import stencil_of
 
 
 def stream_flows(mesh: Mesh, stream: Floats) -> Floats:
-    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = x × ∇ψ:
+    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = ∇ψ × x:
     differences of ψ, free of divergence.
 
     stream : (n_vertices,) ψ at the corners of the cells; ω·x turns around ω, by |ω| per time

@@ -81,6 +81,7 @@ class FrozenFlow:
         elif alpha > 0.0 and rhs.quadratic:
             from .quadratic import QuadraticTransport  # loaded where it is wanted
 
+            assert rhs.problem.mesh is not None
             self.transport = QuadraticTransport(rhs.stencil, rhs.problem.mesh, n_signs)
         elif alpha > 0.0:
             self.transport = Transport(rhs.stencil, rhs.limiter, n_signs)
