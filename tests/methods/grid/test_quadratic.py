@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hkflow
 from hkflow.geometry.hypersphere import hypersphere_mesh
+from hkflow.geometry.moments import moments
 from hkflow.methods.grid import quadratic
 from hkflow.methods.grid.advection import advect, stream_flows
 from hkflow.methods.grid.stencil import stencil_of
@@ -74,6 +75,19 @@ def test_the_circle_is_turned_as_well():
         end = advect(mesh, np.sign(ahead), start, 2.0 * np.pi, reconstruction="quadratic")
         e.append(relative(mesh, end, start))
     assert e[-1] < 3e-5 and np.all((BAND[0] < order(e)) & (order(e) < BAND[1])), (e, order(e))
+
+
+def test_the_moments_of_the_cells_are_those_of_arcs_and_add_up_on_the_sphere():
+    arcs, half = hkflow.circle_mesh(9), np.pi / 9.0
+    first, second = moments(arcs)
+    along = 0.5 + 0.25 * np.sin(2.0 * half) / half
+    found = np.einsum("ca,cab,cb->c", arcs.centers, second, arcs.centers)
+    assert first == pytest.approx(arcs.centers * np.sin(half) / half, rel=0, abs=1e-3)
+    assert found == pytest.approx(along, rel=1e-3)
+    mesh = MESHES[4]
+    first, second = (np.einsum("c,c...->...", mesh.volumes, x) for x in moments(mesh))
+    assert np.abs(first).max() < 1e-12
+    assert second == pytest.approx(np.eye(3) * 4.0 * np.pi / 3.0, rel=1e-7, abs=1e-7)
 
 
 # --- a hill falls in a linear potential: J = −e·θ moves it by a Möbius map
@@ -141,8 +155,6 @@ def test_where_it_does_not_serve_it_is_refused():
     for objective, options, message in (
         (relu, wanted, "is for smooth features, and the slope of 'relu' jumps"),
         (entropic, wanted, "With entropy, transport has no reconstruction"),
-        (smooth, wanted | {"stepper": "ssprk3"}, "which the stepper 'ssprk3' does not know"),
-        (smooth, wanted | {"limiter": "koren"}, "no slopes to limit, got limiter 'koren'"),
         (smooth, {"reconstruction": "cubic"}, "Unknown reconstruction 'cubic'"),
     ):
         problem = hkflow.Problem(MESHES[2], objective, hkflow.Flow(1.0, 0.0))

@@ -20,21 +20,12 @@ import numpy as np
 
 from ...arguments import Floats
 from ...geometry.mesh import Mesh, half_faces
+from ...geometry.moments import RULES, moments
 from ...operators.parallel_loops import divided_loop
 from . import muscl_hancock as hancock
 from .frozen import Transport
 from .stencil import Stencil
 
-# points (n, d+1) in a simplex of d dimensions, of equal weights, that integrate quadratics exactly
-RULES = {
-    1: np.array(
-        [
-            [0.5 + np.sqrt(1 / 12), 0.5 - np.sqrt(1 / 12)],
-            [0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12)],
-        ]
-    ),
-    2: np.full((3, 3), 1 / 6) + 0.5 * np.eye(3),
-}
 SIXTH, TWELFTH, ROOT = 1.0 / 6.0, 1.0 / 12.0, np.sqrt(12.0)
 WORST = 1e-3  # smallest over largest singular value of a fit that determines a quadratic
 
@@ -54,34 +45,6 @@ class Charts:
     means: Floats
     faces: Floats
     frames: Floats
-
-
-def moments(mesh: Mesh) -> tuple[Floats, Floats]:
-    """The means of x (n_cells, d+1) and of x xᵀ (n_cells, d+1, d+1) over the cells."""
-    cell, _, face, _ = half_faces(mesh)
-    corners = np.concatenate(
-        [mesh.centers[cell][:, None], mesh.vertices[mesh.face_vertices[face]]], axis=1
-    )
-    edges = corners[:, 1:] - corners[:, :1]
-    size = np.sqrt(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)))
-    flat = np.einsum("qi,fia->fqa", RULES[mesh.dim], corners)
-    length = np.linalg.norm(flat, axis=2)
-    # seen from the centre of the sphere: distance of the simplex's plane / |x|^(d+1)
-    share = size[:, None] * length ** -(mesh.dim + 1.0)
-    share *= _distance(corners)[:, None]
-    x = flat / length[..., None]
-    total = np.bincount(cell, share.sum(axis=1), mesh.n_cells)
-    share /= total[cell, None]
-    first, second = np.zeros_like(mesh.centers), np.zeros((*mesh.centers.shape, mesh.dim + 1))
-    np.add.at(first, cell, np.einsum("fq,fqa->fa", share, x))
-    np.add.at(second, cell, np.einsum("fq,fqa,fqb->fab", share, x, x))
-    return first, second
-
-
-def _distance(corners):
-    """Of the planes through simplices (n, d+1, d+1) from the origin."""
-    normal = np.linalg.solve(corners, np.ones((*corners.shape[:2], 1)))[..., 0]
-    return 1.0 / np.linalg.norm(normal, axis=1)
 
 
 def charts_of(mesh: Mesh) -> Charts:
@@ -105,7 +68,7 @@ def charts_of(mesh: Mesh) -> Charts:
     scale[:] = np.linalg.norm(matrix, axis=1)
     scale[scale <= 1e-9 * scale.max()] = np.inf  # the circle has no second axis
     values = np.linalg.svd(matrix / scale[:, None], compute_uv=False)
-    rank = 2 if mesh.dim == 1 else 5
+    rank = mesh.dim * (mesh.dim + 3) // 2
     if (bad := values[:, rank - 1] < WORST * values[:, 0]).any():
         raise ValueError(
             f"The neighbours of cell {bad.argmax()} do not determine a quadratic. Choose"
@@ -116,12 +79,11 @@ def charts_of(mesh: Mesh) -> Charts:
     weights[cell, slot] = inverse[cell, :, slot] * near[:, None]
     faces = np.zeros((n, slots, 5))
     faces[cell, slot, :2] = np.einsum("fia,fa->fi", frames[cell], mesh.face_midpoints[face])
-    if mesh.dim == 2:
-        begin, end = mesh.vertices[mesh.face_vertices[face]].swapaxes(0, 1)
-        edge = np.einsum("fia,fa->fi", frames[cell], end - begin)
-        outward = np.einsum("fia,fa->fi", frames[cell], mesh.centers[neighbor])
-        side = edge[:, 1] * outward[:, 0] - edge[:, 0] * outward[:, 1]
-        faces[cell, slot, 2:4] = np.where(side > 0.0, 1.0, -1.0)[:, None] * edge / ROOT
+    ends = mesh.vertices[mesh.face_vertices[face]]  # one point on the circle: no edge
+    edge = np.einsum("fia,fa->fi", frames[cell], ends[:, -1] - ends[:, 0])
+    outward = np.einsum("fia,fa->fi", frames[cell], mesh.centers[neighbor])
+    side = edge[:, 1] * outward[:, 0] - edge[:, 0] * outward[:, 1]
+    faces[cell, slot, 2:4] = np.where(side > 0.0, 1.0, -1.0)[:, None] * edge / ROOT
     faces[cell, slot, 4] = near / mesh.face_areas[face]
     return Charts(weights, means, faces, frames)
 
