@@ -27,6 +27,7 @@ from .frozen import Transport
 from .stencil import Stencil
 
 SIXTH, TWELFTH, ROOT = 1.0 / 6.0, 1.0 / 12.0, np.sqrt(12.0)
+MOST = 0.95  # of its mass a cell gives in a step: what is emptied would never grow again
 WORST = 1e-3  # smallest over largest singular value of a fit that determines a quadratic
 
 
@@ -227,8 +228,8 @@ def outgoing(
         leaving = dt φ (½ + ¼λ) swept_here + dt φ (½ − ¼λ) swept_there,   λ = dt φ flow / (face ·
         |x_k − x_c|),   φ = 1 − ½ D dt + ⅙ (D dt)²,  D taken a third of the way before the face
 
-    Less than nothing never crosses a face, and where more would leave than there is, all faces give
-    the same share of what there is: so ν ≥ 0, and what crosses goes down the potential.
+    What crosses lies between nothing and twice the upstream mean; where more would leave than MOST
+    of what there is, all faces give the same share of that. So ν ≥ 0, and mass goes down J.
 
     neighbors, back (n_cells, n_slots): slot of c among the neighbours of its neighbour; volumes
     (n_cells,); faces (n_cells, n_slots, 5) of Charts; density, divergence, kept (n_signs, n_cells);
@@ -247,11 +248,11 @@ def outgoing(
                     phi = 1.0 + z * (SIXTH * z - 0.5)
                     share = 0.5 + 0.25 * phi * courant
                     mean = share * swept[s, c, k] - (1.0 - share) * swept[s, other, back[c, k]]
-                    leaving[s, c, k] = max(dt * phi * mean, 0.0)
+                    leaving[s, c, k] = phi * min(max(dt * mean, 0.0), 2.0 * volume * nu)
                     total += leaving[s, c, k]
             mass = nu * volumes[c]
-            if total > mass:
+            if total > MOST * mass:
                 for k in range(neighbors.shape[1]):
-                    leaving[s, c, k] *= mass / total
-                total = mass
+                    leaving[s, c, k] *= MOST * mass / total
+                total = MOST * mass
             kept[s, c] = mass - total
