@@ -18,38 +18,31 @@ def named(label, of):
     return {f"{shape}, {label}": of(shape) for shape in SHAPES}
 
 
-# --- hkflow: MUSCL–Hancock on geodesic cells
+# --- hkflow: finite volumes on geodesic cells
 
 
-def with_hkflow(levels):
+def with_hkflow(levels, reconstruction):
     """Geodesic meshes of these levels."""
     from hkflow import geodesic_mesh
 
     return {
-        name: run for level in levels for name, run in hkflow_runs(geodesic_mesh(level)).items()
+        name: run
+        for level in levels
+        for name, run in hkflow_runs(geodesic_mesh(level), reconstruction).items()
     }
 
 
-def hkflow_runs(mesh):
+def hkflow_runs(mesh, reconstruction):
     """The runs on a mesh; fluxes are differences of the stream function, exact on every face."""
-    from hkflow.geometry.mesh import half_faces
-    from hkflow.methods.grid.frozen import Transport
-    from hkflow.methods.grid.limiters import limiter_code
-    from hkflow.methods.grid.stencil import stencil_of
+    from hkflow.methods.grid.advection import prescribed, stream_flows
 
     omega, center = rotation(TILTED)
-    cell, neighbor, face, slot = half_faces(mesh)
-    p, q = mesh.vertices[mesh.face_vertices[face]].swapaxes(0, 1)
-    outward = np.einsum(
-        "fa,fa->f",
-        np.cross(q - p, mesh.face_midpoints[face]),
-        mesh.centers[neighbor] - mesh.centers[cell],
-    )
-    transport = Transport(stencil_of(mesh), limiter_code("mc"))
-    transport.flows[0, cell, slot] = np.sign(outward) * ((q - p) @ omega)
+    flows = stream_flows(mesh, mesh.vertices @ omega)
+    transport = prescribed(mesh, flows, "mc", reconstruction)
     transport.velocity[0] = np.cross(omega, mesh.centers)
-    leaving = np.maximum(transport.flows[0], 0.0).sum(axis=1)
-    steps = int(np.ceil(TURN * (leaving / mesh.volumes).max() / COURANT))
+    if reconstruction == "quadratic":
+        transport.prescribe(transport.velocity[0])
+    steps = int(np.ceil(TURN * transport.outflow / COURANT))
 
     def take(turns, states):
         before, after = states
@@ -330,8 +323,10 @@ def harmonics_runs(highest):
 
 
 LIMITED = {"infinite_gauge": True, "nonoscillatory": True}
-OURS = (with_hkflow, (3, 4, 5, 6))
+LEVELS = (3, 4, 5, 6)
+OURS = (with_hkflow, LEVELS, "quadratic")
 PEERS = {
+    "hkflow, linear": (with_hkflow, LEVELS, "linear"),
     "pyclaw": (with_pyclaw, (28, 56, 111, 222)),
     "PyMPDATA": (with_pympdata, (32, 64), TILTED, LIMITED),
     "PyMPDATA around its poles": (with_pympdata, (64, 128), POLAR, LIMITED),

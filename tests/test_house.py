@@ -25,6 +25,7 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/advection_peers.py": "times the transport of a grid alone, in a given velocity",
     "benchmarks/certified_margin.py": "counts the cones that a bound takes",
     "benchmarks/characteristics.py": "times the moves between kinks alone",
+    "benchmarks/deformation.py": "moves densities in a velocity that changes with time",
     "benchmarks/growth.py": "times and weighs the tree alone",
     "benchmarks/particle_peers.py": "times the loop over steps, without what solve makes before",
     "benchmarks/population.py": "compares the closed-form kernel with quadrature",

@@ -348,6 +348,7 @@ def test_the_schema_offers_what_the_solver_has():
     from hkflow.case import schema
     from hkflow.methods.grid.limiters import LIMITERS
     from hkflow.methods.grid.steppers.choice import STEPPERS
+    from hkflow.methods.rules import RECONSTRUCTIONS
     from hkflow.problem.flow import FLOW_KINDS
 
     def choices(model, field):
@@ -362,6 +363,7 @@ def test_the_schema_offers_what_the_solver_has():
     assert tuple(hkflow.FEATURES) == schema.ACTIVATIONS
     assert choices(schema.ObjectiveTable, "loss") == set(ALL_RISKS)
     assert choices(schema.GridMethod, "limiter") == set(LIMITERS)
+    assert choices(schema.GridMethod, "reconstruction") == set(RECONSTRUCTIONS)
     assert choices(schema.GridMethod, "stepper") == set(STEPPERS)
     assert choices(schema.FlowTable, "kind") == set(FLOW_KINDS)
     with pytest.raises(ValueError, match="Unknown flow 'wassersten'. Did you mean 'wasserstein'"):

@@ -14,6 +14,11 @@ GRID = [
     ({"stepper": "ssprk3", "cfl": 0.6}, "positivity with 'ssprk3' and 'mc' needs at most 0.5"),
     ({"stepper": "muscl-hancock", "cfl": 0.95}, None),
     ({"stepper": "ssprk2", "cfl": 0.95, "limiter": "first-order"}, None),
+    ({"reconstruction": "quadratic", "stepper": "ssprk3"}, "which the stepper 'ssprk3' does not"),
+    (
+        {"reconstruction": "quadratic", "limiter": "koren"},
+        "no slopes to limit, got limiter 'koren'",
+    ),
     ({"stepper": "euler"}, "'euler' takes fixed steps"),
 ]
 DESCENT = {"training": "gradient-descent"}

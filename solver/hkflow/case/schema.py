@@ -7,7 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticKnownError
 
-from ..methods.rules import check_courant_number, check_descent, needs_max_step
+from ..methods.rules import (
+    check_courant_number,
+    check_descent,
+    check_reconstruction,
+    needs_max_step,
+)
 from .labels import label_of
 
 LARGEST = 10**9  # of what is counted: far beyond any machine, and no overflow
@@ -742,6 +747,13 @@ class GridMethod(ToAccuracy):
     limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = Field(
         "mc", description="of the slopes in cells; first-order has none"
     )
+    reconstruction: Literal["linear", "quadratic"] = Field(
+        "linear",
+        description=(
+            "of the density in a cell; quadratic, for smooth features on the circle and S², carries"
+            " narrow hills with a fifth of the error in less than twice the time of transport"
+        ),
+    )
     stepper: Literal["muscl-hancock", "ssprk1", "ssprk2", "ssprk3", "strang", "euler"] | None = (
         Field(
             None,
@@ -774,6 +786,7 @@ class GridMethod(ToAccuracy):
     @model_validator(mode="after")
     def _positive(self):
         check_courant_number(self.cfl, self.stepper, self.limiter)
+        check_reconstruction(self.reconstruction, self.stepper, self.limiter)
         needs_max_step(self.stepper, self.max_step)
         return self
 

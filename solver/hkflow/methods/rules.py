@@ -4,6 +4,8 @@ loading a method."""
 from collections.abc import Collection
 from math import isinf
 
+from ..errors import unknown_name
+
 
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
     """Raise ValueError if a stepper of fixed steps is not told their length."""
@@ -63,6 +65,25 @@ def check_courant_number(cfl: float | None, stepper: str | None, limiter: str) -
         raise ValueError(
             f"'cfl' is {cfl}; positivity with '{stepper}' and '{limiter}' needs at most"
             f" {largest:g}, and more than 0"
+        )
+
+
+RECONSTRUCTIONS = ("linear", "quadratic")
+
+
+def check_reconstruction(reconstruction: str, stepper: str | None, limiter: str) -> None:
+    """Raise ValueError for an unknown reconstruction, or options that 'quadratic' does not read."""
+    if reconstruction not in RECONSTRUCTIONS:
+        raise ValueError(unknown_name("reconstruction", reconstruction, RECONSTRUCTIONS))
+    if reconstruction == "quadratic" and stepper not in (None, "muscl-hancock"):
+        raise ValueError(
+            f"'reconstruction' is 'quadratic', which the stepper '{stepper}' does not know. Choose"
+            " muscl-hancock."
+        )
+    if reconstruction == "quadratic" and limiter != "mc":
+        raise ValueError(
+            f"'reconstruction' is 'quadratic', which has no slopes to limit, got limiter"
+            f" '{limiter}'; leave it out"
         )
 
 

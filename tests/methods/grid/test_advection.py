@@ -49,8 +49,8 @@ def test_a_sheet_stays_even_and_first_order_smears():
 
 
 def test_sibling_without_the_flow_along_the_face_the_order_is_lost(monkeypatch):
-    def without(mesh, flows, limiter):
-        transport = prescribed(mesh, flows, limiter)
+    def without(*arguments):
+        transport = prescribed(*arguments)
         transport.velocity[:] = 0.0
         return transport
 

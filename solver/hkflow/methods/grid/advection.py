@@ -5,13 +5,15 @@ import numpy as np
 
 from ...arguments import Floats
 from ...geometry.mesh import Mesh, half_faces
+from ..rules import check_reconstruction
 from .frozen import Transport
 from .limiters import limiter_code
+from .quadratic import QuadraticTransport
 from .stencil import stencil_of
 
 
 def stream_flows(mesh: Mesh, stream: Floats) -> Floats:
-    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = x × ∇ψ:
+    """Flows (n_faces,) from left to right through the faces of a mesh of S², U = ∇ψ × x:
     differences of ψ, free of divergence.
 
     stream : (n_vertices,) ψ at the corners of the cells; ω·x turns around ω, by |ω| per time
@@ -30,18 +32,19 @@ def advect(
     time: float,
     cfl: float = 0.9,
     limiter: str = "mc",
+    reconstruction: str = "linear",
 ) -> Floats:
-    """The density (n_cells,) after a time, of second order; mass is kept to rounding and ν ≥ 0.
+    """The density (n_cells,) after a time; mass is kept to rounding and ν ≥ 0.
 
     flows : (n_faces,) volume per time from the left cell of each face to the right one;  density :
         (n_cells,)
-    cfl : step in units of the time in which a cell would be emptied, at most 1;  limiter : see
-        FiniteVolume
+    cfl : step in units of the time in which a cell would be emptied, at most 1;  limiter,
+        reconstruction : see FiniteVolume
     Raises ValueError for a Courant number out of range.
     """
     if not 0.0 < cfl <= 1.0:
         raise ValueError(f"cfl must lie in (0, 1], got {cfl}.")
-    transport = prescribed(mesh, flows, limiter)
+    transport = prescribed(mesh, flows, limiter, reconstruction)
     steps = max(1, int(np.ceil(time * transport.outflow / cfl)))
     now, after = np.array(density, dtype=float)[None], np.zeros((1, mesh.n_cells))
     for _ in range(steps):
@@ -50,10 +53,18 @@ def advect(
     return now[0]
 
 
-def prescribed(mesh: Mesh, flows: Floats, limiter: str = "mc") -> Transport:
+def prescribed(
+    mesh: Mesh, flows: Floats, limiter: str = "mc", reconstruction: str = "linear"
+) -> Transport:
     """A Transport that moves along given flows (n_faces,); U at a centre x is Σ_k flow_k (x_k − x)
     / volume, x_k on the faces."""
-    transport = Transport(stencil_of(mesh), limiter_code(limiter))
+    check_reconstruction(reconstruction, None, limiter)
+    stencil, quadratic = stencil_of(mesh), reconstruction == "quadratic"
+    transport = (
+        QuadraticTransport(stencil, mesh)
+        if quadratic
+        else Transport(stencil, limiter_code(limiter))
+    )
     cell, _, face, slot = half_faces(mesh)
     out = np.where(cell == mesh.faces[face, 0], flows[face], -flows[face])
     transport.flows[0, cell, slot] = out
@@ -63,4 +74,6 @@ def prescribed(mesh: Mesh, flows: Floats, limiter: str = "mc") -> Transport:
     transport.outflow = float(
         (np.maximum(transport.flows[0], 0.0).sum(axis=1) / mesh.volumes).max()
     )
+    if isinstance(transport, QuadraticTransport):
+        transport.prescribe(transport.velocity[0])
     return transport

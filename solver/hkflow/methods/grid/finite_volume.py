@@ -14,7 +14,12 @@ from ...measures.point_measure import DensityAndAtoms, PointMeasure
 from ...objectives.protocol import prediction_shape
 from ...problem.flow import RATES
 from ...problem.problem import Problem
-from ..rules import check_courant_number, largest_courant_number, needs_max_step
+from ..rules import (
+    check_courant_number,
+    check_reconstruction,
+    largest_courant_number,
+    needs_max_step,
+)
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_imex
 from ..stepping.implicit_residuals import Coupling
@@ -41,6 +46,8 @@ class FiniteVolume(ImplicitSteps):
 
     problem : the flow to compute
     limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
+    reconstruction : of the density in a cell: linear; or quadratic, for smooth features, with
+        muscl-hancock, without limiter and entropy, on the circle and S² (see quadratic.py)
     stepper : muscl-hancock, one transport and one potential per step, that of its middle,
         extrapolated; ssprk1, ssprk2, ssprk3 or strang; or euler, plain explicit steps of max_step
         (Wei et al., sec. E.3); if none is named, muscl-hancock, but ssprk3 where mass moves, no
@@ -65,6 +72,7 @@ class FiniteVolume(ImplicitSteps):
         self,
         problem: Problem,
         limiter: str = "mc",
+        reconstruction: str = "linear",
         stepper: str | None = None,
         imex: str = "auto",
         cfl: float | None = None,
@@ -76,7 +84,12 @@ class FiniteVolume(ImplicitSteps):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
         if stepper is None:
-            tight = tolerance < TOLERANCE and self.flow.moves and not problem.objective.entropy
+            tight = (
+                tolerance < TOLERANCE
+                and reconstruction == "linear"
+                and self.flow.moves
+                and not problem.objective.entropy
+            )
             stepper = "ssprk3" if tight and not captures(problem) else "muscl-hancock"
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
@@ -86,14 +99,17 @@ class FiniteVolume(ImplicitSteps):
                 f" {problem.objective.entropy:g}. Choose muscl-hancock."
             )
         check_imex(imex, problem.objective)
+        check_reconstruction(reconstruction, stepper, limiter)
         if problem.mesh is None:
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if self.flow.time_variable != "time":
             raise ValueError(
                 "The grid runs by time; the time variable 'margin' is for particles and networks."
             )
+        if reconstruction == "quadratic":
+            _check_smooth(problem)
         self.stepper_name = stepper
-        self.rhs = RightHandSide(problem, limiter_code(limiter))
+        self.rhs = RightHandSide(problem, limiter_code(limiter), reconstruction == "quadratic")
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability
         self.fixed_steps = self.stepper.fixed_steps
@@ -304,3 +320,17 @@ class FiniteVolume(ImplicitSteps):
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
         return self.cells.at(self.current, self.log_scale)
+
+
+def _check_smooth(problem):
+    """Raise ValueError if the quadratic reconstruction does not serve a problem."""
+    feature = problem.objective.feature
+    if (feature.kink or feature.kinks) and len(problem.objective.inputs):
+        raise ValueError(
+            "The reconstruction 'quadratic' is for smooth features, and the slope of"
+            f" '{feature.name}' jumps at every datum. Choose reconstruction = 'linear'."
+        )
+    if problem.objective.entropy > 0.0:
+        raise ValueError(
+            "With entropy, transport has no reconstruction, got 'quadratic'. Leave it out."
+        )

@@ -78,6 +78,11 @@ class FrozenFlow:
         alpha, n_signs = rhs.flow.transport, len(rhs.problem.signs)
         if alpha > 0.0 and rhs.temperature > 0.0:
             self.transport = ScharfetterGummel(rhs.temperature, rhs.stencil, n_signs)
+        elif alpha > 0.0 and rhs.quadratic:
+            from .quadratic import QuadraticTransport  # loaded where it is wanted
+
+            assert rhs.problem.mesh is not None
+            self.transport = QuadraticTransport(rhs.stencil, rhs.problem.mesh, n_signs)
         elif alpha > 0.0:
             self.transport = Transport(rhs.stencil, rhs.limiter, n_signs)
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))

@@ -22,13 +22,15 @@ class RightHandSide:
     """Computes the terms of the equation at an Evaluation, and what each term exchanges.
 
     problem : mesh, objective and flow;  limiter : its number
+    quadratic : whether transport is by quadratic polynomials, see quadratic.py
     log_scale : L; extensive numbers are in units of e^L
     mass_at_start : kept by flows with drive "probability", in plain units
     evaluations : of the potential, so far
     """
 
-    def __init__(self, problem: Problem, limiter: int) -> None:
+    def __init__(self, problem: Problem, limiter: int, quadratic: bool = False) -> None:
         self.problem, self.flow, self.limiter = problem, problem.flow, limiter
+        self.quadratic = quadratic
         mesh, signs = problem.mesh, problem.signs
         assert mesh is not None
         self.shape = (len(signs), mesh.n_cells)
