@@ -3,12 +3,14 @@ on both sides, and particles against the grid."""
 
 import dataclasses
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hkflow
+from hkflow.objectives import kernels
 from hkflow.objectives.energies import SumAtFixedPoints
 from hkflow.objectives.kernels import HarmonicSums, PairSums
 from hkflow.operators.dense import blocked, unblocked
@@ -52,6 +54,40 @@ def test_sums_over_pairs_and_by_harmonics_are_those_of_the_kernel(name, axes, rn
     if axes < 4 and name != "riesz":
         HarmonicSums(interaction.zonal, points)(masses, found)
         assert np.abs(found - kernel @ masses).max() < 1e-13 * scale
+
+
+SLOPES = {  # K′ at squared distances
+    "exponential": lambda square: -4.0 * np.exp(-2.0 * square),
+    "riesz": lambda square: np.where(square > 0.0, 1.5 * np.maximum(square, 1e-300) ** -0.25, 0.0),
+}
+
+
+def gradient_error(name, axes, rng, threads):
+    """Largest error of Σ_j m_j K′(θ·θ_j) θ_j over all pairs, on so many threads, and it."""
+    points, masses, out = on_sphere(rng, 700, axes), rng.random(700), np.zeros(700)
+    sums = PairSums(INTERACTIONS[name].zonal, points, with_gradient=True)
+    numba.set_num_threads(threads)
+    sums(masses, out)
+    slopes = SLOPES[name](np.square(points[:, None] - points).sum(axis=2))
+    found = unblocked(sums.gradient, 700)
+    return np.abs(found - slopes @ (masses[:, None] * points)).max() / masses.sum(), found
+
+
+@pytest.mark.parametrize("axes", [2, 5, 40])
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_over_all_pairs_are_the_same_bits_on_any_number_of_threads(name, axes):
+    runs = [
+        gradient_error(name, axes, np.random.default_rng(0), threads)
+        for threads in (numba.config.NUMBA_NUM_THREADS, 1)
+    ]
+    assert runs[0][0] < 1e-12 and np.array_equal(runs[0][1], runs[1][1])
+
+
+def test_sibling_a_recurrence_of_another_series_is_seen(rng, monkeypatch):
+    honest = kernels.ZonalKernel.slopes.func
+    wrong = property(lambda self: honest(self) * (1.0 + 1e-10 * (np.arange(self.degree) == 3)))
+    monkeypatch.setattr(kernels.ZonalKernel, "slopes", wrong)
+    assert gradient_error("exponential", 5, rng, 1)[0] > 1e-12
 
 
 def test_a_wrong_recurrence_is_seen(rng):

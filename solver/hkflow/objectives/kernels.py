@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numba import njit, prange
 from numpy.polynomial import chebyshev
 
 from ..arguments import Floats, check_positive
 from ..errors import unknown_name
 from ..measures.formula import Formula
-from ..operators.dense import blocked
+from ..operators.dense import DATA, blocked
 from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
-from ..operators.parallel_loops import parallel_loop
+from ..operators.zonal import pair_sums
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
 MAX_TERMS = 512
@@ -141,7 +140,7 @@ class PairSums:
         self.points = blocked(points, width)
         B, p, width = self.points.shape
         self.masses, self.sums = np.zeros((B, width)), np.zeros((B, width))
-        self.scratch = np.zeros((B, 5, width))
+        self.scratch = np.zeros((B, 3 * DATA + 1, width))
         self.gradient = np.zeros((B, p if with_gradient else 0, width))
 
     def __call__(self, masses: Floats, out: Floats) -> None:
@@ -153,87 +152,6 @@ class PairSums:
             self.masses, self.scratch, self.sums, self.gradient,
         )  # fmt: skip
         out[:] = self.sums.reshape(-1)[: self.n]
-
-
-@njit(cache=True, fastmath={"contract"})
-def add_series(c, t, b, old, out):
-    """out = Σ_k c_k T_k(t) by Clenshaw's recurrence; t, b, old, out (n,), b and old are scratch."""
-    n = len(t)
-    for i in range(n):
-        b[i], old[i] = 0.0, 0.0
-    for k in range(len(c) - 1, 0, -1):
-        for i in range(n):
-            new = c[k] + 2.0 * t[i] * b[i] - old[i]
-            old[i] = b[i]
-            b[i] = new
-    for i in range(n):
-        out[i] = c[0] + t[i] * b[i] - old[i]
-
-
-@njit(cache=True)
-def add_powers(powers, points, x, square, value, slope):
-    """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x; points (p,
-    n), x (p,), square, value, slope (n,)."""
-    n = len(value)
-    for c in range(n):
-        square[c] = 0.0
-    for a in range(len(points)):
-        for c in range(n):
-            square[c] += (points[a, c] - x[a]) ** 2
-    for i in range(len(powers)):
-        strength, s = powers[i]
-        for c in range(n):
-            if square[c] > 0.0:
-                power = strength * square[c] ** (0.5 * s)
-                value[c] += power
-                slope[c] -= s * power / square[c]
-
-
-@njit(cache=True, fastmath={"contract"})
-def block_sums(series, slopes, powers, points, sources, n, masses, scratch, potential, gradient):
-    """The sums of pair_sums for one block; points, gradient (p, width), scratch (5, width),
-    potential (width,) cut to the points in use."""
-    width = masses.shape[1]
-    t, b, old, value, slope = scratch
-    for c in range(len(potential)):
-        potential[c] = 0.0
-    for a in range(len(gradient)):
-        for c in range(len(potential)):
-            gradient[a, c] = 0.0
-    for j in range(n):
-        x, w = sources[j // width, :, j % width], masses[j // width, j % width]
-        for c in range(len(t)):
-            t[c] = 0.0
-        for a in range(len(points)):
-            for c in range(len(t)):
-                t[c] += x[a] * points[a, c]
-        add_series(series, t, b, old, value)
-        if len(gradient):
-            add_series(slopes, t, b, old, slope)
-        if len(powers):
-            add_powers(powers, points, x, b, value, slope)
-        for c in range(len(t)):
-            potential[c] += w * value[c]
-        for a in range(len(gradient)):
-            for c in range(len(t)):
-                gradient[a, c] += w * slope[c] * x[a]
-
-
-@parallel_loop
-def pair_sums(series, slopes, powers, points, n, masses, scratch, potential, gradient):
-    """Σ_j masses_j K(θ_c·θ_j) and Σ_j masses_j K′(θ_c·θ_j) θ_j, j in order.
-
-    series, slopes: Chebyshev coefficients of K and K′; powers (n_powers, 2); points (n_blocks, p,
-    width), n of them; masses, potential (n_blocks, width); scratch (n_blocks, 5, width); gradient
-    (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
-    """
-    width = potential.shape[1]
-    for b in prange(len(points)):
-        c = slice(0, min(width, n - b * width))
-        block_sums(
-            series, slopes, powers, points[b, :, c], points, n, masses, scratch[b, :, c],
-            potential[b, c], gradient[b, :, c],
-        )  # fmt: skip
 
 
 def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
