@@ -2,6 +2,7 @@
 on both sides, and particles against the grid."""
 
 import dataclasses
+from functools import partial
 
 import numba
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.objectives import kernels
 from hkflow.objectives.energies import SumAtFixedPoints
-from hkflow.objectives.kernels import HarmonicSums, PairSums
+from hkflow.objectives.kernels import HarmonicSums, MomentSums, MovingHarmonicSums, PairSums
 from hkflow.operators.dense import blocked, unblocked
+from hkflow.operators.harmonics import Harmonics
 
 INTERACTIONS = {
     "exponential": hkflow.Interaction("exponential", -1.0, concentration=4.0),
@@ -81,6 +83,39 @@ def test_gradients_over_all_pairs_are_the_same_bits_on_any_number_of_threads(nam
         for threads in (numba.config.NUMBA_NUM_THREADS, 1)
     ]
     assert runs[0][0] < 1e-12 and np.array_equal(runs[0][1], runs[1][1])
+
+
+def moving(kind, name, axes, rng):
+    """J and ∇J along the sphere by a kind of sums, after points have moved, and over all pairs."""
+    points, masses, found = on_sphere(rng, 700, axes), rng.random(700), []
+    for make in (kind, partial(PairSums, with_gradient=True)):
+        sums, J = make(INTERACTIONS[name].zonal, points[::-1], 48), np.zeros(700)
+        sums.points[:] = blocked(points, 48)
+        sums(masses, J)
+        G = unblocked(sums.gradient, 700)
+        found.append(np.column_stack([J, G - np.sum(G * points, axis=1)[:, None] * points]))
+    return np.abs(found[0] - found[1]).max() / np.abs(found[1]).max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "axes"),
+    [
+        *((MovingHarmonicSums, name, d) for name in ("exponential", "linear") for d in (2, 3)),
+        *((MomentSums, name, d) for name in ("linear", "quadratic") for d in (2, 3, 6)),
+    ],
+)
+def test_sums_at_points_that_move_are_those_over_all_pairs(kind, name, axes, rng):
+    assert moving(kind, name, axes, rng) < 1e-12
+    chosen = INTERACTIONS[name].zonal.at_moving_points(on_sphere(rng, 700, axes), 48)
+    assert isinstance(chosen, kind) == (name != "linear" or kind is MomentSums)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_sibling_a_wrong_component_of_the_gradient_is_seen(k, rng, monkeypatch):
+    honest = Harmonics.turns.func
+    wrong = property(lambda self: [(1.0 + 1e-9 * (i == k)) * t for i, t in enumerate(honest(self))])
+    monkeypatch.setattr(Harmonics, "turns", wrong)
+    assert moving(MovingHarmonicSums, "exponential", 3, rng) > 1e-12
 
 
 def test_sibling_a_recurrence_of_another_series_is_seen(rng, monkeypatch):

@@ -18,7 +18,7 @@ from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
 from .activations import Feature
-from .kernels import PairSums, ZonalKernel, zonal_kernel
+from .kernels import ZonalKernel, zonal_kernel
 from .losses import Risk
 from .objective import Objective
 
@@ -438,7 +438,7 @@ class SumAtMovingPoints:
         self.data = objective.data and objective.data.at_moving_points(points)
         self.operator: Any = self.data.operator if self.data else _Points(points)
         n, width = len(points), self.operator.points.shape[2]
-        self.kernel = objective.kernel and PairSums(objective.kernel, points, width, True)
+        self.kernel = objective.kernel and objective.kernel.at_moving_points(points, width)
         self.predictions, self.loss_gradient = (
             (self.data.predictions, self.data.loss_gradient)
             if self.data

@@ -5,8 +5,9 @@ powers a |θ − θ′|^s of the distance, which have no short series and are su
 
     K(t) = Σ_k c_k T_k(t) + Σ_i a_i (2 − 2t)^(s_i / 2)
 
-At fixed points of the circle or S² a series acts on harmonics, K = Σ_l λ_l Σ_m Y_lm Y_lm′ (Funk and
-Hecke), which costs one product for each point and harmonic. All else is summed over pairs.
+On the circle and S² a series acts on harmonics, K = Σ_l λ_l Σ_m Y_lm Y_lm′ (Funk and Hecke), which
+costs a product for each point and harmonic, at points that move a few. Kernels of degree 2 act on
+moments in any dimension. All else is summed over pairs.
 """
 
 from collections.abc import Callable
@@ -19,13 +20,14 @@ from numpy.polynomial import chebyshev
 from ..arguments import Floats, check_positive
 from ..errors import unknown_name
 from ..measures.formula import Formula
-from ..operators.dense import DATA, blocked
+from ..operators.dense import DATA, blocked, unblocked
 from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
 from ..operators.zonal import pair_sums
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
 MAX_TERMS = 512
 CHECKED = 2001  # values of t at which a series is compared with its function
+FEW = 250  # points that move, up to which all pairs cost least, as measured on degrees 1 to 42
 SMALL = 10_000  # pairs below which a second thread costs more than it brings
 
 
@@ -101,10 +103,24 @@ class ZonalKernel:
 
     def at_fixed_points(self, points: Floats) -> "HarmonicSums | PairSums":
         """The cheapest way to make the sums at points (n, p) that stay."""
+        few = self._harmonics(points.shape[1]) < len(points)
+        return HarmonicSums(self, points) if few else PairSums(self, points)
+
+    def at_moving_points(
+        self, points: Floats, width: int
+    ) -> "MomentSums | MovingHarmonicSums | PairSums":
+        """The same, with gradients, at points that move, in blocks of this width."""
         n, axes = points.shape
-        many = len(self.series) ** (axes - 1)
+        if n > FEW and not len(self.powers) and self.degree <= 2 and axes**self.degree < 2 * n:
+            return MomentSums(self, points, width)
+        if n > FEW and self._harmonics(axes) < 6 * n:
+            return MovingHarmonicSums(self, points, width)
+        return PairSums(self, points, width, with_gradient=True)
+
+    def _harmonics(self, axes):
+        """How many it acts on, infinity where they are not known."""
         known = axes in AXES and not len(self.powers) and self.degree <= MAX_DEGREE
-        return HarmonicSums(self, points) if known and many < n else PairSums(self, points)
+        return len(self.series) ** (axes - 1) if known else np.inf
 
 
 class HarmonicSums:
@@ -120,6 +136,56 @@ class HarmonicSums:
         self.harmonics.forward(masses, self.moments)
         self.moments *= self.eigenvalues
         self.harmonics.adjoint(self.moments, out)
+
+
+class MovingHarmonicSums(HarmonicSums):
+    """The same at points that move, and the part of G_c = Σ_j m_j K′(θ_c·θ_j) θ_j along the sphere:
+    ∇J = (θ × ∇J) × θ.
+
+    points, gradient : (n_blocks, p, width), see operators.dense.blocked
+    """
+
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+        super().__init__(kernel, points)
+        self.points, self.turned = blocked(points, width), np.zeros((len(points), 3))
+        self.gradient, self.component = np.zeros_like(self.points), np.zeros(len(points))
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,); fills the gradient."""
+        n, (_, axes, width) = len(out), self.points.shape
+        theta = np.zeros((n, 3))
+        theta[:, :axes] = unblocked(self.points, n)
+        self.harmonics.move(theta[:, :axes])
+        super().__call__(masses, out)
+        for k, turn in enumerate(reversed(self.harmonics.turns), 1):
+            self.harmonics.adjoint(turn @ self.moments, self.component)
+            self.turned[:, -k] = self.component
+        self.gradient[:] = blocked(np.cross(self.turned, theta)[:, :axes], width)
+
+
+class MomentSums:
+    """The same, with all of G, of a kernel a + bt + ct² in any dimension, by ∫dν, ∫θ dν and ∫θθᵀ
+    dν."""
+
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+        self.powers = np.zeros(3)
+        self.powers[: len(kernel.series)] = chebyshev.cheb2poly(kernel.series)
+        self.points = blocked(points, width)
+        self.gradient = np.zeros_like(self.points)
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,); fills the gradient."""
+        a, b, c = self.powers
+        theta = unblocked(self.points, len(out))
+        weighted = masses[:, None] * theta
+        first = b * np.einsum("ca->a", weighted)
+        out[:] = a * masses.sum() + np.einsum("ca,a->c", theta, first)
+        if c != 0.0:  # not BLAS: its bits may depend on its threads
+            second = np.einsum("ca,ab->cb", theta, c * np.einsum("ca,cb->ab", weighted, theta))
+            out += np.einsum("ca,ca->c", theta, second)
+            first = first + 2.0 * second
+        width = self.points.shape[2]
+        self.gradient[:] = blocked(np.broadcast_to(first, theta.shape), width)
 
 
 class PairSums:
