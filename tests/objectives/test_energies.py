@@ -281,6 +281,39 @@ def test_a_linear_interaction_and_potential_make_the_moment_flow(reaction):
     assert gained[0] == pytest.approx(gained[1], rel=1e-4)
 
 
+def of_population(teacher, more):
+    """A population risk and more, and the same by its kernel k₂ and the potential −∫k₂ dν*."""
+
+    def k(t):
+        t = np.clip(t, -1.0, 1.0)
+        w = np.pi - np.arccos(t)
+        return (3.0 * np.sqrt(1.0 - t * t) * t + w * (1.0 + 2.0 * t * t)) / (2.0 * np.pi)
+
+    risk = hkflow.PopulationRisk(hkflow.FEATURES["squared-relu"], teacher, [1.0, -0.5], 0.01)
+    push = hkflow.External(lambda points: k(points @ teacher.T) @ [-1.0, 0.5])
+    pairs = hkflow.Sum(hkflow.Interaction(k), push, more, axes=3, weight_decay=0.01)
+    return hkflow.Sum(risk, more), pairs
+
+
+@pytest.mark.parametrize("strength", [0.2, 0.21])
+def test_a_population_risk_is_a_term_as_its_kernel_is(strength, rng):
+    """Grids by the sum agree with those by its kernel, particles with the grid; not if another
+    term has another strength."""
+    mesh, flow, teacher = hkflow.geodesic_mesh(2), hkflow.Flow(1.0, 1.0), on_sphere(rng, 2, 3)
+    one, _ = of_population(teacher, hkflow.Interaction("exponential", 0.2, concentration=2.0))
+    more = hkflow.Interaction("exponential", strength, concentration=2.0)
+    _, two = of_population(teacher, more)
+    runs = [hkflow.solve(hkflow.Problem(mesh, F, flow), 1.0, max_step=0.02) for F in (one, two)]
+    densities = [run.cell_density_at(-1)[0] for run in runs]
+    apart = np.abs(densities[0] - densities[1]).max() / densities[0].max()
+    assert (apart < 1e-11) == (strength == 0.2), apart
+    assert np.diff(runs[0].records["objective"]).max() < 0.0
+    atoms = hkflow.Problem(hkflow.geodesic_mesh(3), one, flow).atoms()
+    cloud = hkflow.solve(hkflow.Problem(None, one, flow, initial=atoms), 1.0, kind="particles")
+    gained = [r.records["objective"][0] - r.records["objective"][-1] for r in (cloud, runs[1])]
+    assert abs(gained[0] / gained[1] - 1.0) < (0.01 if strength == 0.2 else 0.1)
+
+
 FLOWS = {"wasserstein": (1, 0), "hellinger-kantorovich": (1, 4), "hellinger": (0, 4)}
 
 
