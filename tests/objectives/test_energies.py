@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hkflow
+from hkflow.accuracy.companions import error_bars
 from hkflow.objectives import kernels
 from hkflow.objectives.energies import SumAtFixedPoints
 from hkflow.objectives.kernels import HarmonicSums, MomentSums, MovingHarmonicSums, PairSums
@@ -279,6 +280,32 @@ def test_a_linear_interaction_and_potential_make_the_moment_flow(reaction):
     assert np.abs(densities[0] - densities[1]) @ mesh.volumes < 0.02 * wrong[0]
     gained = [run.records["objective"][0] - run.records["objective"][-1] for run in runs]
     assert gained[0] == pytest.approx(gained[1], rel=1e-4)
+
+
+def bars_of_moment(independent=True):
+    """The error of ∫θ dν of a grid, that is known, its bar and its verdict."""
+    mesh, flow, e = hkflow.geodesic_mesh(5), hkflow.Flow(1.0, 4.0), np.array([0.6, 0.0, 0.8])
+    potential = hkflow.External("-0.8 * (0.6 * x + 0.8 * theta3)")
+    total = hkflow.Sum(hkflow.Interaction("linear"), potential, axes=3)
+    run = hkflow.solve(hkflow.Problem(mesh, total, flow), 1.0, saves=2)
+    _, wanted = hkflow.MomentFlow(e, 0.8, flow).mass_and_moment(1.0)
+    wrong = (run.cell_density_at(-1)[0] * mesh.volumes) @ mesh.centers - wanted * e
+    bar = error_bars(run, independent=independent).bars["moment"]
+    return np.sqrt(np.mean(wrong**2)), bar.total[-1], bar.verdict
+
+
+def test_particles_are_the_independent_companion_of_grids():
+    """The error lies in the bar, which is three times as narrow as that of meshes alone."""
+    wrong, bar, verdict = bars_of_moment()
+    assert wrong < bar < 0.3 * bars_of_moment(False)[1] and "another method" not in verdict
+
+
+def test_sibling_particles_that_feel_another_interaction_are_told(monkeypatch):
+    honest = MomentSums.__call__
+    monkeypatch.setattr(MomentSums, "__call__", lambda s, m, out: honest(s, 1.05 * m, out))
+    monkeypatch.setattr(kernels, "FEW", 0)
+    _, _, verdict = bars_of_moment()
+    assert "another method differs" in verdict
 
 
 def of_population(teacher, more):
