@@ -124,7 +124,7 @@ class ZonalKernel:
 
 
 class HarmonicSums:
-    """Σ_j m_j K(θ_c·θ_j) at fixed points of the circle or S² by harmonics."""
+    """Σ_j m_j K(θ_c·θ_j) at points of the circle or S² that stay, by harmonics."""
 
     def __init__(self, kernel: ZonalKernel, points: Floats) -> None:
         self.harmonics = Harmonics(points, kernel.degree)

@@ -1,4 +1,4 @@
-"""Sums over the real harmonics of the circle or of S² at fixed points, made on the fly.
+"""Sums over the real harmonics of the circle or of S² at given points, made on the fly.
 
     h_lm = Σ_c w_c Y_lm(θ_c)      J_c = Σ_lm r_lm Y_lm(θ_c),      ∫ Y_lm Y_l'm' dU = δ
 
