@@ -22,6 +22,7 @@ PARTS = (
     "start_up",
     "potential",
     "right_hand_side",
+    "interaction",
     "advection",
     "particles",
     "steps",

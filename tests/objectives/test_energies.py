@@ -2,16 +2,21 @@
 on both sides, and particles against the grid."""
 
 import dataclasses
+from functools import partial
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import hkflow
+from hkflow.accuracy.companions import error_bars
+from hkflow.objectives import kernels
 from hkflow.objectives.energies import SumAtFixedPoints
-from hkflow.objectives.kernels import HarmonicSums, PairSums
+from hkflow.objectives.kernels import HarmonicSums, MomentSums, MovingHarmonicSums, PairSums
 from hkflow.operators.dense import blocked, unblocked
+from hkflow.operators.harmonics import Harmonics
 
 INTERACTIONS = {
     "exponential": hkflow.Interaction("exponential", -1.0, concentration=4.0),
@@ -52,6 +57,73 @@ def test_sums_over_pairs_and_by_harmonics_are_those_of_the_kernel(name, axes, rn
     if axes < 4 and name != "riesz":
         HarmonicSums(interaction.zonal, points)(masses, found)
         assert np.abs(found - kernel @ masses).max() < 1e-13 * scale
+
+
+SLOPES = {  # K′ at squared distances
+    "exponential": lambda square: -4.0 * np.exp(-2.0 * square),
+    "riesz": lambda square: np.where(square > 0.0, 1.5 * np.maximum(square, 1e-300) ** -0.25, 0.0),
+}
+
+
+def gradient_error(name, axes, rng, threads):
+    """Largest error of Σ_j m_j K′(θ·θ_j) θ_j over all pairs, on so many threads, and it."""
+    points, masses, out = on_sphere(rng, 700, axes), rng.random(700), np.zeros(700)
+    sums = PairSums(INTERACTIONS[name].zonal, points, with_gradient=True)
+    numba.set_num_threads(threads)
+    sums(masses, out)
+    slopes = SLOPES[name](np.square(points[:, None] - points).sum(axis=2))
+    found = unblocked(sums.gradient, 700)
+    return np.abs(found - slopes @ (masses[:, None] * points)).max() / masses.sum(), found
+
+
+@pytest.mark.parametrize("axes", [2, 5, 20])
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_over_all_pairs_are_the_same_bits_on_any_number_of_threads(name, axes):
+    runs = [
+        gradient_error(name, axes, np.random.default_rng(0), threads)
+        for threads in (numba.config.NUMBA_NUM_THREADS, 1)
+    ]
+    assert runs[0][0] < 1e-12 and np.array_equal(runs[0][1], runs[1][1])
+
+
+def moving(kind, name, axes, rng):
+    """J and ∇J along the sphere by a kind of sums, after points have moved, and over all pairs."""
+    points, masses, found = on_sphere(rng, 700, axes), rng.random(700), []
+    for make in (kind, partial(PairSums, with_gradient=True)):
+        sums, J = make(INTERACTIONS[name].zonal, points[::-1], 48), np.zeros(700)
+        sums.points[:] = blocked(points, 48)
+        sums(masses, J)
+        G = unblocked(sums.gradient, 700)
+        found.append(np.column_stack([J, G - np.sum(G * points, axis=1)[:, None] * points]))
+    return np.abs(found[0] - found[1]).max() / np.abs(found[1]).max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "axes"),
+    [
+        *((MovingHarmonicSums, name, d) for name in ("exponential", "linear") for d in (2, 3)),
+        *((MomentSums, name, d) for name in ("linear", "quadratic") for d in (2, 3, 6)),
+    ],
+)
+def test_sums_at_points_that_move_are_those_over_all_pairs(kind, name, axes, rng):
+    assert moving(kind, name, axes, rng) < 1e-12
+    chosen = INTERACTIONS[name].zonal.at_moving_points(on_sphere(rng, 700, axes), 48)
+    assert isinstance(chosen, kind) == (name != "linear" or kind is MomentSums)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_sibling_a_wrong_component_of_the_gradient_is_seen(k, rng, monkeypatch):
+    honest = Harmonics.turns.func
+    wrong = property(lambda self: [(1.0 + 1e-9 * (i == k)) * t for i, t in enumerate(honest(self))])
+    monkeypatch.setattr(Harmonics, "turns", wrong)
+    assert moving(MovingHarmonicSums, "exponential", 3, rng) > 1e-12
+
+
+def test_sibling_a_recurrence_of_another_series_is_seen(rng, monkeypatch):
+    honest = kernels.ZonalKernel.slopes.func
+    wrong = property(lambda self: honest(self) * (1.0 + 1e-10 * (np.arange(self.degree) == 3)))
+    monkeypatch.setattr(kernels.ZonalKernel, "slopes", wrong)
+    assert gradient_error("exponential", 5, rng, 1)[0] > 1e-12
 
 
 def test_a_wrong_recurrence_is_seen(rng):
@@ -208,6 +280,65 @@ def test_a_linear_interaction_and_potential_make_the_moment_flow(reaction):
     assert np.abs(densities[0] - densities[1]) @ mesh.volumes < 0.02 * wrong[0]
     gained = [run.records["objective"][0] - run.records["objective"][-1] for run in runs]
     assert gained[0] == pytest.approx(gained[1], rel=1e-4)
+
+
+def bars_of_moment(independent=True):
+    """The error of ∫θ dν of a grid, that is known, its bar and its verdict."""
+    mesh, flow, e = hkflow.geodesic_mesh(5), hkflow.Flow(1.0, 4.0), np.array([0.6, 0.0, 0.8])
+    potential = hkflow.External("-0.8 * (0.6 * x + 0.8 * theta3)")
+    total = hkflow.Sum(hkflow.Interaction("linear"), potential, axes=3)
+    run = hkflow.solve(hkflow.Problem(mesh, total, flow), 1.0, saves=2)
+    _, wanted = hkflow.MomentFlow(e, 0.8, flow).mass_and_moment(1.0)
+    wrong = (run.cell_density_at(-1)[0] * mesh.volumes) @ mesh.centers - wanted * e
+    bar = error_bars(run, independent=independent).bars["moment"]
+    return np.sqrt(np.mean(wrong**2)), bar.total[-1], bar.verdict
+
+
+def test_particles_are_the_independent_companion_of_grids():
+    """The error lies in the bar, which is three times as narrow as that of meshes alone."""
+    wrong, bar, verdict = bars_of_moment()
+    assert wrong < bar < 0.3 * bars_of_moment(False)[1] and "another method" not in verdict
+
+
+def test_sibling_particles_that_feel_another_interaction_are_told(monkeypatch):
+    honest = MomentSums.__call__
+    monkeypatch.setattr(MomentSums, "__call__", lambda s, m, out: honest(s, 1.05 * m, out))
+    monkeypatch.setattr(kernels, "FEW", 0)
+    _, _, verdict = bars_of_moment()
+    assert "another method differs" in verdict
+
+
+def of_population(teacher, more):
+    """A population risk and more, and the same by its kernel k₂ and the potential −∫k₂ dν*."""
+
+    def k(t):
+        t = np.clip(t, -1.0, 1.0)
+        w = np.pi - np.arccos(t)
+        return (3.0 * np.sqrt(1.0 - t * t) * t + w * (1.0 + 2.0 * t * t)) / (2.0 * np.pi)
+
+    risk = hkflow.PopulationRisk(hkflow.FEATURES["squared-relu"], teacher, [1.0, -0.5], 0.01)
+    push = hkflow.External(lambda points: k(points @ teacher.T) @ [-1.0, 0.5])
+    pairs = hkflow.Sum(hkflow.Interaction(k), push, more, axes=3, weight_decay=0.01)
+    return hkflow.Sum(risk, more), pairs
+
+
+@pytest.mark.parametrize("strength", [0.2, 0.21])
+def test_a_population_risk_is_a_term_as_its_kernel_is(strength, rng):
+    """Grids by the sum agree with those by its kernel, particles with the grid; not if another
+    term has another strength."""
+    mesh, flow, teacher = hkflow.geodesic_mesh(2), hkflow.Flow(1.0, 1.0), on_sphere(rng, 2, 3)
+    one, _ = of_population(teacher, hkflow.Interaction("exponential", 0.2, concentration=2.0))
+    more = hkflow.Interaction("exponential", strength, concentration=2.0)
+    _, two = of_population(teacher, more)
+    runs = [hkflow.solve(hkflow.Problem(mesh, F, flow), 1.0, max_step=0.02) for F in (one, two)]
+    densities = [run.cell_density_at(-1)[0] for run in runs]
+    apart = np.abs(densities[0] - densities[1]).max() / densities[0].max()
+    assert (apart < 1e-11) == (strength == 0.2), apart
+    assert np.diff(runs[0].records["objective"]).max() < 0.0
+    atoms = hkflow.Problem(hkflow.geodesic_mesh(3), one, flow).atoms()
+    cloud = hkflow.solve(hkflow.Problem(None, one, flow, initial=atoms), 1.0, kind="particles")
+    gained = [r.records["objective"][0] - r.records["objective"][-1] for r in (cloud, runs[1])]
+    assert abs(gained[0] / gained[1] - 1.0) < (0.01 if strength == 0.2 else 0.1)
 
 
 FLOWS = {"wasserstein": (1, 0), "hellinger-kantorovich": (1, 4), "hellinger": (0, 4)}

@@ -85,9 +85,23 @@ def test_the_schema_knows_all_kernels():
     assert {name: needed for name, (needed, _) in kernels.KERNELS.items()} == schema.KERNELS
 
 
-@pytest.mark.parametrize("with_data", [False, True])
-def test_a_case_and_python_state_the_same_run_that_can_be_loaded_and_resumed(tmp_path, with_data):
-    file = case(text=TEXT.replace("dim = 1\n", "") + DATA) if with_data else case()
+POPULATION = (
+    DATA[: DATA.index("source")]
+    + """source = "population"
+units = 2
+dim = 2
+
+[objective]
+activation = "relu"
+loss = "square"
+weight_decay = 0.1
+"""
+)
+
+
+@pytest.mark.parametrize(("data", "many"), [("", 0), (DATA, 2), (POPULATION, 0)])
+def test_a_case_and_python_state_the_same_run_that_can_be_loaded_and_resumed(tmp_path, data, many):
+    file = case(text=TEXT.replace("dim = 1\n", "") + data) if data else case()
     assert parse_case(toml_of(file.case), ".", "again").case == file.case
     one = hkflow.run(file, tmp_path / "case")
     _, problem = build_case(file)
@@ -100,7 +114,8 @@ def test_a_case_and_python_state_the_same_run_that_can_be_loaded_and_resumed(tmp
     assert not stopped.finished
     went_on = hkflow.resume(tmp_path / "stopped")
     assert np.array_equal(went_on.density, one.density)
-    assert (len(one.predictions[-1]) == 2) is with_data
+    assert len(one.predictions[-1]) == many
+    assert (one.teacher_network is None) is (data != POPULATION)
 
 
 def test_functions_have_no_run_folder(tmp_path):

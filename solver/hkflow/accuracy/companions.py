@@ -17,6 +17,7 @@ from ..geometry.transfer import restrict
 from ..measures.point_measure import DensityAndAtoms, PointMeasure
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method
+from ..objectives.energies import Sum
 from ..problem.problem import Problem
 from ..solving.guards import GUARDS
 from ..solving.loop import Loop
@@ -286,16 +287,18 @@ def _with_tolerance(companion, factor):
 
 def _independent(problem, method, coarser):
     """The same by characteristics or particles from the centres of 1/64 of the cells and of 1/256,
-    or fewer; none where neither is another way, or these are too few."""
-    data = bool(len(problem.objective.inputs))
-    if method != "grid" or problem.spreads or problem.domain.fixed or not data:
+    or fewer; none where neither is another way, or these are too few. A sum of energies moves
+    particles."""
+    data, total = bool(len(problem.objective.inputs)), isinstance(problem.objective, Sum)
+    if method != "grid" or problem.spreads or problem.domain.fixed or not (data or total):
         return []
     if problem.flow.signed:
         return []
-    feature = problem.objective.feature
-    kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
-    if kind == "particles" and feature.activation is None and feature.pullback is None:
-        return []
+    feature, kind = problem.objective.feature, "particles"
+    if not total:
+        kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
+        if kind == "particles" and feature.activation is None and feature.pullback is None:
+            return []
     few, many = INDEPENDENT
     found = [one for one in coarser[2:] if few <= one.count <= many][:2]
     if len(found) < 2:

@@ -232,7 +232,7 @@ def build_problem(
     feature = objective.feature
     flow, axes = flow_of(case.flow), objective.axes
     domain = domain_of(case, axes)
-    draw = fresh_data(case, feature)
+    draw = getattr(objective, "draw", None) or fresh_data(case, feature)  # of a population
     try:
         mesh = None
         if case.method.kind == "grid" or domain.fixed or case.method.points == "mesh":

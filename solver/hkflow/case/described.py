@@ -62,10 +62,10 @@ def described(
     objective = objective.data or NOTHING if total else objective
     if exact is not None and (type(exact) is not MomentFlow or exact.flow != problem.flow):
         raise CaseError("A run folder knows the exact solution MomentFlow of the same flow alone.")
-    teacher = (
+    teacher = energies | (
         {"teacher": objective.teacher, "teacher_weights": objective.teacher_weights}
         if population
-        else {"operator": objective.operator} | energies
+        else {"operator": objective.operator}
     )
     flow = {name: _rule(name, v) for name, v in vars(problem.flow).items() if v is not None}
     endless = method.get("max_step") == np.inf
@@ -181,7 +181,10 @@ def rebuilt(
 
         units = np.array(table.teacher), np.array(table.teacher_weights)
         population = PopulationRisk(feature, *units, table.weight_decay, entropy=table.entropy)
-        return population, exact, population.draw
+        total: Any = population
+        if table.energy is not None:
+            total = with_energies(table.energy, population, population.axes)
+        return total, exact, population.draw
     if table.axes is not None:
         return with_energies(table.energy or (), None, table.axes, table.weight_decay), exact, None
     risk = own.risk.built(where) if own.risk else ALL_RISKS[table.loss]

@@ -6,11 +6,12 @@ from typing import Any
 from ..errors import CaseError
 from ..objectives.energies import PARAMETERS, External, Interaction, Sum
 from ..objectives.objective import Objective
+from ..objectives.population import PopulationRisk
 
 
 def with_energies(
     tables: Sequence[Any],
-    data: Objective | None,
+    data: Objective | PopulationRisk | None,
     axes: int,
     weight_decay: float = 0.0,
     entropy: float = 0.0,

@@ -18,14 +18,16 @@ from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
 from .activations import Feature
-from .kernels import PairSums, ZonalKernel, zonal_kernel
+from .kernels import ZonalKernel, zonal_kernel
 from .losses import Risk
 from .objective import Objective
+from .population import PopulationRisk
 
 PARAMETERS = ("concentration", "width", "exponent")
 PLACES = [name for name in VARIABLES if name != "sign"]
 STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
 EPS = 16.0 * np.finfo(float).eps
+RISKS = Objective, PopulationRisk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,8 +181,8 @@ def _no_matrix(points, inputs):
 
 
 class Sum(Shown):
-    """The sum of energies: at most one data risk, an Objective, and any number of External and
-    Interaction.
+    """The sum of energies: at most one data risk, an Objective or a PopulationRisk, and any number
+    of External and Interaction.
 
     axes : d + 1, coordinates of a point; of data it is that of their objective
     weight_decay : λ, beside that of the data risk;  entropy : τ, likewise
@@ -191,20 +193,20 @@ class Sum(Shown):
 
     def __init__(
         self,
-        *terms: "Objective | External | Interaction",
+        *terms: "Objective | PopulationRisk | External | Interaction",
         axes: int | None = None,
         weight_decay: float = 0.0,
         entropy: float = 0.0,
     ) -> None:
-        data = [term for term in terms if isinstance(term, Objective)]
-        known = Objective, External, Interaction
+        data = [term for term in terms if isinstance(term, RISKS)]
+        known = *RISKS, External, Interaction
         given: tuple[Any, ...] = terms
         wrong = [term for term in given if not isinstance(term, known)]
         if wrong or len(data) > 1 or not (terms or entropy):
             got = f"got {type(wrong[0]).__name__}" if wrong else f"got {len(data)} of {len(terms)}"
             raise ValueError(
                 "A sum of energies has terms hkflow.External and hkflow.Interaction and at most"
-                f" one hkflow.Objective, {got}."
+                f" one hkflow.Objective or hkflow.PopulationRisk, {got}."
             )
         for name, value in (("weight_decay", weight_decay), ("entropy", entropy)):
             if not 0.0 <= value < np.inf:
@@ -228,6 +230,9 @@ class Sum(Shown):
             )
         self.terms, self.axes = terms, axes
         self.weight_decay, self.entropy = weight_decay, entropy
+        if isinstance(self.data, PopulationRisk):
+            self.teacher, self.teacher_weights = self.data.teacher, self.data.teacher_weights
+            self.draw = self.data.draw
         for term in self.external:
             term.check(axes)
 
@@ -241,9 +246,9 @@ class Sum(Shown):
         return facts
 
     @cached_property
-    def data(self) -> Objective | None:
-        """The data risk, without weight decay and entropy."""
-        return next((term for term in self.terms if isinstance(term, Objective)), None)
+    def data(self) -> Any:
+        """The data risk or that of a population, without weight decay and entropy, or None."""
+        return next((term for term in self.terms if isinstance(term, RISKS)), None)
 
     @cached_property
     def external(self) -> tuple[External, ...]:
@@ -270,7 +275,7 @@ class Sum(Shown):
             return Feature("energy", _no_matrix)
         one = self.data.feature
         named, hidden = f"{one.name} and energies", {"activation": None, "ridge": None}
-        return replace(one, name=named, degree=None, pullback=None, **hidden)  # type: ignore[arg-type]
+        return replace(one, name=named, degree=None, pullback=None, **hidden)
 
     @cached_property
     def risk(self) -> Risk:
@@ -380,11 +385,8 @@ class SumAtFixedPoints:
         self.external = np.full(len(points), float(objective.weight_decay))
         for term in objective.external:
             self.external += term.values(points)
-        self.predictions, self.loss_gradient = (
-            (self.data.predictions, self.data.loss_gradient)
-            if self.data
-            else (np.zeros(0), np.zeros(0))
-        )
+        self.predictions: Floats = self.data.predictions if self.data else np.zeros(0)
+        self.loss_gradient: Floats = self.data.loss_gradient if self.data else np.zeros(0)
         self.potential = np.zeros((len(signs), len(points)))
         self.masses, self.sums = np.zeros(len(points)), np.zeros(len(points))
 
@@ -438,12 +440,9 @@ class SumAtMovingPoints:
         self.data = objective.data and objective.data.at_moving_points(points)
         self.operator: Any = self.data.operator if self.data else _Points(points)
         n, width = len(points), self.operator.points.shape[2]
-        self.kernel = objective.kernel and PairSums(objective.kernel, points, width, True)
-        self.predictions, self.loss_gradient = (
-            (self.data.predictions, self.data.loss_gradient)
-            if self.data
-            else (np.zeros(0), np.zeros(0))
-        )
+        self.kernel = objective.kernel and objective.kernel.at_moving_points(points, width)
+        self.predictions: Floats = self.data.predictions if self.data else np.zeros(0)
+        self.loss_gradient: Floats = self.data.loss_gradient if self.data else np.zeros(0)
         self.slopes, self.gradient = np.zeros(n), np.zeros_like(self.operator.points)
         self.own_slopes, self.own_gradient = np.zeros(n), np.zeros_like(self.gradient)
         self.sums, self.signs = np.zeros(n), np.ones(n)

@@ -5,8 +5,9 @@ powers a |θ − θ′|^s of the distance, which have no short series and are su
 
     K(t) = Σ_k c_k T_k(t) + Σ_i a_i (2 − 2t)^(s_i / 2)
 
-At fixed points of the circle or S² a series acts on harmonics, K = Σ_l λ_l Σ_m Y_lm Y_lm′ (Funk and
-Hecke), which costs one product for each point and harmonic. All else is summed over pairs.
+On the circle and S² a series acts on harmonics, K = Σ_l λ_l Σ_m Y_lm Y_lm′ (Funk and Hecke), which
+costs a product for each point and harmonic, at points that move a few. Kernels of degree 2 act on
+moments in any dimension. All else is summed over pairs.
 """
 
 from collections.abc import Callable
@@ -14,19 +15,19 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numba import njit, prange
 from numpy.polynomial import chebyshev
 
 from ..arguments import Floats, check_positive
 from ..errors import unknown_name
 from ..measures.formula import Formula
-from ..operators.dense import blocked
+from ..operators.dense import DATA, blocked, unblocked
 from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
-from ..operators.parallel_loops import parallel_loop
+from ..operators.zonal import pair_sums
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
 MAX_TERMS = 512
 CHECKED = 2001  # values of t at which a series is compared with its function
+FEW = 250  # points that move, up to which all pairs cost least, as measured on degrees 1 to 42
 SMALL = 10_000  # pairs below which a second thread costs more than it brings
 
 
@@ -102,14 +103,28 @@ class ZonalKernel:
 
     def at_fixed_points(self, points: Floats) -> "HarmonicSums | PairSums":
         """The cheapest way to make the sums at points (n, p) that stay."""
+        few = self._harmonics(points.shape[1]) < len(points)
+        return HarmonicSums(self, points) if few else PairSums(self, points)
+
+    def at_moving_points(
+        self, points: Floats, width: int
+    ) -> "MomentSums | MovingHarmonicSums | PairSums":
+        """The same, with gradients, at points that move, in blocks of this width."""
         n, axes = points.shape
-        many = len(self.series) ** (axes - 1)
+        if n > FEW and not len(self.powers) and self.degree <= 2 and axes**self.degree < 2 * n:
+            return MomentSums(self, points, width)
+        if n > FEW and self._harmonics(axes) < 6 * n:
+            return MovingHarmonicSums(self, points, width)
+        return PairSums(self, points, width, with_gradient=True)
+
+    def _harmonics(self, axes):
+        """How many it acts on, infinity where they are not known."""
         known = axes in AXES and not len(self.powers) and self.degree <= MAX_DEGREE
-        return HarmonicSums(self, points) if known and many < n else PairSums(self, points)
+        return len(self.series) ** (axes - 1) if known else np.inf
 
 
 class HarmonicSums:
-    """Σ_j m_j K(θ_c·θ_j) at fixed points of the circle or S² by harmonics."""
+    """Σ_j m_j K(θ_c·θ_j) at points of the circle or S² that stay, by harmonics."""
 
     def __init__(self, kernel: ZonalKernel, points: Floats) -> None:
         self.harmonics = Harmonics(points, kernel.degree)
@@ -121,6 +136,56 @@ class HarmonicSums:
         self.harmonics.forward(masses, self.moments)
         self.moments *= self.eigenvalues
         self.harmonics.adjoint(self.moments, out)
+
+
+class MovingHarmonicSums(HarmonicSums):
+    """The same at points that move, and the part of G_c = Σ_j m_j K′(θ_c·θ_j) θ_j along the sphere:
+    ∇J = (θ × ∇J) × θ.
+
+    points, gradient : (n_blocks, p, width), see operators.dense.blocked
+    """
+
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+        super().__init__(kernel, points)
+        self.points, self.turned = blocked(points, width), np.zeros((len(points), 3))
+        self.gradient, self.component = np.zeros_like(self.points), np.zeros(len(points))
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,); fills the gradient."""
+        n, (_, axes, width) = len(out), self.points.shape
+        theta = np.zeros((n, 3))
+        theta[:, :axes] = unblocked(self.points, n)
+        self.harmonics.move(theta[:, :axes])
+        super().__call__(masses, out)
+        for k, turn in enumerate(reversed(self.harmonics.turns), 1):
+            self.harmonics.adjoint(turn @ self.moments, self.component)
+            self.turned[:, -k] = self.component
+        self.gradient[:] = blocked(np.cross(self.turned, theta)[:, :axes], width)
+
+
+class MomentSums:
+    """The same, with all of G, of a kernel a + bt + ct² in any dimension, by ∫dν, ∫θ dν and ∫θθᵀ
+    dν."""
+
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+        self.powers = np.zeros(3)
+        self.powers[: len(kernel.series)] = chebyshev.cheb2poly(kernel.series)
+        self.points = blocked(points, width)
+        self.gradient = np.zeros_like(self.points)
+
+    def __call__(self, masses: Floats, out: Floats) -> None:
+        """masses, out (n,); fills the gradient."""
+        a, b, c = self.powers
+        theta = unblocked(self.points, len(out))
+        weighted = masses[:, None] * theta
+        first = b * np.einsum("ca->a", weighted)
+        out[:] = a * masses.sum() + np.einsum("ca,a->c", theta, first)
+        if c != 0.0:  # not BLAS: its bits may depend on its threads
+            second = np.einsum("ca,ab->cb", theta, c * np.einsum("ca,cb->ab", weighted, theta))
+            out += np.einsum("ca,ca->c", theta, second)
+            first = first + 2.0 * second
+        width = self.points.shape[2]
+        self.gradient[:] = blocked(np.broadcast_to(first, theta.shape), width)
 
 
 class PairSums:
@@ -141,7 +206,7 @@ class PairSums:
         self.points = blocked(points, width)
         B, p, width = self.points.shape
         self.masses, self.sums = np.zeros((B, width)), np.zeros((B, width))
-        self.scratch = np.zeros((B, 5, width))
+        self.scratch = np.zeros((B, 3 * DATA + 1, width))
         self.gradient = np.zeros((B, p if with_gradient else 0, width))
 
     def __call__(self, masses: Floats, out: Floats) -> None:
@@ -153,87 +218,6 @@ class PairSums:
             self.masses, self.scratch, self.sums, self.gradient,
         )  # fmt: skip
         out[:] = self.sums.reshape(-1)[: self.n]
-
-
-@njit(cache=True, fastmath={"contract"})
-def add_series(c, t, b, old, out):
-    """out = Σ_k c_k T_k(t) by Clenshaw's recurrence; t, b, old, out (n,), b and old are scratch."""
-    n = len(t)
-    for i in range(n):
-        b[i], old[i] = 0.0, 0.0
-    for k in range(len(c) - 1, 0, -1):
-        for i in range(n):
-            new = c[k] + 2.0 * t[i] * b[i] - old[i]
-            old[i] = b[i]
-            b[i] = new
-    for i in range(n):
-        out[i] = c[0] + t[i] * b[i] - old[i]
-
-
-@njit(cache=True)
-def add_powers(powers, points, x, square, value, slope):
-    """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x; points (p,
-    n), x (p,), square, value, slope (n,)."""
-    n = len(value)
-    for c in range(n):
-        square[c] = 0.0
-    for a in range(len(points)):
-        for c in range(n):
-            square[c] += (points[a, c] - x[a]) ** 2
-    for i in range(len(powers)):
-        strength, s = powers[i]
-        for c in range(n):
-            if square[c] > 0.0:
-                power = strength * square[c] ** (0.5 * s)
-                value[c] += power
-                slope[c] -= s * power / square[c]
-
-
-@njit(cache=True, fastmath={"contract"})
-def block_sums(series, slopes, powers, points, sources, n, masses, scratch, potential, gradient):
-    """The sums of pair_sums for one block; points, gradient (p, width), scratch (5, width),
-    potential (width,) cut to the points in use."""
-    width = masses.shape[1]
-    t, b, old, value, slope = scratch
-    for c in range(len(potential)):
-        potential[c] = 0.0
-    for a in range(len(gradient)):
-        for c in range(len(potential)):
-            gradient[a, c] = 0.0
-    for j in range(n):
-        x, w = sources[j // width, :, j % width], masses[j // width, j % width]
-        for c in range(len(t)):
-            t[c] = 0.0
-        for a in range(len(points)):
-            for c in range(len(t)):
-                t[c] += x[a] * points[a, c]
-        add_series(series, t, b, old, value)
-        if len(gradient):
-            add_series(slopes, t, b, old, slope)
-        if len(powers):
-            add_powers(powers, points, x, b, value, slope)
-        for c in range(len(t)):
-            potential[c] += w * value[c]
-        for a in range(len(gradient)):
-            for c in range(len(t)):
-                gradient[a, c] += w * slope[c] * x[a]
-
-
-@parallel_loop
-def pair_sums(series, slopes, powers, points, n, masses, scratch, potential, gradient):
-    """Σ_j masses_j K(θ_c·θ_j) and Σ_j masses_j K′(θ_c·θ_j) θ_j, j in order.
-
-    series, slopes: Chebyshev coefficients of K and K′; powers (n_powers, 2); points (n_blocks, p,
-    width), n of them; masses, potential (n_blocks, width); scratch (n_blocks, 5, width); gradient
-    (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
-    """
-    width = potential.shape[1]
-    for b in prange(len(points)):
-        c = slice(0, min(width, n - b * width))
-        block_sums(
-            series, slopes, powers, points[b, :, c], points, n, masses, scratch[b, :, c],
-            potential[b, c], gradient[b, :, c],
-        )  # fmt: skip
 
 
 def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:

@@ -1,4 +1,4 @@
-"""Sums over the real harmonics of the circle or of S² at fixed points, made on the fly.
+"""Sums over the real harmonics of the circle or of S² at given points, made on the fly.
 
     h_lm = Σ_c w_c Y_lm(θ_c)      J_c = Σ_lm r_lm Y_lm(θ_c),      ∫ Y_lm Y_l'm' dU = δ
 
@@ -8,12 +8,18 @@ Featherstone 2002). On the circle Y = 1, √2 cos kω, √2 sin kω: the same wi
 Cost of either sum: about 2.5 multiplications for each point and harmonic; nothing is stored.
 """
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numba import njit, prange
 
 from ..arguments import Floats
 from .dense import blocked
 from .parallel_loops import parallel_loop
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 AXES = (2, 3)  # of the spaces of the spheres whose harmonics are known
 MAX_DEGREE = 500  # on S²: Q_lm stays a number
@@ -43,8 +49,8 @@ class Harmonics:
                 f"Harmonics are known on the circle and S² up to degree {MAX_DEGREE}, got degree"
                 f" {degree} in R^{axes}."
             )
-        self.coordinates = np.zeros((-(-len(points) // WIDTH), 3 * WIDTH))
-        self.coordinates[:, : axes * WIDTH] = blocked(points, WIDTH).reshape(-1, axes * WIDTH)
+        self.axes, self.coordinates = axes, np.zeros((-(-len(points) // WIDTH), 3 * WIDTH))
+        self.move(points)
         # highest l for each m
         self.tops = orders if axes == 2 else np.full(degree + 1, degree)
         self.diagonal, self.up, self.down = _recurrence(degree, axes)
@@ -57,6 +63,11 @@ class Harmonics:
         groups = min(GROUPS, len(self.coordinates))
         self.partial = np.zeros((groups, len(self.degrees)))
         self.scratch = np.zeros((groups, 6 * WIDTH))
+
+    def move(self, points: Floats) -> None:
+        """Take other points, as many as before."""
+        length = points.shape[1] * WIDTH
+        self.coordinates[:, :length] = blocked(points, WIDTH).reshape(-1, length)
 
     def forward(self, weights: Floats, out: Floats) -> None:
         """h; weights (n,), out (n_harmonics,)."""
@@ -72,6 +83,47 @@ class Harmonics:
             self.coordinates, loss_gradient, self.tops, self.diagonal, self.up, self.down,
             self.scratch, out,
         )  # fmt: skip
+
+    @cached_property
+    def turns(self) -> "list[csr_array]":
+        """From r to the numbers r of each component of θ × ∇J, which are harmonics of the same
+        degrees: on the circle one, x ∂_y − y ∂_x, on S² three, x, y and z.
+
+        ∂_φ takes Y_lm = Q_lm Re (x + iy)^m to −m times its imaginary part; the others lead from m
+        to m ± 1 by ½ √(l(l + 1) − m(m + 1)), and √2 times that between 0 and 1.
+        """
+        from scipy.sparse import csr_array  # slow to load
+
+        size, L = len(self.degrees), len(self.tops)
+        at = np.full((2, L, L + 1), -1)  # of real and imaginary parts, of l and m
+        orders = np.repeat(
+            np.arange(L), [(t + 1 - m) * (1 + (m > 0)) for m, t in enumerate(self.tops)]
+        )
+        parts = np.concatenate(
+            [np.tile([0, 1][: 1 + (m > 0)], t + 1 - m) for m, t in enumerate(self.tops)]
+        )
+        at[parts, self.degrees, orders] = np.arange(size)
+        l, m = np.meshgrid(np.arange(L), np.arange(L), indexing="ij")
+        up = 0.5 * np.sqrt(np.maximum(l * (l + 1.0) - m * (m + 1.0), 0.0))
+        up[:, 0] *= np.sqrt(2.0)
+
+        def turn(*pairs):
+            """Of rows (to, from, numbers), with the opposite ones."""
+            to, start, numbers = (np.concatenate([np.ravel(p[k]) for p in pairs]) for k in range(3))
+            on = (to >= 0) & (start >= 0)
+            to, start, numbers = to[on], start[on], numbers[on]
+            half = csr_array((numbers, (to, start)), shape=(size, size))
+            return csr_array(half - half.T)
+
+        (re, im), (more_re, more_im) = at[:, :, :-1], at[:, :, 1:]
+        around = turn((im, re, -m))
+        if self.axes == 2:
+            return [around]
+        return [
+            turn((more_im, re, up), (im, more_re, up)),
+            turn((more_re, re, -up), (more_im, im, -up)),
+            around,
+        ]
 
 
 def _recurrence(degree, axes):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import order
+from conftest import ROOT, order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
@@ -241,6 +241,28 @@ def test_without_entropy_in_the_limit():
         s = hkflow.solve(hkflow.Problem(mesh, with_entropy, WASSERSTEIN), 1.0)
         errors.append(abs(s.cell_density_at(-1)[0] * mesh.volumes @ mesh.centers[:, 0] - wanted))
     assert all(0.85 < one < 1.15 for one in order(errors)), (errors, order(errors))
+
+
+def distances_to_the_limit(end):
+    """Of predictions of the irises at t = 1, τ halved twice, from those without entropy at t =
+    end; root mean square."""
+    case = ROOT / "cases" / "quickstart" / "mean-field-langevin.toml"
+    found = []
+    for tau in (0.0, 0.1, 0.05, 0.025):
+        start = hkflow.check(case, objective={"entropy": tau})[1]
+        s = hkflow.solve(start, 1.0 if tau else end, kind="grid", saves=2)
+        found.append(s.predictions[-1])
+    return np.sqrt(np.mean(np.square(np.array(found[1:]) - found[0]), axis=1))
+
+
+def test_mean_field_langevin_without_entropy_in_the_limit():
+    """It is approached like τ."""
+    found = order(distances_to_the_limit(1.0))
+    assert all(0.8 < one < 1.1 for one in found), found
+
+
+def test_sibling_another_limit_is_not_approached():
+    assert not 0.8 < order(distances_to_the_limit(0.95))[-1] < 1.1
 
 
 # --- an attraction

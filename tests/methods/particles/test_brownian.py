@@ -63,6 +63,46 @@ def test_the_stationary_moment(tau=0.4, n=10_000):
     assert abs(found - m) < ERRORS * error < 0.02
 
 
+def moments_at_threshold(d, share, tilt=0.3, tau=0.4, n=10_000, end=1.0, factor=1.0):
+    """|∫θ dν| of 10⁴ particles and of a grid from U (1 + tilt e·θ) with K = −κ t, κ = share (d +
+    1)τ, and the standard error of the former: m is a process of Ornstein and Uhlenbeck near U."""
+    kappa, flow = share * (d + 1) * tau, hkflow.Flow(1.0)
+    mesh = hkflow.circle_mesh(128) if d == 1 else hkflow.geodesic_mesh(4)
+    density = (1.0 + tilt * mesh.centers[:, 0]) / mesh.volumes.sum()
+    total = hkflow.Sum(hkflow.Interaction("linear", -kappa), axes=d + 1, entropy=tau)
+    grid = hkflow.Problem(mesh, total, flow, initial=density[None])
+    rng = np.random.default_rng(3)
+    points = rng.standard_normal((2 * n, d + 1))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    points = points[rng.random(2 * n) < (1.0 + tilt * points[:, 0]) / (1.0 + tilt)][:n]
+    n = len(points)
+    atoms = hkflow.PointMeasure(points, np.ones(n), np.full(n, 1.0 / n))
+    total = hkflow.Sum(hkflow.Interaction("linear", -factor * kappa), axes=d + 1, entropy=tau)
+    cloud = hkflow.Problem(None, total, flow, initial=atoms)
+    runs = [
+        hkflow.solve(grid, end),
+        hkflow.solve(cloud, end, kind="particles", max_step=0.02, seed=1),
+    ]
+    found = [run.atoms_at(-1).moment()[0] for run in runs]
+    rate = d * tau * (share - 1.0)
+    grown = np.exp(2.0 * rate * end)
+    variance = (grown + tau * d * (grown - 1.0) / rate) / (d + 1) / n
+    return found, np.sqrt(variance)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_particles_grow_and_decay_as_the_grid_on_both_sides_of_the_threshold(d, share):
+    (grid, cloud), error = moments_at_threshold(d, share)
+    assert abs(grid - cloud) < ERRORS * error < 0.4 * grid, (grid, cloud, error)
+    assert (grid > 0.3 / (d + 1)) == (share > 1.0)
+
+
+def test_sibling_another_attraction_is_seen():
+    (grid, cloud), error = moments_at_threshold(2, 2.0, factor=1.5)
+    assert abs(grid - cloud) > ERRORS * error
+
+
 def test_mean_field_langevin_against_the_grid():
     """Predictions of a two-layer ReLU network with entropy, on the irises."""
     cells = hkflow.check(LANGEVIN)[1]
