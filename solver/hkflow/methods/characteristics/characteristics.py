@@ -12,7 +12,7 @@ from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..particles.points import PointMethod
-from ..step import Step, budget_error
+from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import DENSE, Coupling
@@ -22,6 +22,7 @@ from .tangent_gram import held_coupling
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # weights of r at the Gauss points for the first half of a step
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
+FADES = 0.5  # in a step: the time whose exchange errors of implicit steps are relative to
 COUNTED = ("crossings", "captures", "releases")
 ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
 
@@ -111,6 +112,7 @@ class Characteristics(PointMethod):
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
+        self.reach = 0.0
         self._start()
 
     # --- state
@@ -137,7 +139,7 @@ class Characteristics(PointMethod):
     def state(self) -> dict[str, Any]:
         e = self.current
         own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
-        own |= {"speed": e.speed, "events": self.events, "mass_at_start": self.mass_at_start}
+        own |= {"speed": e.speed, "reach": self.reach, "events": self.events, "mass_at_start": self.mass_at_start}
         own |= {"captured": e.captured.astype(float), "flows": float(len(self.history))}
         return super().state() | own
 
@@ -146,6 +148,7 @@ class Characteristics(PointMethod):
         self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
         self.mass_at_start = float(state["mass_at_start"])
+        self.reach = float(state.get("reach", self.ages[0]))  # older folders have none
         self.current.captured[:] = state["captured"]
         self.history = Recorder(self.past.shape[1], int(state["flows"]))
 
@@ -209,12 +212,16 @@ class Characteristics(PointMethod):
         return step
 
     def _budget_error(self, step):
-        """Of the energy and mass budgets, relative to what the step and the one before exchange, if
-        that was longer: where what kinks hold is let go, the loss gradients of a stiff flow jump,
-        and no step across is accurate by itself."""
+        """Of the energy and mass budgets, relative to what is exchanged in the longest step of
+        late.
+
+        Where what kinks hold is let go, the loss gradients of a stiff flow jump: no step across is
+        accurate by itself, and error control alone would come near the jump for ever. The length
+        counts half as much with each step since, so that steps which go by it err no more in all
+        than two of that length.
+        """
         error = budget_error(self.current, self.trial, step, self.tolerance)
-        before = self.ages[0]
-        return error if error is None or self.passed >= before else error * self.passed / before
+        return error if error is None else error * min(1.0, self.passed / max(self.reach, SMALLEST))
 
     def _explicit(self, time):
         """Predictor and corrector over a time."""
@@ -295,6 +302,7 @@ class Characteristics(PointMethod):
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
             self.passed,
         )
+        self.reach = max(self.passed, FADES * self.reach)
         self.events += step.counts  # type: ignore[arg-type]
         self.current, self.trial = self.trial, self.current
         self.state_changed()
