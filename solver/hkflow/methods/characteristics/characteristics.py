@@ -22,7 +22,6 @@ from .tangent_gram import held_coupling
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # weights of r at the Gauss points for the first half of a step
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
-FADES = 0.5  # in a step: the time whose exchange errors of implicit steps are relative to
 COUNTED = ("crossings", "captures", "releases")
 ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
 
@@ -139,7 +138,12 @@ class Characteristics(PointMethod):
     def state(self) -> dict[str, Any]:
         e = self.current
         own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
-        own |= {"speed": e.speed, "reach": self.reach, "events": self.events, "mass_at_start": self.mass_at_start}
+        own |= {
+            "speed": e.speed,
+            "reach": self.reach,
+            "events": self.events,
+            "mass_at_start": self.mass_at_start,
+        }
         own |= {"captured": e.captured.astype(float), "flows": float(len(self.history))}
         return super().state() | own
 
@@ -212,13 +216,11 @@ class Characteristics(PointMethod):
         return step
 
     def _budget_error(self, step):
-        """Of the energy and mass budgets, relative to what is exchanged in the longest step of
-        late.
+        """Of the energy and mass budgets, relative to what is exchanged in the `reach`: the length
+        of the longest step of late, until as much time has gone by.
 
-        Where what kinks hold is let go, the loss gradients of a stiff flow jump: no step across is
-        accurate by itself, and error control alone would come near the jump for ever. The length
-        counts half as much with each step since, so that steps which go by it err no more in all
-        than two of that length.
+        Where kinks let go what they hold, the loss gradients of a stiff flow jump: no step across
+        is accurate by itself, and steps would come near the jump for ever.
         """
         error = budget_error(self.current, self.trial, step, self.tolerance)
         return error if error is None else error * min(1.0, self.passed / max(self.reach, SMALLEST))
@@ -302,7 +304,7 @@ class Characteristics(PointMethod):
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
             self.passed,
         )
-        self.reach = max(self.passed, FADES * self.reach)
+        self.reach = max(self.passed, self.reach - self.passed)
         self.events += step.counts  # type: ignore[arg-type]
         self.current, self.trial = self.trial, self.current
         self.state_changed()
