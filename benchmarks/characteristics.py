@@ -4,8 +4,10 @@ tables.
 Iris (cases/quickstart/iris.toml) and six random data, square loss, W (α, β = 1, 0) and HK (1, 2):
 root mean square over the data, against a reference with 2 × 10242 seeds. The seeds are the cells of
 geodesic meshes. Seconds are of the second of two runs, without compilation, on the processor with
-NUMBA_NUM_THREADS=1, on the wall with more. Last, one flow of many atoms and data over a short time
-with frozen potential.
+NUMBA_NUM_THREADS=1, on the wall with more. Then steps and seconds with a tolerance of 1e-6 in more
+dimensions, Gaussian data on a teacher of three units; and of margin flows of few heavy units, whose
+loss gradients jump where kinks let a unit go. Last, one flow of many atoms and data over a short
+time with frozen potential.
 
     NUMBA_NUM_THREADS=1 python -m benchmarks.characteristics [--quick]
 """
@@ -25,6 +27,7 @@ from .timing import clock, seconds
 REFERENCE = {"cells": 10242, "tolerance": 1e-7}
 IRIS = Path(__file__).parent.parent / "cases" / "quickstart" / "iris.toml"
 FLOWS = {"W": hkflow.Flow(1.0, 0.0), "HK": hkflow.Flow(1.0, 2.0)}
+DIMENSIONS = (5, 50, 500), (15, 256, 1024)  # dimension, data, atoms
 LARGE = ((100_000, 100), (100_000, 10_000))  # atoms, data
 
 
@@ -79,6 +82,57 @@ def head(times):
     print("| --- |" + " ---: |" * (7 + len(times)))
 
 
+def random_units(rng, inputs, targets, risk, flow, units, mass):
+    """Evenly weighted random units of both signs."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS[risk], inputs, np.asarray(targets)
+    )
+    points, signs = rng.normal(size=(units, inputs.shape[1])), np.tile([1.0, -1.0], units // 2)
+    atoms = hkflow.PointMeasure(points, signs, np.full(units, mass / units))
+    return hkflow.Problem(None, objective, flow, (1, -1), atoms)
+
+
+def teacher(dim, n, units, flow):
+    """Gaussian data with a bias and the targets of three ReLU units."""
+    rng = np.random.default_rng(0)
+    x, three = (
+        np.column_stack([rng.normal(size=(n, dim)), np.ones(n)]),
+        rng.normal(size=(3, dim + 1)),
+    )
+    three /= np.linalg.norm(three, axis=1, keepdims=True)
+    targets = hkflow.FEATURES["relu"].matrix(three, x) @ np.array([1.0, -1.0, 1.0])
+    return random_units(rng, x, targets, "square", FLOWS[flow], units, 1.0)
+
+
+def heavy(seed):
+    """Eight units of mass 1e10 and the smooth margin of twelve Gaussian data, random classes."""
+    rng = np.random.default_rng(seed)
+    x, y = np.column_stack([rng.normal(size=(12, 3)), np.ones(12)]), rng.choice([-1.0, 1.0], 12)
+    return random_units(rng, x, y, "smooth-margin", FLOWS["HK"], 8, 1e10)
+
+
+def counted(title, problem, end, **options):
+    """A row: steps and seconds to the end, or when it stopped."""
+    begin = clock()
+    found = hkflow.solve(problem, end, kind="characteristics", **options)
+    print(
+        f"| {title} | {found.time[-1]:g} | {found.end['steps']} | {clock() - begin:.2f} |",
+        flush=True,
+    )
+
+
+def steps(quick):
+    """Rows of more dimensions and of heavy units."""
+    print("\n| problem | reached t | steps | seconds |\n| --- | ---: | ---: | ---: |")
+    for dim, n, units in DIMENSIONS[: 1 if quick else 2]:
+        for flow in FLOWS:
+            for end in (1.0, 5.0, 20.0):
+                title = f"d = {dim}, {n} data, {units} atoms, {flow}, tolerance 1e-6"
+                counted(title, teacher(dim, n, units, flow), end, tolerance=1e-6)
+    for seed in range(2 if quick else 5):
+        counted(f"8 units of mass 1e10, draw {seed}", heavy(seed), 200.0)
+
+
 def large(atoms, data):
     """Microseconds for each atom and nanoseconds for each pair of a short flow with a frozen
     potential."""
@@ -121,6 +175,7 @@ def main(quick=False):
                 levels[1:],
                 1e-4,
             )
+    steps(quick)
     print("\n| atoms | data | µs per atom | ns per pair |\n| ---: | ---: | ---: | ---: |")
     for atoms, data in LARGE[:1] if quick else LARGE:
         large(atoms, data)

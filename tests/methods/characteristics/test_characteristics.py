@@ -186,6 +186,40 @@ def test_stiff_margins_are_implicit_and_enclosed():
     assert r["margin_upper"][-1] - r["margin_lower"][-1] < 1e-2 * gamma.lower
 
 
+def heavy(mass):
+    """Eight units of a large mass, the smooth margin of twelve data: loss gradients jump where
+    kinks let a unit go."""
+    rng = np.random.default_rng(2)
+    x, y = np.column_stack([rng.normal(size=(12, 3)), np.ones(12)]), rng.choice([-1.0, 1.0], 12)
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], x, y)
+    atoms = hkflow.PointMeasure(
+        rng.normal(size=(8, 4)), np.tile([-1.0, 1.0], 4), np.full(8, mass / 8)
+    )
+    return hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), atoms)
+
+
+def test_steps_go_by_jumps_of_stiff_loss_gradients():
+    """To the end in some hundred steps; a tenth of the tolerance is closer to explicit steps."""
+    run = hkflow.solve(heavy(1e10), 50.0, [50.0], kind="characteristics")
+    assert run.finished and run.end["steps"] <= 300, run.status
+    wanted = hkflow.solve(
+        heavy(1e2), 2.0, [2.0], kind="characteristics", tolerance=1e-6, imex="explicit"
+    ).predictions[-1]
+    for tolerance in (1e-3, 1e-4):
+        got = hkflow.solve(
+            heavy(1e2), 2.0, [2.0], kind="characteristics", tolerance=tolerance, imex="implicit"
+        ).predictions[-1]
+        assert np.linalg.norm(got - wanted) < 5.0 * tolerance * np.linalg.norm(wanted)
+
+
+def test_sibling_errors_relative_to_single_steps_end_at_a_jump(monkeypatch):
+    """What one step exchanges is less than the jump, however short it is."""
+    no_reach = property(lambda _: 0.0, lambda *_: None)
+    monkeypatch.setattr(characteristics.Characteristics, "reach", no_reach, raising=False)
+    run = hkflow.solve(heavy(1e10), 50.0, [50.0], kind="characteristics")
+    assert not run.finished and run.time[-1] < 1.0
+
+
 def test_the_clock_of_the_margin_runs_by_it():
     start = problem(
         hkflow.Flow(1.0, 2.0, time_variable="margin"), 12, m=40, loss="smooth-margin", seed=5

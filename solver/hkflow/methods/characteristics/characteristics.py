@@ -12,7 +12,7 @@ from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..particles.points import PointMethod
-from ..step import Step, budget_error
+from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
 from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import DENSE, Coupling
@@ -111,6 +111,7 @@ class Characteristics(PointMethod):
         n_data = len(problem.objective.inputs)
         self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
+        self.reach = 0.0
         self._start()
 
     # --- state
@@ -137,7 +138,12 @@ class Characteristics(PointMethod):
     def state(self) -> dict[str, Any]:
         e = self.current
         own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
-        own |= {"speed": e.speed, "events": self.events, "mass_at_start": self.mass_at_start}
+        own |= {
+            "speed": e.speed,
+            "reach": self.reach,
+            "events": self.events,
+            "mass_at_start": self.mass_at_start,
+        }
         own |= {"captured": e.captured.astype(float), "flows": float(len(self.history))}
         return super().state() | own
 
@@ -146,6 +152,7 @@ class Characteristics(PointMethod):
         self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
         self.mass_at_start = float(state["mass_at_start"])
+        self.reach = float(state.get("reach", self.ages[0]))  # older folders have none
         self.current.captured[:] = state["captured"]
         self.history = Recorder(self.past.shape[1], int(state["flows"]))
 
@@ -209,12 +216,14 @@ class Characteristics(PointMethod):
         return step
 
     def _budget_error(self, step):
-        """Of the energy and mass budgets, relative to what the step and the one before exchange, if
-        that was longer: where what kinks hold is let go, the loss gradients of a stiff flow jump,
-        and no step across is accurate by itself."""
+        """Of the energy and mass budgets, relative to what is exchanged in the `reach`: the length
+        of the longest step of late, until as much time has gone by.
+
+        Where kinks let go what they hold, the loss gradients of a stiff flow jump: no step across
+        is accurate by itself, and steps would come near the jump for ever.
+        """
         error = budget_error(self.current, self.trial, step, self.tolerance)
-        before = self.ages[0]
-        return error if error is None or self.passed >= before else error * self.passed / before
+        return error if error is None else error * min(1.0, self.passed / max(self.reach, SMALLEST))
 
     def _explicit(self, time):
         """Predictor and corrector over a time."""
@@ -295,6 +304,7 @@ class Characteristics(PointMethod):
             np.where(self.ages[:-1] > 0.0, self.ages[:-1] + self.passed, 0.0),
             self.passed,
         )
+        self.reach = max(self.passed, self.reach - self.passed)
         self.events += step.counts  # type: ignore[arg-type]
         self.current, self.trial = self.trial, self.current
         self.state_changed()
