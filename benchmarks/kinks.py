@@ -277,7 +277,7 @@ def margins(quick):
             f"{records['log_mass'][-1]:.0f}",
             *(f"{records[key][-1]:.6f}" for key in keys),
         )
-    head("draw", *(f"{share:.0%} by {name}" for name in MARGIN_METHODS for share in NEAR))
+    head("draw", *(f"{100 * share:.0f} % by {name}" for name in MARGIN_METHODS for share in NEAR))
     for seed in draws:
         found = (
             f"{spent:.2f} s, t = {time:.0f}" if spent == spent else "–"

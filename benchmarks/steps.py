@@ -90,7 +90,8 @@ def margin_rows(repeats, seed=1):
     )[..., 0]
     for k, share in enumerate(NEAR):
         yield Row(
-            f"cluster data, draw {seed}, to {share:.0%} of γ", np.median(spent[:, 0, k]), "s",
+            f"cluster data, draw {seed}, to {100 * share:.0f} % of γ",
+            np.median(spent[:, 0, k]), "s",
             **ratio(spent[:, 1, k], spent[:, 0, k]), goal=(">=", GOALS["margin"]),
             note="time of the grid / that of characteristics, both from 2 × 642 cells",
         )  # fmt: skip

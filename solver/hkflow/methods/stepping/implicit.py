@@ -205,8 +205,10 @@ def coupled_residuals(
             )
         moved = tau * coupling.product(loss_gradient)
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
-        drag = CONSISTENT * allowed / max(np.abs(loss_gradient).max(), SMALLEST)
-        model = coupling.stiffer(drag / tau) if renewed else coupling
+        model = coupling
+        if renewed:
+            drag = CONSISTENT * allowed / max(np.abs(loss_gradient).max(), SMALLEST)
+            model = coupling.stiffer(drag / tau)
         try:
             at_start = predictions + tau * model.product(loss_gradient)
             wanted = model.solve(tau, at_start, loss_gradient)
