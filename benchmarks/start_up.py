@@ -61,7 +61,8 @@ def quickstart():
             processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
             note = f"once; {processor:.3g} s of processors"
             yield Row(f"quickstart with its picture, {when}", spent, "s", note=note)
-            yield Row(f"of which the compiler, {when}", compiling, "s", note="once")
+            note = "once; a second process compiles besides"
+            yield Row(f"of which the compiler, {when}", compiling, "s", note=note)
         draw = script(COMMAND, "plot", f"{folder}/second", **caches)
         yield Row("its overview alone, as a command", min(seconds(draw) for _ in range(3)), "s")
 
