@@ -61,18 +61,6 @@ def test_equal_results_have_no_error():
     assert not found.bar.any() and found.verdict == "meshes agree"
 
 
-def test_an_order_that_falls_with_time_widens_the_bars_of_late_saves():
-    """The order of all saves together is that of the first ones, whose differences are larger."""
-    widths, sizes = np.array([1.0, 4.0, 16.0]), np.array([[1.0], [1.0], [0.01], [0.01]])
-    orders = np.array([[2.0], [2.0], [1.0], [1.0]])
-    values = [TRUTH + sizes * width**orders * SHAPE for width in widths]
-    found, error = extrapolated(values, widths, SMOOTH), rms(values[0] - TRUTH)
-    assert found.order == pytest.approx(2.0, abs=0.01)
-    assert found.bar[[0, 3]] == pytest.approx(FACTOR * error[[0, 3]], rel=0.02)
-    as_all = FACTOR * rms(values[0] - values[1]) / 15.0  # what the order of all makes of it
-    assert as_all[3] < error[3] <= found.bar[3]
-
-
 def test_another_method_widens_a_bar_only_beyond_its_own():
     bar = np.array([1.0, 2.0])
     kept, disagrees = compared(bar, 2.0 * bar, 3.0 * bar)

@@ -285,8 +285,9 @@ def _with_tolerance(companion, factor):
 
 
 def _independent(problem, method, coarser):
-    """The same by characteristics or particles from the centres of up to 300 to 1000 cells, and on
-    two coarser meshes; none where neither is another way, or these are too few."""
+    """The same by characteristics or particles from the centres of up to 300 to 1000 cells, with a
+    tight tolerance, and of two coarser meshes, so that what they differ by tells of space and time;
+    none where neither is another way, or these are too few."""
     data = bool(len(problem.objective.inputs))
     if method != "grid" or problem.spreads or problem.domain.fixed or not data:
         return []
@@ -302,10 +303,11 @@ def _independent(problem, method, coarser):
     found = [one for one in (own, *coarser) if one.count <= min(share, INDEPENDENT)][:3]
     if len(found) < 2:
         return []
-    return [
+    first, *coarse = (
         replace(one, options={"kind": kind}, words=f"{kind} from {one.count} points")
         for one in found
-    ]
+    )
+    return [*(_with_tolerance(first, TIGHTER[False]) or [first]), *coarse]
 
 
 def solved(companion: Companion, times: Floats) -> Solution | None:

@@ -9,7 +9,7 @@ import numpy as np
 from ..arguments import Floats
 
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
-LARGEST_ORDER, TINY = 8.0, 1e-300
+LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
@@ -42,11 +42,10 @@ def extrapolated(
         bar = s |f₁ − f₂| h₁^p / (h₂^p − h₁^p)
         (h₄^p − h₂^p) / (h₂^p − h₁^p) = |f₂ − f₄| / |f₁ − f₂|
 
-    |·| is the root mean square over components. The order p is that of all saves together, or of
-    one save where this is lower, within the band that is expected; s = 1.25, and 3 with two results
-    or an order of all below the band (Roache 1998; ASME V&V 20). Where f₁ − f₂ is smaller than
-    f₂ − f₄ and the highest order allow, f₁ and f₂ are equal by chance: the latter counts; and so do
-    the saves beside each.
+    |·| is the root mean square over components. The order p is that of all saves together, within
+    the band that is expected; s = 1.25, and 3 with two results or an order below the band (Roache
+    1998; ASME V&V 20). Where f₁ − f₂ is smaller than f₂ − f₄ and the highest order allow, f₁ and f₂
+    are equal by chance: the latter counts; and so do the saves beside each.
 
     values : (n_saves, k) each, finest first;  widths : of their meshes;  band : orders expected
     """
@@ -55,10 +54,8 @@ def extrapolated(
     if len(values) == 2:
         return Spread(WIDE * first * _share(widths, high), np.nan, "two meshes tell no order")
     second = rms(values[1] - values[2])
-    of_each = _orders(widths, first, second)
-    found = float(_orders(widths, np.linalg.norm(first), np.linalg.norm(second)))
-    order = np.clip(np.fmin(of_each, found), low, high)
-    order = np.where(np.isnan(order), high, order)
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
     bar = np.maximum(first, least)
     beside = bar.copy()
@@ -89,12 +86,13 @@ def _ratio(widths, order):
     return (two - one) / (four - two)
 
 
-def _orders(widths, first, second):
-    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan where both are 0."""
+def _order(widths, first, second):
+    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are 0."""
+    if not second > 0.0:
+        return np.nan if not first > 0.0 else -LARGEST_ORDER
     orders = np.linspace(-LARGEST_ORDER, LARGEST_ORDER, 3201) + 1e-9  # at 0 both sides are 0
-    wanted = np.log(np.maximum(first, TINY)) - np.log(np.maximum(second, TINY))
-    far = np.abs(np.log(_ratio(widths, orders)) - np.asarray(wanted)[..., None])
-    return np.where((first > 0.0) | (second > 0.0), orders[np.argmin(far, axis=-1)], np.nan)
+    ratios = _ratio(widths, orders)
+    return float(orders[np.argmin(np.abs(np.log(ratios) - np.log(max(first / second, 1e-300))))])
 
 
 def compared(bar: Floats, apart: Floats, own: Floats) -> tuple[Floats, bool]:
