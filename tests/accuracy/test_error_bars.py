@@ -76,7 +76,10 @@ def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
     assert [one.count for one in companions._told(few, coarser)] == [256, 64]
     assert companions._timed(coarser, []).options["cfl"] == 0.9 / 64.0
     bars = hkflow.error_bars(run)
-    assert bars.companions == ("64 cells", "16 cells", "16 cells with tolerance 2.5e-05")
+    others = [f"characteristics from {count} points" for count in (256, 64, 16)]
+    others[0] += " with tolerance 1e-05"
+    assert bars.companions[:3] == ("64 cells", "16 cells", "16 cells with tolerance 2.5e-05")
+    assert bars.companions[3:] == tuple(others)
     for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
         assert error <= bars[name][-1] <= 8.0 / 1024**1.5
 
@@ -114,6 +117,46 @@ def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch)
     monkeypatch.setattr(companions, "_with_tolerance", lambda companion, factor: [])
     run = hkflow.solve(on_circle(), 2.0, SAVES)
     assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
+
+
+def relu_on_circle(rates):
+    """Regression of eight data, of which some kinks trap mass, on 128 cells."""
+    rng = np.random.default_rng(14)
+    x = np.column_stack([rng.normal(size=8), np.ones(8)])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, rng.normal(size=8)
+    )
+    return hkflow.Problem(hkflow.circle_mesh(256), objective, hkflow.Flow(*rates), (1, -1))
+
+
+def test_another_method_tells_what_meshes_do_not(monkeypatch):
+    """Cells that agree on what is wrong, here with 1.1 times the targets."""
+    problem = relu_on_circle((1.0, 2.0))
+    o = problem.objective
+    wrong = replace(
+        problem, objective=hkflow.Objective(o.feature, o.risk, o.inputs, 1.1 * o.targets)
+    )
+    run = hkflow.solve(wrong, 2.0, SAVES)
+    truth = hkflow.solve(problem, 2.0, SAVES, kind="characteristics")
+    error = np.sqrt(np.mean((run.predictions[-1] - truth.predictions[-1]) ** 2))
+    apart = companions._independent(
+        problem, "grid", companions._coarser(problem, "grid", {}, companions._fresh)
+    )
+    monkeypatch.setattr(companions, "_independent", lambda *given: apart)
+    bars = hkflow.error_bars(run)
+    assert error <= bars["predictions"][-1] and "another method differs" in str(bars)
+    assert hkflow.error_bars(run, "own")["predictions"][-1] < 0.5 * error
+
+
+@pytest.mark.parametrize(("rates", "band"), [((1.0, 2.0), (0.5, 1.0)), ((0.0, 2.0), (1.0, 2.0))])
+def test_orders_are_those_of_smooth_features_where_nothing_moves(rates, band):
+    """Integrals of continuous functions: errors fall with the square of the width."""
+    problem = relu_on_circle(rates)
+    assert companions._band(problem, "grid", {}) == band
+    assert companions._band(problem, "characteristics", {}) == band
+    if not problem.flow.moves:
+        bars = hkflow.error_bars(hkflow.solve(problem, 2.0, SAVES), "own")
+        assert 1.5 < bars.bars["predictions"].order < 3.0
 
 
 def test_errors_in_time_are_told_by_one_stepper():

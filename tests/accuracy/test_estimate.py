@@ -66,14 +66,14 @@ def test_another_method_widens_a_bar_only_beyond_its_own():
     kept, disagrees = compared(bar, 2.0 * bar, 3.0 * bar)
     assert np.array_equal(kept, bar) and not disagrees
     wider, disagrees = compared(bar, 2.0 * bar, 0.75 * bar)
-    assert np.array_equal(wider, 2.0 * bar) and disagrees
+    assert np.array_equal(wider, 2.75 * bar) and disagrees
 
 
 def test_another_method_that_is_known_better_narrows_a_bar():
     bar = np.array([1.0, 2.0])
     closer, disagrees = compared(bar, 0.1 * bar, 0.2 * bar)
-    assert closer == pytest.approx(0.4 * bar) and not disagrees
-    kept, _ = compared(bar, 0.1 * bar, 0.6 * bar)
+    assert closer == pytest.approx(0.3 * bar) and not disagrees
+    kept, _ = compared(bar, 0.1 * bar, 0.95 * bar)
     assert np.array_equal(kept, bar)
 
 

@@ -25,7 +25,6 @@ from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 from .error_bars import Bar, ErrorBars
 from .estimate import (
-    WIDE,
     Spread,
     compared,
     extrapolated,
@@ -35,19 +34,20 @@ from .estimate import (
 )
 from .quantities import is_large, quantities
 
-# Orders in the width that errors are expected to show: of grids and of points on the circle, for
-# features with a kink and without, and of points on S^d, where many lie beside each kink.
-GRID = {True: (0.5, 1.25), False: (1.0, 2.0)}
-POINTS_ON_CIRCLE = {True: (0.5, 1.25), False: (1.0, 1.5)}
-POINTS = (1.0, 2.0)
-INDEPENDENT_ORDER = 1.75
+# Orders in the width that errors are expected to show. ROUGH: cells whose velocity jumps at a kink,
+# and points on the circle that pass kinks, or leave one another, one at a time. CURVED: points on
+# the circle of features without a kink. SMOOTH: all others. Where nothing moves all are SMOOTH:
+# integrals of continuous functions.
+ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
 FEWER = 4  # times fewer points, or cells where meshes are of any size
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
-INDEPENDENT = 40, 1000  # so many cells' centres start the independent method
+# so many cells' centres at most start the independent method: on the circle all, where their
+# sums are cheap; else 1/64 of them, but up to the lesser number anyway
+INDEPENDENT, INDEPENDENT_ANYWAY = 1000, 300
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points
 TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
@@ -90,8 +90,8 @@ def error_bars(
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
-    there is none the run itself with a looser one. A grid of many cells without
-    noise is besides compared with characteristics or particles, which are computed in another way.
+    there is none the run itself with a looser one. A grid without noise is besides compared with
+    characteristics or particles, which are computed in another way.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -184,7 +184,9 @@ def _coarser(problem, method, options, mesh_of):
 def _told(run, coarser):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
     grid's where these are so MANY cells: bars are as wide, and cost half."""
-    many = run.method == "grid" and len(coarser) > 2 and coarser[2].count >= MANY[_kinked(run)]
+    many = (
+        run.method == "grid" and len(coarser) > 2 and coarser[2].count >= MANY[_kinked(run.problem)]
+    )
     return coarser[1:3] if many else coarser[:2]
 
 
@@ -286,9 +288,9 @@ def _with_tolerance(companion, factor):
 
 
 def _independent(problem, method, coarser):
-    """The same by characteristics or particles from the centres of 1/64 of the cells and of 1/256,
-    or fewer; none where neither is another way, or these are too few. A sum of energies moves
-    particles."""
+    """The same by characteristics or particles from the centres of up to 300 to 1000 cells, with a
+    tight tolerance, and of two coarser meshes, so that what they differ by tells of space and time;
+    none where neither is another way, or these are too few. A sum of energies moves particles."""
     data, total = bool(len(problem.objective.inputs)), isinstance(problem.objective, Sum)
     if method != "grid" or problem.spreads or problem.domain.fixed or not (data or total):
         return []
@@ -299,14 +301,17 @@ def _independent(problem, method, coarser):
         kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
         if kind == "particles" and feature.activation is None and feature.pullback is None:
             return []
-    few, many = INDEPENDENT
-    found = [one for one in coarser[2:] if few <= one.count <= many][:2]
+    cells = problem.mesh.n_cells
+    share = cells if problem.domain.ordered else max(cells // 64, INDEPENDENT_ANYWAY)
+    own = Companion(problem, {}, 1.0, f"{cells} points")
+    found = [one for one in (own, *coarser) if one.count <= min(share, INDEPENDENT)][:3]
     if len(found) < 2:
         return []
-    return [
+    first, *coarse = (
         replace(one, options={"kind": kind}, words=f"{kind} from {one.count} points")
         for one in found
-    ]
+    )
+    return [*(_with_tolerance(first, TIGHTER[False]) or [first]), *coarse]
 
 
 def solved(companion: Companion, times: Floats) -> Solution | None:
@@ -343,14 +348,15 @@ def _bars(run, made, coarse, batches, pair, apart, ratio):
         if not all(np.isfinite(one[name]).all() for one in (own, *found.values())):
             continue  # of a mass that vanishes, or is beyond numbers
         share = batches[0].width ** -run.dim if batches else 0.0
-        spread = _in_space(name, values, several, parts, widths, _band(run), share)
+        band = _band(run.problem, run.method, run.options)
+        spread = _in_space(name, values, several, parts, widths, band, share)
         time = np.zeros(len(values))
         if pair:
             time = of_difference(ratio) * rms(one[name] - other[name])
         space, verdict = spread.bar, spread.verdict
-        if len(others) == 2 and several:
-            two = [one[name] for one in others]
-            total, disagrees = compared(space + time, rms(values - two[0]), _own_bar(two, apart))
+        if len(others) > 1 and len(others) == len(apart) and several:
+            another = _of_another([one[name] for one in others], apart)
+            total, disagrees = compared(space + time, rms(values - others[0][name]), another)
             time = np.minimum(time, total)
             space = total - time
             verdict += "; another method differs by more than meshes do" if disagrees else ""
@@ -369,10 +375,12 @@ def _in_space(name, values, several, parts, widths, band, share):
     return Spread(np.zeros(len(values)), np.nan, "no error in space")
 
 
-def _own_bar(results, companions):
-    """The bar of the independent method, from its two runs."""
-    ratio = companions[1].width / companions[0].width
-    return WIDE * rms(results[0] - results[1]) / (ratio**INDEPENDENT_ORDER - 1.0)
+def _of_another(results, companions):
+    """The bar of the independent method, from its runs."""
+    first = companions[0]
+    widths = [one.width / first.width for one in companions]
+    band = _band(first.problem, first.options["kind"], first.options)
+    return extrapolated(results, widths, band).bar
 
 
 def _each(values, others, total):
@@ -384,17 +392,20 @@ def _each(values, others, total):
     return total[:, None] * np.maximum(share, 1.0)
 
 
-def _band(run):
-    """The orders that are expected of its method."""
-    kinked = _kinked(run)
-    if run.method != "grid":
-        return POINTS_ON_CIRCLE[kinked] if run.domain.ordered else POINTS
-    if run.options.get("limiter") == "first-order":
-        return GRID[True][0], 1.0
-    return GRID[kinked and not run.problem.objective.feature.joint]
+def _band(problem, method, options):
+    """The orders that are expected of a method."""
+    feature = problem.objective.feature
+    if not (problem.flow.moves or problem.spreads):
+        return SMOOTH
+    if method == "grid":
+        rough = _kinked(problem) and not feature.joint
+        return ROUGH if rough or options.get("limiter") == "first-order" else SMOOTH
+    if not problem.domain.ordered:
+        return SMOOTH
+    return ROUGH if _kinked(problem) or feature.pieces else CURVED
 
 
-def _kinked(run):
+def _kinked(problem):
     """Whether its feature has a kink at every datum."""
-    objective: Any = run.problem.objective
+    objective: Any = problem.objective
     return bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0

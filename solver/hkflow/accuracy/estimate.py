@@ -9,8 +9,6 @@ import numpy as np
 from ..arguments import Floats
 
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
-# an independent result whose bar is smaller than this share of a bar may narrow it, with a factor
-SHARPER, CLOSER = 0.5, 2.0
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
@@ -100,16 +98,16 @@ def _order(widths, first, second):
 def compared(bar: Floats, apart: Floats, own: Floats) -> tuple[Floats, bool]:
     """A bar, corrected by an independent result, and whether that disagrees anywhere.
 
-    Where they are farther apart than the bar and the bar of the other one explain, it is what they
-    differ by. Where the other one is known better by far, it is at most 2 |difference| + own.
+        |f − truth| ≤ |f − g| + |g − truth|
+
+    The right-hand side takes the bar's place where it is smaller, and where the two results are
+    farther apart than either bar explains.
 
     bar : (n_saves,) space and time together;  apart : (n_saves,) what the two results differ by;
     own : (n_saves,) bar of the independent one
     """
     disagrees = (apart > own) & (apart > bar)
-    bar = np.where(disagrees, apart, bar)
-    better = np.minimum(bar, CLOSER * apart + own)
-    return np.where(own < SHARPER * bar, better, bar), bool(disagrees.any())
+    return np.where(disagrees, apart + own, np.minimum(bar, apart + own)), bool(disagrees.any())
 
 
 def of_batches(value: Floats, batches: Sequence[Floats], share: float) -> Spread:
