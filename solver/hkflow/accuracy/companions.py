@@ -168,11 +168,9 @@ def options_of(run: Result) -> dict[str, Any]:
 
 
 def _coarser(problem, method, options, mesh_of):
-    """The same on fewer and fewer cells or points; none if there is nothing to thin out. Beyond two
-    of them, those that others than errors in space may take."""
+    """The same on fewer and fewer cells or points; none if there is nothing to thin out."""
     found, one, width = [], problem, 1.0
-    taken = min(INDEPENDENT[0], TIMED, *MANY.values())
-    while made := _thinner(one, method, mesh_of, LEAST if len(found) < 2 else taken):
+    while made := _thinner(one, method, mesh_of):
         one, ratio, words = made
         width *= ratio
         if "noise_points" in options:
@@ -203,14 +201,14 @@ def _timed(coarser, told):
     return replace(few[-1], options=few[-1].options | options)
 
 
-def _thinner(problem, method, mesh_of, least):
+def _thinner(problem, method, mesh_of):
     """The problem on the next coarser mesh, or from 1/4 of the points; the ratio of widths; words.
-    None if there is none of at least so many."""
+    None if there is none of at least LEAST."""
     if problem.domain.fixed or method == "network":
         return None
     if problem.mesh is not None:
         cells = problem.domain.meshes.coarser(problem.mesh.n_cells)
-        if cells is None or cells < least:
+        if cells is None or cells < LEAST:
             return None
         mesh = mesh_of(problem.domain.meshes, cells)
         ratio = (problem.mesh.n_cells / cells) ** (1.0 / problem.dim)
@@ -219,7 +217,7 @@ def _thinner(problem, method, mesh_of, least):
     if problem.density is None or not isinstance(problem.initial, PointMeasure):
         return None
     count = len(problem.initial) // (FEWER * len(problem.signs))
-    if count < least:
+    if count < LEAST:
         return None
     points = quasi_uniform(count, problem.dim)
     weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
