@@ -1,6 +1,8 @@
 """Density and captured atoms: convergence in a valley, budgets, exact merging, and a state that
 resumes to the bit."""
 
+from types import SimpleNamespace
+
 import h5py
 import numba
 import numpy as np
@@ -8,7 +10,9 @@ import pytest
 
 import hkflow
 from hkflow.files.writing import checksum
+from hkflow.geometry.sphere import normalize
 from hkflow.methods.frozen_relu.frozen import TOUCH
+from hkflow.methods.grid import capture_kernels
 from hkflow.methods.grid.capture import Capture
 from hkflow.methods.grid.capture_kernels import coupling_product, label
 from hkflow.methods.grid.finite_volume import FiniteVolume
@@ -55,6 +59,43 @@ def test_a_valley_converges_at_second_order():
     rates = 0.5 * np.log2(found[0] / found[2])
     assert 1.7 <= rates[0] <= 2.3 and rates[1] >= 1.5
     assert found[1, 0] <= 3e-4 and found[1, 1] <= 1e-5
+
+
+def dead_region(cells, **options):
+    """Eight data on the circle, whose units are dead on an arc: mass flows to its ends, and then
+    the loss gradient turns round. Predictions at t = 10."""
+    rng = np.random.default_rng(14)
+    inputs = np.column_stack([rng.normal(size=8), np.ones(8)])
+    units = normalize(rng.normal(size=(3, 2)))
+    targets = np.maximum(inputs @ units.T, 0.0) @ [1.0, -1.0, 1.0]
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets)
+    mesh = hkflow.circle_mesh(cells)
+    density = np.tile(np.exp(mesh.centers @ normalize(np.array([1.0, 0.5]))), (2, 1))
+    density /= (density @ mesh.volumes).sum()
+    problem = hkflow.Problem(mesh, objective, Flow(1.0, 2.0), (1, -1), density)
+    return hkflow.solve(problem, 10.0, [10.0], **options).predictions[-1]
+
+
+def dead_region_errors():
+    wanted = dead_region(4096, kind="characteristics", tolerance=1e-6)
+    return [np.abs(dead_region(cells) - wanted).max() for cells in (256, 512, 1024)]
+
+
+def test_mass_that_comes_to_a_dead_region_stays_at_its_edge():
+    found = dead_region_errors()
+    assert 1.0 <= 0.5 * np.log2(found[0] / found[2]) <= 2.0 and found[2] < 6e-5, found
+
+
+def test_sibling_mass_at_the_edge_of_a_dead_region_comes_back(monkeypatch):
+    def rates(starts, kink, per_volume, slopes, *others):
+        capture_kernels.capture_rates(starts, kink, per_volume, 1.0001 * slopes, *others)
+
+    names = {name: getattr(capture_kernels, name) for name in dir(capture_kernels)}
+    monkeypatch.setattr(
+        "hkflow.methods.grid.capture.kernels", SimpleNamespace(**names | {"capture_rates": rates})
+    )
+    found = dead_region_errors()
+    assert found[2] > 5e-4 and found[2] > 0.8 * found[1], found
 
 
 def test_sibling_capture_apart_from_transport_is_of_first_order(monkeypatch):

@@ -11,6 +11,7 @@ from numba import njit, prange
 from ...operators.parallel_loops import BLOCK, parallel_loop
 from ..frozen_relu.frozen import TOUCH, along, dot
 
+DEAD = 1e-6  # of a jump: slopes beyond a kink that are rounding
 COINCIDENT = 1e-20  # square of a distance between atoms that are one
 
 
@@ -48,7 +49,9 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
     """Share of a cell's density that each chord catches per time, α ε κ ℓ / V where it traps.
 
     slopes (n_chords,) : mean over both sides of the normal slope of J for ε = 1; a kink traps where
-    it is less than half the jump;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their sum
+    it is less than half the jump, or half the jump but for rounding: beyond the last kink of dead
+    units nothing moves, and what comes to it stays;  rates (n_signs, n_chords);  caught (n_signs,
+    n_cells) their sum
     """
     n_signs, n = caught.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -57,7 +60,7 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
                 caught[s, c] = 0.0
                 for j in range(starts[c], starts[c + 1]):
                     jump = signs[s] * jumps[kink[j]]
-                    traps = 2.0 * abs(slopes[j]) < jump
+                    traps = 2.0 * abs(slopes[j]) < (1.0 + DEAD) * jump
                     rates[s, j] = alpha * jump * per_volume[j] if traps else 0.0
                     caught[s, c] += rates[s, j]
 
