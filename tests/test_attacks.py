@@ -15,7 +15,7 @@ from attacks import endurance, files, fuzz, interruptions, numerics
 
 
 def test_wrong_case_files_are_refused():
-    assert fuzz.fuzz(400, first=10**6) == {}
+    assert fuzz.fuzz(200, first=10**6) == {}
 
 
 def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
@@ -67,7 +67,7 @@ def test_sibling_a_traceback_and_a_mute_message_are_seen(monkeypatch):
     assert len(fuzz.fuzz(20)) > 15
 
 
-@pytest.mark.parametrize("kind, tries", [("csv", 200), ("run", 60), ("hostile", 40)])
+@pytest.mark.parametrize("kind, tries", [("csv", 200), ("run", 25), ("hostile", 20)])
 def test_wrong_files_are_refused(kind, tries, tmp_path):
     assert files.campaign(kind, tmp_path, tries, first=10**6) == {}
 

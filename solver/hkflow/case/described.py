@@ -1,6 +1,7 @@
 """A Problem that was made in Python as tables and arrays, for its run folder, and back."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,7 +68,8 @@ def described(
         if population
         else {"operator": objective.operator}
     )
-    flow = {name: _rule(name, v) for name, v in vars(problem.flow).items() if v is not None}
+    rates = {field.name: getattr(problem.flow, field.name) for field in fields(problem.flow)}
+    flow = {name: _rule(name, value) for name, value in rates.items() if value is not None}
     endless = method.get("max_step") == np.inf
     tables = {
         "title": title,
