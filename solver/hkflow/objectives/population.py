@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import scipy.fft
 from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
@@ -239,11 +238,13 @@ def circulant_spectrum(charges: Charges) -> Floats | None:
     step = np.copysign(2.0 * np.pi / n, (z[1] * z[0].conj()).imag)
     if not np.abs(z - z[0] * np.exp(1j * step * np.arange(n))).max() <= EQUAL_ANGLES:
         return None
+    from scipy.fft import rfft  # slow to load
+
     one = Charges(charges.unit[0, :, :1].T, charges.degree)
     one.set_masses(1.0)
     charges.reset()
     charges.add_interaction(one)
-    return scipy.fft.rfft(charges.of_points(charges.sums)).real
+    return rfft(charges.of_points(charges.sums)).real
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -445,9 +446,9 @@ class PopulationAtFixedPoints:
             c.reset()
             c.add_interaction(c)
         else:
-            c.of_points(c.sums)[:] = scipy.fft.irfft(
-                scipy.fft.rfft(c.of_points(c.masses)) * self.spectrum, c.n
-            )
+            from scipy.fft import irfft, rfft  # slow to load
+
+            c.of_points(c.sums)[:] = irfft(rfft(c.of_points(c.masses)) * self.spectrum, c.n)
 
     def value(self, weights: Floats, log_scale: float = 0.0) -> float:
         """The same as `evaluate`."""
