@@ -53,6 +53,8 @@ def quickstart():
     no mesh and nothing compiled, and again; and of its picture alone."""
     with tempfile.TemporaryDirectory() as folder:
         caches = {"NUMBA_CACHE_DIR": f"{folder}/compiled", "HKFLOW_CACHE": f"{folder}/meshes"}
+        # Python keeps its byte code, as it does for users
+        caches |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{folder}/bytes"}
         for output, when in (("first", "nothing compiled yet"), ("second", "again")):
             run = script(COMMAND, "run", QUICKSTART, "--output", f"{folder}/{output}", **caches)
             begun, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)

@@ -76,6 +76,15 @@ def test_a_run_on_a_cached_mesh_draws_nothing_and_loads_no_optimiser():
     assert not loaded(code) & {"matplotlib", "rich", "typer"}
 
 
+def test_a_run_and_its_pictures_load_the_parts_of_scipy_when_they_need_them():
+    code = (
+        "import sys, hkflow.running.run, hkflow.plots.kinds\nprint([m for m in sys.modules"
+        " if m.startswith('scipy.') and m[6] != '_' and 'version' not in m])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 def test_nothing_is_compiled_twice(tmp_path):
     """A second process finds every kernel of the quickstart in Numba's cache."""
     keys = {"domain.cells": 162, "time.end": 0.5, "time.saves": 2}

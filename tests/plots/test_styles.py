@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from matplotlib import font_manager
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from PIL import Image
 from typer.testing import CliRunner
@@ -80,3 +81,26 @@ def test_without_a_tex_that_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(hkflow.CaseError, match="install one of lualatex, xelatex, pdflatex"):
         write_figure(plot, tmp_path / "picture.pgf", (COLUMN, 2.0))
+
+
+def test_a_png_is_drawn_once_and_is_the_picture_of_savefig(tmp_path):
+    drawn = []
+
+    class Counted(Artist):
+        def draw(self, renderer):
+            drawn.append(renderer)
+
+    def draw(figure):
+        for ax in figure.subfigures(1, 2)[1].subplots(2, 1):
+            ax.loglog([1.0, 10.0], [1e-3, 2.0], label="x")
+            ax.set_ylabel("θ")
+            ax.legend()
+        figure.add_artist(Counted())
+
+    written = write_figure(draw, tmp_path / "a.png", (COLUMN, 2.0))
+    assert len(drawn) == 1
+    with style():
+        figure = Figure(figsize=(COLUMN, 2.0), layout="constrained")
+        draw(figure)
+        figure.savefig(tmp_path / "b.png")
+    assert written.read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -18,7 +18,6 @@ and named.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
 
 # for ≲ in Wei's Lemmas 3.4 and D.5, from ∫ (θ·x)₊² dτ = |x|²/2d: 4 complexities/√2
 RELU = 2.0 * np.sqrt(2.0)
@@ -198,6 +197,8 @@ def separation_bound(
 
 def sphere_area(d: int) -> float:
     """κ = 2π^(d/2)/Γ(d/2), the area of the unit sphere of R^d."""
+    from scipy.special import gammaln  # slow to load
+
     return float(2.0 * np.exp(0.5 * d * np.log(np.pi) - gammaln(0.5 * d)))
 
 

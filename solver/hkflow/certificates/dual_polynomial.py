@@ -5,7 +5,6 @@ Castro & Gamboa 2012; Chizat 2022).
 """
 
 import numpy as np
-import scipy.fft
 
 from ..arguments import Floats
 from ..objectives.objective import Objective
@@ -29,12 +28,14 @@ def dual_polynomial(objective: Objective, predictions: Floats) -> tuple[float, f
         raise ValueError(
             f"A dual polynomial is one on the circle, got points of R^{objective.axes}."
         )
+    from scipy.fft import rfft  # slow to load
+
     loss_gradient = np.zeros_like(predictions)
     objective.evaluate_risk(np.asarray(predictions, dtype=float), 0.0, loss_gradient)
     angle = 2.0 * np.pi / SAMPLES * np.arange(SAMPLES)
     points = np.column_stack([np.cos(angle), np.sin(angle)])
     eta = -loss_gradient @ objective.feature.matrix(points, objective.inputs)
-    size = np.abs(scipy.fft.rfft(eta)) / SAMPLES
+    size = np.abs(rfft(eta)) / SAMPLES
     degree = int(np.flatnonzero(size > ROUNDING * size.max()).max(initial=0))
     step = np.pi * degree / SAMPLES
     if step > 0.1:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog, nnls
 
 from ..arguments import Floats, real_array
 from ..errors import HkflowError
@@ -46,6 +45,8 @@ def l1_margin(z: Floats, seconds: float = np.inf) -> Margin:
     differ by more than GAP max|z|.
     Source: Chizat & Bach 2020, Prop. 6.
     """
+    from scipy.optimize import linprog  # slow to load
+
     z, size = _checked(z)
     n, m = z.shape
     limit = {"time_limit": max(seconds, 0.0)} if np.isfinite(seconds) else {}
@@ -102,6 +103,8 @@ def least_distance(G: Floats, h: Floats) -> Floats:
                              gives Gᵀp = 0, h·p > 0.
     Source: Lawson & Hanson 1974, ch. 23.
     """
+    from scipy.optimize import nnls  # slow to load
+
     n, m = G.shape
     R = np.linalg.qr(G.T, mode="r") if n < m else G.T
     lengths = np.linalg.norm(R, axis=0)

@@ -17,7 +17,6 @@ from itertools import combinations, product
 from math import comb
 
 import numpy as np
-from scipy.optimize import linprog, nnls
 
 from ..arguments import Floats
 from .diagonal_path import kappa_of, separable
@@ -142,6 +141,8 @@ def _measured(A, w, depth, tight):
         d, none = len(w), np.zeros((len(w), 2 * len(w)))
         system = np.block([[system, none], [np.vstack([A[near].T, -A[near].T]), np.eye(2 * d)]])
         wanted = np.append(wanted, np.ones(2 * d))
+    from scipy.optimize import nnls  # slow to load
+
     lengths = np.maximum(np.linalg.norm(system, axis=0), np.finfo(float).tiny)
     solution, _ = nnls(system / lengths, wanted, maxiter=50 * system.shape[1])
     nu, solution = np.zeros(len(A)), solution / lengths
@@ -168,6 +169,8 @@ def _is_minimum(A, w, depth):
         return False
     lengths = np.linalg.norm(A, axis=1)
     rows, target = A / lengths[:, None], slopes / np.linalg.norm(slopes)
+    from scipy.optimize import linprog  # slow to load
+
     n = len(rows)
     least = linprog(  # max t: ν ≥ t
         np.append(np.zeros(n), -1.0),

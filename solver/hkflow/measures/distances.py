@@ -10,10 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_solve
-from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
-from scipy.special import rel_entr
 
 from ..arguments import Floats, Integers
 from ..geometry.sphere import distance, normalize
@@ -106,6 +102,8 @@ def gaussian_hellinger_kantorovich(
 
 def distances(x: Floats, y: Floats) -> Floats:
     """All great-circle distances of x (n, d+1) and y (m, d+1), as in sphere.distance; (n, m)."""
+    from scipy.spatial.distance import cdist  # slow to load
+
     if not (len(x) and len(y)):
         return np.zeros((len(x), len(y)))
     return 2.0 * np.arctan2(cdist(x, y), cdist(x, -y))
@@ -162,6 +160,8 @@ def ghk_bounds(cost: Floats, a: Floats, b: Floats) -> tuple[float, float]:
 
 def _entropy(p, q):
     """KL(p | q) = Σ p log(p/q) − p + q."""
+    from scipy.special import rel_entr  # slow to load
+
     return np.sum(rel_entr(p, q) - p + q)
 
 
@@ -177,6 +177,8 @@ def _newton(plan, slack, f, g, a, b):
     With W = π/s the system is ((U, W), (Wᵀ, V)), U = diag(π₁ + W₁), V = diag(π₂ + W₂); df is
     eliminated.
     """
+    from scipy.linalg import cho_solve  # slow to load
+
     ratio, rows, columns = plan / slack, plan.sum(axis=1), plan.sum(axis=0)
     u, v = rows + ratio.sum(axis=1), columns + ratio.sum(axis=0)
     factor = np.zeros((len(b), len(b)))
@@ -239,6 +241,8 @@ def quantised(
 
 def _centers(a, b, n):
     """n points that suit two sheets alike."""
+    from scipy.spatial import cKDTree  # slow to load
+
     positions = np.concatenate([a[0], b[0]])
     weights = np.concatenate([p / p.sum() for _, p in (a, b) if len(p)])
     order = np.lexsort((weights, *positions.T))
@@ -257,6 +261,8 @@ def _centers(a, b, n):
 def _gathered(positions, weights, centers):
     """One atom for each centre that is nearest to some atom: mean direction, mass, and the mean ∫
     d² / mass."""
+    from scipy.spatial import cKDTree  # slow to load
+
     _, group = cKDTree(centers).query(positions)
     mass = np.bincount(group, weights, len(centers))
     sums = np.stack([np.bincount(group, weights * x, len(centers)) for x in positions.T], axis=1)

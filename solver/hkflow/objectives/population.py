@@ -238,12 +238,12 @@ def circulant_spectrum(charges: Charges) -> Floats | None:
     step = np.copysign(2.0 * np.pi / n, (z[1] * z[0].conj()).imag)
     if not np.abs(z - z[0] * np.exp(1j * step * np.arange(n))).max() <= EQUAL_ANGLES:
         return None
+    from scipy.fft import rfft  # slow to load
+
     one = Charges(charges.unit[0, :, :1].T, charges.degree)
     one.set_masses(1.0)
     charges.reset()
     charges.add_interaction(one)
-    from scipy.fft import rfft  # slow to load
-
     return rfft(charges.of_points(charges.sums)).real
 
 

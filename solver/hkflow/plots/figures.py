@@ -11,6 +11,7 @@ from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 
 from ..errors import CaseError, RunFolderError, unknown_name
@@ -124,7 +125,11 @@ def write_figure(
         figure = Figure(figsize=for_journal(size), layout="constrained")
         draw(figure)
         try:
-            figure.savefig(path)
+            if path.suffix == ".png":  # savefig would draw it twice, once only to lay it out
+                figure.dpi = matplotlib.rcParams["savefig.dpi"]
+                FigureCanvasAgg(figure).print_png(path)
+            else:
+                figure.savefig(path)
         except OSError as error:
             raise RunFolderError(
                 f"{path}: the picture cannot be written ({error.strerror})."

@@ -16,7 +16,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ..arguments import Floats, Integers
 from ..geometry.mesh import Mesh
@@ -94,6 +93,8 @@ def cell_polygons(mesh: Mesh) -> tuple[list[Floats], Integers]:
 def cell_pixels(mesh: Mesh) -> tuple[NDArray[np.bool_], Integers]:
     """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is
     nearest to its centre."""
+    from scipy.spatial import cKDTree  # slow to load
+
     points, inside = hammer_points()
     return inside, cKDTree(mesh.centers).query(points[inside])[1]
 
@@ -228,15 +229,15 @@ def peaks(atoms: PointMeasure) -> PointMeasure:
         positions, weights = atoms.sheet(sign)
         radius = max(RADIUS, SPACINGS * np.sqrt(4.0 * np.pi / len(weights)))
         least = max(PEAK, DENSE * radius**2 / (4.0 * len(signs)))
-        shares, tree = np.abs(weights) / total, cKDTree(positions)
+        shares = np.abs(weights) / total
         left = shares.copy()
         for _ in range(MANY):
-            center = positions[np.argmax(left)]
-            near = tree.query_ball_point(center, radius)
-            share = left[near].sum()
             if left.sum() < least or left.max() == 0.0:
                 break
-            around = shares[tree.query_ball_point(center, 2.0 * radius)].sum()
+            # half the squared chord
+            depth = 1.0 - positions @ positions[np.argmax(left)]
+            near = depth <= 0.5 * radius**2
+            share, around = left[near].sum(), shares[depth <= 2.0 * radius**2].sum()
             if share >= least and around < 2.0 * share:
                 found.append((*(left[near] @ positions[near] / share), sign, share * total))
             left[near] = 0.0

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from ..accuracy.companions import Companion, error_bars, solved
 from ..accuracy.error_bars import ErrorBars
@@ -211,7 +210,9 @@ def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
     kind = case.method.kind
     new = size_for(kind, dim, wanted)
     limit = f"{new} is the most" if is_largest(kind, dim, new) else ""
-    there = psutil.virtual_memory().total
+    from psutil import virtual_memory  # slow to load
+
+    there = virtual_memory().total
     while True:
         made = sized(file.case, dim, new, tolerance)
         memory = estimated_memory(resolve(made, file.folder), data, dim + 1)

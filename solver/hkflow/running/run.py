@@ -346,17 +346,17 @@ def _integrate(
             )
             (folder / "repeats.h5").unlink(missing_ok=True)  # of an earlier session
             (folder / "errors.h5").unlink(missing_ok=True)
-            pack(folder)  # whatever breaks off what follows, the run is whole
             made = load(folder)
+            pack(folder, made)  # whatever breaks off what follows, the run is whole
             added = estimated(made, given, case.error.companions, quiet)
             if case.certificate.seconds and not signals.received:
                 added |= _certify(made, case.certificate.seconds)
             added |= repeated(made, quiet)
-            if added:
-                add_to_packed(folder)
+            ended.append(add_to_packed(folder) if added else made)
 
+    ended: list[Run] = []
     ranks.told(end)
-    return None if ranks.rank else load(folder)
+    return ended[0] if ended else None
 
 
 def _certify(run, seconds):

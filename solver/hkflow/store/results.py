@@ -16,7 +16,7 @@ from ..solving.result import Result
 from .errors import BARS
 from .margins import LABELS, MAX_MARGIN, arrays_of
 from .repeats import REPEATS
-from .run import COUNTED, HISTORY, STATE_ARRAYS, load
+from .run import COUNTED, HISTORY, STATE_ARRAYS, Run, load
 from .run_folder import FORMAT, refuse_links, static_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
@@ -50,8 +50,10 @@ def dimensions_of(name: str, array: Any) -> tuple[str, ...]:
     return (*DIMENSIONS[name], "class")[: array.ndim]
 
 
-def pack(folder: str | Path) -> Path:
+def pack(folder: str | Path, run: Run | None = None) -> Path:
     """Write results.h5 of a run folder and return its path.
+
+    run : that the folder holds, if it is loaded already
 
     Datasets: time, predictions (time, datum), of several classes (time, datum, class), in units of
     e^log_scale, data/…, records/… and the
@@ -66,7 +68,7 @@ def pack(folder: str | Path) -> Path:
     Raises RunFolderError, with an earlier file left as it was, if a save is missing.
     """
     refuse_links(Path(folder))
-    run = load(folder)
+    run = run or load(folder)
     if run.missing:
         raise RunFolderError(f"{run.missing} No results.h5 is written.")
     path = Path(folder) / "results.h5"
@@ -75,9 +77,10 @@ def pack(folder: str | Path) -> Path:
     return path
 
 
-def add_to_packed(folder: str | Path) -> None:
+def add_to_packed(folder: str | Path) -> Run:
     """Add to the results.h5 that `pack` has just written what was computed since: error bars,
-    repeats, max-margin. States are not compressed again, unless an earlier max-margin has to go."""
+    repeats, max-margin; returns the run. States are not compressed again, unless an earlier
+    max-margin has to go."""
     run, path = load(folder), Path(folder) / "results.h5"
     after = _arrays_after(run)
     with open_hdf5(path) as file:
@@ -85,8 +88,8 @@ def add_to_packed(folder: str | Path) -> None:
         kept = (np.array_equal(file[name][()], after[name], True) for name in after.keys() - new)
         stale = not all(kept)
     if stale:
-        pack(folder)
-        return
+        pack(folder, run)
+        return run
 
     def add(file):
         _write_arrays(file, new)
@@ -94,6 +97,7 @@ def add_to_packed(folder: str | Path) -> None:
         _attach_scales(file, new)
 
     write_hdf5(path, add, path.read_bytes(), libver=("v108", "v110"))
+    return run
 
 
 def _fill(file, run):

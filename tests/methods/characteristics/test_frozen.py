@@ -304,6 +304,19 @@ def test_what_died_on_a_kink_stays_dead_when_its_slope_turns(side):
         )
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3, 6])
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_kinks_of_inputs_without_a_parallel_one_are_the_inputs_and_a_copy_is_found(axes, n):
+    x = np.random.default_rng(axes + n).normal(size=(n if axes > 1 else 1, axes))
+    alone = Kinks.of(RELU, x)
+    assert alone.kink.tolist() == list(range(len(x)))
+    assert alone.normals == pytest.approx(x / np.linalg.norm(x, axis=1)[:, None], abs=1e-15)
+    for copy in (2.0, -1.0 / 3.0):
+        both = Kinks.of(RELU, np.concatenate([x, copy * x[-1:]]))
+        assert both.kink.tolist() == [*range(len(x)), len(x) - 1]
+        assert both.normals.tolist() == alone.normals.tolist()
+
+
 def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():
     x = np.array(
         [
