@@ -9,7 +9,9 @@ the F₂ max-margin of the kernel. The paper does not publish its data sets; the
 the steps of the paper's Proposition 7. The quick version has 3 × 3 clusters, 60 data, 400 units,
 fewer steps and a coarse mesh. At paper scale 3·10⁵ steps are too few for 4 × 4 clusters: where both
 layers have reached 90 % of γ or more, the output layer has less than half of its limit's margin on
-three of the four data sets, and on the hardest one the density has 73 % of γ.
+three of the four data sets, and on the hardest one the density has 73 % of γ. That is no fault of
+the grid alone: exact characteristics from 2 × 642 seeds have 53 % there at the same time, t = 547,
+and 76 % at t = 5000.
 """
 
 import numpy as np

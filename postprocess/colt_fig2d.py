@@ -9,7 +9,8 @@ which no width can exceed, in the same units: its lower value, as climbs find it
 fifteen dimensions from above is many times that. The paper divides by the whole squared norm, so
 its margins are half of these; thin lines are the three data sets, in the colours of their γ. The
 quick version has 64 data and 10 draws. At paper scale the margin is level from m = 128 on, at 88 to
-90 % of γ: 5·10⁴ steps do not bring the widest networks nearer.
+90 % of γ: 5·10⁴ steps do not bring the widest networks nearer, the gradient flow does, later
+(colt-fig2d-flow).
 """
 
 import numpy as np

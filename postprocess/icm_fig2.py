@@ -7,8 +7,10 @@ density on the circle that infinitely many units are, for the population risk. U
 ε end on the lines of the teacher units of that sign, and some of them opposite to a teacher unit:
 ε(θ·x)₊ and ε(−θ·x)₊ differ by a linear function, of which the other units can make up, so recovery
 up to ±θ is what the risk asks for. Not all of them arrive: the pull on a unit fades with the risk,
-so some are left on their way when h is the teacher to 1e-3, and no later time brings them much
-further. The paper draws another random teacher, not published; quick steps are 0.01, not 0.002.
+so some are left on their way when h is the teacher to 1e-3, and later times bring few of them
+further: 1000 particles on 1000 fixed data, by exact characteristics, have 89 % of their grown units
+within 10° at t = 400 and 93 % at t = 4000, the farthest 39° away at both. The paper draws another
+random teacher, not published; quick steps are 0.01, not 0.002.
 """
 
 import numpy as np
