@@ -125,7 +125,7 @@ def test_a_run_that_stops_early_says_so(case, tmp_path):
 def test_what_misses_by_little_asks_for_little(case, monkeypatch, middle, holds):
     """By an order in the middle of the band; the sibling's, as low as observed, asks for more."""
     run = hkflow.run(case, output=case.parent / "run", method={"kind": "particles"})
-    low = replace(run.errors.bars["predictions"], order=1.0)
+    low = replace(run.errors.bars["predictions"], order=1.0, verdict="")
     bars = replace(run.errors, bars=run.errors.bars | {"predictions": low})
     monkeypatch.setattr(planning, "relative_error", lambda *_: (1.2e-3, 1.2e-3, 0.0))
     monkeypatch.setattr(planning, "orders_of", lambda *_: (middle, middle))

@@ -117,14 +117,13 @@ def run_to_accuracy(
         made = run(choice.file, folder, True if again else force, judged)
         if not made.finished:
             return _unfinished(made, wanted)
-        bars = choice.bars if judged else made.errors
+        bars: Any = choice.bars if judged else made.errors
         reached = relative_error(made, bars)[0]
         if reached <= wanted or choice.limit or again == AGAIN:
             break
         choice = refined(file, choice, made, MISSED if again == 0 else AIM)
     limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
-    found: Any = replace(bars, wanted=wanted, reached=reached, limit=limit)  # type: ignore[type-var]
-    keep(folder, found, add_to_packed)
+    keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit), add_to_packed)
     return load(folder)
 
 
