@@ -121,6 +121,17 @@ def test_a_run_that_stops_early_says_so(case, tmp_path):
     assert "did not reach its end" in dict(summary(run))["error"]
 
 
+def test_error_bars_that_are_broken_off_end_it(case, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hkflow.running.error_bars.bars_of", interrupted)
+    method = {"kind": "grid", "accuracy": 1e-3}
+    run = hkflow.run(case, output=tmp_path / "run", method=method)
+    assert "not estimated, 1.0e-03 wanted: broken off" in dict(summary(run))["accuracy"]
+    assert not (tmp_path / "run.1").exists()
+
+
 @pytest.mark.parametrize(("middle", "holds"), [(1.5, True), (0.8, False)])
 def test_what_misses_by_little_asks_for_little(case, monkeypatch, middle, holds):
     """By an order in the middle of the band; the sibling's, as low as observed, asks for more."""

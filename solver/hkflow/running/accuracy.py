@@ -26,7 +26,7 @@ from ..store.results import add_to_packed
 from ..store.run import Run, load
 from .again import is_whole
 from .check import build_case
-from .error_bars import keep
+from .error_bars import BROKEN_OFF, keep
 from .progress import preparing
 
 AGAIN = 2  # times at most that a run is made again with more
@@ -119,10 +119,11 @@ def run_to_accuracy(
             return _unfinished(made, wanted)
         bars: Any = choice.bars if judged else made.errors
         reached = relative_error(made, bars)[0]
-        if reached <= wanted or choice.limit or again == AGAIN:
+        limit = bars.remark if bars.remark.startswith(BROKEN_OFF) else choice.limit
+        if reached <= wanted or limit or again == AGAIN:
             break
         choice = refined(file, choice, made, MISSED if again == 0 else AIM)
-    limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
+    limit = "" if reached <= wanted else limit or f"{AGAIN + 1} runs were made"
     keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit), add_to_packed)
     return load(folder)
 
