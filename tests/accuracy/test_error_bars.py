@@ -152,8 +152,8 @@ def test_another_method_tells_what_meshes_do_not(monkeypatch):
 def test_orders_are_those_of_smooth_features_where_nothing_moves(rates, band):
     """Integrals of continuous functions: errors fall with the square of the width."""
     problem = relu_on_circle(rates)
-    assert companions._band(problem, "grid", {}) == band
-    assert companions._band(problem, "characteristics", {}) == band
+    assert companions.orders_of(problem, "grid", {}) == band
+    assert companions.orders_of(problem, "characteristics", {}) == band
     if not problem.flow.moves:
         bars = hkflow.error_bars(hkflow.solve(problem, 2.0, SAVES), "own")
         assert 1.5 < bars.bars["predictions"].order < 3.0

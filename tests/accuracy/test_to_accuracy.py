@@ -13,6 +13,7 @@ from hkflow.analysis.summary import summary
 from hkflow.case import accuracy as sizes
 from hkflow.geometry.domain import MESHES
 from hkflow.running import accuracy as planning
+from hkflow.running.check import read_case
 
 CASE = """
 [data]
@@ -93,6 +94,57 @@ def test_what_stops_it_is_said(case, tmp_path, monkeypatch):
     run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-7})
     assert run.mesh.n_cells == 64 and run.errors.reached > 1e-7
     assert "64 is the most" in dict(summary(run))["accuracy"]
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "particles"])
+def test_a_coarse_run_that_is_the_answer_is_judged_once(case, tmp_path, monkeypatch, kind):
+    def refuse(*_):
+        raise AssertionError("judged again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hkflow.running.error_bars.bars_of", refuse)
+        run = hkflow.run(case, output=tmp_path / "run", method={"kind": kind, "accuracy": 1e-2})
+    assert np.array_equal(run.errors["predictions"], hkflow.error_bars(run)["predictions"])
+
+
+def test_a_run_that_stops_early_says_so(case, tmp_path):
+    class Stops(hkflow.Observer):
+        def step(self, method, clock):
+            self.steps = clock.step
+
+        def stop(self):
+            return "Stopped" if self.steps > 3 else None
+
+    run = hkflow.run(case, output=tmp_path / "run", observers=[Stops()])
+    assert not run.finished
+    assert dict(summary(run))["accuracy"] == "not estimated, 1.0e-03 wanted"
+    assert "did not reach its end" in dict(summary(run))["error"]
+
+
+def test_error_bars_that_are_broken_off_end_it(case, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hkflow.running.error_bars.bars_of", interrupted)
+    method = {"kind": "grid", "accuracy": 1e-3}
+    run = hkflow.run(case, output=tmp_path / "run", method=method)
+    assert "not estimated, 1.0e-03 wanted: broken off" in dict(summary(run))["accuracy"]
+    assert not (tmp_path / "run.1").exists()
+
+
+@pytest.mark.parametrize(("middle", "holds"), [(1.5, True), (0.8, False)])
+def test_what_misses_by_little_asks_for_little(case, monkeypatch, middle, holds):
+    """By an order in the middle of the band; the sibling's, as low as observed, asks for more."""
+    run = hkflow.run(case, output=case.parent / "run", method={"kind": "particles"})
+    low = replace(run.errors.bars["predictions"], order=1.0, verdict="")
+    bars = replace(run.errors, bars=run.errors.bars | {"predictions": low})
+    monkeypatch.setattr(planning, "relative_error", lambda *_: (1.2e-3, 1.2e-3, 0.0))
+    monkeypatch.setattr(planning, "orders_of", lambda *_: (middle, middle))
+    file = read_case(case, {"method": {"kind": "particles", "accuracy": 1e-3}})
+    asked = planning._better(
+        file, sizes.sized(file.case, 1, 1000, 1e-4), 1, 1000, run, bars, 1.0, 0.9
+    )
+    assert (1000 < asked.size < 1270) == holds
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Companions of a run: the same problem on fewer cells or points, with a tighter tolerance, and by
 another method. What they differ by is how far the run may be from the flow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
@@ -127,8 +127,10 @@ def error_bars(
         solution = solved(companion, run.time)
         if solution is not None:
             made[id(companion)] = solution
-    if any(id(one) not in made for one in (*coarse, *batches, *pair)):
-        return ErrorBars(run.time, remark="a companion of it did not reach its end")
+    lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
+    if lost:
+        words = f"a companion of it, {lost[0]}, did not reach its end"
+        return ErrorBars(run.time, remark=words)
     return _bars(run, made, coarse, batches, pair, apart, ratio)
 
 
@@ -346,7 +348,7 @@ def _bars(run, made, coarse, batches, pair, apart, ratio):
         if not all(np.isfinite(one[name]).all() for one in (own, *found.values())):
             continue  # of a mass that vanishes, or is beyond numbers
         share = batches[0].width ** -run.dim if batches else 0.0
-        band = _band(run.problem, run.method, run.options)
+        band = orders_of(run.problem, run.method, run.options)
         spread = _in_space(name, values, several, parts, widths, band, share)
         time = np.zeros(len(values))
         if pair:
@@ -377,7 +379,7 @@ def _of_another(results, companions):
     """The bar of the independent method, from its runs."""
     first = companions[0]
     widths = [one.width / first.width for one in companions]
-    band = _band(first.problem, first.options["kind"], first.options)
+    band = orders_of(first.problem, first.options["kind"], first.options)
     return extrapolated(results, widths, band).bar
 
 
@@ -390,8 +392,8 @@ def _each(values, others, total):
     return total[:, None] * np.maximum(share, 1.0)
 
 
-def _band(problem, method, options):
-    """The orders that are expected of a method."""
+def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:
+    """The lowest and the highest order that are expected of a method."""
     feature = problem.objective.feature
     if not (problem.flow.moves or problem.spreads):
         return SMOOTH

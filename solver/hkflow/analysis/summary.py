@@ -41,9 +41,13 @@ def _errors(run):
     bars = run.errors
     if bars is None:
         return []
-    if not bars.bars:
-        return [("error", f"not estimated: {bars.remark}")]
     rows = []
+    if bars.wanted == bars.wanted:
+        limit = f": {bars.limit}" if bars.limit else ""
+        reached = f"{bars.reached:.1e} reached" if bars.bars else "not estimated"
+        rows.append(("accuracy", f"{reached}, {bars.wanted:.1e} wanted{limit}"))
+    if not bars.bars:
+        return [*rows, ("error", f"not estimated: {bars.remark}")]
     if "predictions" in bars.bars:
         bar, largest = bars["predictions"][-1], bars.each[-1].max()
         values = run.scaled_predictions[-1] * (1.0 if not bars.normalised else _per_mass(run))
@@ -52,10 +56,6 @@ def _errors(run):
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
     name = "predictions" if "predictions" in bars.bars else "moment"
     chosen = bars.bars[name]
-    if bars.wanted == bars.wanted:
-        limit = f": {bars.limit}" if bars.limit else ""
-        text = f"{bars.reached:.1e} reached, {bars.wanted:.1e} wanted{limit}"
-        rows.append(("accuracy", text))
     parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
     return [*rows, ("error", f"{parts}; {chosen.verdict}")]
 

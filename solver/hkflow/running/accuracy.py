@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import Companion, error_bars, solved
+from ..accuracy.companions import Companion, error_bars, orders_of, solved
 from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
@@ -23,15 +23,19 @@ from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.results import add_to_packed
 from ..store.run import Run, load
+from .again import is_whole
 from .check import build_case
-from .error_bars import keep
+from .error_bars import BROKEN_OFF, keep
 from .progress import preparing
 
 AGAIN = 2  # times at most that a run is made again with more
 AIM = 0.75  # of the accuracy that is wanted: so that a second run is seldom needed
+MISSED = (
+    0.9  # of it, of the second run, whose bar is known nearly: what misses by little grows little
+)
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
-LEAST_TOLERANCE = 1e-10
+FIRST_TOLERANCE, LEAST_TOLERANCE = 1e-4, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
 EXACT = 1e-14  # relative, below which nothing is left to gain
@@ -43,7 +47,8 @@ class Choice:
 
     kind : of the method;  size : cells, or points for each sign;  tolerance : of the method
     seconds : that its steps are expected to take;  memory : bytes that it needs
-    limit : what keeps it from more cells or points, or ""
+    limit : what keeps it from more cells or points, or "";  bars : if a coarse run was this very
+        run, those of it
     """
 
     file: CaseFile
@@ -53,6 +58,7 @@ class Choice:
     seconds: float
     memory: int
     limit: str
+    bars: ErrorBars | None = None
 
     def __str__(self):
         what = "cells" if self.kind == "grid" else "points for each sign"
@@ -93,8 +99,8 @@ def run_to_accuracy(
     """Make the run of a case that asks for an accuracy: as planned, and again with more at most
     twice; earlier ones are moved aside.
 
-    run : function (file, folder, force) that makes a run folder of a case;  force, and how :
-        the arguments besides, as of hkflow.run
+    run : function (file, folder, force, judged) that makes a run folder of a case, without error
+        bars if it is judged already;  force, and how : the arguments besides, as of hkflow.run
     """
     if how["ranks"].size > 1:
         raise CaseError(
@@ -106,18 +112,28 @@ def run_to_accuracy(
     with preparing(how["quiet"]):
         choice = plan(file)
     for again in range(AGAIN + 1):
-        made = run(choice.file, folder, True if again else force)
-        bars = made.errors
-        if not made.finished or bars is None:
-            return made
+        judged = choice.bars is not None
+        made = run(choice.file, folder, True if again else force, judged)
+        if not made.finished:
+            return _unfinished(made, wanted)
+        bars: Any = choice.bars if judged else made.errors
         reached = relative_error(made, bars)[0]
-        if reached <= wanted or choice.limit or again == AGAIN:
+        limit = bars.remark if bars.remark.startswith(BROKEN_OFF) else choice.limit
+        if reached <= wanted or limit or again == AGAIN:
             break
-        choice = refined(file, choice, made)
-    limit = "" if reached <= wanted else choice.limit or f"{AGAIN + 1} runs were made"
-    judged = replace(bars, wanted=wanted, reached=reached, limit=limit)  # type: ignore[type-var]
-    keep(folder, judged, add_to_packed)  # type: ignore[arg-type]
+        choice = refined(file, choice, made, MISSED if again == 0 else AIM)
+    limit = "" if reached <= wanted else limit or f"{AGAIN + 1} runs were made"
+    keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit), add_to_packed)
     return load(folder)
+
+
+def _unfinished(made, wanted):
+    """A run that did not reach its end, which says so of the accuracy if it stopped for good."""
+    if not is_whole(made):
+        return made
+    bars = ErrorBars(made.time, remark="the run did not reach its end", wanted=wanted)
+    keep(made.path, bars, add_to_packed)
+    return load(made.path)
 
 
 def plan(file: CaseFile) -> Choice:
@@ -126,15 +142,16 @@ def plan(file: CaseFile) -> Choice:
     show are not those of many."""
     dim = dimension(file.case, file.folder)
     first = first_size(dim)
-    choice = _tried(file, sized(file.case, dim), dim, first)
+    choice = _tried(file, dim, first)
     if choice.size <= NEAR * first:
         return choice
     size = size_for(choice.kind, dim, choice.size / NEAR)
-    return _tried(file, sized(file.case, dim, size), dim, size)
+    return _tried(file, dim, size)
 
 
-def _tried(file, case, dim, size):
+def _tried(file, dim, size):
     """The Choice by a coarse run of so many cells or points."""
+    case = sized(file.case, dim, size, FIRST_TOLERANCE)
     resolved, problem = build_case(replace(file, case=case))
     end: Any = resolved.time.end
     began = time.perf_counter()
@@ -143,7 +160,10 @@ def _tried(file, case, dim, size):
         data, seconds = len(problem.objective.inputs), time.perf_counter() - began
         return _choice(file, case, dim, data, size, None, seconds)
     run, bars = coarse
-    return _better(file, case, dim, size, run, bars, run.end["seconds"])
+    found = _better(file, case, dim, size, run, bars, run.end["seconds"])
+    same = found.size == size and found.tolerance == FIRST_TOLERANCE
+    alone = found.kind != "grid" or case.error.companions == "own"  # no other method judges it, too
+    return replace(found, bars=bars) if same and alone and bars.bars else found
 
 
 def coarse_run(problem: Problem, table: Any, times: Floats) -> tuple[Solution, ErrorBars] | None:
@@ -161,11 +181,11 @@ def coarse_run(problem: Problem, table: Any, times: Floats) -> tuple[Solution, E
     return run, error_bars(run, problem, independent=False, mesh_of=cached_mesh)
 
 
-def refined(file: CaseFile, choice: Choice, made: Result) -> Choice:
+def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> Choice:
     """What to do after a run that was not accurate enough."""
     dim = dimension(file.case, file.folder)
     seconds = made.end.get("seconds", choice.seconds)
-    found = _better(file, choice.file.case, dim, choice.size, made, made.errors, seconds)
+    found = _better(file, choice.file.case, dim, choice.size, made, made.errors, seconds, aim)
     if found.size > choice.size or found.tolerance < 0.9 * choice.tolerance:
         return found
     more = size_for(choice.kind, dim, 2.0 * choice.size)
@@ -173,15 +193,17 @@ def refined(file: CaseFile, choice: Choice, made: Result) -> Choice:
     return _choice(file, choice.file.case, dim, data, more, choice.tolerance, seconds, choice.size)
 
 
-def _better(file, case, dim, size, run, bars, seconds):
-    """A choice by the errors of a run of so many cells or points."""
-    wanted = AIM * file.case.method.accuracy
+def _better(file, case, dim, size, run, bars, seconds, aim=AIM):
+    """A choice by the errors of a run of so many cells or points. The order is taken to be at least
+    the middle of those expected: a lower one has widened the bar already."""
+    wanted = aim * file.case.method.accuracy
     total, space, in_time = relative_error(run, bars)
-    tolerance = _tolerance_of(case, run)
+    tolerance = case.method.tolerance
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted - min(in_time, IN_TIME * wanted)
-    order = expected_order(bars, dim)
+    middle = float(np.mean(orders_of(run.problem, run.method, run.options)))
+    order = expected_order(bars, dim, middle)
     grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
     new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
     left = wanted - min(space * (size / new) ** (order / dim), allowed)
@@ -191,18 +213,16 @@ def _better(file, case, dim, size, run, bars, seconds):
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 
-def expected_order(bars: ErrorBars, dim: int) -> float:
-    """The order in the distance of points by which errors are expected to fall."""
+def expected_order(bars: ErrorBars, dim: int, least: float = 0.8) -> float:
+    """The order in the distance of points by which errors are expected to fall.
+
+    least : that it is taken to be, if known
+    """
     bar = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
     if "random" in bar.verdict:
         return 0.5 * dim
     unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
-    return 1.5 if unknown else float(np.clip(bar.order, 0.8, 2.0))
-
-
-def _tolerance_of(case, run):
-    found = case.method.tolerance
-    return found if found is not None else float(run.options.get("tolerance") or 1e-4)
+    return 1.5 if unknown else float(np.clip(bar.order, least, 2.0))
 
 
 def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):

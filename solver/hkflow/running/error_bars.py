@@ -19,6 +19,8 @@ from ..store.run import Run, loaded
 from ..store.run_folder import lock
 from .progress import companions_made
 
+BROKEN_OFF = "broken off"
+
 
 def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> ErrorBars:
     """Estimate how far a Run, a Solution or a run folder is from the flow that it computes.
@@ -69,7 +71,7 @@ def estimated(run: Run, given: Problem | None, companions: str, quiet: bool) -> 
                 run, replace(problem, test=None), companions == "all", cached_mesh, watch
             )
     except KeyboardInterrupt:
-        why = f"broken off; 'hkflow errors {run.path}' does it again"
+        why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
         bars = ErrorBars(run.time, remark=why)
     except EXPECTED as error:  # which does not take back that the run is whole
         bars = ErrorBars(run.time, remark=str(error).rstrip("."))

@@ -123,8 +123,8 @@ def run(
     if to_accuracy:
         from .accuracy import run_to_accuracy
 
-        def make(file, folder, force):
-            return _make(file, _stated(file), folder, force, mark, **how)
+        def make(file, folder, force, judged):
+            return _make(file, _stated(file), folder, force, mark, judged=judged, **how)
 
         return run_to_accuracy(make, file, folder, force, how)
     return _make(file, stated, folder, force, mark, given, **how)
@@ -165,11 +165,13 @@ def _met(found, given, quiet, watch):
 
 
 def _make(
-    file, stated, folder, force, mark, given=None, *, quiet, watch, observers, ranks, records
+    file, stated, folder, force, mark, given=None, judged=False, *, quiet, watch, observers, ranks,
+    records,
 ):  # fmt: skip
     """Make the run of a CaseFile in a folder; the arguments as of `run`.
 
-    mark : that it is known by when the folder is met again, or None
+    mark : that it is known by when the folder is met again, or None;  judged : whether its error
+        bars are known already
     """
     case, problem = stated.case, stated.problem
     records = stated.records | records
@@ -196,7 +198,7 @@ def _make(
         ranks.told(begin)
         made = _integrate(
             folder, method, case, RunWriter(folder), observers, None, quiet, ranks, records,
-            given=given, watch=watch,
+            given=given, watch=watch, judged=judged,
         )  # fmt: skip
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
@@ -310,6 +312,7 @@ def _integrate(
     given=None,
     *,
     watch,
+    judged=False,
 ):
     signals = Signals(ranks)
     # a margin that ends a run is not foreseen
@@ -348,7 +351,8 @@ def _integrate(
             (folder / "errors.h5").unlink(missing_ok=True)
             made = load(folder)
             pack(folder, made)  # whatever breaks off what follows, the run is whole
-            added = estimated(made, given, case.error.companions, quiet)
+            companions = "none" if judged else case.error.companions
+            added = estimated(made, given, companions, quiet)
             if case.certificate.seconds and not signals.received:
                 added |= _certify(made, case.certificate.seconds)
             added |= repeated(made, quiet)
