@@ -10,6 +10,7 @@ recurrence, then J and G. What is summed stays in registers, as in `dense`.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -111,10 +112,11 @@ def sum_tile(typing, masses, sources, K, slope, J, G):
     return _sums(masses, sources, K, slope, J, G)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def add_powers(powers, points, sources, square, value, slope):
     """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x; points (p,
-    n), sources (p, DATA), square (n,), value, slope (DATA, n)."""
+    n), sources (p, DATA), square (n,), value, slope (DATA, n). Distances, s = 1, need no power
+    function, which takes one number at a time."""
     for k in range(len(value)):
         for c in range(len(square)):
             square[c] = 0.0
@@ -123,7 +125,11 @@ def add_powers(powers, points, sources, square, value, slope):
                 square[c] += (points[a, c] - sources[a, k]) ** 2
         for i in range(len(powers)):
             strength, s = powers[i]
-            for c in range(len(square)):
+            for c in range(len(square) if s == 1.0 else 0):
+                distance = np.sqrt(square[c])
+                value[k, c] += strength * distance
+                slope[k, c] -= strength / distance if square[c] > 0.0 else 0.0
+            for c in range(len(square) if s != 1.0 else 0):
                 if square[c] > 0.0:
                     power = strength * square[c] ** (0.5 * s)
                     value[k, c] += power
