@@ -30,9 +30,7 @@ from .progress import preparing
 
 AGAIN = 2  # times at most that a run is made again with more
 AIM = 0.75  # of the accuracy that is wanted: so that a second run is seldom needed
-MISSED = (
-    0.9  # of it, of the second run, whose bar is known nearly: what misses by little grows little
-)
+MISSED = 0.9  # of it, by the second run: what misses by little is to grow little
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 FIRST_TOLERANCE, LEAST_TOLERANCE = 1e-4, 1e-10
