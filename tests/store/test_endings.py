@@ -118,7 +118,7 @@ def test_a_solution_keeps_the_state_whose_margin_is_wanted_from_the_start():
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_carries_what_was_computed(hook):
-    ending = Ending(step=3 if hook != "save" else None, raises=hook)
+    ending = Ending(step=4 if hook != "save" else None, raises=hook)
     with pytest.raises(OverflowError, match="no more") as raised:
         hkflow.solve(a_problem(), 1.0, saves=[0.0, SAVES[1], 1.0], observers=[ending])
     s = raised.value.solution
