@@ -20,8 +20,8 @@ import numpy as np
 import tomlkit
 
 import hkflow
-from hkflow.case.build import resolve
 from hkflow.case.load import parse_case, toml_of
+from hkflow.case.resolve import resolve
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")

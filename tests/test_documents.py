@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
-from hkflow.case.schema import Case
+from hkflow.case.schema.case import Case
 from hkflow.solving.registry import RECORDS
 from hkflow.studies.file import StudyTable, load_study
 

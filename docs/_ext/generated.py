@@ -36,7 +36,7 @@ HELD = {"Run": "hkflow.store.run.Run", "State": "hkflow.solving.observer.State"}
 
 def case_file():
     """All tables of a case file, every key with type, default, choices and meaning."""
-    from hkflow.case.schema import Case
+    from hkflow.case.schema.case import Case
 
     return "\n".join(_tables(Case.model_json_schema(), "A case"))
 

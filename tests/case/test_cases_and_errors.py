@@ -345,7 +345,7 @@ def test_initial_measures_have_their_mass_on_their_signs(case, table, total, she
 def test_the_schema_offers_what_the_solver_has():
     from typing import get_args
 
-    from hkflow.case import schema
+    from hkflow.case.schema import flow, methods, objective
     from hkflow.methods.grid.limiters import LIMITERS
     from hkflow.methods.grid.steppers.choice import STEPPERS
     from hkflow.methods.rules import RECONSTRUCTIONS
@@ -360,12 +360,12 @@ def test_the_schema_offers_what_the_solver_has():
             if isinstance(value, str)
         } or set(get_args(annotation))
 
-    assert tuple(hkflow.FEATURES) == schema.ACTIVATIONS
-    assert choices(schema.ObjectiveTable, "loss") == set(ALL_RISKS)
-    assert choices(schema.GridMethod, "limiter") == set(LIMITERS)
-    assert choices(schema.GridMethod, "reconstruction") == set(RECONSTRUCTIONS)
-    assert choices(schema.GridMethod, "stepper") == set(STEPPERS)
-    assert choices(schema.FlowTable, "kind") == set(FLOW_KINDS)
+    assert tuple(hkflow.FEATURES) == objective.ACTIVATIONS
+    assert choices(objective.ObjectiveTable, "loss") == set(ALL_RISKS)
+    assert choices(methods.GridMethod, "limiter") == set(LIMITERS)
+    assert choices(methods.GridMethod, "reconstruction") == set(RECONSTRUCTIONS)
+    assert choices(methods.GridMethod, "stepper") == set(STEPPERS)
+    assert choices(flow.FlowTable, "kind") == set(FLOW_KINDS)
     with pytest.raises(ValueError, match="Unknown flow 'wassersten'. Did you mean 'wasserstein'"):
         hkflow.named_flow("wassersten", 1, True)
 
@@ -386,8 +386,8 @@ def test_overrides_are_checked_like_the_file(case):
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_a_resolved_case_is_a_case_that_resolves_to_itself(path):
-    from hkflow.case.build import resolve
     from hkflow.case.load import load_case, toml_of
+    from hkflow.case.resolve import resolve
 
     text = toml_of(resolve(load_case(path).case))
     assert toml_of(resolve(parse_case(text, Path("."), "again").case)) == text
@@ -398,8 +398,8 @@ def test_a_resolved_case_reads_as_a_toml_library_would_write_it(path):
     """To the letter: finished runs of studies are known by this text."""
     import tomlkit
 
-    from hkflow.case.build import resolve
     from hkflow.case.load import load_case, toml_of
+    from hkflow.case.resolve import resolve
 
     resolved = resolve(load_case(path).case)
     assert toml_of(resolved) == tomlkit.dumps(resolved.model_dump(mode="json", exclude_none=True))

@@ -14,7 +14,7 @@ import hkflow
 from hkflow.analysis.summary import gamma_text, summary
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
-from hkflow.case.schema import Case
+from hkflow.case.schema.case import Case
 from hkflow.certificates import fixed_points, max_margin
 from hkflow.certificates.column_generation import enclosed_max_margin
 from hkflow.plots.records import has_margins

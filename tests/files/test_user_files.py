@@ -13,7 +13,7 @@ import hkflow
 from hkflow.case.datafiles import read_columns
 from hkflow.case.load import parse_override
 from hkflow.case.preparation import raw_table
-from hkflow.case.schema import FileData
+from hkflow.case.schema.data import FileData
 from hkflow.plots.decision import draw_predictions
 
 CASE = """

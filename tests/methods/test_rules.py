@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 import hkflow
-from hkflow.case.schema import GridMethod, NetworkMethod
+from hkflow.case.schema.methods import GridMethod, NetworkMethod
 from hkflow.methods import rules
 from hkflow.methods.grid.steppers.choice import STEPPERS
 from hkflow.methods.network import network

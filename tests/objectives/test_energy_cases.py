@@ -7,8 +7,8 @@ from scipy.optimize import brentq
 from scipy.special import iv
 
 import hkflow
-from hkflow.case import schema
 from hkflow.case.load import parse_case, toml_of
+from hkflow.case.schema import objective as schema
 from hkflow.objectives import kernels
 from hkflow.running.check import build_case
 

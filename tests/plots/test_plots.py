@@ -15,7 +15,7 @@ from PIL import Image
 
 import hkflow
 from hkflow import plots
-from hkflow.case.build import teacher_of
+from hkflow.case.datasets import teacher_of
 from hkflow.geometry import geodesic_mesh
 from hkflow.plots import available, circle, sphere
 from hkflow.plots.overview import draw_overview, save_overview

@@ -6,7 +6,7 @@ import pytest
 
 import hkflow
 from hkflow.analysis.summary import summary
-from hkflow.case.build import read_data
+from hkflow.case.datasets import read_data
 from hkflow.case.load import case_of_tables
 from hkflow.methods.choice import method_class
 from hkflow.objectives.activations import FEATURES

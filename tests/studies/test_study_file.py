@@ -6,7 +6,7 @@ import pytest
 from conftest import STUDIES
 
 from hkflow import CaseError
-from hkflow.case.schema import Case
+from hkflow.case.schema.case import Case
 from hkflow.studies.file import GIVEN_DATA, load_study, resolution
 
 CASE = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..case.build import input_names, lines_of_data
+from ..case.datasets import input_names, lines_of_data
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..certificates.margin import MaxMargin

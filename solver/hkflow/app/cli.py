@@ -158,8 +158,8 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     suits it, and the time, memory and accuracy to expect."""
     file = _read(case, overrides)
     from ..case.accuracy import asks_for_accuracy
-    from ..case.build import estimated_memory
     from ..case.load import toml_of
+    from ..case.memory import estimated_memory
     from ..running.check import check as checked
     from ..running.forecast import prospects
 
@@ -193,7 +193,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON schema of case files."""
-    from ..case.schema import Case
+    from ..case.schema.case import Case
 
     typer.echo(json.dumps(Case.model_json_schema(), indent=2, ensure_ascii=False))
 

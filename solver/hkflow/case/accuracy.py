@@ -9,17 +9,13 @@ import numpy as np
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method
-from .build import read_named, spreads, varies
+from .datasets import read_named
 from .functions import built_in_feature
-from .schema import (
-    GIVEN,
-    Case,
-    CharacteristicsMethod,
-    ErrorTable,
-    GridMethod,
-    ParticlesMethod,
-    unit_name,
-)
+from .resolve import spreads, varies
+from .schema.case import Case, ErrorTable
+from .schema.initial import GIVEN
+from .schema.methods import CharacteristicsMethod, GridMethod, ParticlesMethod
+from .schema.objective import unit_name
 
 FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
 MOST_POINTS = 400_000  # for each sign

@@ -23,7 +23,7 @@ from ..solving.result import has_bias
 from .energies import energy_tables, with_energies
 from .functions import OwnFunctions
 from .load import plain_tables, sentences
-from .schema import ProblemCase
+from .schema.arrays import ProblemCase
 
 # what stands in the place of a data risk in a run folder without data
 NOTHING = SimpleNamespace(feature=FEATURES["linear"], risk=RISKS["square"], operator="auto")

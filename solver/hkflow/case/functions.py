@@ -26,7 +26,7 @@ from ..objectives.activations import (
     vector_feature,
 )
 from ..objectives.losses import ALL_RISKS, SOFTMAX, Risk
-from .schema import Table
+from .schema.tables import Table
 
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -11,7 +11,10 @@ from pydantic import ValidationError
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
 from .aliases import current
-from .schema import DEFAULT_KINDS, ENERGIES, Case, ProblemCase, Table
+from .schema.arrays import ProblemCase
+from .schema.case import DEFAULT_KINDS, Case
+from .schema.objective import ENERGIES
+from .schema.tables import Table
 
 Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 

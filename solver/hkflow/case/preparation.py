@@ -22,7 +22,8 @@ from .columns import (
     numbers,
 )
 from .labels import is_missing, label_of, text_of
-from .schema import Labelled, Prepared, Table, Vector
+from .schema.data import Labelled, Prepared
+from .schema.tables import Table, Vector
 
 NOTHING: Any = None  # in the place of a text that is missing
 MAX_CLASSES = 100  # that all labels of a column are

@@ -7,7 +7,8 @@ from pathlib import Path
 from ..errors import CaseError
 from ..solving.registry import check_records
 from .functions import OwnFunctions, StoredFunction, home_of, imported
-from .schema import Case, ProblemCase
+from .schema.arrays import ProblemCase
+from .schema.case import Case
 
 
 def case_records(case: Case | ProblemCase, folder: Path | None = None) -> dict[str, Callable]:

@@ -13,9 +13,10 @@ from ..accuracy.companions import Companion, error_bars, orders_of, solved
 from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
-from ..case.build import estimated_memory, resolve
 from ..case.load import CaseFile
+from ..case.memory import estimated_memory
 from ..case.mesh_cache import cached_mesh
+from ..case.resolve import resolve
 from ..errors import CaseError
 from ..problem.problem import Problem
 from ..solving.result import Result

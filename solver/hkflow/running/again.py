@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..case.functions import OwnFunctions
 from ..case.load import toml_of
 from ..case.preparation import Preparation
-from ..case.schema import Table
+from ..case.schema.tables import Table
 from ..errors import RunFolderError
 from ..files.writing import checksum
 from ..problem.problem import Problem

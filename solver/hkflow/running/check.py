@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..case.accuracy import asks_for_accuracy, dimension, sized
-from ..case.build import DYNAMICS, build_problem, read_named, resolve
+from ..case.build import build_problem
+from ..case.datasets import read_named
 from ..case.load import CaseFile, case_of_tables, load_case
-from ..case.schema import Case
+from ..case.randomness import DYNAMICS
+from ..case.resolve import resolve
+from ..case.schema.case import Case
 from ..errors import CaseError, HkflowError
 from ..methods.choice import make_method
 from ..methods.method import Method

@@ -8,7 +8,8 @@ from pathlib import Path
 from ..accuracy.companions import EXPECTED
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
-from ..case.build import DataSet, build_problem
+from ..case.build import build_problem
+from ..case.datasets import DataSet
 from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem

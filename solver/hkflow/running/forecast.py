@@ -9,9 +9,12 @@ import numpy as np
 
 from ..arguments import Floats
 from ..case.accuracy import asks_for_accuracy, first_size, sized
-from ..case.build import DataSet, best_method_of, build_problem
+from ..case.build import build_problem
+from ..case.datasets import DataSet
 from ..case.load import CaseFile
-from ..case.schema import GIVEN, Case
+from ..case.resolve import best_method_of
+from ..case.schema.case import Case
+from ..case.schema.initial import GIVEN
 from ..errors import CaseError
 from ..methods.choice import kind_of, method_class
 from ..methods.method import Method

@@ -12,8 +12,9 @@ from ..accuracy.estimate import rms
 from ..accuracy.quantities import is_large, quantities
 from ..accuracy.repeats import Repeats
 from ..arguments import Floats
-from ..case.build import DYNAMICS, density_function, initial_points
-from ..case.schema import CharacteristicsMethod, ParticlesMethod
+from ..case.first_measure import density_function, initial_points
+from ..case.randomness import DYNAMICS
+from ..case.schema.methods import CharacteristicsMethod, ParticlesMethod
 from ..methods.rules import best_method
 from ..store.repeats import write_repeats
 from ..store.run import Run

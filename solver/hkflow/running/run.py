@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import check_options
 from ..case.accuracy import asks_for_accuracy
 from ..case.aliases import current
-from ..case.build import lines_of_data
+from ..case.datasets import lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of

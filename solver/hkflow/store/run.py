@@ -14,21 +14,14 @@ import numpy as np
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.repeats import Repeats
 from ..arguments import Floats
-from ..case.build import (
-    DataSet,
-    build_objective,
-    density_function,
-    domain_of,
-    flow_of,
-    fresh_data,
-    input_names,
-    resolve,
-    teacher_of,
-)
+from ..case.build import build_objective, fresh_data
+from ..case.datasets import DataSet, input_names, teacher_of
 from ..case.described import density_of, rebuilt
+from ..case.first_measure import density_function
 from ..case.functions import OwnFunctions, built_in_feature
 from ..case.load import parse_stored_case
 from ..case.preparation import Preparation
+from ..case.resolve import domain_of, flow_of, resolve
 from ..certificates.margin import MaxMargin
 from ..errors import RunFolderError
 from ..files.reading import (

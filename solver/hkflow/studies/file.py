@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError, model_validator
 from ..analysis.groups import labels_of
 from ..arguments import Floats
 from ..case.aliases import current
-from ..case.build import resolve
 from ..case.load import (
     MAX_CASE_BYTES,
     UNIONS,
@@ -24,7 +23,9 @@ from ..case.load import (
     refuse_unfit,
     sentences,
 )
-from ..case.schema import Case, Count, Table
+from ..case.resolve import resolve
+from ..case.schema.case import Case
+from ..case.schema.tables import Count, Table
 from ..errors import CaseError, unknown_name
 from ..files.userfiles import read_text
 from ..solving.registry import RECORDS

@@ -20,7 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ..case.load import CaseFile, toml_of
-from ..case.schema import ErrorTable
+from ..case.schema.case import ErrorTable
 from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
 from ..solving.interrupts import Interrupts
@@ -41,9 +41,9 @@ told = None
 def key_of(file: CaseFile) -> str:
     """A name for what a case computes: of the resolved case, its own functions, the files that it
     reads, and the version of hkflow."""
-    from ..case.build import resolve
     from ..case.functions import own_feature, source_hash
     from ..case.records import case_records
+    from ..case.resolve import resolve
 
     resolved = toml_of(resolve(file.case, file.folder))
     digest = hashlib.sha256(f"{version('hkflow')}\n{resolved}".encode())

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
-from ..case.build import resolve
 from ..case.load import toml_of
+from ..case.resolve import resolve
 from ..files.writing import write_hdf5, write_whole
 from ..solving.registry import record_of
 from .file import ERRORS, described, in_words, readable
