@@ -1,5 +1,6 @@
 """The data of a case: read or drawn, prepared, divided into training and test data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from .randomness import DATA, SPLIT, random_numbers
 from .schema.arrays import ProblemCase
 from .schema.case import Case
 from .schema.data import Labelled, Prepared
+from .schema.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +223,7 @@ def _read_table(data, folder, split, several):
     return replace(made, preparation=preparation, test=(inputs, targets))
 
 
-def check_room(data):
+def check_room(data: Table) -> None:
     """Raise CaseError if generated data, or what generates them, are beyond the machine's
     memory."""
     rows = {key: getattr(data, key, 1) for key in ("n", "units", "clusters")} | {
@@ -236,7 +238,7 @@ def check_room(data):
         )
 
 
-def distribution(case, rng, feature):
+def distribution(case: Case, rng: np.random.Generator, feature: Feature) -> Callable:
     """The function draw(rng, n) of a [data] table that names a distribution; what it fixes first
     comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})

@@ -1,5 +1,6 @@
 """What all tables of a case file are made of."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,12 +19,12 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-def given_keys(table, keys):
+def given_keys(table: Table, keys: Iterable[str]) -> list[str]:
     """Those keys of a table that are not at their defaults."""
     return [key for key in keys if getattr(table, key) != type(table).model_fields[key].default]
 
 
-def refuse_unread(table, unread, reader, *keys):
+def refuse_unread(table: Table, unread: bool, reader: str, *keys: str) -> None:
     """Raise ValueError if keys were given that nothing would read."""
     given = given_keys(table, keys)
     if unread and given:
