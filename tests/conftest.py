@@ -1,8 +1,9 @@
-"""Shared by all tests: a mesh cache of their own, and the moment problem that most orders are
-measured on."""
+"""Shared by all tests: a mesh cache of their own, meshes of S³, and the moment problem that most
+orders are measured on."""
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 # Each core has a worker of its own: threads of BLAS would wait for one another, and while they wait
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.case.mesh_cache import cached_mesh
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "benchmarks")]
@@ -21,15 +23,45 @@ CASES = sorted(set((ROOT / "cases").rglob("*.toml")) - set(STUDIES))
 OFF_AXIS = (0.3, -0.5, 0.8)
 
 
+# files that take longest, begun first: at the end no worker waits for another's minute
+LONGEST = (
+    "test_documents.py",
+    "test_agreement.py",
+    "test_run_folder.py",
+    "test_study.py",
+    "test_plots.py",
+    "test_attacks.py",
+    "test_commands.py",
+    "test_ranks.py",
+    "test_distributed.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first; the order is otherwise kept (see addopts in pyproject.toml)."""
+    place = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def mesh_cache(tmp_path_factory):
-    """Tests neither read nor fill the user's cache."""
+    """Tests neither read nor fill the user's cache; those of all workers share one."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HKFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HKFLOW_CACHE", str(place / "meshes"))
         yield
 
 
-# files whose tests are about error bars, or see what a user sees
+@cache
+def hypersphere_of(cells):
+    """The mesh of S³ of so many cells, built by one of the tests that ask for it."""
+    return cached_mesh(hkflow.Domain(3).meshes, cells)
+
+
+# files whose tests are about error bars, or see what a user sees; WITH_BARS of test_documents.py
+# says which of its pages do
 WITH_COMPANIONS = ("test_report.py", "test_documents.py", "test_attacks.py")
 
 

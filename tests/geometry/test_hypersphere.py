@@ -1,22 +1,29 @@
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from conftest import hypersphere_of
 
 import hkflow
 from hkflow.geometry import polyhedra
 from hkflow.geometry.hypersphere import (
     hypersphere_cells,
-    hypersphere_mesh,
     hypersphere_mesh_of,
     voronoi_mesh,
 )
 from hkflow.geometry.sphere import distance, normalize
 
 AREA = 2.0 * np.pi**2
-MESHES = {n: hypersphere_mesh(n) for n in (1, 2, 3)}
+DIVISIONS = (1, 2, 3)
 
 
+def mesh_of(divisions):
+    """The mesh of the 600-cell, each edge in so many parts."""
+    return hypersphere_of(hypersphere_cells(divisions))
+
+
+@cache
 def scattered(n=60):
     return voronoi_mesh(normalize(np.random.default_rng(5).standard_normal((n, 4))))
 
@@ -53,9 +60,9 @@ def by_quadrature(mesh, nodes=14):
     return volumes, moments
 
 
-@pytest.mark.parametrize("n", MESHES)
+@pytest.mark.parametrize("n", DIVISIONS)
 def test_cells_fill_the_sphere_and_are_even(n):
-    mesh = MESHES[n]
+    mesh = mesh_of(n)
     assert mesh.n_cells == hypersphere_cells(n) == 100 * n**3 + 20 * n
     assert mesh.volumes.sum() == pytest.approx(AREA, rel=1e-13)
     assert mesh.volumes.max() < 1.25 * mesh.volumes.min()
@@ -65,9 +72,10 @@ def test_cells_fill_the_sphere_and_are_even(n):
     assert np.all(mesh.faces[:, 0] < mesh.faces[:, 1])
 
 
-@pytest.mark.parametrize("mesh", [MESHES[3], scattered()], ids=["600-cell", "scattered"])
-def test_the_line_of_centres_is_orthogonal_to_the_face(mesh):
+@pytest.mark.parametrize("make", [lambda: mesh_of(3), scattered], ids=["600-cell", "scattered"])
+def test_the_line_of_centres_is_orthogonal_to_the_face(make):
     """All points of a face are equally far from both centres."""
+    mesh = make()
     left, right = mesh.centers[mesh.faces[:, 0]], mesh.centers[mesh.faces[:, 1]]
     assert mesh.face_distances == pytest.approx(distance(left, right), rel=1e-12)
     for points in (mesh.face_midpoints, *np.moveaxis(mesh.vertices[mesh.face_vertices], 1, 0)):
@@ -98,7 +106,7 @@ def test_a_sixteenth_of_the_sphere(monkeypatch, nodes):
 
 
 def test_near_cells_lie_close_in_memory():
-    mesh = MESHES[3]
+    mesh = mesh_of(3)
     assert np.abs(np.diff(mesh.faces, axis=1)).max() < 3 * mesh.n_cells ** (2 / 3)
 
 
@@ -121,23 +129,23 @@ def errors(flow, meshes):
 
 @pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 4.0)])
 def test_the_grid_is_second_order(rates):
-    widths = [mesh.width for mesh in MESHES.values()]
-    found = errors(hkflow.Flow(*rates), MESHES.values())
-    orders = hkflow.convergence_table(widths, found).orders
+    meshes = [mesh_of(n) for n in DIVISIONS]
+    found = errors(hkflow.Flow(*rates), meshes)
+    orders = hkflow.convergence_table([mesh.width for mesh in meshes], found).orders
     assert np.all((orders >= 1.9) & (orders <= 2.4)), (found, orders)
     assert found[-1] < 5e-3
 
 
 def test_where_nothing_moves_the_error_is_that_of_the_steps():
     """The corners of the 600-cell integrate polynomials of degree 11 exactly."""
-    assert max(errors(hkflow.Flow(0.0, 4.0), MESHES.values())) < 1e-6
+    assert max(errors(hkflow.Flow(0.0, 4.0), map(mesh_of, DIVISIONS))) < 1e-6
 
 
 def test_sibling_wrong_faces_are_seen():
     """With areas that are wrong by up to 30 % the order is lost."""
     rough = [
         replace(mesh, face_areas=mesh.face_areas * (1.0 + 0.3 * mesh.face_midpoints[:, 0]))
-        for mesh in MESHES.values()
+        for mesh in map(mesh_of, DIVISIONS)
     ]
     orders = hkflow.convergence_table(
         [mesh.width for mesh in rough], errors(hkflow.Flow(1.0, 0.0), rough)

@@ -3,11 +3,11 @@ brute force finds."""
 
 import numpy as np
 import pytest
+from conftest import hypersphere_of
 from scipy.spatial import cKDTree
 
 import hkflow
 from hkflow.geometry import polyhedra
-from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.mesh import Mesh
 from hkflow.geometry.sphere import triangle_area
 from hkflow.geometry.transfer import (
@@ -128,7 +128,7 @@ def test_sibling_a_mesh_whose_cells_are_wrong_is_seen():
 
 @pytest.fixture(scope="module")
 def space():
-    return {n: hypersphere_mesh(n) for n in (1, 2, 3)}
+    return {n: hypersphere_of(100 * n**3 + 20 * n) for n in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("coarse, fine", [(1, 2), (1, 3), (2, 3)])

@@ -269,12 +269,14 @@ def undisturbed(tmp_path_factory):
     return table_of(place / "out")
 
 
-@pytest.mark.parametrize("attack", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "attack, times", [(signal.SIGKILL, 2), (signal.SIGTERM, 1)], ids=["SIGKILL", "SIGTERM"]
+)
 def test_a_study_that_is_broken_off_goes_on_to_the_same_table(
-    attack, write, tmp_path, undisturbed, rng
+    attack, times, write, tmp_path, undisturbed, rng
 ):
     path, folder, codes = write(SLOW), tmp_path / "out", []
-    for delay in rng.uniform(1.0, 4.0, 2):
+    for delay in rng.uniform(1.0, 4.0, times):
         process = subprocess.Popen(command(path, folder, "--quiet"), start_new_session=True)
         time.sleep(delay)
         process.send_signal(attack)

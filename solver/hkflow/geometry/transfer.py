@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats, Integers
 from .mesh import Mesh, half_faces
-from .polyhedra import cut_polygon, polyhedra, shared_volumes
+from .polyhedra import cut_polygon, dot, polyhedra, shared_volumes
 from .sphere import distance
 
 TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
@@ -189,22 +189,27 @@ def clipped_areas(corners, counts, candidates, ring, centers, areas):
     The cell c is cut out by its bisectors {x : x·(centers_c − centers_j) ≥ 0}.   areas (n, m): out
     """
     for f in prange(len(corners)):
-        polygon, cut = np.empty((CORNERS, 3)), np.empty((CORNERS, 3))
-        for e in range(candidates.shape[1]):
-            c, n = candidates[f, e], counts[f]
-            polygon[:n] = corners[f, :n]
-            for k in range(ring.shape[1]):
-                if ring[c, k] == c:
-                    continue
-                m = cut_polygon(polygon, n, centers[c] - centers[ring[c, k]], cut)
-                polygon, cut, n = cut, polygon, m
-            for i in range(1, n - 1):
-                a, b, d = polygon[0], polygon[i], polygon[i + 1]
-                volume = (
-                    a[0] * (b[1] * d[2] - b[2] * d[1])
-                    + a[1] * (b[2] * d[0] - b[0] * d[2])
-                    + a[2] * (b[0] * d[1] - b[1] * d[0])
-                )
-                areas[f, e] += 2.0 * np.arctan2(
-                    volume, 1.0 + np.sum(a * b) + np.sum(b * d) + np.sum(d * a)
-                )
+        clip(corners[f], counts[f], candidates[f], ring, centers, areas[f])
+
+
+# a function of its own: within a parallel loop the compiler takes longer over it
+@njit(cache=True)
+def clip(corners, count, candidates, ring, centers, areas):
+    """The areas of one polygon; the arrays of `clipped_areas`."""
+    polygon, cut = np.empty((CORNERS, 3)), np.empty((CORNERS, 3))
+    for e in range(len(candidates)):
+        c, n = candidates[e], count
+        polygon[:n] = corners[:n]
+        for k in range(ring.shape[1]):
+            if ring[c, k] == c:
+                continue
+            m = cut_polygon(polygon, n, centers[c] - centers[ring[c, k]], cut)
+            polygon, cut, n = cut, polygon, m
+        for i in range(1, n - 1):
+            a, b, d = polygon[0], polygon[i], polygon[i + 1]
+            volume = (
+                a[0] * (b[1] * d[2] - b[2] * d[1])
+                + a[1] * (b[2] * d[0] - b[0] * d[2])
+                + a[2] * (b[0] * d[1] - b[1] * d[0])
+            )
+            areas[e] += 2.0 * np.arctan2(volume, 1.0 + dot(a, b) + dot(b, d) + dot(d, a))

@@ -114,7 +114,8 @@ def moments(inputs: Floats, activation: int, mixed: float) -> Floats:
     if activation != SQUARED_RELU:
         return inputs
     a, b = np.triu_indices(inputs.shape[1])
-    return inputs[:, a] * inputs[:, b] * np.where(a < b, mixed, 1.0)
+    # columns taken by their numbers lie one after the other: rows do as the kernels read them
+    return np.ascontiguousarray(inputs[:, a] * inputs[:, b] * np.where(a < b, mixed, 1.0))
 
 
 @njit(cache=True)
@@ -212,9 +213,10 @@ def down(
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
-            down_root(
-                r, activation, first, last, level, roots, far_start, far, near_start, near, leaves,
-                few, values, rows, sums[r], columns[r], given[r], answers[r], order, out,
+            down_root(  # an int64, as above: else it is compiled twice
+                np.int64(r), activation, first, last, level, roots, far_start, far, near_start,
+                near, leaves, few, values, rows, sums[r], columns[r], given[r], answers[r], order,
+                out,
             )  # fmt: skip
 
 
@@ -276,8 +278,9 @@ def up(
     else:
         for r in prange(len(roots) - 1):
             up_root(
-                r, activation, first, last, level, roots, far_start, far, near_start, near, columns,
-                few, moments, values, order, given[r], sums[r], points[r], answers[r], partial[r],
+                np.int64(r), activation, first, last, level, roots, far_start, far, near_start,
+                near, columns, few, moments, values, order, given[r], sums[r], points[r],
+                answers[r], partial[r],
             )  # fmt: skip
     for i in range(len(out)):
         total = 0.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import ROOT, order
+from conftest import ROOT, hypersphere_of, order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
@@ -178,7 +178,7 @@ def test_von_mises_fisher_is_reached_and_kept(name, tau):
 
 
 def test_it_is_reached_on_the_hypersphere():
-    mesh = hkflow.Domain(3).mesh(840)
+    mesh = hypersphere_of(840)
     s = hkflow.solve(problem(mesh, 0.3), 30.0)
     assert s.finished, s.status
     np.testing.assert_allclose(s.cell_density_at(-1)[0], fisher(mesh, 0.3), rtol=1e-10)

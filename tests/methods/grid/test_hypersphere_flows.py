@@ -3,6 +3,7 @@ characteristics, and two inputs with both layers on the sphere against the signe
 
 import numpy as np
 import pytest
+from conftest import hypersphere_of
 from scipy.spatial import cKDTree
 
 import hkflow
@@ -12,7 +13,6 @@ from hkflow.measures.initial import balanced_atoms
 from hkflow.methods.grid.steppers import muscl_hancock
 
 WEIGHTS = np.full((4, 4), 0.1381966011250105) + 0.4472135954999579 * np.eye(4)
-MESHES = {cells: hkflow.Domain(3).mesh(cells) for cells in (840, 2760, 6480)}
 
 
 def averages(mesh, density):
@@ -45,7 +45,8 @@ def order_against_averages(meshes, flow):
 
 @pytest.mark.parametrize("rates", [(1.0, 0.0), (1.0, 4.0)])
 def test_the_order_against_cell_averages(rates):
-    order, errors = order_against_averages(MESHES.values(), hkflow.Flow(*rates))
+    meshes = map(hypersphere_of, (840, 2760, 6480))
+    order, errors = order_against_averages(list(meshes), hkflow.Flow(*rates))
     assert 1.8 <= order <= 2.2 and errors[-1] < 2.5e-3, (errors, order)
 
 
@@ -84,14 +85,16 @@ ALONG = (1.0, 0.0, 0.0, 0.0), (0.0, 0.2, 0.5, -0.3)  # through corners and centr
 @pytest.mark.parametrize("where", [OFF_AXES, ALONG])
 def test_a_valley_converges(where):
     wanted = valley(None, *where)
-    found = [abs(valley(MESHES[cells], *where) / wanted - 1.0) for cells in (840, 6480)]
+    found = [abs(valley(hypersphere_of(cells), *where) / wanted - 1.0) for cells in (840, 6480)]
     assert found[0] < 4e-3 and found[1] < 1e-3 and found[1] < 0.6 * found[0]
 
 
 def test_sibling_without_capture_it_does_not(monkeypatch):
     monkeypatch.setattr(muscl_hancock, "captures", lambda problem: False)
     wanted = valley(None, *OFF_AXES)
-    assert all(abs(valley(MESHES[cells], *OFF_AXES) / wanted - 1.0) > 0.4 for cells in (840, 2760))
+    assert all(
+        abs(valley(hypersphere_of(cells), *OFF_AXES) / wanted - 1.0) > 0.4 for cells in (840, 2760)
+    )
 
 
 def test_a_student_of_three_inputs_agrees_with_characteristics(rng):
@@ -101,7 +104,7 @@ def test_a_student_of_three_inputs_agrees_with_characteristics(rng):
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets)
     apart = []
     for cells in (840, 2760):
-        problem = hkflow.Problem(MESHES[cells], objective, hkflow.Flow(1.0, 2.0), (1, -1))
+        problem = hkflow.Problem(hypersphere_of(cells), objective, hkflow.Flow(1.0, 2.0), (1, -1))
         run = hkflow.solve(problem, 3.0, [3.0])
         other = hkflow.solve(problem, 3.0, [3.0], kind="characteristics")
         assert np.abs(run.records["mass_residual"]).max() < 1e-13
@@ -121,7 +124,7 @@ def joint_and_signed(cells, reaction):
         return hkflow.Objective(hkflow.FEATURES[name], hkflow.RISKS["square"], inputs, targets)
 
     start = balanced_atoms(64 * cells, 3).scaled_to(2.0)
-    mesh = hkflow.Domain(3).mesh(cells)
+    mesh = hypersphere_of(cells)
     where = cKDTree(mesh.centers).query(start.positions)[1]
     density = np.bincount(where, start.weights, cells) / mesh.volumes
     joint = hkflow.Problem(

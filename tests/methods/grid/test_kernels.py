@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import reference
+from conftest import hypersphere_of
 
 from hkflow.geometry import circle_mesh, geodesic_mesh
-from hkflow.geometry.domain import Domain
 from hkflow.methods.grid import kernels
 from hkflow.methods.grid import muscl_hancock as hancock
 from hkflow.methods.grid.frozen import Transport
@@ -11,12 +11,16 @@ from hkflow.methods.grid.limiters import LIMITERS, limited, limiter_code
 from hkflow.methods.grid.stencil import stencil_of
 from hkflow.operators.parallel_loops import n_blocks
 
-MESHES = {"circle": circle_mesh(700), "sphere": geodesic_mesh(3), "S3": Domain(3).mesh(840)}
+MESHES = {
+    "circle": lambda: circle_mesh(700),
+    "sphere": lambda: geodesic_mesh(3),
+    "S3": lambda: hypersphere_of(840),
+}
 
 
-@pytest.fixture(params=MESHES)
+@pytest.fixture(params=MESHES, scope="module")
 def mesh(request):
-    return MESHES[request.param]
+    return MESHES[request.param]()
 
 
 def fields(mesh, rng, n_signs=2):

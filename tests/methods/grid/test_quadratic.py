@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import OFF_AXIS, order
+from conftest import OFF_AXIS, hypersphere_of, order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hkflow
-from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.moments import moments
 from hkflow.methods.grid import quadratic
 from hkflow.methods.grid.advection import advect, stream_flows
@@ -165,4 +164,4 @@ def test_where_it_does_not_serve_it_is_refused():
         with pytest.raises(ValueError, match=message):
             hkflow.solve(problem, 1.0, **options)
     with pytest.raises(ValueError, match=r"for the circle and S², got a mesh of S\^3"):
-        quadratic.charts_of(hypersphere_mesh(2))
+        quadratic.charts_of(hypersphere_of(840))

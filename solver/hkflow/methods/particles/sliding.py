@@ -23,9 +23,9 @@ something holds: zeros of polynomials. What the particle does there is `settle`'
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from ...operators.parallel_loops import parallel_loop
+from ...operators.parallel_loops import divided_loop
 from ..frozen_relu.frozen import SLIP, TOUCH, add, along, dot, project, settle
 
 TERMS = 19  # of a Taylor series
@@ -600,16 +600,17 @@ def move(
             sums[RELEASES] += was == 0 and is_now != 0
 
 
-@parallel_loop
+@divided_loop()
 def move_particles(
-    positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay, drift, shift,
-    time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values, lists, limits,
-    tangents, room, levels, frames, held_kinks, distance, states, at_nodes, growths, new_positions,
-    new_log_weights, sums,
+    begin, end, positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay,
+    drift, shift, time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values,
+    lists, limits, tangents, room, levels, frames, held_kinks, distance, states, at_nodes, growths,
+    new_positions, new_log_weights, sums,
 ):  # fmt: skip
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
 
+    begin, end: the groups of blocks to move
     positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
     degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
     or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin
@@ -623,7 +624,7 @@ def move_particles(
     """
     n, groups = len(log_weights), len(terms)
     n_blocks, axes, width = positions.shape
-    for group in prange(groups):
+    for group in range(begin, end):
         y, node = states[group, 0], states[group, 1]
         state, growth = at_nodes[group], growths[group]
         for block in range(group * n_blocks // groups, (group + 1) * n_blocks // groups):

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arguments import Floats
-from ...operators.parallel_loops import LARGE
 from ..frozen_relu.kinks import Kinks
 from .shifted import ShiftedKinks
 from .sliding import SUMS, TERMS, move_particles
@@ -108,9 +107,8 @@ class Sliding:
         at_nodes = np.zeros((groups, count, self.scratch[0].shape[2]))
         terms, *others = self.scratch
         work = len(signs) * self.normals.size
-        compiled = move_particles.parallel if work >= LARGE else move_particles.serial
-        compiled(
-            *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
+        move_particles(
+            groups, work, *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
             float(beta), float(decay), drift, shift, float(time), float(log_scale),
             not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
             self.frames, self.held_kinks, self.distance, self.states, at_nodes,
