@@ -179,6 +179,18 @@ def euler_stage(dt, with_transport, beta, sigma, source, shift, start, divergenc
     )
 
 
+def carriers(left, right, conductances, volumes, potential, density, mobility, beta, alpha):
+    upwind = np.where(potential[:, left] > potential[:, right], density[:, left], density[:, right])
+    return beta * mobility.sum(axis=0) * volumes, alpha * upwind.sum(axis=0) * conductances
+
+
+def carried(left, right, mobility_mass, flowing, potential):
+    rate, flux = mobility_mass * potential, flowing * (potential[right] - potential[left])
+    np.add.at(rate, right, flux)
+    np.add.at(rate, left, -flux)
+    return rate
+
+
 def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sigma, decay, depth):
     """Velocities (n, p), growth (n,) and the sums mass, ∫J m, ∫J² m, ∫|∇J|² dν, ∫m; everything
     unblocked."""

@@ -69,17 +69,17 @@ def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
     monkeypatch.setattr(companions, "MANY", {False: 16})
     problem = on_circle(1024)
     run = hkflow.solve(problem, 2.0, SAVES)
-    coarser = companions._coarser(problem, "grid", {"kind": "grid"}, companions._fresh)
-    assert [one.count for one in coarser] == [256, 64, 16]
-    assert [one.count for one in companions._told(run, coarser)] == [64, 16]
-    few = replace(run, method="particles")
-    assert [one.count for one in companions._told(few, coarser)] == [256, 64]
-    assert companions._timed(coarser, []).options["cfl"] == 0.9 / 64.0
+    own = companions.Companion(problem, {"kind": "grid"}, 1.0, "")
+    counts = companions._counts(own)
+    assert counts == [256, 64, 16] and companions._timed(counts) == [16]
+    assert companions._told(own, counts) == [64, 16]
+    assert companions._told(replace(own, options={"kind": "particles"}), counts) == [256, 64]
+    few = companions._thinned(own, {16}, companions._fresh)[16]
+    assert few.width == 8.0**2 and companions._as_short(few).options["cfl"] == 0.9 / 64.0
     bars = hkflow.error_bars(run)
-    others = [f"characteristics from {count} points" for count in (256, 64, 16)]
-    others[0] += " with tolerance 1e-05"
+    others = tuple(f"characteristics from {count} points" for count in (256, 64))
     assert bars.companions[:3] == ("64 cells", "16 cells", "16 cells with tolerance 2.5e-05")
-    assert bars.companions[3:] == tuple(others)
+    assert bars.companions[3:] == (others[0], others[1] + " with tolerance 0.001")
     for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
         assert error <= bars[name][-1] <= 8.0 / 1024**1.5
 
@@ -110,10 +110,10 @@ def test_bars_hold_with_noise():
 def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch):
     """So the test above can fail."""
 
-    def no_coarser(problem, method, options, mesh_of):
-        return [companions.Companion(problem, options, width, "") for width in (4.0, 16.0)]
+    def no_coarser(own, counts, mesh_of):
+        return {count: replace(own, width=64.0 / count) for count in counts}
 
-    monkeypatch.setattr(companions, "_coarser", no_coarser)
+    monkeypatch.setattr(companions, "_thinned", no_coarser)
     monkeypatch.setattr(companions, "_with_tolerance", lambda companion, factor: [])
     run = hkflow.solve(on_circle(), 2.0, SAVES)
     assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
@@ -139,13 +139,45 @@ def test_another_method_tells_what_meshes_do_not(monkeypatch):
     run = hkflow.solve(wrong, 2.0, SAVES)
     truth = hkflow.solve(problem, 2.0, SAVES, kind="characteristics")
     error = np.sqrt(np.mean((run.predictions[-1] - truth.predictions[-1]) ** 2))
-    apart = companions._independent(
-        problem, "grid", companions._coarser(problem, "grid", {}, companions._fresh)
-    )
-    monkeypatch.setattr(companions, "_independent", lambda *given: apart)
+    honest = companions._by_another
+
+    def right(companion, *given):
+        few = replace(companion.problem, objective=o)
+        return honest(replace(companion, problem=few), *given)
+
+    monkeypatch.setattr(companions, "_by_another", right)
     bars = hkflow.error_bars(run)
     assert error <= bars["predictions"][-1] and "another method differs" in str(bars)
     assert hkflow.error_bars(run, "own")["predictions"][-1] < 0.5 * error
+
+
+@pytest.mark.parametrize(("cells", "points"), [(642, []), (2562, [162, 42]), (163842, [642, 162])])
+def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, cells, points):
+    relu, square = hkflow.FEATURES["relu"], hkflow.RISKS["square"]
+    objective = hkflow.Objective(relu, square, np.eye(3), np.ones(3))
+    on_sphere = hkflow.Problem(hkflow.geodesic_mesh(1), objective, hkflow.Flow(1.0, 2.0))
+    monkeypatch.setattr(companions, "_count", lambda problem: cells)
+    own = companions.Companion(on_sphere, {"kind": "grid"}, 1.0, "")
+    kind, found = companions._another(own, companions._counts(own))
+    assert found == points and (kind == "characteristics") == bool(points)
+
+
+def test_bars_at_saves_that_companions_do_not_have_are_the_larger_of_those_beside(monkeypatch):
+    monkeypatch.setattr(companions, "SAVES", 4)
+    run = hkflow.solve(on_circle(), 2.0, 7)
+    bars = hkflow.error_bars(run)
+    apart = np.array([0, 2, 4, 6])
+    beside = [np.maximum(row[:-1], row[1:]) for row in bars.each[apart].T]
+    assert len(bars.each) == 7 and (beside <= bars.each[1::2].T).all()
+    for bar in bars.bars.values():
+        for row in (bar.space, bar.time):
+            assert np.array_equal(row[1::2], np.maximum(row[apart[:-1]], row[apart[1:]]))
+    flow = exact()
+    for k, time in enumerate(run.time):
+        mass, moment = flow.mass_and_moment(time)
+        assert abs(run.log_mass[k] - np.log(mass)) <= bars["log_mass"][k] + 1e-12
+        off = run.predictions[k] - moment * flow.direction
+        assert np.sqrt(np.mean(off**2)) <= bars["predictions"][k] + 1e-12
 
 
 @pytest.mark.parametrize(("rates", "band"), [((1.0, 2.0), (0.5, 1.0)), ((0.0, 2.0), (1.0, 2.0))])

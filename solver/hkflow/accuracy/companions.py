@@ -46,11 +46,14 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap; else 1/64 of them, but up to the lesser number anyway
-INDEPENDENT, INDEPENDENT_ANYWAY = 1000, 300
+# sums are cheap; else 1/64 of them, but up to the second number anyway. Elsewhere a grid of fewer
+# cells than the third takes no longer than that
+INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
-# those between saves; or looser, where there is none with fewer points
+# those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
+# the independent method
 TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
+SAVES = 21  # of companions at most, the first and the last of the run's and others between
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -68,10 +71,9 @@ class Companion:
     words: str
 
     @property
-    def count(self) -> int:
-        """Cells, or points of one sign."""
-        p = self.problem
-        return p.mesh.n_cells if p.mesh is not None else len(p.atoms()) // len(p.signs)
+    def orders(self) -> tuple[float, float]:
+        """Which are expected of its method."""
+        return orders_of(self.problem, self.options["kind"], self.options)
 
 
 def _fresh(meshes, cells):
@@ -100,38 +102,44 @@ def error_bars(
     reason = _unfit(run, problem)
     if reason:
         return ErrorBars(run.time, remark=reason)
-    problem, options = problem or run.problem, options_of(run)
-    drawn = _is_drawn(run)
-    thinner = [] if drawn else _coarser(problem, run.method, options, mesh_of)
-    coarse = _told(run, thinner)
-    batches = _batches(problem, options) if drawn else []
+    problem, drawn = problem or run.problem, _is_drawn(run)
+    own = Companion(problem, options_of(run), 1.0, "the same")
+    counts = [] if drawn else _counts(own)
+    told, timed = _told(own, counts), _timed(counts)
+    kind, others = _another(own, counts) if independent else ("", [])
+    thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
+    thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
+    coarse = [thinner[count] for count in told if count in thinner]
+    batches = _batches(problem, own.options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     if (coarse or batches) and not brownian:
-        last = _timed(thinner, coarse) if coarse else batches[-1]
+        last = ([thinner[n] for n in timed if n in thinner] or coarse or batches)[-1]
         ratio = TIGHTER[run.method == "grid"]
         tight = _with_tolerance(last, ratio)
         pair = [last, *tight] if tight else []
     else:
         ratio = LOOSER
-        pair = _with_tolerance(Companion(problem, options, 1.0, "the same"), ratio)
-    apart = _independent(problem, run.method, thinner) if independent else []
+        pair = _with_tolerance(own, ratio)
+    apart = [_by_another(thinner[count], kind, count) for count in others]
+    apart[1:] = [(_with_tolerance(few, LOOSER) or [few])[0] for few in apart[1:]]
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
         return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
+    saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
     made: dict[int, Solution] = {}
     for k, companion in enumerate(wanted):
         if watch:
             watch(k, len(wanted))
-        solution = solved(companion, run.time)
+        solution = solved(companion, run.time[saves])
         if solution is not None:
             made[id(companion)] = solution
     lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
     if lost:
         words = f"a companion of it, {lost[0]}, did not reach its end"
         return ErrorBars(run.time, remark=words)
-    return _bars(run, made, coarse, batches, pair, apart, ratio)
+    return _bars(run, saves, own, made, coarse, batches, pair, apart, ratio)
 
 
 def _unfit(run, problem):
@@ -169,58 +177,105 @@ def options_of(run: Result) -> dict[str, Any]:
 # --- companions
 
 
-def _coarser(problem, method, options, mesh_of):
-    """The same on fewer and fewer cells or points; none if there is nothing to thin out."""
-    found, one, width = [], problem, 1.0
-    while made := _thinner(one, method, mesh_of):
-        one, ratio, words = made
-        width *= ratio
+def _counts(own):
+    """Fewer and fewer cells, or points of one sign, down to LEAST; none if there is nothing to thin
+    out."""
+    problem, counts = own.problem, []
+    if problem.domain.fixed or own.options["kind"] == "network":
+        return counts
+    if problem.mesh is not None:
+        coarser = problem.domain.meshes.coarser
+    elif problem.density is not None and isinstance(problem.initial, PointMeasure):
+
+        def coarser(count):
+            return count // FEWER
+    else:
+        return counts
+    count = coarser(_count(problem))
+    while count and count >= LEAST:
+        counts.append(count)
+        count = coarser(count)
+    return counts
+
+
+def _count(problem):
+    """Cells, or points of one sign."""
+    mesh = problem.mesh
+    return len(problem.initial) // len(problem.signs) if mesh is None else mesh.n_cells
+
+
+def _told(own, counts):
+    """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
+    grid's where these are so MANY cells: bars are as wide, and cost half."""
+    grid, least = own.options["kind"] == "grid", MANY[_kinked(own.problem)]
+    return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
+
+
+def _timed(counts):
+    """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
+    than 1/64; none where these are too few, and the fewest by which errors in space are told do."""
+    return [count for count in counts[2:] if count >= TIMED][-1:]
+
+
+def _as_short(companion):
+    """It with steps no longer than the cells of the run itself allow."""
+    made = make_method(companion.problem, **companion.options)
+    cfl = getattr(made, "cfl", None)
+    options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / companion.width}
+    return replace(companion, options=companion.options | options)
+
+
+def _another(own, counts):
+    """Which other method computes the same as a grid, and from how many centres of cells: those of
+    two meshes, whose difference tells of space and time; none where neither characteristics nor
+    particles are another way, or these are too few. A sum of energies moves particles."""
+    problem, objective = own.problem, own.problem.objective
+    data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
+    if own.options["kind"] != "grid" or not (data or total) or problem.flow.signed:
+        return "", []
+    if problem.spreads or problem.domain.fixed:
+        return "", []
+    feature, kind = objective.feature, "particles"
+    if not total:
+        kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
+        if kind == "particles" and feature.activation is None and feature.pullback is None:
+            return "", []
+    cells = _count(problem)
+    if not problem.domain.ordered:
+        cells = max(cells // 64, INDEPENDENT_ANYWAY) if cells >= WORTH_ANOTHER else 0
+    found = [n for n in (_count(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
+    return (kind, found) if len(found) > 1 else ("", [])
+
+
+def _by_another(companion, kind, count):
+    """The same by another method."""
+    return replace(companion, options={"kind": kind}, words=f"{kind} from {count} points")
+
+
+def _thinned(own, counts, mesh_of):
+    """The same on so many cells, or from so many points, by their number, each made from the finer
+    one before; up to one that has no mass."""
+    whole, one = _count(own.problem), own.problem
+    found = {whole: own}
+    for count in sorted(counts - {whole}, reverse=True):
+        one = _thinner(one, count, mesh_of)
+        if one is None:
+            break
+        options, share = own.options, count / whole
         if "noise_points" in options:
-            options = options | {"noise_points": max(2, options["noise_points"] // FEWER)}
-        found.append(Companion(one, options, width, words))
+            options = options | {"noise_points": max(2, round(share * options["noise_points"]))}
+        points = count if one.mesh is not None else len(one.initial)
+        words = f"{points} {'cells' if options['kind'] == 'grid' else 'points'}"
+        found[count] = Companion(one, options, share ** (-1.0 / one.dim), words)
     return found
 
 
-def _told(run, coarser):
-    """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
-    grid's where these are so MANY cells: bars are as wide, and cost half."""
-    many = (
-        run.method == "grid" and len(coarser) > 2 and coarser[2].count >= MANY[_kinked(run.problem)]
-    )
-    return coarser[1:3] if many else coarser[:2]
-
-
-def _timed(coarser, told):
-    """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
-    than 1/16, with steps no longer than the cells of the run itself allow; where there are none,
-    the fewest by which errors in space are told."""
-    few = [one for one in coarser[2:] if one.count >= TIMED]
-    if not few:
-        return told[-1]
-    made = make_method(few[-1].problem, **few[-1].options)
-    cfl = getattr(made, "cfl", None)
-    options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / few[-1].width}
-    return replace(few[-1], options=few[-1].options | options)
-
-
-def _thinner(problem, method, mesh_of):
-    """The problem on the next coarser mesh, or from 1/4 of the points; the ratio of widths; words.
-    None if there is none of at least LEAST."""
-    if problem.domain.fixed or method == "network":
-        return None
+def _thinner(problem, count, mesh_of):
+    """The problem on a mesh of so many cells, or from so many points of each sign; None if none of
+    these has mass."""
     if problem.mesh is not None:
-        cells = problem.domain.meshes.coarser(problem.mesh.n_cells)
-        if cells is None or cells < LEAST:
-            return None
-        mesh = mesh_of(problem.domain.meshes, cells)
-        ratio = (problem.mesh.n_cells / cells) ** (1.0 / problem.dim)
-        coarse = replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
-        return coarse, ratio, f"{cells} {'cells' if method == 'grid' else 'points'}"
-    if problem.density is None or not isinstance(problem.initial, PointMeasure):
-        return None
-    count = len(problem.initial) // (FEWER * len(problem.signs))
-    if count < LEAST:
-        return None
+        mesh = mesh_of(problem.domain.meshes, count)
+        return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
     points = quasi_uniform(count, problem.dim)
     weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
     signs = np.repeat(np.array(problem.signs, dtype=float), count)
@@ -229,8 +284,7 @@ def _thinner(problem, method, mesh_of):
         return None
     points = np.tile(points, (len(problem.signs), 1))
     atoms = PointMeasure(points[alive], signs[alive], weights[alive])
-    few = replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
-    return few, FEWER ** (1.0 / problem.dim), f"{len(atoms)} points"
+    return replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
 
 
 def _carried(problem, mesh):
@@ -287,33 +341,6 @@ def _with_tolerance(companion, factor):
     return [replace(companion, options=options, words=words)]
 
 
-def _independent(problem, method, coarser):
-    """The same by characteristics or particles from the centres of up to 300 to 1000 cells, with a
-    tight tolerance, and of two coarser meshes, so that what they differ by tells of space and time;
-    none where neither is another way, or these are too few. A sum of energies moves particles."""
-    data, total = bool(len(problem.objective.inputs)), isinstance(problem.objective, Sum)
-    if method != "grid" or problem.spreads or problem.domain.fixed or not (data or total):
-        return []
-    if problem.flow.signed:
-        return []
-    feature, kind = problem.objective.feature, "particles"
-    if not total:
-        kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
-        if kind == "particles" and feature.activation is None and feature.pullback is None:
-            return []
-    cells = problem.mesh.n_cells
-    share = cells if problem.domain.ordered else max(cells // 64, INDEPENDENT_ANYWAY)
-    own = Companion(problem, {}, 1.0, f"{cells} points")
-    found = [one for one in (own, *coarser) if one.count <= min(share, INDEPENDENT)][:3]
-    if len(found) < 2:
-        return []
-    first, *coarse = (
-        replace(one, options={"kind": kind}, words=f"{kind} from {one.count} points")
-        for one in found
-    )
-    return [*(_with_tolerance(first, TIGHTER[False]) or [first]), *coarse]
-
-
 def solved(companion: Companion, times: Floats) -> Solution | None:
     """The run of a companion in memory; None if it fails."""
     try:
@@ -330,66 +357,68 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 # --- bars
 
 
-def _bars(run, made, coarse, batches, pair, apart, ratio):
-    """The bars of a run from the companions that were made."""
+def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
+    """The bars of a run from the companions that were made, which have some of its saves."""
     everything = [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
-    own = quantities(run, normalised)
     found = {key: quantities(solution, normalised) for key, solution in made.items()}
+    found[id(own)] = quantities(run, normalised, saves)
 
-    def results(companions):
-        return [found[id(one)] for one in companions if id(one) in found]
-
-    several, parts, others = results(coarse), results(batches), results(apart)
-    one, other = [own, own, *results(pair)][-2:]
-    widths = [1.0, *(one.width for one in coarse if id(one) in found)]
+    another = coarse and apart and all(id(one) in made for one in apart)
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
-    for name, values in own.items():
-        if not all(np.isfinite(one[name]).all() for one in (own, *found.values())):
+    for name, values in found[id(own)].items():
+        if not all(np.isfinite(one[name]).all() for one in found.values()):
             continue  # of a mass that vanishes, or is beyond numbers
-        share = batches[0].width ** -run.dim if batches else 0.0
-        band = orders_of(run.problem, run.method, run.options)
-        spread = _in_space(name, values, several, parts, widths, band, share)
-        time = np.zeros(len(values))
-        if pair:
-            time = of_difference(ratio) * rms(one[name] - other[name])
-        space, verdict = spread.bar, spread.verdict
-        if len(others) > 1 and len(others) == len(apart) and several:
-            another = _of_another([one[name] for one in others], apart)
-            total, disagrees = compared(space + time, rms(values - others[0][name]), another)
+
+        def of(companions, name=name):
+            return [found[id(one)][name] for one in companions]
+
+        spread = Spread(np.zeros(len(values)), np.nan, "no error in space")
+        if coarse:
+            spread = _extrapolated([own, *coarse], of)
+        elif batches:
+            spread = of_batches(values, of(batches), batches[0].width ** -run.dim)
+        one, other = of([own, own, *pair])[-2:]
+        space, time = spread.bar, of_difference(ratio) * rms(one - other)
+        verdict = spread.verdict
+        if another:
+            theirs = _extrapolated(apart, of).bar
+            total, disagrees = compared(space + time, rms(values - of(apart)[0]), theirs)
             time = np.minimum(time, total)
             space = total - time
             verdict += "; another method differs by more than meshes do" if disagrees else ""
-        bars[name] = Bar(space, time, spread.order, verdict)
+        space_and_time = (_at_all(one, saves) for one in (space, time))
+        bars[name] = Bar(*space_and_time, spread.order, verdict)
         if name == "predictions":
-            each = _each(values, [*several, *parts, other], bars[name].total).reshape(each.shape)
+            coarser = [*of([*coarse, *batches]), other][0]
+            shares = _shares(np.abs(values - coarser))
+            each = bars[name].total[:, None] * _at_all(shares, saves)
+            each = each.reshape(run.scaled_predictions.shape)
     words = (one.words for one in (*coarse, *batches[:1], *pair, *apart) if id(one) in made)
     return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
 
 
-def _in_space(name, values, several, parts, widths, band, share):
-    if several:
-        return extrapolated([values, *(one[name] for one in several)], widths, band)
-    if parts:
-        return of_batches(values, [one[name] for one in parts], share)
-    return Spread(np.zeros(len(values)), np.nan, "no error in space")
+def _extrapolated(companions, results):
+    """The Spread of the first of some companions on meshes of several widths, by what all make."""
+    widths = [one.width / companions[0].width for one in companions]
+    return extrapolated(results(companions), widths, companions[0].orders)
 
 
-def _of_another(results, companions):
-    """The bar of the independent method, from its runs."""
-    first = companions[0]
-    widths = [one.width / first.width for one in companions]
-    band = orders_of(first.problem, first.options["kind"], first.options)
-    return extrapolated(results, widths, band).bar
-
-
-def _each(values, others, total):
-    """The bars of every prediction, at least those of all together, and larger where it differs
-    more."""
-    apart = np.abs(values - others[0]["predictions"])
+def _shares(apart):
+    """The bar of every prediction over that of all together, at least 1, and larger where a coarser
+    result is farther apart."""
     mean = rms(apart)[:, None]
     share = np.divide(apart, mean, out=np.ones_like(apart), where=mean > 0.0)
-    return total[:, None] * np.maximum(share, 1.0)
+    return np.maximum(share, 1.0)
+
+
+def _at_all(values, saves):
+    """Values (n, …) at some saves, the first and the last among them, at all: between two of them
+    the larger one."""
+    every = np.arange(saves[-1] + 1)
+    after = np.searchsorted(saves, every)
+    before = np.searchsorted(saves, every, side="right") - 1
+    return np.maximum(values[before], values[after])
 
 
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:

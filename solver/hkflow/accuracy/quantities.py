@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
 from ..solving.predicting import unscaled
@@ -17,19 +17,20 @@ def is_large(run: Result) -> bool:
     return bool(large)
 
 
-def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
+def quantities(run: Result, normalised: bool, given: Integers | None = None) -> dict[str, Floats]:
     """Predictions, objective, log mass, margin of classifiers and first moment at the saves,
     (n_saves, k) each.
 
-    normalised : predictions, objective and moment in units of the mass
+    normalised : predictions, objective and moment in units of the mass;  given : saves, if not all
     """
-    saves = range(len(run.time))
+    saves = list(range(len(run.time))) if given is None else given.tolist()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         every = [_integrals(run, k) for k in saves]
         log_mass, moment = (np.array(one) for one in zip(*every, strict=True))
-        mass = np.exp(np.minimum(log_mass - run.log_scale, LARGE))[:, None]
-        unit = 1.0 / mass if normalised else np.exp(run.log_scale)[:, None]
-        h = run.scaled_predictions.reshape(len(saves), -1)
+        log_scale = run.log_scale[saves]
+        mass = np.exp(np.minimum(log_mass - log_scale, LARGE))[:, None]
+        unit = 1.0 / mass if normalised else np.exp(log_scale)[:, None]
+        h = run.scaled_predictions[saves].reshape(len(saves), -1)
         found = {"predictions": h * unit} if len(run.targets) else {}
         found["objective"] = np.array([[run.objective_at(k, normalised)] for k in saves])
         found["log_mass"] = log_mass[:, None]

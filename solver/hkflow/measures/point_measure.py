@@ -37,7 +37,7 @@ class PointMeasure:
             raise ValueError(
                 f"{n} positions need {n} signs and weights, got {signs.shape} and {weights.shape}."
             )
-        if not np.isin(signs, (1.0, -1.0)).all():
+        if not (np.abs(signs) == 1.0).all():
             raise ValueError("Signs must be +1 or -1.")
         if not (np.isfinite(positions).all() and positions.any(axis=1).all()):
             raise ValueError("Positions must be finite and not zero.")

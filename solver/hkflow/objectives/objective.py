@@ -246,14 +246,16 @@ class ObjectiveAtFixedPoints:
         np.einsum("s,sc->c", self.signs, weights, out=self.signed)
         self.operator.forward(self.signed, self.predictions)
         risk = self.objective.evaluate_risk(self.predictions, log_scale, self.loss_gradient)
-        return risk + self.objective.weight_decay * weights.sum()
+        decay = self.objective.weight_decay
+        return risk + decay * weights.sum() if decay else risk
 
     def drive(self, loss_gradient: Floats) -> None:
         """Fill the potential J = ε Σ_i loss_gradient_i φ(θ, x_i) + λ that given loss_gradient
         (n_data,) make."""
         self.operator.adjoint(loss_gradient, self.signed)
         np.multiply(self.signs[:, None], self.signed, out=self.potential)
-        self.potential += self.objective.weight_decay
+        if self.objective.weight_decay:
+            self.potential += self.objective.weight_decay
 
     def rounding(self, value: float, mass: float) -> float:
         """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""

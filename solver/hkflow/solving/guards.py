@@ -103,6 +103,9 @@ def margin_increase(method: Method, step: Step, clock: LoopState) -> str | None:
     unnormalised = method.problem.spreads or method.flow.keeps_mass or objective.weight_decay > 0.0
     if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
+    margins = objective.targets * before.predictions
+    if not np.minimum.reduce(margins, where=_counts(objective), initial=np.inf) > 0.0:
+        return None  # nor is ψ, a lower bound of them
     sizes: list[Any] = [method.homogeneous_norm(e) for e in (before, after)]
     if method.slides or None in sizes:
         return None
@@ -138,6 +141,11 @@ def attained_margin(objective: Objective, predictions: Floats, log_scale: float)
         return g
     v = exp(-min(g * scale, LARGEST_LOG))
     return g - (log(expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
+
+
+@lru_cache(maxsize=8)
+def _counts(objective):
+    return objective.weights > 0.0
 
 
 @lru_cache(maxsize=8)

@@ -92,7 +92,7 @@ def test_third_order_where_flows_do_not_commute(feature, m, rates):
 def test_sibling_one_mean_for_the_whole_step_is_of_second_order(monkeypatch):
     start = problem(hkflow.Flow(1.0, 2.0), 5, 2, 100, feature="linear")
     wanted = by_steps(start, 320, 2.0).current.predictions
-    monkeypatch.setattr(characteristics, "FIRST_HALF", np.array([0.5, 0.5]))
+    monkeypatch.setattr(characteristics, "HALVES", np.full((2, 2), 0.5))
     got, _ = orders(
         [by_steps(start, count, 2.0).current.predictions for count in (64, 128)], wanted
     )

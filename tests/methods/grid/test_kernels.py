@@ -8,7 +8,7 @@ from hkflow.methods.grid import kernels
 from hkflow.methods.grid import muscl_hancock as hancock
 from hkflow.methods.grid.frozen import Transport
 from hkflow.methods.grid.limiters import LIMITERS, limited, limiter_code
-from hkflow.methods.grid.stencil import stencil_of
+from hkflow.methods.grid.stencil import face_conductances, stencil_of
 from hkflow.operators.parallel_loops import n_blocks
 
 MESHES = {
@@ -36,6 +36,20 @@ def test_gradients_are_exact_for_linear_functions(mesh, rng):
     assert np.abs(out[0] - tangential).max() < 1.5 * mesh.width**2 * np.linalg.norm(slope)
     normal = np.einsum("ca,ca->c", out[0], mesh.centers)
     assert np.abs(normal).max() < 1e-12
+
+
+def test_what_answers_to_data_agrees_with_its_twin(mesh, rng):
+    nu, J = fields(mesh, rng)
+    faces, conductances = np.ascontiguousarray(mesh.faces.T), face_conductances(mesh)
+    given = *faces, conductances, mesh.volumes, J, nu, nu**2, 0.7, 1.3
+    masses, flowing = np.empty(mesh.n_cells), np.empty(len(conductances))
+    kernels.carriers(*given, masses, flowing)
+    for got, wanted in zip((masses, flowing), reference.carriers(*given), strict=True):
+        assert np.abs(got - wanted).max() < 1e-13 * np.abs(wanted).max()
+    rate = np.empty_like(masses)
+    kernels.carried(*faces, masses, flowing, J[0], rate)
+    wanted = reference.carried(*faces, masses, flowing, J[0])
+    assert np.abs(rate - wanted).max() < 1e-13 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("limiter", LIMITERS)

@@ -13,15 +13,15 @@ from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
-from ..stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import DENSE, Coupling
 from .history import Recorder
 from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
-# weights of r at the Gauss points for the first half of a step
-FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
+# weights of r at the Gauss points for the first half of a step, and for the second
+HALVES = 0.5 + np.array([[1.0, -1.0], [-1.0, 1.0]]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
 ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
 
@@ -109,7 +109,10 @@ class Characteristics(PointMethod):
         self.tolerance, self.max_step = tolerance, max_step
         self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
         n_data = len(problem.objective.inputs)
-        self.past, self.ages = np.zeros((HISTORY - 1, n_data)), np.zeros(HISTORY - 1)
+        # loss gradients: at the end of the step that is tried, now, and before
+        self.values = np.zeros((HISTORY + 1, n_data))
+        self.past, self.ages = self.values[2:], np.zeros(HISTORY - 1)
+        self.within = np.zeros((len(GAUSS), n_data))
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
         self.reach = 0.0
         self._start()
@@ -228,22 +231,23 @@ class Characteristics(PointMethod):
     def _explicit(self, time):
         """Predictor and corrector over a time."""
         e, known = self.current, usable(self.ages, time)
-        values, ages = [e.loss_gradient, *self.past[:known]], self.ages[:known]
-        mean = _extrapolated(values, ages, GAUSS * time).mean(axis=0, keepdims=True)
-        step = self._drive(mean, time)
+        values, ages = self.values, self.ages[:known]
+        values[1] = e.loss_gradient
+        extrapolate(values[1:], ages, GAUSS * time, self.within)
+        step = self._drive((0.5 * (self.within[0] + self.within[1]),), time)
         if step.rejection:
             return step
-        guess, loss_gradient = self.trial.predictions.copy(), self.trial.loss_gradient.copy()
-        at_gauss = _extrapolated(
-            [loss_gradient, *values], [time, *(time + ages)], (GAUSS - 1.0) * time
-        )
-        step = self._drive(_combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), time)
+        guess, values[0] = self.trial.predictions.copy(), self.trial.loss_gradient
+        ages = np.concatenate([[0.0], ages]) + time
+        extrapolate(values, ages, (GAUSS - 1.0) * time, self.within)
+        # not by BLAS, whose threads would fight with the kernels’
+        step = self._drive(np.einsum("ij,jd->id", HALVES, self.within), time)
         if not step.rejection:
             step.error = self._difference(guess)
         return step
 
     def _drive(self, loss_gradient, time):
-        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
+        """Drive the atoms by 1 or 2 loss gradients (n_data,), each for its share of a time; returns
         the Step."""
         step = Step(time, counts=np.zeros(len(COUNTED)))
         clouds = [self.current, *self.between[: len(loss_gradient) - 1], self.trial]
@@ -333,19 +337,8 @@ class Characteristics(PointMethod):
         return after.predictions
 
 
-def _extrapolated(values, ages, times):
-    """Loss gradients at some times (n_times, n_data), from the newest one, at 0, and others so much
-    older."""
-    return _combined([extrapolation(np.asarray(ages, dtype=float), time) for time in times], values)
-
-
-def _combined(weights, values):
-    """Σ_j weights_ij values_j; not by BLAS, whose threads would fight with the kernels’."""
-    return np.einsum("ij,jd->id", np.array(weights), np.array(values))
-
-
 def _rms(x):
-    return float(np.sqrt(np.mean(np.square(x)))) if len(x) else 0.0
+    return float(np.sqrt(np.add.reduce(np.square(x)) / len(x))) if len(x) else 0.0
 
 
 def _has_closed_form(problem):

@@ -9,7 +9,7 @@ are unrolled.
 import numpy as np
 from numba import prange
 
-from ...operators.parallel_loops import BLOCK, parallel_loop
+from ...operators.parallel_loops import BLOCK, parallel_loop, small_kernel
 from .limiters import limited
 
 
@@ -186,3 +186,40 @@ def begin_stages(start, factor, growth):
             for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
                 factor[s, c] = start[s, c]
                 growth[s, c] = 0.0
+
+
+@small_kernel()
+def carriers(
+    left, right, conductances, volumes, potential, density, mobility, beta, alpha, mobility_mass,
+    flowing,
+):  # fmt: skip
+    """β m(ν) volume of each cell and α ν conductance of each face, ν upwind, over all signs.
+
+    left, right, conductances (n_faces,);  volumes (n_cells,);  potential, density, mobility
+    (n_signs, n_cells);  mobility_mass (n_cells,), flowing (n_faces,): written
+    """
+    n_signs = len(density)
+    for c in range(len(volumes)):
+        total = 0.0
+        for s in range(n_signs):
+            total += mobility[s, c]
+        mobility_mass[c] = beta * total * volumes[c]
+    for f in range(len(left)):
+        i, j, total = left[f], right[f], 0.0
+        for s in range(n_signs):
+            total += density[s, i] if potential[s, i] > potential[s, j] else density[s, j]
+        flowing[f] = alpha * total * conductances[f]
+
+
+@small_kernel()
+def carried(left, right, mobility_mass, flowing, potential, rate):
+    """rate_c = mobility_mass_c J_c + Σ flowing (J_c − J_k) over the faces towards its neighbours k.
+
+    arrays as in `carriers`;  potential J, rate (n_cells,)
+    """
+    for c in range(len(rate)):
+        rate[c] = mobility_mass[c] * potential[c]
+    for f in range(len(left)):
+        flux = flowing[f] * (potential[right[f]] - potential[left[f]])
+        rate[right[f]] += flux
+        rate[left[f]] -= flux

@@ -10,6 +10,7 @@ from ...operators.matrix import gram
 from ...problem.problem import Problem
 from ..particles.tangent_gram import coupling_matrix
 from ..stepping.implicit_residuals import DENSE, Coupling
+from . import kernels
 from .capture_kernels import coupling_product
 from .state import Evaluation
 from .stencil import face_conductances
@@ -89,19 +90,20 @@ class CellCoupling:
     def _carriers(self, e):
         """β m(ν) volume of each cell (n_cells,) and α ν conductance of each face (n_faces,), ν
         upwind."""
-        mesh, flow, (left, right) = self.problem.mesh, self.problem.flow, self._ends
-        uphill = np.take(e.potential, left, 1) > np.take(e.potential, right, 1)
-        upwind = np.where(uphill, np.take(e.density, left, 1), np.take(e.density, right, 1))
-        mobility_mass = flow.reaction * (e.mobility * mesh.volumes).sum(axis=0)
-        return mobility_mass, flow.transport * upwind.sum(axis=0) * self._conductances
+        mesh, flow = self.problem.mesh, self.problem.flow
+        mobility_mass, flowing = np.empty(mesh.n_cells), np.empty(len(self._conductances))
+        kernels.carriers(
+            *self._ends, self._conductances, mesh.volumes, e.potential, e.density, e.mobility,
+            float(flow.reaction), float(flow.transport), mobility_mass, flowing,
+        )  # fmt: skip
+        return mobility_mass, flowing
 
     def _product(self, mobility_mass, flowing, v):
         """K v, (n_data,), from the potential that loss gradients v make, without K."""
-        potential, out, n = np.zeros(len(mobility_mass)), np.zeros(len(v)), len(mobility_mass)
+        potential, rate = np.empty((2, len(mobility_mass)))
+        out = np.empty(len(v))
         self.objective.operator.adjoint(v, potential)
-        left, right = self._ends
-        flux = flowing * (potential[right] - potential[left])
-        rate = mobility_mass * potential + np.bincount(right, flux, n) - np.bincount(left, flux, n)
+        kernels.carried(*self._ends, mobility_mass, flowing, potential, rate)
         self.objective.operator.forward(rate, out)
         return out
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...arguments import Floats
+from ...operators.parallel_loops import small_kernel
 
 HISTORY = 3  # states that are known at most, the current one included
 # two points of a step whose mean is the mean of a cubic polynomial
@@ -11,19 +12,25 @@ GAUSS = 0.5 + np.sqrt([1 / 12, 1 / 12]) * (-1.0, 1.0)
 STRETCH = 4.0
 
 
-def extrapolation(ages: Floats, time: float) -> list[float]:
-    """Weights, 1 + len(ages), of the current value and of earlier ones for the value at a later
-    time.
+@small_kernel()
+def extrapolate(values, ages, times, out):
+    """out_i = p(times_i) for the polynomial p with p(0) = values_0 and p(−ages_j) = values_(j+1).
 
-    Σ_j weights_j p(−age_j) = p(time)   for every polynomial of degree len(ages), age_0 = 0
+    values (≥ 1 + n_ages, n), the newest first;  ages (n_ages,) increase;  times (n_times,);  out
+    (n_times, n)
     """
-    time, nodes = float(time), [0.0, *(-age for age in ages.tolist())]  # few are slow as arrays
-    weights = [1.0] * len(nodes)
-    for place, node in enumerate(nodes):
-        for other in nodes:
-            if other != node:
-                weights[place] *= (time - other) / (node - other)
-    return weights
+    for i in range(len(times)):
+        for k in range(out.shape[1]):
+            out[i, k] = 0.0
+        for place in range(len(ages) + 1):
+            node = -ages[place - 1] if place > 0 else 0.0
+            weight = 1.0
+            for j in range(len(ages) + 1):
+                other = -ages[j - 1] if j > 0 else 0.0
+                if j != place:
+                    weight *= (times[i] - other) / (node - other)
+            for k in range(out.shape[1]):
+                out[i, k] += weight * values[place, k]
 
 
 def usable(ages: Floats, dt: float) -> int:

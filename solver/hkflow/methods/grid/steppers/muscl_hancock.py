@@ -2,12 +2,24 @@
 
 import numpy as np
 
-from ...step import Step
-from ...stepping.extrapolation import GAUSS, HISTORY, extrapolation, usable
+from ....operators.parallel_loops import small_kernel
+from ...step import SMALLEST, Step
+from ...stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..capture import Capture, captures
 from ..right_hand_side import RightHandSide
 from ..state import Evaluation
 from .stepper import Stepper
+
+
+@small_kernel()
+def turns(after, before, later, now, earlier):
+    """(after − before)·(later − now) and (after − before)·(now − earlier), all (n_data,)."""
+    ahead, behind = 0.0, 0.0
+    for i in range(len(now)):
+        turn = after[i] - before[i]
+        ahead += turn * (later[i] - now[i])
+        behind += turn * (now[i] - earlier[i])
+    return ahead, behind
 
 
 class MusclHancock(Stepper):
@@ -27,8 +39,9 @@ class MusclHancock(Stepper):
         self.capture = Capture(rhs.problem, rhs.stencil) if captures(rhs.problem) else None
         n_data = len(rhs.objective.predictions) if rhs.by_data else 0
         self.within = np.zeros(n_data if n_data else rhs.shape)
-        self.history = np.zeros((HISTORY - 1, *self.within.shape))
-        self.ages = np.zeros(HISTORY - 1)
+        self.ahead = np.zeros((len(GAUSS), *self.within.shape))
+        self.readings = np.zeros((HISTORY, *self.within.shape))
+        self.history, self.ages = self.readings[1:], np.zeros(HISTORY - 1)
         self.own = np.zeros(n_data)
 
     def rates(self, e: Evaluation) -> None:
@@ -65,7 +78,10 @@ class MusclHancock(Stepper):
         if known == 0:
             readings = [self._after_half_a_step(now, dt)]
         else:
-            readings = (self._extrapolated(now, known, time) for time in GAUSS * dt)
+            self.readings[0] = self._reading(now)
+            rows = (a.reshape(len(a), -1) for a in (self.readings, self.ahead))
+            extrapolate(next(rows), self.ages[:known], GAUSS * dt, next(rows))
+            readings = self.ahead
         for count, reading in enumerate(readings, 1):
             if len(self.own):
                 self._residuals(reading, self.own)
@@ -89,14 +105,6 @@ class MusclHancock(Stepper):
         self.within[:] = half.predictions
         return self.within
 
-    def _extrapolated(self, now, known, time):
-        """What `_reading` will be after a time, from its last values."""
-        weights = extrapolation(self.ages[:known], time)
-        np.multiply(self._reading(now), weights[0], out=self.within)
-        for weight, before in zip(weights[1:], self.history, strict=False):
-            self.within += weight * before
-        return self.within
-
     def _residuals(self, predictions, out):
         """∂R/∂h at predictions in units of e^log_scale, if there are data."""
         if len(out):
@@ -113,17 +121,13 @@ class MusclHancock(Stepper):
         change = (
             step.dt**2 / 6.0 * (later / step.dt - earlier / self.ages[0]) / (step.dt + self.ages[0])
         )
-        step.budget.energy += change * work / max(work.sum(), np.finfo(float).tiny)
+        step.budget.energy += change * work / max(work.sum(), SMALLEST)
 
     def _turns_of_data(self, now, trial):
         """Δr·Δh of the step, and with the Δh of the step before it."""
         self._residuals(now.predictions, self.own)
-        turn = self.rhs.objective.loss_gradient - self.own
-        # not BLAS: its threads would spin on
-        return (
-            np.einsum("i,i->", turn, trial.predictions - now.predictions),
-            np.einsum("i,i->", turn, now.predictions - self.history[0]),
-        )
+        after, own = self.rhs.objective.loss_gradient, self.own
+        return turns(after, own, trial.predictions, now.predictions, self.history[0])
 
     def _turns_of_potential(self, now, trial):
         """The same with potentials for predictions and densities for loss gradients: J is linear
@@ -141,11 +145,10 @@ class MusclHancock(Stepper):
     # --- the states before
 
     def remember(self, now: Evaluation, dt: float) -> None:
-        self.history[1:], self.ages[1:] = (
-            self.history[:-1],
-            np.where(self.ages[:-1] > 0.0, self.ages[:-1] + dt, 0.0),
-        )
-        self.history[0], self.ages[0] = self._reading(now), dt
+        self.readings[0] = self._reading(now)
+        self.readings[1:] = self.readings[:-1]
+        older = self.ages[:-1]
+        self.ages[1:], self.ages[0] = np.where(older > 0.0, older + dt, 0.0), dt
 
     def rescale(self, factor: float) -> None:
         if len(self.own):
