@@ -1,6 +1,7 @@
 """Measures as atoms that move exactly in frozen potentials, coupled in time through the loss
 gradient r."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from .history import Recorder
 from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
+# what errors of all steps add up to is about the largest difference of predictor and corrector,
+# and up to so many times as much where few atoms make large corners in r(t)
+CAUTION = 2.0
 # weights of r at the Gauss points for the first half of a step
 FIRST_HALF = 0.5 + np.array([1.0, -1.0]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
@@ -68,18 +72,20 @@ class Characteristics(PointMethod):
     """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any
     dimension.
 
-    A predictor drives all atoms by the mean over the step of the polynomial through the last three
-    values of r. The corrector uses the new value as well, and a loss gradient for each half, since
-    flows do not commute:
+    A predictor drives all atoms over half of the step by the mean there of the polynomial through
+    the last three values of r, and, with the value in the middle as well, over the other half.
+    Atoms that cross kinks make corners in r(t), so that the corrector takes no values from before
+    the step: it drives both halves by the parabola through those at the begin, in the middle and at
+    the end,
 
         r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ Gauss points, w = ½ ± 1/√3
 
     (a commutator-free Magnus method of order 4; Blanes & Moan 2006). Together they are of order 3.
 
     problem : the flow to compute; its initial measure as atoms gives the first ones
-    tolerance : largest difference in a step between h after predictor and corrector, root mean
-        square, relative to the larger of h and targets. The corrector is much closer: errors of all
-        steps add up to about the tolerance
+    tolerance : largest difference in a step between h after predictor and corrector, twice its root
+        mean square, relative to the larger of h and targets. Errors of all steps add up to less or
+        about as much
     max_step : no step is longer
     imex : through the data; implicit steps, of order 2, have their errors controlled by the
         energy budget. auto takes them where explicit ones would be unstable and much shorter, if
@@ -226,32 +232,33 @@ class Characteristics(PointMethod):
         return error if error is None else error * min(1.0, self.passed / max(self.reach, SMALLEST))
 
     def _explicit(self, time):
-        """Predictor and corrector over a time."""
-        e, known = self.current, usable(self.ages, time)
-        values, ages = [e.loss_gradient, *self.past[:known]], self.ages[:known]
-        mean = _extrapolated(values, ages, GAUSS * time).mean(axis=0, keepdims=True)
-        step = self._drive(mean, time)
-        if step.rejection:
-            return step
-        guess, loss_gradient = self.trial.predictions.copy(), self.trial.loss_gradient.copy()
-        at_gauss = _extrapolated(
-            [loss_gradient, *values], [time, *(time + ages)], (GAUSS - 1.0) * time
-        )
-        step = self._drive(_combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), time)
+        """Predictor and corrector over a time, both by halves of it."""
+        clouds, half = (self.current, self.between[0], self.trial), 0.5 * time
+        ages = self.ages[: usable(self.ages, half)]
+        values = [self.current.loss_gradient, *self.past[: len(ages)]]  # the newest first
+        for begin, after in pairwise(clouds):
+            mean = _extrapolated(values, ages, GAUSS * half).mean(axis=0)
+            step = self._drive((begin, after), [mean], half)
+            if step.rejection:
+                return step
+            values.insert(0, after.loss_gradient.copy())
+            ages = np.append(half, half + ages)
+        guess = self.trial.predictions.copy()
+        at_gauss = _extrapolated(values[:3], ages[:2], (GAUSS - 1.0) * time)
+        step = self._drive(clouds, _combined([FIRST_HALF, FIRST_HALF[::-1]], at_gauss), half)
         if not step.rejection:
             step.error = self._difference(guess)
         return step
 
-    def _drive(self, loss_gradient, time):
-        """Drive the atoms by loss gradients (1 or 2, n_data), each for its share of a time; returns
-        the Step."""
-        step = Step(time, counts=np.zeros(len(COUNTED)))
-        clouds = [self.current, *self.between[: len(loss_gradient) - 1], self.trial]
-        for r, begin, after in zip(loss_gradient, clouds[:-1], clouds[1:], strict=True):
+    def _drive(self, clouds, loss_gradients, tau):
+        """Drive the atoms from cloud to cloud, by a loss gradient (n_data,) for a time tau each;
+        returns the Step."""
+        step = Step(tau, counts=np.zeros(len(COUNTED)))
+        for (begin, after), r in zip(pairwise(clouds), loss_gradients, strict=True):
             if not step.rejection:
-                self._flow(begin, after, r, time / len(loss_gradient), step)
+                self._flow(begin, after, r, tau, step)
         if not step.rejection:
-            self.evaluate(self.trial)
+            self.evaluate(clouds[-1])
         return step
 
     def _flow(self, begin, after, loss_gradient, tau, step):
@@ -293,7 +300,9 @@ class Characteristics(PointMethod):
         targets."""
         e, targets = self.trial, self.problem.objective.targets
         size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
-        return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
+        if not size > 0.0:
+            return None
+        return max(CAUTION * _rms(e.predictions - guess) / size, np.finfo(float).eps)
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
@@ -336,7 +345,7 @@ class Characteristics(PointMethod):
 def _extrapolated(values, ages, times):
     """Loss gradients at some times (n_times, n_data), from the newest one, at 0, and others so much
     older."""
-    return _combined([extrapolation(np.asarray(ages, dtype=float), time) for time in times], values)
+    return _combined([extrapolation(ages, time) for time in times], values)
 
 
 def _combined(weights, values):
