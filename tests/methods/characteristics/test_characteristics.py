@@ -149,6 +149,59 @@ def test_degenerate_data_come_to_an_end_and_lower_the_objective(inputs, rates, l
     assert rates[1] > 0.0 or abs(s.records["mass"][-1] / s.records["mass"][0] - 1.0) < 1e-13
 
 
+def degenerate(family, seed):
+    """Inputs (n, 3) off any grid."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(5, 3))
+    if family == "three kinks through one point":
+        return rng.normal(size=(5, 2)) @ x[:2]
+    if family == "zero rows":
+        return x * np.array([1.0, 0.0, 1.0, 1.0, 1.0])[:, None]
+    return np.concatenate([x, {"duplicates": x, "opposite": -x}[family]])
+
+
+FAMILIES = ("three kinks through one point", "zero rows", "duplicates", "opposite")
+
+
+def faults(run, tolerance=1e-4):
+    """What does not hold of a run: the end, F falls in every step, the mass, the energy
+    identity."""
+    r = run.records
+    F, mass = r["objective"], r["mass"]
+    found = {
+        "end": not run.finished,
+        "F": (np.diff(F) > 1e-15).any(),
+        "mass": np.abs(r["mass_residual"]).max() > 1e-13,
+        "energy": np.abs(r["energy_residual"]).max() > 10.0 * tolerance * (F[0] - F[-1]),
+    }
+    if run.flow.reaction == 0.0:
+        found["mass"] |= np.abs(mass / mass[0] - 1.0).max() > 1e-13
+    return {name for name, wrong in found.items() if wrong}
+
+
+@pytest.mark.parametrize("rates", RATES[:2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_budgets_close_where_loss_gradients_change_sign_during_slides(family, rates):
+    flips = 0
+    for seed in range(3):
+        start = problem(hkflow.Flow(*rates), m=14, seed=seed, inputs=degenerate(family, seed))
+        run = hkflow.solve(start, 5.0, **KIND)
+        assert not faults(run), seed
+        r = np.sign(run.history.loss_gradients)
+        flips += int((r[1:] * r[:-1] < 0.0).sum()) if run.records["held"].max() > 0.0 else 0
+    assert flips > 0
+
+
+def test_sibling_the_loss_gradient_of_the_begin_alone_breaks_the_energy_identity(monkeypatch):
+    def begin(values, ages, times):
+        return np.tile(values[-1], (len(times), 1))
+
+    monkeypatch.setattr(characteristics, "_extrapolated", begin)
+    monkeypatch.setattr(characteristics, "CAUTION", 0.0)
+    start = problem(hkflow.Flow(1.0, 2.0), m=14, inputs=degenerate("opposite", 0))
+    assert "energy" in faults(hkflow.solve(start, 5.0, max_step=0.5, **KIND))
+
+
 def test_normalised_flows_and_weight_decay():
     """drive "measure" is the same flow seen through ν̄; "probability" keeps the mass as particles
     do; decay enters J."""

@@ -1,6 +1,7 @@
 """Measures as atoms that move exactly in frozen potentials, coupled in time through the loss
 gradient r."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from .history import Recorder
 from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
+# what errors of all steps add up to is about the largest difference of predictor and corrector,
+# and up to so many times as much where few atoms make large corners in r(t)
+CAUTION = 2.0
 # weights of r at the Gauss points for the first half of a step, and for the second
 HALVES = 0.5 + np.array([[1.0, -1.0], [-1.0, 1.0]]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
@@ -68,18 +72,20 @@ class Characteristics(PointMethod):
     """Flows without noise of ReLU or linear features, on the sphere or signed sphere of any
     dimension.
 
-    A predictor drives all atoms by the mean over the step of the polynomial through the last three
-    values of r. The corrector uses the new value as well, and a loss gradient for each half, since
-    flows do not commute:
+    A predictor drives all atoms over half of the step by the mean there of the polynomial through
+    the last three values of r, and, with the value in the middle as well, over the other half.
+    Atoms that cross kinks make corners in r(t), so that the corrector takes no values from before
+    the step: it drives both halves by the parabola through those at the begin, in the middle and at
+    the end,
 
         r_a = w₁ r(t₁) + w₂ r(t₂),  r_b = w₂ r(t₁) + w₁ r(t₂),   t₁, t₂ Gauss points, w = ½ ± 1/√3
 
     (a commutator-free Magnus method of order 4; Blanes & Moan 2006). Together they are of order 3.
 
     problem : the flow to compute; its initial measure as atoms gives the first ones
-    tolerance : largest difference in a step between h after predictor and corrector, root mean
-        square, relative to the larger of h and targets. The corrector is much closer: errors of all
-        steps add up to about the tolerance
+    tolerance : largest difference in a step between h after predictor and corrector, twice its root
+        mean square, relative to the larger of h and targets. Errors of all steps add up to less or
+        about as much
     max_step : no step is longer
     imex : through the data; implicit steps, of order 2, have their errors controlled by the
         energy budget. auto takes them where explicit ones would be unstable and much shorter, if
@@ -109,9 +115,9 @@ class Characteristics(PointMethod):
         self.tolerance, self.max_step = tolerance, max_step
         self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
         n_data = len(problem.objective.inputs)
-        # loss gradients: at the end of the step that is tried, now, and before
-        self.values = np.zeros((HISTORY + 1, n_data))
-        self.past, self.ages = self.values[2:], np.zeros(HISTORY - 1)
+        # loss gradients: at the end and in the middle of the step that is tried, now, and before
+        self.values = np.zeros((HISTORY + 2, n_data))
+        self.past, self.ages = self.values[3:], np.zeros(HISTORY - 1)
         self.within = np.zeros((len(GAUSS), n_data))
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
         self.reach = 0.0
@@ -229,33 +235,34 @@ class Characteristics(PointMethod):
         return error if error is None else error * min(1.0, self.passed / max(self.reach, SMALLEST))
 
     def _explicit(self, time):
-        """Predictor and corrector over a time."""
-        e, known = self.current, usable(self.ages, time)
-        values, ages = self.values, self.ages[:known]
-        values[1] = e.loss_gradient
-        extrapolate(values[1:], ages, GAUSS * time, self.within)
-        step = self._drive((0.5 * (self.within[0] + self.within[1]),), time)
-        if step.rejection:
-            return step
-        guess, values[0] = self.trial.predictions.copy(), self.trial.loss_gradient
-        ages = np.concatenate([[0.0], ages]) + time
-        extrapolate(values, ages, (GAUSS - 1.0) * time, self.within)
+        """Predictor and corrector over a time, both by halves of it."""
+        clouds, half, values = (self.current, self.between[0], self.trial), 0.5 * time, self.values
+        ages = self.ages[: usable(self.ages, half)]
+        values[2] = self.current.loss_gradient
+        for begin, after, place in zip(clouds[:2], clouds[1:], (1, 0), strict=True):
+            extrapolate(values[place + 1 :], ages, GAUSS * half, self.within)
+            step = self._drive((begin, after), (0.5 * (self.within[0] + self.within[1]),), half)
+            if step.rejection:
+                return step
+            values[place] = after.loss_gradient
+            ages = np.concatenate([[half], half + ages])
+        guess = self.trial.predictions.copy()
+        extrapolate(values, ages[:2], (GAUSS - 1.0) * time, self.within)
         # not by BLAS, whose threads would fight with the kernels’
-        step = self._drive(np.einsum("ij,jd->id", HALVES, self.within), time)
+        step = self._drive(clouds, np.einsum("ij,jd->id", HALVES, self.within), half)
         if not step.rejection:
             step.error = self._difference(guess)
         return step
 
-    def _drive(self, loss_gradient, time):
-        """Drive the atoms by 1 or 2 loss gradients (n_data,), each for its share of a time; returns
-        the Step."""
-        step = Step(time, counts=np.zeros(len(COUNTED)))
-        clouds = [self.current, *self.between[: len(loss_gradient) - 1], self.trial]
-        for r, begin, after in zip(loss_gradient, clouds[:-1], clouds[1:], strict=True):
+    def _drive(self, clouds, loss_gradients, tau):
+        """Drive the atoms from cloud to cloud, by a loss gradient (n_data,) for a time tau each;
+        returns the Step."""
+        step = Step(tau * len(loss_gradients), counts=np.zeros(len(COUNTED)))
+        for (begin, after), r in zip(pairwise(clouds), loss_gradients, strict=True):
             if not step.rejection:
-                self._flow(begin, after, r, time / len(loss_gradient), step)
+                self._flow(begin, after, r, tau, step)
         if not step.rejection:
-            self.evaluate(self.trial)
+            self.evaluate(clouds[-1])
         return step
 
     def _flow(self, begin, after, loss_gradient, tau, step):
@@ -297,7 +304,9 @@ class Characteristics(PointMethod):
         targets."""
         e, targets = self.trial, self.problem.objective.targets
         size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
-        return max(_rms(e.predictions - guess) / size, np.finfo(float).eps) if size > 0.0 else None
+        if not size > 0.0:
+            return None
+        return max(CAUTION * _rms(e.predictions - guess) / size, np.finfo(float).eps)
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
