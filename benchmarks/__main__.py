@@ -26,6 +26,7 @@ PARTS = (
     "advection",
     "particles",
     "steps",
+    "studies",
     "growth",
 )
 PACKAGES = ("hkflow", "numpy", "numba", "torch", "jax", "ducc0", "PyMPDATA", "py-pde", "clawpack")

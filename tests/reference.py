@@ -201,6 +201,26 @@ def particle_rates(positions, weights, signs, slopes, gradient, alpha, beta, sig
     return -alpha * signs[:, None] * tangent, -beta * m / w * J - sigma, np.array(sums)
 
 
+def frozen_weights(
+    log_weights, signs, slopes, log_scale, tau, beta, sigma, decay, depth, keeps_mass
+):
+    """Log weights, signed weights and (mass, ∫J m, ∫J² m) before and after a time tau with J
+    frozen."""
+    J, power = signs * slopes + decay, 2 / depth - 1
+
+    def integrals(logs):
+        w = np.exp(logs - log_scale)
+        m = w ** (2 - 2 / depth)
+        return w, m / w, np.array([w.sum(), m @ J, m @ J**2])
+
+    _, relative, before = integrals(log_weights)
+    shift = before[1] / before[0] if keeps_mass else 0.0
+    rate = -beta * (relative * J - shift) - sigma
+    grown = tau * rate if depth == 2 else np.log1p(tau * power * rate) / power
+    w, _, after = integrals(log_weights + grown)
+    return log_weights + grown, signs * w, np.array([before, after])
+
+
 def unit_rates(
     hidden, output, slopes, gradient, train_hidden, train_output, decay_hidden, decay_output, degree
 ):

@@ -2,6 +2,7 @@
 refused by a ValueError."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from inspect import signature
 from numbers import Real
 from typing import Any
@@ -68,12 +69,18 @@ def check_positive(finite: bool = True, **values: Any) -> None:
             )
 
 
+@cache
+def option_names(made: Callable) -> tuple[str, ...]:
+    """The parameters of a function or class, but for the first."""
+    return tuple(signature(made).parameters)[1:]
+
+
 def check_options(
     options: Iterable[str], made: Callable, what: str, besides: Iterable[str] = ()
 ) -> None:
     """Raise ValueError, with the nearest name, for one of the options that is no keyword of what is
     made, nor of those besides."""
-    known = {*list(signature(made).parameters)[1:], *besides}
+    known = {*option_names(made), *besides}
     for name in options:
         if name not in known:
             raise ValueError(unknown_name(what, name, known))

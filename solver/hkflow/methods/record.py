@@ -1,6 +1,5 @@
 """What is known of a record besides its numbers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 PLAIN, SCALED = "1", "e^log_scale"  # units of records
@@ -17,7 +16,6 @@ class Record:
     panel : of the picture `records` that shows it; its own name if it has one to itself, "" if it
         is not shown
     compared : whether the table of several runs has a column of it
-    value : function (method, clock) that takes it; None where its method or a certificate does
     """
 
     name: str
@@ -28,7 +26,6 @@ class Record:
     scale: str = "linear"
     panel: str = ""
     compared: bool = False
-    value: Callable | None = None
 
     @property
     def axis(self) -> str:

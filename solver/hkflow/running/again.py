@@ -3,6 +3,7 @@
 import json
 import subprocess
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,10 @@ def is_whole(run: Run) -> bool:
     return run.missing is None and (run.finished or run.end.get("signal", True) is None)
 
 
+@cache
 def git_commit() -> str | None:
     """The commit of hkflow's own working tree, with "+" if it is modified; None if hkflow does not
-    run from one."""
+    run from one. Asked for once: what a process has loaded stays what it was."""
     here = Path(__file__).resolve().parent
 
     def git(*words):

@@ -1,13 +1,12 @@
 """Problems solved in memory, at once or step by step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Floats, check_options, real_array, whole_number
+from ..arguments import Floats, check_options, option_names, real_array, whole_number
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import kind_of, make_method, method_class
@@ -164,7 +163,7 @@ def solve(
 def _checked(end, saves, record_interval, until_margin, method):
     """The save times. Raises CaseError for wrong arguments, TypeError for options that the method
     has not."""
-    kind, own = method["kind"], list(signature(solve).parameters)[1:-1]
+    kind, own = method["kind"], option_names(solve)[:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
     times = save_times(end, saves)
     if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):

@@ -107,6 +107,7 @@ HISTORY = {
     "log_factor": ("flow",),
     "loss_gradient": ("flow", "datum"),
 }  # the columns of a History
+FILES = 4  # of snapshots that are kept in memory: all of a run of a second
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",), ("atom",))  # dimensions whose extent may differ between saves
 
@@ -357,9 +358,9 @@ def _load_folder(folder):
     with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
         static, sizes = _read_static(file, case)
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
-    kept, again = None, lru_cache(maxsize=1)(read_snapshots)  # many saves are in one file
+    kept, again = None, lru_cache(maxsize=FILES)(read_snapshots)  # many saves are in one file
     for path in snapshot_paths(folder):
-        snapshots = read_snapshots(path)
+        snapshots = again(path)
         if snapshots is None and path.exists():
             damaged.append(path)
         for row, (state, prediction, meta) in enumerate(snapshots or ()):

@@ -148,7 +148,7 @@ def test_broken_flows_are_stopped(fault, monkeypatch):
         growth,
         *rest,
     ):
-        honest(
+        totals = honest(
             positions,
             weights,
             signs,
@@ -171,6 +171,7 @@ def test_broken_flows_are_stopped(fault, monkeypatch):
             growth -= 20.0
         else:
             growth[signs < 0.0] *= -1.0
+        return totals
 
     made = make_method(margin_problem(n=6), kind="particles")
     _, status, finished = integrate(made, [1.5], (Memory(),))

@@ -60,7 +60,7 @@ def test_particle_rates(shape, depth, rng):
     weights, rates = signs * rng.random(n), (1.3, 2.0, 0.2, 0.1, depth)
     blocks = blocked(positions)
     velocities, growth, sums = np.zeros_like(blocks), np.zeros(n), np.zeros((len(blocks), 5))
-    kernels.particle_rates(
+    totals = kernels.particle_rates(
         blocks,
         weights,
         signs,
@@ -73,9 +73,22 @@ def test_particle_rates(shape, depth, rng):
         sums,
     )
     wanted = reference.particle_rates(positions, weights, signs, slopes, gradient, *rates)
-    got = (unblocked(velocities, n), growth, sums.sum(axis=0))
+    got = (unblocked(velocities, n), growth, np.array(totals))
     assert all(close(a, b) for a, b in zip(got, wanted, strict=True))
     assert np.abs(np.sum(got[0] * positions, axis=1)).max() < 1e-13  # tangent to the sphere
+
+
+@pytest.mark.parametrize("depth,keeps_mass", [(2.0, False), (2.0, True), (3.0, False)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_frozen_weights(shape, depth, keeps_mass, rng):
+    n, width = shape[0], 64
+    signs, slopes = rng.choice([-1.0, 1.0], size=n), rng.normal(size=n)
+    logs, numbers = rng.normal(size=n), (0.3, 0.1, 2.0, 0.2, 0.1, depth, keeps_mass)
+    (rate, out, weights), sums = np.zeros((3, n)), np.zeros((-(-n // width), 6))
+    ends = kernels.frozen_weights(logs, signs, slopes, *numbers, width, rate, out, weights, sums)
+    *wanted, wanted_ends = reference.frozen_weights(logs, signs, slopes, *numbers)
+    assert all(close(a, b) for a, b in zip((out, weights), wanted, strict=True))
+    assert close(np.array(ends), wanted_ends)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -103,7 +103,7 @@ def particle_rates(
 
     positions, gradient, velocities (n_blocks, p, width); weights (signed), signs, slopes, growth
     (n,); depth D scratch (n_blocks, 3, width); sums (n_blocks, 5): mass, ∫J m(ν), ∫J² m(ν), ∫|∇J|²
-    dν, ∫m(ν), with m(w) = w^(2 − 2/D)
+    dν, ∫m(ν), with m(w) = w^(2 − 2/D). Returns them summed over the blocks
     """
     n, width = len(weights), positions.shape[2]
     for b in prange(len(positions)):
@@ -137,6 +137,61 @@ def particle_rates(
             steep,
             mobility_mass,
         )
+    mass, first, second, steep, mobility_mass = 0.0, 0.0, 0.0, 0.0, 0.0
+    for b in range(len(sums)):
+        mass += sums[b, 0]
+        first += sums[b, 1]
+        second += sums[b, 2]
+        steep += sums[b, 3]
+        mobility_mass += sums[b, 4]
+    return mass, first, second, steep, mobility_mass
+
+
+@parallel_loop
+def frozen_weights(
+    log_weights, signs, slopes, log_scale, tau, beta, sigma, decay, depth, keeps_mass, width,
+    rate, out, weights, sums,
+):  # fmt: skip
+    """Log weights after a time tau with J = ε slope + decay frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ
+    is a number then, and (log w)˙ if D = 2.
+
+    log_weights, signs, slopes, rate (scratch), out, weights (n,), the last with signs, in units of
+    e^log_scale; keeps_mass: whether J counts relative to ∫J dν̄ sums (n_blocks, 6): mass, ∫J m(ν),
+    ∫J² m(ν) of each block of `width` particles, before and after. Returns them summed over the
+    blocks
+    """
+    n, power = len(out), 2.0 / depth - 1.0
+    shift = 0.0
+    for end in range(2):
+        for b in prange(len(sums)):
+            mass, first, second = 0.0, 0.0, 0.0
+            for c in range(b * width, min(n, (b + 1) * width)):
+                if end == 1:
+                    speed = rate[c] + beta * shift
+                    if power == 0.0:
+                        out[c] = log_weights[c] + tau * speed
+                    else:
+                        out[c] = log_weights[c] + np.log1p(tau * power * speed) / power
+                nu = np.exp((out[c] if end == 1 else log_weights[c]) - log_scale)
+                J, relative = signs[c] * slopes[c] + decay, 1.0
+                if power != 0.0:
+                    relative = nu ** (1.0 - 2.0 / depth)
+                rate[c], weights[c] = -beta * relative * J - sigma, signs[c] * nu
+                mass += nu
+                first += nu * relative * J
+                second += nu * relative * J * J
+            sums[b, 3 * end], sums[b, 3 * end + 1], sums[b, 3 * end + 2] = mass, first, second
+        if end == 0 and keeps_mass:
+            whole, moment = 0.0, 0.0
+            for b in range(len(sums)):
+                whole += sums[b, 0]
+                moment += sums[b, 1]
+            shift = moment / whole
+    before, after = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    for b in range(len(sums)):
+        before = (before[0] + sums[b, 0], before[1] + sums[b, 1], before[2] + sums[b, 2])
+        after = (after[0] + sums[b, 3], after[1] + sums[b, 4], after[2] + sums[b, 5])
+    return before, after
 
 
 @parallel_loop

@@ -17,7 +17,6 @@ from ..method import Method
 from ..rules import needs_max_step
 from ..step import Budget, Step
 from ..stepping.embedded import PAIRS
-from ..stepping.tableaus import stability_limit
 from . import kernels
 
 
@@ -90,7 +89,7 @@ class OdeMethod(Method):
         needs_max_step(stepper, max_step)
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order
-        self.stability = stability_limit(self.pair.A, self.pair.b)
+        self.stability = self.pair.stability
         self.energy_slack, self.fixed_steps = 100.0 * tolerance, not self.pair.estimates
 
     def allocate(self, n: int, n_data: int, numbers: int) -> None:
@@ -105,6 +104,10 @@ class OdeMethod(Method):
 
     def project(self, y: Floats) -> None:
         """Carry y back to its manifold, in place; nothing to do in a vector space."""
+
+    def stage(self, e: Evaluation) -> None:
+        """What a stage needs of e.y: e.rate, and its budget e.rates."""
+        self.evaluate(e)
 
     def record(self, clock: Any) -> dict[str, float]:
         """What is recorded of this method alone."""
@@ -156,7 +159,7 @@ class OdeMethod(Method):
                 at = self.work
                 kernels.combine(self.current.y, self.stages, pair.A[k, :k], dt, at.y)
                 self.project(at.y)
-                self.evaluate(at)
+                self.stage(at)
             self.stages[k] = at.rate
             if weight != 0.0:
                 step.budget.integrate(dt * weight, at.rates)

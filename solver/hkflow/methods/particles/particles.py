@@ -119,8 +119,9 @@ class Particles(PointMethod, OdeMethod):
         """Start from these particles."""
         blocks, n = self._make_room(positions, signs), len(positions)
         self.shape = blocks.shape
-        self.sums, self.scratch = (
+        self.sums, self.end_sums, self.scratch = (
             np.zeros((len(blocks), 5)),
+            np.zeros((len(blocks), 6)),
             np.zeros((len(blocks), 3, blocks.shape[2])),
         )
         self.allocate(blocks.size + n, len(self.objective.predictions), positions.size + n)
@@ -169,48 +170,58 @@ class Particles(PointMethod, OdeMethod):
         positions = self._positions(y)
         kernels.to_sphere(positions, self.n, positions)
 
-    def _complete(self, e):
+    def stage(self, e: Evaluation) -> None:
+        """The rates at e, and their budget, alone."""
+        self._set(e)
+        self.objective.value(self.weights, self.log_scale)
+        e.loss_gradient[:] = self.objective.loss_gradient
         self._drive(e, self._sigma)
         self.set_clock(e)
 
-    def _drive(self, e, sigma, known=False):
+    def _complete(self, e):
+        self._drive(e, self._sigma)
+        readable = e.mass >= SMALLEST
+        e.log_mass = float(
+            self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(e.log_weights)
+        )
+        self.set_clock(e)
+
+    def _drive(self, e, sigma):
         """Velocities, growth rates, integrals and budgets that the loss gradients of e make, at
-        points and weights just set; known : whether only weights have changed since the last call.
-        """
+        points and weights just set."""
         flow, growth = self.flow, e.growth
         self.evaluations += 1
-        if not known:
-            self.objective.drive(e.loss_gradient)
-        kernels.particle_rates(
+        self.objective.drive(e.loss_gradient)
+        e.mass, first, second, steep, e.mobility_mass = kernels.particle_rates(
             e.points, self.weights, self.signs, self.objective.slopes,
             self.objective.gradient, flow.transport, flow.reaction, sigma,
             self.problem.objective.weight_decay, flow.depth, e.velocities, growth,
             self.scratch, self.sums,
         )  # fmt: skip
-        totals = np.add.reduce(self.sums).tolist()
-        e.mass, first, second, steep, e.mobility_mass = totals
-        readable = e.mass >= SMALLEST
-        e.log_mass = float(
-            self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(e.log_weights)
-        )
         e.rms_potential = sqrt((second + steep) / e.mass) if e.mass > 0.0 else 0.0
         if flow.depth != 2.0:
             square = np.add.reduce(growth**2) / self.n
             e.rms_potential = sqrt(square) / flow.reaction if flow.reaction > 0.0 else 0.0
-        alpha, beta = flow.transport, flow.reaction
-        shift = first / e.mass if flow.keeps_mass else 0.0
+        shift = self._exchange(e.rates, sigma, e.mass, first, second, flow.transport * steep)
         if shift != 0.0:
-            growth += beta * shift
+            growth += flow.reaction * shift
+
+    def _exchange(self, rates, sigma, mass, first, second, transport=0.0):
+        """Set rates to what these integrals exchange, of J and J² over m(ν), and α∫|∇J|² dν;
+        returns what reaction takes J relative to."""
+        beta = self.flow.reaction
+        shift = first / mass if self.flow.keeps_mass else 0.0
         reaction, lost = -beta * (second - shift * first), -sigma * first
-        e.rates.set(
-            energy_transport=-alpha * steep,
+        rates.set(
+            energy_transport=-transport,
             energy_reaction=reaction,
             energy_noise_loss=lost,
-            mass_reaction=-beta * (first - shift * e.mass),
-            mass_noise_loss=-sigma * e.mass,
-            energy_exchanged=abs(alpha * steep) + abs(reaction) + abs(lost),
-            mass_exchanged=beta * sqrt(second) * sqrt(e.mass) + sigma * e.mass,
+            mass_reaction=-beta * (first - shift * mass),
+            mass_noise_loss=-sigma * mass,
+            energy_exchanged=abs(transport) + abs(reaction) + abs(lost),
+            mass_exchanged=beta * sqrt(second) * sqrt(mass) + sigma * mass,
         )
+        return shift
 
     # --- steps
 
@@ -376,16 +387,13 @@ class Particles(PointMethod, OdeMethod):
             self.objective.value(self.weights, self.log_scale)
             after.predictions[:] = self.objective.predictions
             return after.predictions
-        sigma = self._sigma
-        begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
-        self._set(begin)
-        self._drive(begin, sigma)
         if self.flow.transport == 0.0:
-            self._grown(begin, after, tau)
-            self._set(after)
-            self._drive(after, sigma, known=True)
-            step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
+            self._grow(begin, after, loss_gradient, tau, step)
         else:
+            sigma = self._sigma
+            begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
+            self._set(begin)
+            self._drive(begin, sigma)
             after.y[:] = begin.y + 0.5 * tau * begin.rate
             self.project(after.y)
             self._set(after)
@@ -398,13 +406,21 @@ class Particles(PointMethod, OdeMethod):
         after.predictions[:] = self.objective.predictions
         return after.predictions
 
-    def _grown(self, begin, after, tau):
-        """Weights after a time tau with J frozen: (w^(2/D − 1))˙ = −(2/D − 1) βJ is a number then;
-        (log w)˙ if D = 2."""
-        after.y[:], power = begin.y, 2.0 / self.flow.depth - 1.0
-        grown = self._log_weights(after.y)
-        rate = self._log_weights(begin.rate)
-        grown += tau * rate if power == 0.0 else np.log1p(tau * power * rate) / power
+    def _grow(self, begin, after, loss_gradient, tau, step):
+        """Weights of particles that stay, after a time tau with J frozen."""
+        flow, objective, sigma = self.flow, self.objective, self._sigma
+        self.evaluations += 1
+        objective.operator.points[:] = begin.points
+        objective.drive(loss_gradient)
+        after.y[:] = begin.y
+        ends = kernels.frozen_weights(
+            begin.log_weights, self.signs, objective.slopes, self.log_scale, tau, flow.reaction,
+            sigma, self.problem.objective.weight_decay, flow.depth, flow.keeps_mass,
+            begin.points.shape[2], after.growth, after.log_weights, self.weights, self.end_sums,
+        )  # fmt: skip
+        for e, sums in zip((begin, after), ends, strict=True):
+            self._exchange(e.rates, sigma, *sums)
+        step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
 
     # --- noise
 

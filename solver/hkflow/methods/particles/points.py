@@ -35,6 +35,8 @@ class PointMethod(ImplicitSteps):
 
     between: list[Any]
     substeps = 2  # order of implicit steps
+    # of the last trial of the step under way, whose length the clock corrects
+    guesses: list[Floats] | None = None
 
     def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
@@ -156,6 +158,7 @@ class PointMethod(ImplicitSteps):
         The clock grows like a power of the time: first taken for 1, then from the last two trials.
         """
         time, last, power = dt / self.current.speed, None, 1.0
+        self.guesses = None
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step = advance(time)
             gained = self.current.objective - self.trial.objective
@@ -184,8 +187,11 @@ class PointMethod(ImplicitSteps):
         states[0].copy(self.current)
         coupling = self.accepted_coupling()
         renewed = self.coupling_at if len(self.current.predictions) <= DENSE else None
-        step = implicit_step(coupling, time, substeps, states, self.frozen, self.tolerance, renewed)
+        step = implicit_step(
+            coupling, time, substeps, states, self.frozen, self.tolerance, renewed, self.guesses
+        )
         if not step.rejection:
+            self.guesses = [state.loss_gradient.copy() for state in states[1:]]
             self.evaluate(self.trial, self.trial.loss_gradient.copy(), step.defect)
         return step
 

@@ -1,9 +1,12 @@
 """Embedded Runge–Kutta pairs: a method and estimates of its own local error."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.integrate import DOP853, RK45
+
+from .tableaus import stability_limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,11 @@ class EmbeddedPair:
         ]
         if any(abs(value - wanted) > 1e-13 for value, wanted in conditions):
             raise ValueError(f"{self.name} is not a method of order {self.order}: {conditions}.")
+
+    @cached_property
+    def stability(self) -> float:
+        """The largest stable dt λ, see `stability_limit`."""
+        return stability_limit(self.A, self.b)
 
 
 def _square(A, stages):

@@ -136,6 +136,7 @@ def implicit_step(
     frozen: Callable[..., Floats],
     tolerance: float,
     coupling_at: Callable[[Any], Coupling] | None = None,
+    guesses: Sequence[Floats] | None = None,
 ) -> Step:
     """One step, composed of flows with frozen loss gradients; returns the Step, with a rejection if
     loss gradients are not found.
@@ -148,13 +149,19 @@ def implicit_step(
     tolerance : of the method; loss gradients are solved for to a share of it
     coupling_at : function of an evaluation -> Coupling where K jumps with the loss gradients, as
         that of atoms does which kinks hold or let go; None where corrections of K are enough
+    guesses : loss gradients of each substep, as of a step of nearly the same length; None for those
+        that each begins with
     """
     step = Step(dt)
-    for (implicit, taken), begin, after in zip(substeps, states[:-1], states[1:], strict=True):
+    if guesses is None:
+        guesses = [begin.loss_gradient for begin in states[:-1]]
+    for (implicit, taken), begin, after, guess in zip(
+        substeps, states[:-1], states[1:], guesses, strict=True
+    ):
         flow_with = partial(frozen, begin, after)
         renewed = partial(coupling_at, after) if coupling_at else None
         loss_gradient, spent = coupled_residuals(
-            coupling, flow_with, dt * implicit, begin.loss_gradient, tolerance, renewed
+            coupling, flow_with, dt * implicit, guess, tolerance, renewed
         )
         if taken != implicit and not spent.rejection:
             spent = Step(dt * taken, defect=spent.defect)

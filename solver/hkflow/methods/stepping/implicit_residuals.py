@@ -88,7 +88,8 @@ class Coupling:
 
     def stiffer(self, more: float) -> "Coupling":
         """K + more · 1, if it is stored."""
-        matrix = self.matrix + more * np.eye(len(self.matrix))  # type: ignore[operator,arg-type]
+        matrix = self.matrix.copy()  # type: ignore[union-attr]
+        matrix.reshape(-1)[:: len(matrix) + 1] += more
         return Coupling.stored(self.objective, self.log_scale, matrix)
 
     def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
