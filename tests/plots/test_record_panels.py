@@ -65,3 +65,11 @@ def test_axes_are_logarithmic_where_it_helps(values, scale, wanted):
     ax.plot(values)
     records.scale_values(ax, np.array(values), scale)
     assert ax.get_yscale() == wanted
+
+
+@pytest.mark.parametrize("largest, marked", [(100.0, True), (1e4, False)])
+def test_between_many_powers_of_ten_there_are_no_marks(largest, marked):
+    ax = Figure().subplots()
+    ax.plot([1.0, largest])
+    records.scale_values(ax, np.array([1.0, largest]), "log")
+    assert bool(len(ax.yaxis.get_minorticklocs())) == marked

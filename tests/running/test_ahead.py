@@ -1,4 +1,4 @@
-"""The second process that compiles kernels beside a cold run."""
+"""The second process of a run, which compiles and draws."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ from conftest import ROOT
 from numba import typeof
 
 import hkflow
+from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import search
 from hkflow.methods.characteristics import backward
 from hkflow.methods.frozen_relu import movement
@@ -21,6 +22,7 @@ from hkflow.running import ahead
 from hkflow.running.check import check
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
+PROGRAM = "hkflow.app.pictures"
 KERNELS = [(movement, "move_atoms"), (search, "_walk"), (backward, "trace")]
 
 
@@ -48,7 +50,7 @@ def problem():
 
 def by_stages(called, problem):
     """The types with which the stages call kernels."""
-    name, axes, stages = ahead.Ahead(problem, "characteristics").order
+    name, axes, stages = ahead.Ahead(problem, "characteristics", PROGRAM).order
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE]
     for stage in stages:
         ahead.compile_stage(stage, name, axes)
@@ -89,38 +91,67 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
     ],
 )
 def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
-    assert list(ahead.Ahead(check(CASE, **changes)[1], kind).done) == stages
+    assert list(ahead.Ahead(check(CASE, **changes)[1], kind, PROGRAM).done) == stages
 
 
 @pytest.fixture
 def failing(problem):
     """An Ahead whose process fails, as it knows no such feature."""
-    made = ahead.Ahead(problem, "characteristics")
+    made = ahead.Ahead(problem, "characteristics", PROGRAM)
     made.order = ("nonsense", 3, [ahead.STEP])
     return made
 
 
-def test_a_process_that_fails_holds_nobody_up(failing):
+def test_a_process_that_fails_holds_nobody_up(failing, tmp_path):
     failing.start()
-    begun = time.monotonic()
+    failing.compiles, begun = True, time.monotonic()
     failing.wait(ahead.PICTURE)
+    assert failing.picture(tmp_path) is None
     assert time.monotonic() - begun < ahead.PATIENCE / 2
     failing.stop()
     assert failing.process.returncode
 
 
-def test_no_process_starts_where_nothing_is_compiled_or_one_core_is(problem, monkeypatch):
+def test_it_starts_where_there_is_a_core_and_is_waited_for_if_this_one_compiles(
+    problem, monkeypatch
+):
     monkeypatch.setattr(ahead, "COMPILATION", ahead.Compilation())
     started = []
     monkeypatch.setattr(ahead.Ahead, "start", lambda self: started.append(self))
-    for cores, compiles, count in ((1, True, 0), (2, False, 0), (2, True, 1)):
+    for cores, compiles, count in ((1, True, 0), (2, False, 1), (2, True, 2)):
         monkeypatch.setattr(ahead, "_cores", lambda cores=cores: cores)
-        with ahead.compiling_ahead():
+        with ahead.second_process(PROGRAM):
             ahead.plan(problem, "characteristics")
             if compiles:
                 ahead.COMPILATION.on_start(None)
                 ahead.COMPILATION.on_end(None)
+            assert ahead.waits(ahead.STEP) == (cores > 1 and compiles)
         assert len(started) == count
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A coarse run without a picture."""
+    folder = tmp_path_factory.mktemp("beside") / "run"
+    return hkflow.run(CASE, folder, **coarse(CASE) | {"time.end": 0.5, "error.companions": "none"})
+
+
+def test_a_picture_is_drawn_beside_to_the_same_bytes(problem, run):
+    made = ahead.Ahead(problem, "characteristics", PROGRAM)
+    made.start()
+    names = made.picture(run.path)
+    made.stop()
+    beside = (run.path / "overview.png").read_bytes()
+    assert names == draw_pictures(run) == str(run.path / "overview.png")
+    assert beside == (run.path / "overview.png").read_bytes()
+
+
+def test_what_cannot_be_drawn_beside_is_left_to_the_first_process(problem, run, tmp_path):
+    made = ahead.Ahead(problem, "characteristics", PROGRAM)
+    made.start()
+    assert made.picture(tmp_path) is None  # which is no run folder
+    assert made.picture(run.path)  # after that it draws on
+    made.stop()
 
 
 def test_a_library_call_starts_no_process(problem):
@@ -132,7 +163,7 @@ PARENT = """
 import time
 from hkflow.running import ahead
 from hkflow.running.check import check
-made = ahead.Ahead(check({case!r})[1], "characteristics")
+made = ahead.Ahead(check({case!r})[1], "characteristics", {program!r})
 made.start()
 print(made.process.pid, flush=True)
 time.sleep(60.0)
@@ -149,7 +180,7 @@ def runs(number):
 def test_it_ends_when_the_first_process_is_killed(tmp_path):
     """While it compiles for seconds, as its cache is empty."""
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT.format(case=str(CASE))],
+        [sys.executable, "-c", PARENT.format(case=str(CASE), program=PROGRAM)],
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -192,7 +192,7 @@ def notebook(monkeypatch):
 def test_a_notebook_sees_a_bar_that_goes(out, notebook, capsys):
     hkflow.run(TABLES, out, quiet=False)
     texts = [text for handle in notebook for text in handle]
-    assert any("Preparing" in text for text in texts)
+    assert any("preparing" in text for text in texts)
     bar = next(handle for handle in notebook if any("<progress" in text for text in handle))
     values = [float(v) for text in bar for v in re.findall(r'value="([\d.e-]+)"', text)]
     assert values[0] == 0.0 and values[-1] == 0.4 and values == sorted(values)

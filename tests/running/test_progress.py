@@ -1,5 +1,6 @@
 """What is said of the time that is left."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -48,3 +49,14 @@ def test_sibling_compiling_that_is_counted_as_steps_is_seen(clock, capsys, monke
     monkeypatch.setattr(progress, "working_time", lambda: clock[0])
     *_, last = lines(clock, [(0.0, 0.0, 0.0), (60.0, 1.0, 20.0), (130.0, 2.0, 30.0)], capsys)
     assert last.endswith("ETA 520 s")
+
+
+def test_a_wait_for_kernels_is_said(monkeypatch):
+    """And none where nobody waits."""
+    said, waited = [], []
+    monkeypatch.setattr(progress, "doing", lambda what, quiet: said.append(what) or nullcontext())
+    monkeypatch.setattr(progress, "wait", waited.append)
+    for waits in (False, True):
+        monkeypatch.setattr(progress, "waits", lambda stage, waits=waits: waits)
+        progress.wait_for(ahead.PICTURE, quiet=False)
+    assert said == [progress.COMPILING] and waited == [ahead.PICTURE]

@@ -715,17 +715,26 @@ def test_a_folder_of_the_format_before_is_resumed(case, tmp_path):
     assert content(run.path) == wanted and json.loads(header.read_text())["format"] == 5
 
 
-def test_packing_reads_every_file_a_few_times_however_many_saves_are_in_it(
-    case, tmp_path, monkeypatch
+@pytest.mark.parametrize("wait, saves, files", [(60.0, 200, 2), (-1.0, 6, 6)])
+def test_packing_reads_every_file_twice_however_many_saves_are_in_it(
+    wait, saves, files, case, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
-    run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 200, "time.end": 0.05})
+    monkeypatch.setattr(run_folder, "MAX_WAIT", wait)
+    run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": saves, "time.end": 0.05})
     read, honest = [], run_folder.read_snapshots
     monkeypatch.setattr(
         "hkflow.store.run.read_snapshots", lambda path: read.append(path) or honest(path)
     )
     pack(run.path)
-    assert len(snapshots_of(run.path)) == 2 and len(read) <= 8
+    assert len(snapshots_of(run.path)) == files and len(read) == 2 * files
+
+
+def test_sibling_a_run_that_keeps_one_file_reads_each_save_again(case, tmp_path, monkeypatch):
+    monkeypatch.setattr("hkflow.store.run.KEPT", 1)
+    with pytest.raises(AssertionError):
+        test_packing_reads_every_file_twice_however_many_saves_are_in_it(
+            -1.0, 6, 6, case, tmp_path, monkeypatch
+        )
 
 
 # --- real signals, real processes

@@ -137,9 +137,9 @@ def run(
     together = ranks()
     file = together.all(lambda: _read(case, overrides))
     from ..running import run as runs
-    from ..running.ahead import compiling_ahead
+    from ..running.ahead import second_process
 
-    with compiling_ahead():
+    with second_process("hkflow.app.pictures"):
         _finish(runs.run(file, output, force, quiet, ranks=together, watch=watch), quiet, together)
 
 
@@ -677,15 +677,14 @@ def _shown(one, quiet):
     """Draw and summarise a run; returns its exit code. Ctrl-C while it is drawn costs the picture
     alone."""
     from ..analysis.summary import in_columns, summary
-    from ..plots.kinds import available, write
-    from ..plots.overview import save_overview
     from ..running import ahead
+    from ..running.progress import doing, wait_for
+    from .pictures import draw_pictures
 
     try:
-        ahead.wait(ahead.PICTURE)
-        picture = str(save_overview(one))
-        if "width" in available(one):
-            picture += f", {write('width', one, wide=True)}"
+        wait_for(ahead.PICTURE, quiet)
+        with doing("drawing", quiet):
+            picture = ahead.picture(one.path) or draw_pictures(one)
     except KeyboardInterrupt:
         picture = f"broken off; 'hkflow plot {one.path}' draws it"
     if not quiet:

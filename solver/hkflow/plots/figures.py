@@ -137,6 +137,16 @@ def write_figure(
     return path
 
 
+def rehearse() -> None:
+    """Draw a little, so that the next picture finds fonts and what reads formulas loaded."""
+    with style():
+        figure = Figure(figsize=(1.0, 1.0), layout="constrained")
+        ax = figure.subplots()
+        ax.semilogy([1.0, 10.0], label=r"$\gamma$")
+        ax.legend()
+        FigureCanvasAgg(figure).draw()
+
+
 def _tex(path):
     """The first TeX that is installed."""
     found = next(filter(shutil.which, TEX), None)

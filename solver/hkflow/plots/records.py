@@ -13,7 +13,7 @@ from ..certificates.margin import MaxMargin
 from ..solving.registry import RECORDS, record_of
 from ..solving.result import Result
 from .figures import AnyFigure, Saves
-from .shown import plain
+from .shown import FEW_DECADES, plain
 
 Records = Mapping[str, NDArray[np.float64]]
 
@@ -280,6 +280,8 @@ def scale_values(ax: Axes, values: NDArray[np.float64], scale: str) -> None:
     differs = len(known) and known.min() > 0.0 and known.max() > LOG_FROM * known.min()
     if scale == "symlog" or scale == "log" and differs:
         ax.set_yscale(scale)
+    if scale == "log" and differs and known.min() < 10.0**-FEW_DECADES * known.max():
+        ax.minorticks_off()
     if scale == "asinh":  # ends linearly at 0
         ax.set_yscale(scale, linear_width=1.0)
         last = int(np.log10(-known.min()))

@@ -17,7 +17,9 @@ MANY = 300  # data from which they are drawn smaller
 NAME = 40  # letters of a column that are shown
 DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
-FEW_DECADES = 2.5  # of a scale, up to which numbers between powers of ten are written
+# of a scale, up to which numbers between powers of ten are written; beyond they have no marks: each
+# takes as long to lay out as a number that is read
+FEW_DECADES = 2.5
 SEEN = 9  # saves at most that are read to find colours and axes for all of them
 COLORS = {1.0: "C1", -1.0: "C5"}  # of signs, those of classes and those of units
 PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
@@ -105,6 +107,8 @@ def draw_scale(
     bar = figure.colorbar(image, ax=list(axes), shrink=0.9, pad=0.02, aspect=25, extend=extend)
     bar.set_label(label)
     norm = image.norm
+    if isinstance(norm, LogNorm) and norm.vmax > 10.0**FEW_DECADES * norm.vmin:
+        bar.minorticks_off()
     if isinstance(image.norm, SymLogNorm):
         decade = 10.0 ** np.floor(np.log10(norm.vmax))
         bar.set_ticks([-decade, -0.1 * decade, 0.0, 0.1 * decade, decade])

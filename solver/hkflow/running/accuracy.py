@@ -27,7 +27,7 @@ from ..store.run import Run, load
 from .again import is_whole
 from .check import build_case
 from .error_bars import BROKEN_OFF, keep
-from .progress import preparing
+from .progress import PREPARING, doing
 
 AGAIN = 2  # times at most that a run is made again with more
 AIM = 0.75  # of the accuracy that is wanted: so that a second run is seldom needed
@@ -108,7 +108,7 @@ def run_to_accuracy(
         )
     method: Any = file.case.method
     wanted = method.accuracy
-    with preparing(how["quiet"]):
+    with doing(PREPARING, how["quiet"]):
         choice = plan(file)
     for again in range(AGAIN + 1):
         judged = choice.bars is not None

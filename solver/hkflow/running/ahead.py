@@ -1,11 +1,10 @@
-"""What a run waits for while Numba compiles: for how long, and a second process that compiles the
-kernels that are needed last.
+"""What a run does beside itself, in a second process: it compiles the kernels that are needed last,
+and draws.
 
-    this process    sums, bound of the margin │ steps │ companions │ max-margin │ picture
-    the second      kernels of a step ────────▸ of the max-margin ─▸ of the picture ─▸
+    this process    sums, bound of the margin │ steps │ companions │ max-margin │
+    the second      kernels of a step ─▸ of the max-margin ─▸ of the picture ─▸   │ picture
 
-The second process starts when something is compiled, which means that the caches are empty or old,
-and calls the kernels with a datum or two. This process finds them compiled in Numba's cache.
+Where all kernels are compiled it only loads them, and what draws.
 """
 
 import json
@@ -13,8 +12,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any
 
@@ -29,7 +31,7 @@ from ..solving.observer import Observer
 from ..solving.state import LoopState
 
 STEP, MAX_MARGIN, PICTURE = "step", "max_margin", "picture"
-PATIENCE = 60.0  # seconds that this process waits for a kernel, then it compiles it itself
+PATIENCE = 60.0  # seconds that this process waits for what it then does itself
 
 
 class Compilation(Listener):
@@ -44,7 +46,7 @@ class Compilation(Listener):
         if self.depth == 1:
             self.begun = time.monotonic()
             if self.ahead:
-                self.ahead.start()
+                self.ahead.compiles = True
 
     def on_end(self, event: Any) -> None:
         self.depth -= 1
@@ -63,12 +65,14 @@ def working_time() -> float:
 
 
 class Ahead:
-    """A second process that compiles.
+    """A second process, which is asked for pictures in lines of JSON, and answers in such.
 
+    program : module that it runs, which calls `serve`
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
+    compiles : whether there is anything to compile
     """
 
-    def __init__(self, problem: Problem, kind: str) -> None:
+    def __init__(self, problem: Problem, kind: str, program: str) -> None:
         feature = problem.objective.feature
         stages = [STEP, PICTURE] if kind == "characteristics" else []
         if kind == "grid":
@@ -80,34 +84,51 @@ class Ahead:
         built_in = FEATURES.get(feature.name) is feature
         self.order = (feature.name, problem.objective.axes, stages if built_in else [])
         self.done = {stage: Event() for stage in self.order[-1]}
+        self.program, self.compiles = program, False
         self.process: subprocess.Popen | None = None
+        self.drawn: Queue[str | None] = Queue()  # names of pictures
 
     def start(self) -> None:
-        """Start the process, unless it runs already or has nothing to do."""
-        if self.process or not self.done:
+        """Start the process, unless it runs already."""
+        if self.process:
             return
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", __name__, json.dumps(self.order)]
-        try:
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
-        except OSError:  # no room for another one
-            self.done = {}
-            return
-        self.listener = Thread(target=self._listen, args=(self.process,), daemon=True)
-        self.listener.start()
+        command = [sys.executable, "-P", "-m", self.program, json.dumps(self.order)]
+        with suppress(OSError):  # no room for another one
+            self.process = subprocess.Popen(command, 0, stdin=pipe, stdout=pipe, stderr=nothing)
+            self.listener = Thread(target=self._listen, args=(self.process,), daemon=True)
+            self.listener.start()
 
     def _listen(self, process):
         for line in process.stdout:
-            self.done[line.decode().strip()].set()
+            what, answer = json.loads(line)
+            if what == "drawn":
+                self.drawn.put(answer)
+            else:
+                self.done[answer].set()
         for event in self.done.values():
             event.set()
+        self.drawn.put(None)
+
+    def waits(self, stage: str) -> bool:
+        """Whether the kernels of a stage are being compiled."""
+        return self.compiles and stage in self.done and not self.done[stage].is_set()
 
     def wait(self, stage: str) -> None:
         """Wait until the kernels of a stage are compiled, if they are being compiled."""
-        if self.process and stage in self.done:
+        if self.process and self.waits(stage):
             begun = time.monotonic()
             self.done[stage].wait(PATIENCE)
             COMPILATION.seconds += time.monotonic() - begun
+
+    def picture(self, folder: Path) -> str | None:
+        """Let the process draw a run, and return the names of its pictures; None if it cannot."""
+        if not self.process or not self.process.stdin:
+            return None
+        with suppress(OSError, Empty):
+            self.process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
+            return self.drawn.get(timeout=PATIENCE)
+        return None
 
     def stop(self) -> None:
         """End the process, which ends by itself when this one does."""
@@ -118,31 +139,43 @@ class Ahead:
 
 
 @contextmanager
-def compiling_ahead() -> Iterator[None]:
-    """Within, runs may start a second process that compiles, where there is a core for it."""
-    PLANS.append(_cores() > 1)
+def second_process(program: str) -> Iterator[None]:
+    """Within, a run may start a second process by the name of its module, where there is a core for
+    it."""
+    PROGRAMS.append(program if _cores() > 1 else "")
     try:
         yield
     finally:
-        PLANS.pop()
+        PROGRAMS.pop()
         if COMPILATION.ahead:
             COMPILATION.ahead.stop()
         COMPILATION.ahead = None
 
 
-PLANS: list[bool] = []
+PROGRAMS: list[str] = []
 
 
 def plan(problem: Problem, kind: str) -> None:
     """Tell what will be run, and by which kind of method."""
-    if PLANS and PLANS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind)
+    if PROGRAMS and PROGRAMS[-1] and COMPILATION.ahead is None:
+        COMPILATION.ahead = Ahead(problem, kind, PROGRAMS[-1])
+        COMPILATION.ahead.start()
+
+
+def waits(stage: str) -> bool:
+    """Whether a second process is still compiling the kernels of a stage."""
+    return COMPILATION.ahead is not None and COMPILATION.ahead.waits(stage)
 
 
 def wait(stage: str) -> None:
     """Wait for the kernels of a stage, if a second process compiles them."""
     if COMPILATION.ahead:
         COMPILATION.ahead.wait(stage)
+
+
+def picture(folder: Path) -> str | None:
+    """The names of the pictures that the second process draws of a run; None without it."""
+    return COMPILATION.ahead.picture(folder) if COMPILATION.ahead else None
 
 
 class WaitsForKernels(Observer):
@@ -186,18 +219,40 @@ def compile_stage(stage: str, name: str, axes: int) -> None:
     move(before, np.ones(1), np.zeros(1), flow, 0.0, 0.0, 0.0, after)
 
 
-def main() -> None:
-    """The second process: compile what the arguments say, tell of each stage, and end when the
-    first process does, which holds the other end of stdin."""
+def serve(prepare: Callable[[], object], draw: Callable[[Path], str]) -> None:
+    """The second process: compile what the arguments say, tell of each stage, then draw the runs
+    whose folders come as lines; end when the first process does, which holds the other end of
+    stdin.
+
+    prepare : loads what draws;  draw : function (folder) -> names of its pictures
+    """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
-    Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+    answers, sys.stdout = sys.stdout, sys.stderr
+    folders: Queue[Path] = Queue()
+    Thread(target=_receive, args=(folders,), daemon=True).start()
+
+    def tell(what, answer):
+        print(json.dumps([what, answer]), file=answers, flush=True)
+
     name, axes, stages = json.loads(sys.argv[1])
     for stage in stages:
         compile_stage(stage, name, axes)
-        print(stage, flush=True)
+        tell("compiled", stage)
+    prepare()
+    # what there is to say of a picture is said by the first process, which draws it then
+    for kind in (UserWarning, RuntimeWarning):
+        warnings.simplefilter("error", kind)
+    while True:
+        folder, names = folders.get(), None
+        with suppress(Exception):
+            names = draw(folder)
+        tell("drawn", names)
 
 
-if __name__ == "__main__":
-    main()
+def _receive(folders):
+    """Take lines until there are no more, then end the process."""
+    for line in open(0, "rb", closefd=False):  # noqa: SIM115
+        folders.put(Path(json.loads(line)))
+    os._exit(0)

@@ -13,8 +13,10 @@ from ..arguments import Floats
 from ..methods.method import Method
 from ..solving.observer import Observer
 from ..solving.state import LoopState
-from .ahead import COMPILATION, working_time
+from .ahead import COMPILATION, wait, waits, working_time
 
+PREPARING = "preparing (the first run compiles its kernels; later runs find them compiled)"
+COMPILING = "compiling, which later runs need not"
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
 
@@ -24,20 +26,26 @@ def say(sentence: str) -> None:
 
 
 @contextmanager
-def preparing(quiet: bool) -> Iterator[None]:
-    """Say that something is being compiled while it is."""
-    text = "Preparing (the first run compiles its kernels; later runs find them compiled)"
+def doing(what: str, quiet: bool) -> Iterator[None]:
+    """Say on a terminal or in a notebook what is being done while it is."""
     if not quiet and _in_notebook():
         with NotebookBar() as bar:
-            bar.add_task(text)
+            bar.add_task(what)
             yield
     elif quiet or not sys.stderr.isatty():
         yield
     else:
         from rich.console import Console
 
-        with Console(stderr=True).status(text):
+        with Console(stderr=True).status(what):
             yield
+
+
+def wait_for(stage: str, quiet: bool) -> None:
+    """Wait for the kernels of a stage, if a second process compiles them, and say so."""
+    if waits(stage):
+        with doing(COMPILING, quiet):
+            wait(stage)
 
 
 @contextmanager
@@ -60,9 +68,11 @@ def companions_made(
     if quiet or not _shows_bars():
         yield None
         return
-    with progress_bar(f"{doing}  {{task.completed}} of {{task.total}}  ETA") as bar:
+    with progress_bar("{task.description}") as bar:
         task = bar.add_task(doing, total=None)
-        yield lambda done, count: bar.update(task, completed=done, total=count)
+        yield lambda done, count: bar.update(
+            task, completed=done, total=count, description=f"{doing} {done} of {count}  ETA"
+        )
 
 
 def _in_notebook():
@@ -226,7 +236,7 @@ class ProgressBar(Observer):
         if _shows_bars():
             self.bar, self.due = self._make_bar(), 0.0
             self.bar.start()
-            text = "compiling, which later runs need not" if COMPILATION.seconds else "starting"
+            text = COMPILING if COMPILATION.seconds else "starting"
             self.task = self.bar.add_task(text, total=self.end, completed=clock.time)
 
     def _make_bar(self) -> Any:

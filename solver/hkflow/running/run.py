@@ -53,7 +53,7 @@ from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
 from .error_bars import estimated
 from .forecast import Forecast
-from .progress import ProgressBar, preparing, say
+from .progress import PREPARING, ProgressBar, doing, say, wait_for
 from .repeats import repeated
 from .watch import Watch
 
@@ -177,7 +177,7 @@ def _make(
     records = stated.records | records
     if ranks.size == 1:
         ahead.plan(problem, case.method.kind)
-    with preparing(quiet):
+    with doing(PREPARING, quiet):
         method = ranks.all(
             lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
         )
@@ -275,7 +275,7 @@ def resume(
     with ExitStack() as held:
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
-        with preparing(quiet):
+        with doing(PREPARING, quiet):
             method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
@@ -354,7 +354,7 @@ def _integrate(
             companions = "none" if judged else case.error.companions
             added = estimated(made, given, companions, quiet)
             if case.certificate.seconds and not signals.received:
-                added |= _certify(made, case.certificate.seconds)
+                added |= _certify(made, case.certificate.seconds, quiet)
             added |= repeated(made, quiet)
             ended.append(add_to_packed(folder) if added else made)
 
@@ -363,12 +363,13 @@ def _integrate(
     return ended[0] if ended else None
 
 
-def _certify(run, seconds):
+def _certify(run, seconds, quiet):
     """Add the max-margin of the data to the folder of a run, which is complete without; returns
     whether there is one. Ctrl-C costs it alone."""
     try:
-        ahead.wait(ahead.MAX_MARGIN)
-        found = final_max_margin(run, seconds)
+        wait_for(ahead.MAX_MARGIN, quiet)
+        with doing("max-margin", quiet):
+            found = final_max_margin(run, seconds)
     except KeyboardInterrupt:  # without it, the run's own interval stands
         return False
     if found is not None:

@@ -1,7 +1,7 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
@@ -74,6 +74,7 @@ HEADER = {
     "versions": dict,
     "commit": str | None,
 }
+KEPT = 2**24  # bytes of snapshots that a Run keeps in memory, or one file of them
 ENDING = {"status": str, "finished": bool}  # of status.json
 
 # What makes the measure in a state, with the dimensions of each array at one save.
@@ -107,7 +108,6 @@ HISTORY = {
     "log_factor": ("flow",),
     "loss_gradient": ("flow", "datum"),
 }  # the columns of a History
-FILES = 4  # of snapshots that are kept in memory: all of a run of a second
 WORK = ("steps", "evaluations", "seconds")  # that a run took, in its status
 COUNTED = (("particle",), ("unit",), ("atom",))  # dimensions whose extent may differ between saves
 
@@ -352,14 +352,25 @@ def _case_of(header, path):
     return case if own else resolve(case)
 
 
+def _largest(paths):
+    """Bytes of the largest file, of those that are still there, and at least 1."""
+    largest = 1
+    for path in paths:
+        with suppress(OSError):
+            largest = max(largest, path.stat().st_size)
+    return largest
+
+
 def _load_folder(folder):
     header = read_header(folder)
     case = _case_of(header, folder / "run.json")
     with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
         static, sizes = _read_static(file, case)
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
-    kept, again = None, lru_cache(maxsize=FILES)(read_snapshots)  # many saves are in one file
-    for path in snapshot_paths(folder):
+    kept, paths = None, snapshot_paths(folder)
+    # many saves are in one file, and all are asked for more than once
+    again = lru_cache(max(1, KEPT // _largest(paths)))(read_snapshots)
+    for path in paths:
         snapshots = again(path)
         if snapshots is None and path.exists():
             damaged.append(path)

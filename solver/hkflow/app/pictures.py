@@ -1,0 +1,33 @@
+"""The pictures of a run that `hkflow run` draws: as a program it is the second process of a run."""
+
+import gc
+from pathlib import Path
+
+from ..running.ahead import serve
+from ..store.run import Run, load
+
+
+def draw_pictures(run: Run) -> str:
+    """Draw a run and return the names of its pictures."""
+    from ..plots.kinds import available, write
+
+    pictures = [write("overview", run)]
+    if "width" in available(run):
+        pictures.append(write("width", run, wide=True))
+    return ", ".join(map(str, pictures))
+
+
+def _prepare():
+    from ..plots import kinds  # noqa: F401
+    from ..plots.figures import rehearse
+
+    rehearse()
+
+
+def _draw(folder: Path) -> str:
+    return draw_pictures(load(folder))
+
+
+if __name__ == "__main__":
+    gc.disable()  # its one run leaves little
+    serve(_prepare, _draw)
