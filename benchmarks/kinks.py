@@ -19,6 +19,7 @@ without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with
 """
 
 import sys
+from functools import partial
 
 import numpy as np
 
@@ -198,25 +199,27 @@ def iris(quick):
     predictions("iris", make, times, *((2562, 10242) if quick else (40962, 40962)))
 
 
+def taught(cells, seed, kind):
+    """Twenty data of a teacher."""
+    case = {
+        "seed": seed,
+        "data": {"source": "teacher", "n": 20, "dim": 2},
+        "objective": {"activation": "relu", "loss": "square", "bias": True},
+        "domain": {"kind": "signed-sphere", "cells": cells},
+        "initial": {"kind": "uniform"},
+        "flow": {"kind": kind},
+        "time": {"end": 1.0},
+    }
+    return hkflow.check(case)[1]
+
+
 def teacher(quick):
     """Data with many kinks that mass crosses, or leaves, and few that trap it."""
     times = [1.0, 3.0, 8.0]
     head("problem", "method", "cells", *at(times), "steps", "seconds")
     for seed in range(1 if quick else 3):
         for kind in ("wasserstein", "hellinger-kantorovich"):
-
-            def make(cells, seed=seed, kind=kind):
-                case = {
-                    "seed": seed,
-                    "data": {"source": "teacher", "n": 20, "dim": 2},
-                    "objective": {"activation": "relu", "loss": "square", "bias": True},
-                    "domain": {"kind": "signed-sphere", "cells": cells},
-                    "initial": {"kind": "uniform"},
-                    "flow": {"kind": kind},
-                    "time": {"end": times[-1]},
-                }
-                return hkflow.check(case)[1]
-
+            make = partial(taught, seed=seed, kind=kind)
             title = f"20 teacher data, seed {seed}, {kind}"
             predictions(title, make, times, *((2562, 10242) if quick else (40962, 40962)))
 
