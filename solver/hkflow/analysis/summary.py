@@ -89,7 +89,8 @@ def _spikes(run):
     problem, flow = run.problem, run.problem.flow
     o = problem.objective
     free = flow.reaction > 0.0 and flow.noise == 0.0 and not flow.drive and flow.depth == 2.0
-    if not (len(run.time) and free and isinstance(o, Objective) and o.axes == 2):
+    circle = isinstance(o, Objective) and o.axes == 2 and not problem.domain.fixed
+    if not (len(run.time) and free and circle):
         return []
     smooth = o.feature.kink is None and o.feature.pullback is not None
     one_sign = problem.signs == (1,) and len(prediction_shape(o)) == 1
