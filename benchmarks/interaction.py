@@ -10,6 +10,7 @@ from .timing import Row, alternate, ratio
 
 LEVEL, DATA, KAPPAS, GOAL = 6, 4096, (4.0, 9.0, 25.0), 3.0
 PARTICLES, SIZE, AXES, LEAST = 4000, 768, (4, 10, 100), 1.0
+POWER = 71  # operations of a power, its derivative, and their sums
 
 
 def stepper(objective, level):
@@ -50,25 +51,28 @@ def steps(level, n, repeats):
         )
 
 
-def all_pairs(n, size, axes, repeats):
-    """The row of J and its gradient by e^(4(t − 1)): θ·θ′ takes 2p operations for each pair, K and
-    K′ three for each degree, J and G 2 + 2p."""
+def all_pairs(n, size, axes, repeats, kernel, **parameter):
+    """The row of J and its gradient by one kernel: θ·θ′ takes 2p operations for each pair, or
+    |θ − θ′|² 3p, K and K′ three for each degree, or POWER, J and G 2 + 2p."""
     import hkflow
 
-    rng, one = np.random.default_rng(0), hkflow.Interaction("exponential", -1.0, concentration=4.0)
-    points, masses, kernel = rng.normal(size=(n, axes)), rng.random(n) / n, one.zonal
+    rng, one = np.random.default_rng(0), hkflow.Interaction(kernel, -1.0, **parameter)
+    points, masses, zonal = rng.normal(size=(n, axes)), rng.random(n) / n, one.zonal
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     sums = partial(hkflow.Sum(one, axes=axes).at_moving_points(points).evaluate, masses)
     times = alternate([sums, dgemm(size)], repeats)
-    work = n * n * (4 * axes + 2 + 6 * kernel.degree) / (2.0 * size**3)
+    power = len(zonal.powers) > 0
+    each = 3 * axes + POWER if power else 2 * axes + 6 * zonal.degree
+    work = n * n * (each + 2 * axes + 2) / (2.0 * size**3)
     speed = {key: value * work for key, value in ratio(times[:, 1], times[:, 0]).items()}
+    sort = f"|θ − θ′|^{one.exponent:g}" if power else f"degree {zonal.degree}"
     return Row(
-        f"interaction of {n:,} particles in R^{axes}",
+        f"interaction of {n:,} particles in R^{axes}, {kernel}",
         1e-6 * n * n / np.median(times[:, 0]),
         "M pairs/s",
         **speed,
         goal=(">=", LEAST),
-        note=f"degree {kernel.degree}; operations per second / DGEMM's",
+        note=f"{sort}; operations per second / DGEMM's",
     )
 
 
@@ -77,5 +81,7 @@ def rows(threads, quick):
     repeats = 5 if quick else 15
     if threads == 1:
         yield from steps(2 if quick else LEVEL, 64 if quick else DATA, repeats)
+    n, size = (500, 256) if quick else (PARTICLES, SIZE)
     for axes in AXES:
-        yield all_pairs(*((500, 256) if quick else (PARTICLES, SIZE)), axes, repeats)
+        yield all_pairs(n, size, axes, repeats, "exponential", concentration=4.0)
+        yield all_pairs(n, size, axes, repeats, "riesz", exponent=1.5)

@@ -7,8 +7,10 @@ from conftest import ROOT
 from scipy.optimize import root
 
 import hkflow
+from hkflow.analysis.summary import summary
 from hkflow.case.load import load_case
 from hkflow.certificates import dual_polynomial
+from hkflow.certificates import spikes as spikes_of
 from hkflow.running.check import build_case
 
 DECAY = 0.01
@@ -79,6 +81,53 @@ def test_a_grid_is_above_the_minimum_by_the_square_of_its_cells_and_particles_go
     atoms = hkflow.solve(points, 300.0, kind="particles", tolerance=1e-8).atoms_at(-1)
     assert np.abs(atoms.positions - unit(spikes[0])).max() < 1e-6
     assert atoms.weights == pytest.approx(spikes[1], abs=1e-6)
+
+
+def on_grid(problem, cells):
+    """The last atoms of a grid."""
+    start = hkflow.Problem(hkflow.circle_mesh(cells), problem.objective, problem.flow)
+    return hkflow.solve(start, 500.0, tolerance=1e-3).atoms_at(-1)
+
+
+def test_the_spikes_of_a_grid_are_those_of_the_problem(problem, spikes):
+    """To rounding, where means of its cells are off by more than h²."""
+    for cells in (128, 512):
+        atoms = on_grid(problem, cells)
+        found = spikes_of(problem.objective, atoms)
+        assert found.certified and found.lower <= found.upper
+        np.testing.assert_allclose([found.angles, found.masses], spikes, rtol=1e-12)
+    means = np.array([angle_near(atoms, angle) for angle in spikes[0]])
+    assert np.abs(means - spikes[0]).max() > (2.0 * np.pi / cells) ** 2
+
+
+def angle_near(atoms, angle):
+    near = np.abs(atoms.positions - unit(np.array([angle]))).max(axis=1) < 0.4
+    x, y = atoms.weights[near] @ atoms.positions[near]
+    return np.arctan2(y, x) % (2.0 * np.pi)
+
+
+def test_sibling_two_spikes_have_no_certificate(problem):
+    atoms = on_grid(problem, 128)
+    two = atoms.positions[:, 1] > 0.0
+    found = spikes_of(
+        problem.objective, hkflow.PointMeasure(atoms.positions[two], None, atoms.weights[two])
+    )
+    assert len(found.angles) == 2 and found.lower > 2.0 * DECAY and not found.certified
+
+
+def test_a_run_says_its_spikes(tmp_path):
+    case = ROOT / "cases" / "energies" / "deconvolution.toml"
+    for method in ("particles", "grid"):
+        how = {"tolerance": 1e-3, "kind": method}
+        hkflow.run(case, tmp_path / method, quiet=True, method=how, domain={"cells": 128})
+        said = dict(summary(hkflow.load(tmp_path / method)))["spikes"]
+        assert said.startswith("θ = 0.489211096, 1.80697162, 3.99119831; masses 0.834764032, ")
+
+
+def test_what_has_no_spikes_is_refused(problem):
+    start = hkflow.PointMeasure(unit(np.array([0.5, 2.0])), np.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match="got λ = 0.01 and 1 negative signs"):
+        spikes_of(problem.objective, start)
 
 
 def test_the_bound_encloses_what_finer_samples_find(problem):

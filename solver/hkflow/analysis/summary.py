@@ -4,8 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..certificates.deconvolution import spikes
 from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
+from ..objectives.objective import Objective
+from ..objectives.protocol import prediction_shape
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
@@ -20,7 +23,8 @@ def summary(run: Result) -> list[tuple[str, str]]:
         (record_of(name).label, f"{run.records[name][-1]:.8g}") for name in own_names(run.records)
     ]
     data = [("data", note) for note in getattr(run.preparation, "notes", ())]
-    rows = [("status", run.status), *data, *_last_records(run), *_errors(run), *_repeats(run), *own]
+    rows = [("status", run.status), *data, *_last_records(run), *_errors(run), *_repeats(run)]
+    rows += [*_spikes(run), *own]
     errors = run.exact_errors() if len(run.time) else None
     if errors is not None:
         grid = run.method == "grid"
@@ -78,6 +82,25 @@ def _repeats(run):
         f"{len(found)} networks of {found.units} units: {label} {mean:.6g} ± {bar:.1e} ({beside})"
     )
     return [("repeats", text + (f"; {found.remark}" if found.remark else ""))]
+
+
+def _spikes(run):
+    """The spikes of sparse deconvolution, where their certificate holds."""
+    problem, flow = run.problem, run.problem.flow
+    o = problem.objective
+    free = flow.reaction > 0.0 and flow.noise == 0.0 and not flow.drive and flow.depth == 2.0
+    circle = isinstance(o, Objective) and o.axes == 2 and not problem.domain.fixed
+    if not (len(run.time) and free and circle):
+        return []
+    smooth = o.feature.kink is None and o.feature.pullback is not None
+    one_sign = problem.signs == (1,) and len(prediction_shape(o)) == 1
+    if not (smooth and one_sign and o.weight_decay > 0.0 and o.entropy == 0.0):
+        return []
+    try:
+        found = spikes(o, run.atoms_at(-1))
+    except ValueError:
+        return []
+    return [("spikes", str(found))] if found.certified else []
 
 
 def _per_mass(run):

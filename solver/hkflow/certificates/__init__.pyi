@@ -4,10 +4,12 @@ from . import bounds as bounds
 from .column_generation import max_margin as max_margin
 from .column_generation import max_margin_of_atoms as max_margin_of_atoms
 from .column_generation import signed_features as signed_features
+from .deconvolution import Spikes as Spikes
+from .deconvolution import dual_polynomial as dual_polynomial
+from .deconvolution import spikes as spikes
 from .diagonal_path import l1_margin_direction as l1_margin_direction
 from .diagonal_path import l2_margin_direction as l2_margin_direction
 from .diagonal_path import path_point as path_point
-from .dual_polynomial import dual_polynomial as dual_polynomial
 from .fixed_points import l1_margin as l1_margin
 from .fixed_points import l2_margin as l2_margin
 from .kernel_machine import arc_cosine_kernel as arc_cosine_kernel

@@ -206,7 +206,7 @@ class PairSums:
         self.points = blocked(points, width)
         B, p, width = self.points.shape
         self.masses, self.sums = np.zeros((B, width)), np.zeros((B, width))
-        self.scratch = np.zeros((B, 3 * DATA + 1, width))
+        self.scratch = np.zeros((B, 3 * DATA, width))
         self.gradient = np.zeros((B, p if with_gradient else 0, width))
 
     def __call__(self, masses: Floats, out: Floats) -> None:

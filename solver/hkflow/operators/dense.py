@@ -181,9 +181,10 @@ class Array:
         self.builder.store(vector, self.vector(*index, v=v), align=4)
 
     def broadcast(self, *index: Any) -> Any:
-        one = self.builder.insert_element(
-            self.zero, self.builder.load(self.entry(*index)), INTEGER(0)
-        )
+        return self.filled(self.builder.load(self.entry(*index)))
+
+    def filled(self, number: Any) -> Any:
+        one = self.builder.insert_element(self.zero, number, INTEGER(0))
         return self.builder.shuffle_vector(
             one, one, ir.VectorType(ir.IntType(32), self.lanes)([0] * self.lanes)
         )

@@ -10,13 +10,13 @@ recurrence, then J and G. What is summed stays in registers, as in `dense`.
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .dense import CELLS, DATA, INTEGER, TILE, Array, multiply_add, products
 from .parallel_loops import parallel_loop
+from .powers import LEAST, power, split
 
 ROWS = 2  # of a tile, whose recurrences run side by side: none waits for its last product
 LINEAR_PRODUCTS = types.UniTuple(types.int64, 0)  # what `products` takes for θ·x itself
@@ -44,6 +44,24 @@ def _products(builder: Any, points: Array, sources: Array, t: Array) -> None:
     ):
         for (k, v), s in products(builder, LINEAR_PRODUCTS, points, c, sources).items():
             t.store(s, k, c, v=v)
+
+
+@_of_arrays
+def _squares(builder: Any, points: Array, sources: Array, out: Array) -> None:
+    with cgutils.for_range_slice(builder, INTEGER(0), out.shape[1], INTEGER(2 * out.lanes)) as (
+        c,
+        _,
+    ):
+        # LLVM turns this memory into registers
+        total = {cell: cgutils.alloca_once_value(builder, out.zero) for cell in CELLS}
+        with cgutils.for_range(builder, points.shape[0]) as axis:
+            theta = [points.load(axis.index, c, v=v) for v in range(2)]
+            x = [sources.broadcast(axis.index, k) for k in range(DATA)]
+            for k, v in CELLS:
+                step, before = builder.fsub(theta[v], x[k]), builder.load(total[k, v])
+                builder.store(multiply_add(builder, step, step, before), total[k, v])
+        for k, v in CELLS:
+            out.store(builder.load(total[k, v]), k, c, v=v)
 
 
 @_of_arrays
@@ -100,6 +118,12 @@ def product_tile(typing, points, sources, t):
 
 
 @intrinsic
+def square_tile(typing, points, sources, out):
+    """out_kc = |θ_c − x_k|², exact to rounding where it is small; the arrays of `product_tile`."""
+    return _squares(points, sources, out)
+
+
+@intrinsic
 def chebyshev_tile(typing, series, t, out):
     """out = Σ_k series_k T_k(t); series (n_terms,), t, out (DATA, whole tiles)."""
     return _chebyshev(series, t, out)
@@ -112,28 +136,22 @@ def sum_tile(typing, masses, sources, K, slope, J, G):
     return _sums(masses, sources, K, slope, J, G)
 
 
-@njit(cache=True, error_model="numpy")
-def add_powers(powers, points, sources, square, value, slope):
-    """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x; points (p,
-    n), sources (p, DATA), square (n,), value, slope (DATA, n). Distances, s = 1, need no power
-    function, which takes one number at a time."""
-    for k in range(len(value)):
-        for c in range(len(square)):
-            square[c] = 0.0
-        for a in range(len(points)):
-            for c in range(len(square)):
-                square[c] += (points[a, c] - sources[a, k]) ** 2
-        for i in range(len(powers)):
-            strength, s = powers[i]
-            for c in range(len(square) if s == 1.0 else 0):
-                distance = np.sqrt(square[c])
-                value[k, c] += strength * distance
-                slope[k, c] -= strength / distance if square[c] > 0.0 else 0.0
-            for c in range(len(square) if s != 1.0 else 0):
-                if square[c] > 0.0:
-                    power = strength * square[c] ** (0.5 * s)
-                    value[k, c] += power
-                    slope[k, c] -= s * power / square[c]
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def add_powers(powers, used, tile):
+    """Add a |θ − x|^s to the value, and its derivative by t to the slope, 0 where θ = x.
+
+    tile : (3 DATA, width) squares of the distances, value and slope, of which `used` columns are
+    """
+    for i in range(len(powers)):
+        strength, s = powers[i]
+        leading, rest = split(0.5 * s - 1.0)
+        for k in range(DATA):
+            squares, value, slope = tile[k], tile[DATA + k], tile[2 * DATA + k]
+            for c in range(used):
+                square = max(squares[c], LEAST)
+                ratio = strength * power(square, leading, rest) if square > LEAST else 0.0
+                value[c] += ratio * square
+                slope[c] -= ratio * s
 
 
 @parallel_loop
@@ -142,7 +160,7 @@ def pair_sums(series, slopes, powers, points, n, masses, scratch, potential, gra
 
     series, slopes : coefficients of K and K′;  powers : (n_powers, 2) rows a, s
     points : (n_blocks, p, width), see operators.dense.blocked;  masses, potential : (n_blocks,
-        width), masses 0 on padding;  scratch : (n_blocks, 3 DATA + 1, width)
+        width), masses 0 on padding;  scratch : (n_blocks, 3 DATA, width)
     gradient : (n_blocks, p, width), or (n_blocks, 0, width) to leave it out
     """
     width = potential.shape[1]
@@ -159,11 +177,17 @@ def pair_sums(series, slopes, powers, points, n, masses, scratch, potential, gra
         for j in range(0, n, DATA):
             source, first = j // width, j % width
             x = points[source, :, first : first + DATA]
-            product_tile(own, x, t)
-            chebyshev_tile(series, t, value)
-            if len(G):
+            if len(series) > 1:
+                product_tile(own, x, t)
+                chebyshev_tile(series, t, value)
+            else:
+                value[:] = series[0]
+            if len(slopes) > 1 and len(G):
                 chebyshev_tile(slopes, t, slope)
+            else:
+                slope[:] = slopes[0]
             if len(powers):
-                add_powers(powers, own, x, scratch[b, 3 * DATA, :used], value, slope)
+                square_tile(own, x, t)
+                add_powers(powers, used, scratch[b])
             sum_tile(masses[source, first : first + DATA], x, value, slope, J, G)
         J[count:], G[:, count:] = 0.0, 0.0

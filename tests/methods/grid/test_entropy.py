@@ -108,6 +108,11 @@ def test_sibling_another_rate_is_no_solution():
     assert not BAND[0] < order(e)[-1] < BAND[1], (e, order(e))
 
 
+def by_cell(arriving):
+    """What arrives in each cell from each of its neighbours, (n_signs, ≥ n_cells, n_slots)."""
+    return arriving.swapaxes(2, 3).reshape(len(arriving), -1, arriving.shape[2])
+
+
 @DOMAINS
 @pytest.mark.parametrize("tau", [1.0, 0.02])
 def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
@@ -115,9 +120,9 @@ def test_steps_are_the_exponential_of_the_fluxes(name, tau, rng):
     mesh = MESHES[name][0]
     scheme, n = ScharfetterGummel(tau, stencil_of(mesh)), mesh.n_cells
     scheme.follow(np.sin(3.0 * mesh.centers[:, 0] + mesh.centers[:, 1])[None], 1.3)
-    A, neighbors = np.zeros((n, n)), scheme.stencil.neighbors
+    A, neighbors, arriving = np.zeros((n, n)), scheme.stencil.neighbors, by_cell(scheme.arriving)
     for c in range(n):
-        np.add.at(A, (c, neighbors[c]), scheme.arriving[0, c])
+        np.add.at(A, (c, neighbors[c]), arriving[0, c])
         A[c, c] -= scheme.leaving[0, c]
     np.testing.assert_allclose(mesh.volumes @ A, 0.0, atol=1e-12 * scheme.largest)
     largest = np.linalg.eigvals(-A).real.max()
@@ -137,6 +142,34 @@ def test_sibling_a_bound_of_the_eigenvalues_that_is_none(rng, monkeypatch):
         test_steps_are_the_exponential_of_the_fluxes("sphere", 1.0, rng)
 
 
+def polynomial_error(rng, twisted=0):
+    """Of a Chebyshev series of fluxes, with cells in groups and alone, on two sheets."""
+    mesh = MESHES["sphere"][2]
+    scheme, n = ScharfetterGummel(0.4, stencil_of(mesh), 2), mesh.n_cells
+    scheme.follow(rng.normal(size=(2, n)), 1.3)
+    x, weights, found = rng.random((2, n)), rng.random(6), np.zeros((2, n))
+    assert 0.1 < scheme.alike.mean() < 0.9
+    near, arriving = scheme.stencil.neighbors, by_cell(scheme.arriving)[:, :n]
+    chebyshev = [x]
+    for k in range(1, len(weights)):
+        now = chebyshev[-1]
+        net = np.einsum("sck,sck->sc", arriving, now[:, near]) - scheme.leaving * now
+        moved = now + net / scheme.radius
+        chebyshev.append(moved if k == 1 else 2.0 * moved - chebyshev[-2])
+    inside = near[:: entropy.LANES][: len(scheme.alike)].max(axis=1) < n - entropy.LANES
+    scheme.alike[np.flatnonzero(~scheme.alike & inside)[:twisted]] = True
+    scheme._polynomial(weights, 1.0 / scheme.radius, True, x, found)
+    return np.abs(found - np.einsum("k,ksc->sc", weights, chebyshev)).max()
+
+
+def test_cells_in_groups_and_alone(rng):
+    assert polynomial_error(rng) < 1e-13
+
+
+def test_sibling_one_group_too_many(rng):
+    assert polynomial_error(rng, 1) > 1e-3
+
+
 def test_kernels_agree_with_their_formulas(rng):
     mesh, tau = MESHES["sphere"][0], 0.07
     scheme, J, nu = ScharfetterGummel(tau, stencil_of(mesh), 2), *rng.normal(size=(2, 2, 162))
@@ -147,7 +180,9 @@ def test_kernels_agree_with_their_formulas(rng):
     rates /= mesh.volumes[:, None]
     leaving = (rates * z / np.expm1(z)).sum(axis=2)
     np.testing.assert_allclose(scheme.leaving, leaving, rtol=1e-8, atol=1e-300)
-    np.testing.assert_allclose(scheme.arriving, rates * -z / np.expm1(-z), rtol=1e-8, atol=1e-300)
+    np.testing.assert_allclose(
+        by_cell(scheme.arriving)[:, :162], rates * -z / np.expm1(-z), rtol=1e-8, atol=1e-300
+    )
     drift = (1.3 * scheme.stencil.conductances * tau * np.maximum(-z, 0.0)).sum(axis=2)
     np.testing.assert_allclose(scheme.outflow, (drift / mesh.volumes).max(), rtol=1e-8)
     nu, out, sums = np.exp(nu), np.zeros((1, 3)), np.zeros((1, 5))
@@ -191,7 +226,8 @@ def test_sibling_central_fluxes_miss_it(monkeypatch):
         half = 0.5 * (J[:, neighbors] - J[:, :, None]) / tau
         rates = alpha * tau * conductances / volumes[:, None]
         leaving[:] = (rates * (1.0 - half)).sum(axis=2)
-        arriving[:] = rates * (1.0 + half)
+        groups = arriving.swapaxes(2, 3)  # none is cut short on 64 cells
+        groups[:] = (rates * (1.0 + half)).reshape(groups.shape)
         outflows[:] = rates.sum(axis=1).max()
 
     monkeypatch.setattr(entropy, "exponential_fitting", central)

@@ -93,30 +93,18 @@ class RightHandSide:
         self.drive(e)
 
     def predict(self, e: Evaluation) -> None:
-        """Objective and predictions at the density of e."""
+        """Objective without entropy and predictions at the density of e."""
         np.multiply(e.density, self.stencil.volumes, out=self.masses)
         e.objective = self.objective.value(self.masses, self.log_scale)
         e.predictions[:] = self.objective.predictions
         if e.atoms is not None:
             self._add_atoms(e, e.atoms)
-        if self.temperature > 0.0:
-            e.entropy = self.temperature * self._entropy(e)[0]
-            e.objective += e.entropy
+        e.entropy = 0.0  # what of it is in the objective, until `integrate`
 
     @property
     def temperature(self) -> float:
         """τ."""
         return self.problem.objective.entropy
-
-    def _entropy(self, e):
-        """∫ν log ν, and ∫μν and ∫μ²ν of the first variation μ = J + τ (log ν + 1), in units of
-        e^L."""
-        entropy.integrals(
-            self.temperature, self.log_scale + 1.0, e.potential, e.density, self.stencil.volumes,
-            self.entropies,
-        )  # fmt: skip
-        plain, first, second = (float(total) for total in self.entropies.sum(axis=0))
-        return plain + self.log_scale * float(self.masses.sum()), first, second
 
     def _add_atoms(self, e: Evaluation, atoms: Atoms) -> None:
         """Objective and predictions with the atoms beside the density."""
@@ -178,11 +166,22 @@ class RightHandSide:
         e.shift = first / mass if flow.keeps_mass else 0.0
         e.mobility_mass = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
         if self.temperature > 0.0 and mass > 0.0:
-            _, mean, square = self._entropy(e)
-            mean *= flow.keeps_mass
-            e.rms_potential = np.sqrt(max(square / mass - (mean / mass) ** 2, 0.0))
-            e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + self.temperature * mass)
+            self._add_entropy(e)
         self._budget(e, first, second, plain * self.problem.uniform, work)
+
+    def _add_entropy(self, e):
+        """F with its entropy, and the first variation μ = J + τ (log ν + 1) in the place of J."""
+        tau, L = self.temperature, self.log_scale
+        entropy.integrals(
+            tau, L + 1.0, e.potential, e.density, self.stencil.volumes, self.entropies
+        )
+        plain, mean, square = (float(total) for total in self.entropies.sum(axis=0))
+        whole = tau * (plain + L * e.mass)
+        e.objective += whole - e.entropy
+        e.entropy = whole
+        mean *= self.flow.keeps_mass
+        e.rms_potential = np.sqrt(max(square / e.mass - (mean / e.mass) ** 2, 0.0))
+        e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + tau * e.mass)
 
     def _budget(self, e, first, second, average, work):
         """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν)
