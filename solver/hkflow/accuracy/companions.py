@@ -30,6 +30,7 @@ from .estimate import (
     extrapolated,
     of_batches,
     of_difference,
+    of_points,
     rms,
 )
 from .quantities import is_large, quantities
@@ -349,7 +350,8 @@ def _bars(run, made, coarse, batches, pair, apart, ratio):
             continue  # of a mass that vanishes, or is beyond numbers
         share = batches[0].width ** -run.dim if batches else 0.0
         band = orders_of(run.problem, run.method, run.options)
-        spread = _in_space(name, values, several, parts, widths, band, share)
+        of_several = extrapolated if run.method == "grid" else of_points
+        spread = _in_space(name, values, several, parts, widths, band, share, of_several)
         time = np.zeros(len(values))
         if pair:
             time = of_difference(ratio) * rms(one[name] - other[name])
@@ -367,9 +369,9 @@ def _bars(run, made, coarse, batches, pair, apart, ratio):
     return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
 
 
-def _in_space(name, values, several, parts, widths, band, share):
+def _in_space(name, values, several, parts, widths, band, share, of_several):
     if several:
-        return extrapolated([values, *(one[name] for one in several)], widths, band)
+        return of_several([values, *(one[name] for one in several)], widths, band)
     if parts:
         return of_batches(values, [one[name] for one in parts], share)
     return Spread(np.zeros(len(values)), np.nan, "no error in space")
@@ -380,7 +382,7 @@ def _of_another(results, companions):
     first = companions[0]
     widths = [one.width / first.width for one in companions]
     band = orders_of(first.problem, first.options["kind"], first.options)
-    return extrapolated(results, widths, band).bar
+    return of_points(results, widths, band).bar
 
 
 def _each(values, others, total):

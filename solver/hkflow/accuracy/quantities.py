@@ -21,7 +21,8 @@ def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
     """Predictions, objective, log mass, margin of classifiers and first moment at the saves,
     (n_saves, k) each.
 
-    normalised : predictions, objective and moment in units of the mass
+    normalised : predictions, objective and moment in units of the mass; predictions in plain units
+        besides, infinite where they are beyond numbers
     """
     saves = range(len(run.time))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -37,6 +38,8 @@ def quantities(run: Result, normalised: bool) -> dict[str, Floats]:
         if objective.risk.has_margins:
             margins = np.array([[objective.margin(row)] for row in h])
             found["margin"] = margins / mass
+        if normalised and len(run.targets):
+            found["plain_predictions"] = h * np.exp(run.log_scale)[:, None]
         found["moment"] = moment if normalised else np.exp(log_mass)[:, None] * moment
     return found
 
