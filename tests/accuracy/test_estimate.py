@@ -18,6 +18,10 @@ TRUTH = np.linspace(1.0, 2.0, 12).reshape(4, 3)
 SHAPE = np.array([[1.0, -2.0, 0.5]])
 
 
+def points(values, widths, band):
+    return of_points(values, widths, band, 5.0 / 3.0)
+
+
 def on_meshes(order, widths):
     """Results whose error is 0.1 h^p in some direction."""
     return [TRUTH + 0.1 * width**order * SHAPE for width in widths]
@@ -57,7 +61,7 @@ def test_results_that_agree_by_chance_do_not_make_a_small_bar():
     assert (found.bar > 0.5 * rms(values[0] - TRUTH)).all()
 
 
-@pytest.mark.parametrize(("own", "holds"), [(of_points, True), (extrapolated, False)])
+@pytest.mark.parametrize(("own", "holds"), [(points, True), (extrapolated, False)])
 def test_sets_of_points_that_are_good_or_bad_by_chance_have_steady_bars(own, holds):
     """Errors of order 5/3 times lognormal numbers: 95 % of the bars hold, and 90 % are alike to a
     factor of nine. Those by observed orders are not."""
@@ -72,7 +76,7 @@ def test_sets_of_points_that_are_good_or_bad_by_chance_have_steady_bars(own, hol
 
 def test_sets_that_do_not_come_closer_to_one_another_widen_the_bar():
     values = [TRUTH, TRUTH + SHAPE, TRUTH + 0.9 * SHAPE]
-    found = of_points(values, (1.0, 2.0, 4.0), SMOOTH)
+    found = points(values, (1.0, 2.0, 4.0), SMOOTH)
     assert "not in the asymptotic range" in found.verdict
     assert found.bar == pytest.approx(WIDE * rms(SHAPE)[0] / (2.0 ** (5.0 / 3.0) - 1.0))
 

@@ -62,34 +62,26 @@ def extrapolated(
     return Spread(safety * bar, found, _verdict(found, low, high))
 
 
-def order_of_points(band: tuple[float, float]) -> float:
-    """The order by which errors of points fall, two thirds up the band. Three sets of points show
-    orders that are off by about 1: each set is too good or too bad by chance."""
-    low, high = band
-    return low + 2.0 / 3.0 * (high - low)
-
-
 def of_points(
-    values: Sequence[Floats], widths: Sequence[float], band: tuple[float, float]
+    values: Sequence[Floats], widths: Sequence[float], band: tuple[float, float], order: float
 ) -> Spread:
     """The error bar of the first of two or three results with sets of points.
 
         bar = s max_k |f₁ − f_k| h₁^p / (h_k^p − h₁^p),    k = 2, 4
 
-    p is that of `order_of_points`, not the observed one; s = 1.25, and 3 where two sets tell no
-    order, or the observed one is more than 1 below the band. The saves beside each count, too.
+    Every set is too good or too bad by chance, and orders seen of three are off by about 1. So p is
+    given; s = 1.25, and 3 where the observed order is more than 1 below the band. The saves beside
+    each count, too. Two results are `extrapolated`.
 
-    values, widths, band : as of `extrapolated`
+    values, widths, band : as of `extrapolated`;  order : p
     """
-    order, (low, high) = order_of_points(band), band
-    apart = [rms(values[0] - other) for other in values[1:]]
-    bar = np.maximum.reduce(
-        [one * _share([widths[0], h], order) for one, h in zip(apart, widths[1:], strict=True)]
-    )
     if len(values) == 2:
-        return Spread(WIDE * bar, np.nan, "two sets tell no order")
+        return extrapolated(values, widths, band)
+    low, high = band
+    first, whole = rms(values[0] - values[1]), rms(values[0] - values[2])
     second = rms(values[1] - values[2])
-    found = _order(widths, np.linalg.norm(apart[0]), np.linalg.norm(second))
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
     safety = WIDE if found < low - ABOVE else FACTOR
     return Spread(safety * _beside(bar), found, _verdict(found, low, high, ABOVE))
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import Companion, error_bars, orders_of, solved
+from ..accuracy.companions import Companion, error_bars, order_of_points, orders_of, solved
 from ..accuracy.error_bars import ErrorBars
-from ..accuracy.estimate import order_of_points
 from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
 from ..case.build import estimated_memory, resolve
@@ -224,7 +223,7 @@ def expected_order(run: Result, bars: ErrorBars) -> float:
         return 0.5 * run.problem.dim
     band = orders_of(run.problem, run.method, run.options)
     if run.method != "grid":
-        return order_of_points(band)
+        return order_of_points(run.problem, band)
     unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
     return 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
 
