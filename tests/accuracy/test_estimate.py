@@ -3,11 +3,23 @@
 import numpy as np
 import pytest
 
-from hkflow.accuracy.estimate import FACTOR, WIDE, compared, extrapolated, of_batches, rms
+from hkflow.accuracy.estimate import (
+    FACTOR,
+    WIDE,
+    compared,
+    extrapolated,
+    of_batches,
+    of_points,
+    rms,
+)
 
 SMOOTH = (1.0, 2.0)
 TRUTH = np.linspace(1.0, 2.0, 12).reshape(4, 3)
 SHAPE = np.array([[1.0, -2.0, 0.5]])
+
+
+def points(values, widths, band):
+    return of_points(values, widths, band, 5.0 / 3.0)
 
 
 def on_meshes(order, widths):
@@ -47,6 +59,26 @@ def test_results_that_agree_by_chance_do_not_make_a_small_bar():
     values[1][2] = values[0][2]  # at one save
     found = extrapolated(values, widths, SMOOTH)
     assert (found.bar > 0.5 * rms(values[0] - TRUTH)).all()
+
+
+@pytest.mark.parametrize(("own", "holds"), [(points, True), (extrapolated, False)])
+def test_sets_of_points_that_are_good_or_bad_by_chance_have_steady_bars(own, holds):
+    """Errors of order 5/3 times lognormal numbers: 95 % of the bars hold, and 90 % are alike to a
+    factor of nine. Those by observed orders are not."""
+    rng, widths, ratios = np.random.default_rng(0), (1.0, 2.0, 4.0), []
+    for _ in range(400):
+        sizes = [width ** (5.0 / 3.0) * rng.lognormal(0.0, 0.4) for width in widths]
+        values = [size * rng.normal(size=(1, 10)) for size in sizes]  # the truth is 0
+        ratios.append(own(values, widths, SMOOTH).bar[0] / rms(values[0])[0])
+    low, high = np.quantile(ratios, [0.05, 0.95])
+    assert (low > 0.9 and high < 9.0 * low) == holds
+
+
+def test_sets_that_do_not_come_closer_to_one_another_widen_the_bar():
+    values = [TRUTH, TRUTH + SHAPE, TRUTH + 0.9 * SHAPE]
+    found = points(values, (1.0, 2.0, 4.0), SMOOTH)
+    assert "not in the asymptotic range" in found.verdict
+    assert found.bar == pytest.approx(WIDE * rms(SHAPE)[0] / (2.0 ** (5.0 / 3.0) - 1.0))
 
 
 def test_two_meshes_tell_no_order():

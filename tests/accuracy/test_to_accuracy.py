@@ -202,8 +202,20 @@ def test_errors_of_the_mass_are_errors_of_predictions(share, holds):
     bars = hkflow.error_bars(few)
     assert bars.normalised
     bar = bars.bars["log_mass"]
-    less = replace(bar, space=share * bar.space, time=share * bar.time)
-    found, _, _ = planning.relative_error(few, replace(bars, bars=bars.bars | {"log_mass": less}))
+    less = {"log_mass": replace(bar, space=share * bar.space, time=share * bar.time)}
+    known = {name: bar for name, bar in bars.bars.items() if name != "plain_predictions"}
+    found, _, _ = planning.relative_error(few, replace(bars, bars=known | less))
     off = np.sqrt(np.mean((few.predictions - truth.predictions) ** 2, axis=1))
     size = np.maximum(np.sqrt(np.mean(truth.predictions**2, axis=1)), 1.0)
     assert ((off / size).max() <= found) == holds
+    plain, _, _ = planning.relative_error(few, bars)
+    assert (off / size).max() <= plain and (plain < found) == holds
+
+
+@pytest.mark.parametrize(("longest", "holds"), [(1e-6, True), (1e9, False)])
+def test_what_takes_too_long_is_foreseen(case, monkeypatch, longest, holds):
+    """More cells than the time allows are not taken; the sibling without a limit takes them."""
+    monkeypatch.setattr(planning, "LONGEST", longest)
+    choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-4}}))
+    assert ("more would take over" in choice.limit) == holds
+    assert (choice.size == sizes.first_size(1)) == holds

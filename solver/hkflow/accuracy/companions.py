@@ -30,6 +30,7 @@ from .estimate import (
     extrapolated,
     of_batches,
     of_difference,
+    of_points,
     rms,
 )
 from .quantities import is_large, quantities
@@ -399,9 +400,14 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
 
 
 def _extrapolated(companions, results):
-    """The Spread of the first of some companions on meshes of several widths, by what all make."""
-    widths = [one.width / companions[0].width for one in companions]
-    return extrapolated(results(companions), widths, companions[0].orders)
+    """The Spread of the first of some companions with meshes or points of several widths, by what
+    all make."""
+    first = companions[0]
+    widths = [one.width / first.width for one in companions]
+    if first.options["kind"] == "grid":
+        return extrapolated(results(companions), widths, first.orders)
+    order = order_of_points(first.problem, first.orders)
+    return of_points(results(companions), widths, first.orders, order)
 
 
 def _shares(apart):
@@ -432,6 +438,14 @@ def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tupl
     if not problem.domain.ordered:
         return SMOOTH
     return ROUGH if _kinked(problem) or feature.pieces else CURVED
+
+
+def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
+    """The order by which errors of points fall: the highest of the band, and two thirds up for
+    features with a kink at every datum."""
+    low, high = band
+    rough = _kinked(problem) and not problem.objective.feature.joint
+    return low + 2.0 / 3.0 * (high - low) if rough else high
 
 
 def _kinked(problem):

@@ -15,6 +15,7 @@ LABELS = {  # of quantities, and of what they are in units of the mass where tha
     "log_mass": ("log mass", "log mass"),
     "margin": ("margin/mass", "margin/mass"),
     "moment": ("first moment", "first moment/mass"),
+    "plain_predictions": ("predictions", "predictions"),  # beside those in units of the mass
 }
 
 
@@ -43,7 +44,9 @@ class ErrorBars:
     """How far a run may be from the flow that it computes: estimates from companions, in every
     quantity of `bars`.
 
-    time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"}
+    time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"},
+        and where these are in units of the mass "plain_predictions", if the mass is not beyond
+        numbers
     each : (n_saves, n_data), of k outputs (n_saves, n_data, k), of every prediction, space and
         time together
     normalised : whether predictions, objective and moment are those of ν/|ν|

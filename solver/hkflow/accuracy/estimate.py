@@ -10,7 +10,7 @@ from ..arguments import Floats
 
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
 LARGEST_ORDER = 8.0
-ABOVE = 1.0  # how far beyond what is expected an order may be seen
+ABOVE = 1.0  # how far beyond what is expected an order may be seen, and below it of few points
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
 
@@ -57,18 +57,47 @@ def extrapolated(
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
-    bar = np.maximum(first, least)
+    bar = _beside(np.maximum(first, least)) * _share(widths, order)
+    safety = WIDE if found < low else FACTOR
+    return Spread(safety * bar, found, _verdict(found, low, high))
+
+
+def of_points(
+    values: Sequence[Floats], widths: Sequence[float], band: tuple[float, float], order: float
+) -> Spread:
+    """The error bar of the first of two or three results with sets of points.
+
+        bar = s max_k |f₁ − f_k| h₁^p / (h_k^p − h₁^p),    k = 2, 4
+
+    Every set is too good or too bad by chance, and orders seen of three are off by about 1. So p is
+    given; s = 1.25, and 3 where the observed order is more than 1 below the band. The saves beside
+    each count, too. Two results are `extrapolated`.
+
+    values, widths, band : as of `extrapolated`;  order : p
+    """
+    if len(values) == 2:
+        return extrapolated(values, widths, band)
+    low, high = band
+    first, whole = rms(values[0] - values[1]), rms(values[0] - values[2])
+    second = rms(values[1] - values[2])
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
+    safety = WIDE if found < low - ABOVE else FACTOR
+    return Spread(safety * _beside(bar), found, _verdict(found, low, high, ABOVE))
+
+
+def _beside(bar):
+    """The larger of every bar and those of the saves before and after."""
     beside = bar.copy()
     beside[1:] = np.maximum(beside[1:], bar[:-1])
     beside[:-1] = np.maximum(beside[:-1], bar[1:])
-    safety = WIDE if found < low else FACTOR
-    return Spread(safety * beside * _share(widths, order), found, _verdict(found, low, high))
+    return beside
 
 
-def _verdict(order, low, high):
+def _verdict(order, low, high, below=0.0):
     if np.isnan(order):
         return "meshes agree"
-    if order < low:
+    if order < low - below:
         return f"not in the asymptotic range: order {order:.1f}, expected {low:g} to {high:g}"
     if order > high + ABOVE:
         return f"not sure: order {order:.1f}, above {high:g}"

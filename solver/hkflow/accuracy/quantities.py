@@ -21,7 +21,9 @@ def quantities(run: Result, normalised: bool, given: Integers | None = None) -> 
     """Predictions, objective, log mass, margin of classifiers and first moment at the saves,
     (n_saves, k) each.
 
-    normalised : predictions, objective and moment in units of the mass;  given : saves, if not all
+    normalised : predictions, objective and moment in units of the mass; predictions in plain units
+        besides, infinite where they are beyond numbers
+    given : saves, if not all
     """
     saves = list(range(len(run.time))) if given is None else given.tolist()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -38,6 +40,8 @@ def quantities(run: Result, normalised: bool, given: Integers | None = None) -> 
         if objective.risk.has_margins:
             margins = np.array([[objective.margin(row)] for row in h])
             found["margin"] = margins / mass
+        if normalised and len(run.targets):
+            found["plain_predictions"] = h * np.exp(log_scale)[:, None]
         found["moment"] = moment if normalised else np.exp(log_mass)[:, None] * moment
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import Companion, error_bars, orders_of, solved
+from ..accuracy.companions import Companion, error_bars, order_of_points, orders_of, solved
 from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
@@ -27,7 +27,7 @@ from ..store.run import Run, load
 from .again import is_whole
 from .check import build_case
 from .error_bars import BROKEN_OFF, keep
-from .progress import PREPARING, doing
+from .progress import PREPARING, doing, say
 
 AGAIN = 2  # times at most that a run is made again with more
 AIM = 0.75  # of the accuracy that is wanted: so that a second run is seldom needed
@@ -37,6 +37,7 @@ TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 FIRST_TOLERANCE, LEAST_TOLERANCE = 1e-4, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
+LONGEST, LONG = 3600.0, 60.0  # seconds of steps: at most, and from where on they are announced
 EXACT = 1e-14  # relative, below which nothing is left to gain
 
 
@@ -69,13 +70,15 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
     relative to the larger of predictions and targets, root mean squares (numbers of classes count
     as 1, as ±1 do). Without data those of the first moment, relative to the mass.
 
-    Where bars are those of h/|ν|, errors of the mass are errors of h as well: |δh| ≤
-    |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
+    Where there are bars of h/|ν| alone, the mass being beyond numbers, errors of the mass are
+    errors of h as well: |δh| ≤ |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
     """
     if not bars.bars:
         return (np.nan,) * 3
+    per_mass = bars.normalised and "plain_predictions" not in bars.bars
     if "predictions" in bars.bars:
-        bar, unit = bars.bars["predictions"], run.log_mass if bars.normalised else 0.0
+        bar = bars.bars.get("plain_predictions", bars.bars["predictions"])
+        unit = run.log_mass if per_mass else 0.0
         h = run.scaled_predictions.reshape(len(run.time), -1)
         own = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
         wanted = 1.0 if run.class_names else np.sqrt(np.mean(run.targets**2))
@@ -85,7 +88,7 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
         sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
         own = sizes  # of which the moment is at most
     parts = np.array([bar.space, bar.time]) / sizes
-    if bars.normalised:
+    if per_mass:
         mass = bars.bars["log_mass"]
         parts += np.array([mass.space, mass.time]) * (own / sizes)
     space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
@@ -112,6 +115,8 @@ def run_to_accuracy(
         choice = plan(file)
     for again in range(AGAIN + 1):
         judged = choice.bars is not None
+        if choice.seconds > LONG:
+            say(f"An accuracy of {wanted:g} takes {choice}: about {choice.seconds:.1g} s.")
         made = run(choice.file, folder, True if again else force, judged)
         if not made.finished:
             return _unfinished(made, wanted)
@@ -193,16 +198,14 @@ def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> C
 
 
 def _better(file, case, dim, size, run, bars, seconds, aim=AIM):
-    """A choice by the errors of a run of so many cells or points. The order is taken to be at least
-    the middle of those expected: a lower one has widened the bar already."""
+    """A choice by the errors of a run of so many cells or points."""
     wanted = aim * file.case.method.accuracy
     total, space, in_time = relative_error(run, bars)
     tolerance = case.method.tolerance
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
     allowed = wanted - min(in_time, IN_TIME * wanted)
-    middle = float(np.mean(orders_of(run.problem, run.method, run.options)))
-    order = expected_order(bars, dim, middle)
+    order = expected_order(run, bars)
     grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
     new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
     left = wanted - min(space * (size / new) ** (order / dim), allowed)
@@ -212,16 +215,18 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM):
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 
-def expected_order(bars: ErrorBars, dim: int, least: float = 0.8) -> float:
-    """The order in the distance of points by which errors are expected to fall.
-
-    least : that it is taken to be, if known
-    """
+def expected_order(run: Result, bars: ErrorBars) -> float:
+    """The order in the distance of points by which errors are expected to fall: of points that by
+    which their bars are told; of grids the observed one, at least the middle of those expected,
+    since a lower one has widened the bar already."""
     bar = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
     if "random" in bar.verdict:
-        return 0.5 * dim
+        return 0.5 * run.problem.dim
+    band = orders_of(run.problem, run.method, run.options)
+    if run.method != "grid":
+        return order_of_points(run.problem, band)
     unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
-    return 1.5 if unknown else float(np.clip(bar.order, least, 2.0))
+    return 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
 
 
 def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
@@ -231,22 +236,24 @@ def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
     limit = f"{new} is the most" if is_largest(kind, dim, new) else ""
     from psutil import virtual_memory  # slow to load
 
-    there = virtual_memory().total
+    there, power = virtual_memory().total, 1.0 + (1.0 / dim if kind == "grid" else 0.0)
     while True:
         made = sized(file.case, dim, new, tolerance)
         memory = estimated_memory(resolve(made, file.folder), data, dim + 1)
-        if memory <= there or new <= first_size(dim):
+        takes = seconds * (new / (size or new)) ** power
+        if new <= first_size(dim) or (memory <= there and takes <= LONGEST):
             break
-        new, limit = size_for(kind, dim, new // 5), f"the memory of {there / 1e9:.1f} GB"
-    growth = new / (size or new)
-    seconds *= growth ** (1.0 + (1.0 / dim if kind == "grid" else 0.0))
+        limit = f"the memory of {there / 1e9:.1f} GB"
+        if memory <= there:
+            limit = f"more would take over {LONGEST / 3600.0:g} h: give cells or particles for that"
+        new = size_for(kind, dim, new // 5)
     named: Any = replace(file, case=made)
     return Choice(
         named,
         kind,
         new,
         float(made.method.tolerance or 1e-6),
-        seconds,
+        takes,
         memory,
         limit,
     )

@@ -199,7 +199,7 @@ def _accuracy(file, case, problem, times, seconds):
     total, space, in_time = relative_error(run, bars)
     if total != total:
         return later
-    error = space * (size / own) ** (expected_order(bars, dim) / dim) + in_time
+    error = space * (size / own) ** (expected_order(run, bars) / dim) + in_time
     what = "predictions" if "predictions" in bars.bars else "the first moment"
     points = f"{size} {'cells' if kind == 'grid' else 'points for each sign'}"
     return f"{what} to about {error:.1g}, relative, by the error bars of a run with {points}."
