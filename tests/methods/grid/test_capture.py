@@ -148,7 +148,8 @@ def shares_by_points(mesh, inputs, n=400_000):
 def test_dead_shares_of_cells(name):
     mesh = MESHES[name] if name in MESHES else hypersphere_mesh(2)
     rng = np.random.default_rng(3)
-    inputs = rng.normal(size=(3, mesh.dim + 1)) + 2.0 * np.eye(mesh.dim + 1)[-1]
+    n = 1 if name == "space" else 3  # corners of the region are of first order
+    inputs = rng.normal(size=(n, mesh.dim + 1)) + 2.0 * np.eye(mesh.dim + 1)[-1]
     found = dead_shares(mesh, inputs)
     wanted, counts = shares_by_points(mesh, inputs)
     off = (found - wanted) / np.sqrt(np.maximum(wanted * (1.0 - wanted), 0.05) / counts)

@@ -9,6 +9,8 @@ with transport spread evenly over a step. (Capture before or after transport, or
 would make transport see a strip along the kink that is too empty or too full, which turns its
 fluxes aside: an error of first order.) It moves on as atoms by exact characteristics (see
 methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
+A cell that density only enters is a sink, and its density becomes atoms as well: beside cells with
+one density each, these find the point to which all flows.
 """
 
 from typing import Any

@@ -26,8 +26,9 @@ def cut_flows(
 
     starts, slot, kink, excess : of Cuts;  signs (n_signs,);  jumps κ (n_kinks,);  volumes
     (n_cells,);  smallest rate that is not rounding;  caught (n_signs, n_cells) rate of capture,
-    which the divergence of the density's own velocity lacks, overwritten at sinks;  flows (n_signs, n_cells, n_slots), divergence (n_signs, n_cells), outflow
-    (n_blocks,) : as in muscl_hancock.face_flows, overwritten
+    which the divergence of the density's own velocity lacks, overwritten at sinks;  flows
+    (n_signs, n_cells, n_slots), divergence (n_signs, n_cells), outflow (n_blocks,) : as in
+    muscl_hancock.face_flows, overwritten
     """
     n_signs, n = divergence.shape
     for b in prange((n + BLOCK - 1) // BLOCK):

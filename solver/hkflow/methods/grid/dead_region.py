@@ -133,9 +133,7 @@ def _negative_share(values):
     v = values + TIE * size * np.arange(d + 1.0)  # those that are equal would divide by 0
     order = np.sort(v, axis=1)
     gaps = np.maximum(np.diff(order, axis=1), 0.5 * TIE * size)
-    v = order[:, :1] + np.concatenate(
-        [np.zeros((len(v), 1)), np.cumsum(gaps, axis=1)], axis=1
-    )
+    v = order[:, :1] + np.concatenate([np.zeros((len(v), 1)), np.cumsum(gaps, axis=1)], axis=1)
     share = np.zeros(len(v))
     for j in range(d + 1):
         others = np.delete(v, j, axis=1) - v[:, j : j + 1]
