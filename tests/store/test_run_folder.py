@@ -716,7 +716,7 @@ def test_a_folder_of_the_format_before_is_resumed(case, tmp_path):
 
 
 @pytest.mark.parametrize("wait, saves, files", [(60.0, 200, 2), (-1.0, 6, 6)])
-def test_packing_reads_every_file_twice_however_many_saves_are_in_it(
+def test_packing_reads_every_file_once_however_many_saves_are_in_it(
     wait, saves, files, case, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(run_folder, "MAX_WAIT", wait)
@@ -726,13 +726,13 @@ def test_packing_reads_every_file_twice_however_many_saves_are_in_it(
         "hkflow.store.run.read_snapshots", lambda path: read.append(path) or honest(path)
     )
     pack(run.path)
-    assert len(snapshots_of(run.path)) == files and len(read) == 2 * files
+    assert len(snapshots_of(run.path)) == files and len(read) == files
 
 
 def test_sibling_a_run_that_keeps_one_file_reads_each_save_again(case, tmp_path, monkeypatch):
     monkeypatch.setattr("hkflow.store.run.KEPT", 1)
     with pytest.raises(AssertionError):
-        test_packing_reads_every_file_twice_however_many_saves_are_in_it(
+        test_packing_reads_every_file_once_however_many_saves_are_in_it(
             -1.0, 6, 6, case, tmp_path, monkeypatch
         )
 

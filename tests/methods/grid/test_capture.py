@@ -7,14 +7,17 @@ import h5py
 import numba
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 import hkflow
 from hkflow.files.writing import checksum
+from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.sphere import normalize
 from hkflow.methods.frozen_relu.frozen import TOUCH
 from hkflow.methods.grid import capture_kernels
 from hkflow.methods.grid.capture import Capture
 from hkflow.methods.grid.capture_kernels import coupling_product, label
+from hkflow.methods.grid.dead_region import dead_shares
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.state import Atoms
 from hkflow.methods.grid.stencil import stencil_of
@@ -78,12 +81,12 @@ def dead_region(cells, **options):
 
 def dead_region_errors():
     wanted = dead_region(4096, kind="characteristics", tolerance=1e-6)
-    return [np.abs(dead_region(cells) - wanted).max() for cells in (256, 512, 1024)]
+    return [np.abs(dead_region(cells) - wanted).max() for cells in (128, 256, 512)]
 
 
 def test_mass_that_comes_to_a_dead_region_stays_at_its_edge():
     found = dead_region_errors()
-    assert 1.0 <= 0.5 * np.log2(found[0] / found[2]) <= 2.0 and found[2] < 6e-5, found
+    assert 1.0 <= 0.5 * np.log2(found[0] / found[2]) <= 2.0 and found[2] < 1e-4, found
 
 
 def test_sibling_mass_at_the_edge_of_a_dead_region_comes_back(monkeypatch):
@@ -96,6 +99,63 @@ def test_sibling_mass_at_the_edge_of_a_dead_region_comes_back(monkeypatch):
     )
     found = dead_region_errors()
     assert found[2] > 5e-4 and found[2] > 0.8 * found[1], found
+
+
+def hill(level, time):
+    """J = −(a·θ)₊ from a uniform start: z = a·θ > 0 moves to tanh(artanh z + t), all else stays.
+    Error of ∫(a·θ)₊ dν."""
+    a = np.array([0.3, -0.5, 0.8]) / np.sqrt(0.98)
+    risk = hkflow.Risk("linear", _linear, False)
+    data = np.array([a, 0.5 * a]), np.array([-0.5, -1.0])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, *data)
+    problem = hkflow.Problem(hkflow.geodesic_mesh(level), objective, Flow(1.0, 0.0))
+    atoms = hkflow.solve(problem, time, [time]).atoms_at(-1)
+    nodes, weights = np.polynomial.legendre.leggauss(50)
+    exact = 0.25 * weights @ np.tanh(np.arctanh(0.5 * (1.0 + nodes)) + time)
+    z = atoms.positions @ a
+    return abs(atoms.weights @ np.maximum(z, 0.0) - exact)
+
+
+@pytest.mark.parametrize(("time", "limit"), [(1.0, 3e-3), (8.0, 8e-4)])
+def test_mass_beside_a_dead_region_leaves_it_there(time, limit):
+    found = [hill(level, time) for level in (1, 2, 3)]
+    assert 1.5 <= np.log2(found[0] / found[2]) / 2.0 <= 2.3 and found[2] <= limit, found
+
+
+def test_sibling_cells_with_one_density_hand_on_what_is_dead(monkeypatch):
+    monkeypatch.setattr(
+        "hkflow.methods.grid.dead_region.dead_shares", lambda mesh, _: np.zeros(mesh.n_cells)
+    )
+    found = [hill(level, 1.0) for level in (2, 3)]
+    assert np.log2(found[0] / found[1]) <= 1.3 and found[1] >= 1e-2, found
+
+
+def test_sibling_without_sinks_mass_stays_at_centres(monkeypatch):
+    monkeypatch.setattr("hkflow.methods.grid.capture.ROUNDING", np.inf)
+    assert hill(3, 8.0) >= 1e-3
+
+
+def shares_by_points(mesh, inputs, n=400_000):
+    """Dead shares of cells by points of a uniform distribution."""
+    points = normalize(np.random.default_rng(0).normal(size=(n, mesh.dim + 1)))
+    cells = cKDTree(mesh.centers).query(points)[1]
+    dead = (points @ inputs.T <= 0.0).all(axis=1)
+    counts = np.bincount(cells, minlength=mesh.n_cells)
+    return np.bincount(cells, dead, mesh.n_cells) / counts, counts
+
+
+@pytest.mark.parametrize("name", ["circle", "sphere", "space"])
+def test_dead_shares_of_cells(name):
+    mesh = MESHES[name] if name in MESHES else hypersphere_mesh(2)
+    rng = np.random.default_rng(3)
+    n = 1 if name == "space" else 3  # corners of the region are of first order
+    inputs = rng.normal(size=(n, mesh.dim + 1)) + 2.0 * np.eye(mesh.dim + 1)[-1]
+    found = dead_shares(mesh, inputs)
+    wanted, counts = shares_by_points(mesh, inputs)
+    off = (found - wanted) / np.sqrt(np.maximum(wanted * (1.0 - wanted), 0.05) / counts)
+    assert np.sqrt(np.mean(off[(found > 0.0) & (found < 1.0)] ** 2)) < 2.0
+    assert abs(found @ mesh.volumes - wanted @ mesh.volumes) < 3e-3 * mesh.volumes.sum()
+    assert (dead_shares(mesh, inputs[:0]) == 0.0).all()
 
 
 def test_sibling_capture_apart_from_transport_is_of_first_order(monkeypatch):

@@ -9,6 +9,8 @@ with transport spread evenly over a step. (Capture before or after transport, or
 would make transport see a strip along the kink that is too empty or too full, which turns its
 fluxes aside: an error of first order.) It moves on as atoms by exact characteristics (see
 methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
+A cell that density only enters is a sink, and its density becomes atoms as well: beside cells with
+one density each, these find the point to which all flows.
 """
 
 from typing import Any
@@ -24,11 +26,13 @@ from ..frozen_relu.movement import Movement
 from ..step import Step
 from . import capture_kernels as kernels
 from .chords import SIDE, cut_mesh
+from .dead_region import DeadRegion
 from .state import Atoms
 from .stencil import Stencil
 
 # kinks on an arc as long as a cell is wide, beyond which the potential is smooth on the mesh
 MOST_KINKS = 24.0
+ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 
 
 def captures(problem: Problem) -> bool:
@@ -57,6 +61,9 @@ class Capture:
         self.kinks = Kinks.of(objective.feature, objective.inputs)
         self.signs = np.array(problem.signs, dtype=float)
         self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
+        vanishes = objective.feature.pieces[0] == 0.0  # where x·θ < 0
+        self.dead = DeadRegion(mesh, objective.inputs[: len(objective.inputs) * vanishes])
+        self.volumes = self.dead.live
         apart = SIDE * self.kinks.normals[self.chords.kink]
         middles = self.chords.middles
         self.sides = objective.feature.operator(
@@ -66,7 +73,8 @@ class Capture:
         count = len(middles)
         self.potential = np.zeros(2 * count)
         self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
-        self.caught = np.zeros((len(self.signs), mesh.n_cells))
+        self.caught, self.sunk = (np.zeros((len(self.signs), mesh.n_cells)) for _ in range(2))
+        self.smallest = ROUNDING / mesh.width**2
         self.movement = Movement(self.kinks, 1)
         self.codes = np.random.default_rng(0).integers(
             1, 2**63, (2, len(self.kinks.normals) + 1), dtype=np.uint64
@@ -96,11 +104,11 @@ class Capture:
         )  # fmt: skip
         kernels.cut_flows(
             cuts.starts, cuts.slot, cuts.kink, cuts.excess, self.signs, jumps, alpha,
-            self.stencil.volumes, self.caught, transport.flows, transport.divergence,
-            transport.largest,
+            self.stencil.volumes, self.smallest * alpha * np.abs(jumps).sum(), self.caught,
+            transport.flows, transport.divergence, transport.largest,
         )  # fmt: skip
         transport.outflow = float(np.maximum.reduce(transport.largest))
-        self.amounts[:] = 0.0
+        self.amounts[:], self.sunk[:] = 0.0, 0.0
 
     def advance(
         self,
@@ -119,19 +127,38 @@ class Capture:
         step.budget.add(energy_transport=gained, energy_exchanged=given_back)
         return self.merged(old, new)
 
+    def transport(
+        self,
+        transport: Any,
+        dt: float,
+        start: NDArray[np.float64],
+        density: NDArray[np.float64],
+    ) -> None:
+        """The density (n_signs, n_cells) after a time of a Transport, with capture, from `start`,
+        which is the same afterwards."""
+        self.dead.leave_out(start)
+        transport.move(dt, start, density)
+        self.take(dt, start, density)
+        self.dead.put_back(start, density)
+
     def take(self, dt: float, start: NDArray[np.float64], density: NDArray[np.float64]) -> None:
         """Capture for a time out of a density (n_signs, n_cells), in place, which transport
         made of `start`."""
         kernels.capture(
-            dt, self.chords.starts, self.rates, self.caught, self.stencil.volumes, start, density,
-            self.amounts,
+            dt, self.chords.starts, self.rates, self.caught, self.stencil.volumes, self.volumes,
+            start, density, self.amounts, self.sunk,
         )  # fmt: skip
 
     def caught_atoms(self) -> Atoms:
-        """What `take` took, in the middles of the chords."""
+        """What `take` took, in the middles of the chords, and in the centres of sinks."""
         sign, chord = np.nonzero(self.amounts > 0.0)
-        weights = self.amounts[sign, chord]
-        return Atoms(self.chords.middles[chord], self.signs[sign], weights, self.chords.cell[chord])
+        sheet, sink = np.nonzero(self.sunk > 0.0)
+        return Atoms(
+            np.concatenate([self.chords.middles[chord], self.stencil.centers[sink]]),
+            self.signs[np.concatenate([sign, sheet])],
+            np.concatenate([self.amounts[sign, chord], self.sunk[sheet, sink]]),
+            np.concatenate([self.chords.cell[chord], sink]),
+        )
 
     def move(
         self,

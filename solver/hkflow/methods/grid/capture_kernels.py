@@ -17,14 +17,18 @@ COINCIDENT = 1e-20  # square of a distance between atoms that are one
 
 @parallel_loop
 def cut_flows(
-    starts, slot, kink, excess, signs, jumps, alpha, volumes, caught, flows, divergence, outflow
+    starts, slot, kink, excess, signs, jumps, alpha, volumes, smallest, caught, flows, divergence,
+    outflow,
 ):  # fmt: skip
     """Correct the flows of cut faces to −α∫∇J·normal; then Σ flow / volume and its outgoing part.
+    A cell that density only enters, and no chord captures, is a sink, where all that enters stops:
+    its rate of capture is that of its contraction.
 
     starts, slot, kink, excess : of Cuts;  signs (n_signs,);  jumps κ (n_kinks,);  volumes
-    (n_cells,);  caught (n_signs, n_cells) rate of capture, which the divergence of the density's
-    own velocity lacks;  flows (n_signs, n_cells, n_slots), divergence (n_signs, n_cells), outflow
-    (n_blocks,) : as in muscl_hancock.face_flows, overwritten
+    (n_cells,);  smallest rate that is not rounding;  caught (n_signs, n_cells) rate of capture,
+    which the divergence of the density's own velocity lacks, overwritten at sinks;  flows
+    (n_signs, n_cells, n_slots), divergence (n_signs, n_cells), outflow (n_blocks,) : as in
+    muscl_hancock.face_flows, overwritten
     """
     n_signs, n = divergence.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -37,6 +41,8 @@ def cut_flows(
                 for k in range(flows.shape[2]):
                     net += flows[s, c, k]
                     leaving += max(flows[s, c, k], 0.0)
+                if leaving == 0.0 and caught[s, c] == 0.0 and -net > smallest * volumes[c]:
+                    caught[s, c] = -net / volumes[c]
                 divergence[s, c] = net / volumes[c] + caught[s, c]
                 largest = max(largest, leaving / volumes[c])
                 if not np.isfinite(leaving):
@@ -66,28 +72,33 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
 
 
 @parallel_loop
-def capture(dt, starts, rates, caught, volumes, start, density, amounts):
+def capture(dt, starts, rates, caught, volumes, live, start, density, amounts, sunk):
     """Take out of each cell what its chords catch while the rest of its change goes on evenly, and
-    share it among them: ν′ = −R ν + N/dt over dt, R = caught, N = density − start,
+    share it among them: ν′ = −R ν + N/dt over dt, R = caught · volume / live, N = density − start,
 
         ν ← e^z start + φ₁(z) N,   z = −R dt,   φ₁ = (e^z − 1)/z,   or 0 if that is negative.
 
-    start (n_signs, n_cells) before the change;  density (n_signs, n_cells) after it, overwritten;
-    amounts (n_signs, n_chords) : overwritten where R > 0
+    live (n_cells,) volumes that the densities are of;  start (n_signs, n_cells) before the change;
+    density (n_signs, n_cells) after it, overwritten;  amounts (n_signs, n_chords) : overwritten
+    where R > 0;  sunk (n_signs, n_cells) : the same where a sink takes it, without chords
     """
     n_signs, n = density.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
         for s in range(n_signs):
             for c in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-                decay = dt * caught[s, c]
+                decay = dt * caught[s, c] * volumes[c] / live[c] if caught[s, c] > 0.0 else 0.0
                 if decay > 0.0:
                     share = -np.expm1(-decay)
                     late = 1.0 - share / decay
                     taken = share * start[s, c] + late * (density[s, c] - start[s, c])
                     taken = min(max(taken, 0.0), density[s, c])
                     density[s, c] -= taken
+                    by_chords = 0.0
                     for j in range(starts[c], starts[c + 1]):
-                        amounts[s, j] = taken * volumes[c] * rates[s, j] / caught[s, c]
+                        amounts[s, j] = taken * live[c] * rates[s, j] / caught[s, c]
+                        by_chords += rates[s, j]
+                    if by_chords == 0.0:
+                        sunk[s, c] = taken * live[c]
 
 
 @parallel_loop

@@ -42,6 +42,7 @@ class Transport:
         self.velocity, self.gradient = np.zeros((n_signs, n, axes)), np.zeros((n_signs, n, axes))
         self.kept, self.divergence, self.decline = (np.zeros((n_signs, n)) for _ in range(3))
         self.largest, self.outflow = np.zeros(n_blocks(n)), 0.0
+        self.volumes = stencil.volumes
 
     def follow(self, potential: NDArray[np.float64], alpha: float) -> None:
         """Take −α∇J as the velocity field; potential J (n_signs, n_cells)."""
@@ -59,11 +60,11 @@ class Transport:
         if self.limiter >= 0:
             kernels.gradients(st.neighbors, st.gradient_weights, start, st.axes, self.gradient)
         hancock.outgoing(
-            dt, st.neighbors, st.conductances, st.offsets, st.centers, st.volumes, start,
+            dt, st.neighbors, st.conductances, st.offsets, st.centers, self.volumes, start,
             self.gradient, self.flows, self.velocity, self.divergence, self.limiter, st.axes,
             self.leaving, self.kept,
         )  # fmt: skip
-        hancock.arrive(st.neighbors, st.back, st.volumes, self.leaving, self.kept, density)
+        hancock.arrive(st.neighbors, st.back, self.volumes, self.leaving, self.kept, density)
 
 
 class FrozenFlow:
@@ -85,6 +86,8 @@ class FrozenFlow:
             self.transport = QuadraticTransport(rhs.stencil, rhs.problem.mesh, n_signs)
         elif alpha > 0.0:
             self.transport = Transport(rhs.stencil, rhs.limiter, n_signs)
+            if capture:
+                self.transport.volumes = capture.volumes
         self.before, self.after, self.growth = (np.zeros(rhs.shape) for _ in range(3))
         self.sums = np.zeros((n_blocks(rhs.shape[1]), 5))
 
@@ -184,9 +187,10 @@ class FrozenFlow:
 
     def _transport(self, dt, potential, start, density, step):
         """Transport, with what kinks capture meanwhile."""
-        self.transport.move(dt, start, density)
         if self.capture:
-            self.capture.take(dt, start, density)
+            self.capture.transport(self.transport, dt, start, density)
+        else:
+            self.transport.move(dt, start, density)
         self._add_transport(step, potential, start, density)
 
     def _grow(self, dt, potential, start, density, step):
