@@ -216,13 +216,18 @@ class Capture:
             np.concatenate([getattr(cloud, name) for cloud in clouds])
             for name in ("positions", "signs", "weights", "cells")
         )
+        there = weights > 0.0  # weights beyond the smallest number have become 0
+        if not there.all():
+            positions, signs, weights, cells = (
+                part[there] for part in (positions, signs, weights, cells)
+            )
         keys = np.zeros(len(weights), np.uint64)
         normals = self.movement.normals
         kernels.label(positions, signs, cells, normals, self.codes, keys)
         order = np.argsort(keys, kind="stable")
         kept = np.ones(len(keys), dtype=bool)
         kernels.merge(keys, order, positions, weights, normals, self.codes, kept)
-        kept &= weights > 0.0  # beyond the smallest number
+        kept &= weights > 0.0
         return self._atoms(positions[kept], signs[kept], weights[kept], cells[kept])
 
     def scaled(self, atoms: Atoms, factor: float) -> Atoms:

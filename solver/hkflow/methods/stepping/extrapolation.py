@@ -27,7 +27,7 @@ def extrapolate(values, ages, times, out):
             weight = 1.0
             for j in range(len(ages) + 1):
                 other = -ages[j - 1] if j > 0 else 0.0
-                if j != place:
+                if other != node:
                     weight *= (times[i] - other) / (node - other)
             for k in range(out.shape[1]):
                 out[i, k] += weight * values[place, k]
