@@ -227,6 +227,8 @@ def trials(contestant, name, quick):
     has taken longer than PATIENCE."""
     make, found = CONTESTANTS[contestant](), []
     sizes = (0,) if name in UNITS else SIZES[: 2 if quick else None]
+    if name in UNITS and "grid" in contestant:
+        return found
     for cells in sizes:
         run = make(name, cells)
         for tolerance in TOLERANCES[: 3 if quick else None]:
