@@ -24,7 +24,7 @@ from .timing import clock
 
 SIZES, REFERENCE = (162, 642, 2562, 10242), 40962
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-PATIENCE, STEPS = 10.0, 20_000  # seconds and steps after which a run is given up
+PATIENCE, STEPS = 3.0, 20_000  # seconds and steps after which a run is given up
 ERRORS = {  # wanted
     "iris": (1e-3, 2.5e-4, 5e-5),
     "six data": (1e-3, 1e-4),
