@@ -46,7 +46,9 @@ def measure(part, threads, quick):
             "quick" if quick else "full",
             str(file),
         ]
-        variables = environment(threads) | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+        project = Path(__file__).parent.parent  # whose hkflow is measured, whatever is installed
+        path = os.pathsep.join(map(str, (project / "solver", project)))
+        variables = environment(threads) | {"PYTHONPATH": path}
         run = subprocess.run(
             command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, check=False
         )
