@@ -278,6 +278,28 @@ def test_kinks_through_a_common_point(count):
     assert np.abs(growth - [w[1] for w in wanted]).max() < 1e-9
 
 
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("axes", [2, 3])
+def test_an_atom_on_dependent_kinks_takes_the_shortest_vector(axes, free):
+    """More valleys through one point than directions, normals of a grid; beginning with all
+    multipliers free, or at bounds."""
+    rng = np.random.default_rng(axes)
+    for _ in range(300):
+        rows = np.unique(rng.integers(-1, 2, size=(6, axes)).astype(float), axis=0)
+        rows = rows[rows.any(axis=1)]
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = np.column_stack([rows, np.zeros(len(rows))])  # ⟂ θ, the last axis
+        n, p = rows.shape
+        base, cap = rng.normal(size=p), rng.uniform(0.1, 1.0, size=n)
+        at = np.zeros(n, dtype=np.int64) if free else rng.choice([-1, 1], n)
+        mu = 0.5 * (1.0 + at) * cap
+        lists = np.stack([np.arange(n), at, *np.zeros((3, n), dtype=np.int64)])
+        limits, force = np.stack([cap, mu, np.zeros(n)]), np.zeros(p)
+        held = frozen.settle(n, lists, limits, rows, base, force, *np.zeros((2, p, p)))
+        wanted = twin.choose(base, list(zip(rows, cap, strict=True)))
+        assert 0 <= held < p and np.abs(force - wanted).max() < 1e-9
+
+
 def test_a_dead_unit_on_its_last_kink_stands_still():
     x, r = np.array([[1.0, 0.0, 0.0]]), np.array([0.5])
     points = np.array([[0.3, 0.4, 0.5], [0.0, 0.6, 0.8], [-0.1, 0.2, 0.7]])

@@ -37,6 +37,7 @@ class Cloud:
     positions : blocked;  log_weights, held : (n,) log masses, how many kinks hold each
     captured : (n,) bool, whether a kink has ever held it
     came_by : duration, log factor of the mass and loss gradient of the flow that led here, or None
+    potentials : ∫J dν where that flow began, and here
     predictions, loss_gradient : (n_data,) h and r
     objective, mass, log_mass, rounding (of F), mobility_mass (∫m(ν)), defect (of implicit
     predictions) : numbers
@@ -54,7 +55,7 @@ class Cloud:
         self.objective = self.mass = self.log_mass = self.rounding = self.mobility_mass = (
             self.defect
         ) = 0.0
-        self.speed = 1.0
+        self.speed, self.potentials = 1.0, (0.0, 0.0)
 
     def copy(self, other: "Cloud") -> None:
         """Take the state of another one, and its loss gradients."""
@@ -246,13 +247,30 @@ class Characteristics(PointMethod):
                 return step
             values[place] = after.loss_gradient
             ages = np.concatenate([[half], half + ages])
-        guess = self.trial.predictions.copy()
+        guess, middle = self.trial.predictions.copy(), self.between[0].predictions
         extrapolate(values, ages[:2], (GAUSS - 1.0) * time, self.within)
         # not by BLAS, whose threads would fight with the kernels’
-        step = self._drive(clouds, np.einsum("ij,jd->id", HALVES, self.within), half)
+        halves = np.einsum("ij,jd->id", HALVES, self.within)
+        step = self._drive(clouds, halves, half)
         if not step.rejection:
             step.error = self._difference(guess)
+            self._correct_energy(step, float(np.einsum("i,i->", halves[1] - halves[0], middle)))
         return step
+
+    def _correct_energy(self, step, jump):
+        """Make what the atoms lose in the corrector's halves what they lose in the flow.
+
+        jump : (r_b − r_a)·h in the middle of the step, h the predictor's
+
+        r_a and r_b are not the means over the halves, so that the corrector's h in the middle is
+        off by dt² K r′/24, K the coupling, and r_a·Δh_a + r_b·Δh_b by −dt³ r′·K r′/36. The
+        predictor's h is off by dt⁴.
+        """
+        first, second = self.between[0].potentials, self.trial.potentials
+        energy = step.budget.energy
+        total = float(np.add.reduce(energy))
+        if total < 0.0:
+            energy *= 1.0 + (second[0] - first[1] - jump) / total
 
     def _drive(self, clouds, loss_gradients, tau):
         """Drive the atoms from cloud to cloud, by a loss gradient (n_data,) for a time tau each;
@@ -290,6 +308,7 @@ class Characteristics(PointMethod):
             gained, exchange = 0.0, exchange + abs(gained)
             sums["mass"] = self.mass_at_start
         after.mass, after.came_by = sums["mass"], (tau, log_factor, loss_gradient)
+        after.potentials = sums["potential"], sums["potential"] - energy
         step.budget.add(
             energy_transport=-transport,
             energy_reaction=transport - energy,

@@ -79,11 +79,12 @@ def to_unit(x):
 
 
 @small_kernel(error_model="numpy", forceinline=True)
-def span(count, touched, at, free, stuck, cap, mu, rows, base, force, basis, triangle):
+def span(count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle):
     """force = base + Σ of ε κ n at upper bounds; the free normals, made orthonormal: N = basisᵀ
     triangle.
 
-    Returns how many are free, or −1 where one depends on those before it: it is put at a bound.
+    Returns how many are free, or −1 where one depends on those before it: it is put at a bound. If
+    that is because one was taken, this one goes back and is stuck: its speed is of rounding.
     """
     p, held = len(base), 0
     for a in range(p):
@@ -103,7 +104,9 @@ def span(count, touched, at, free, stuck, cap, mu, rows, base, force, basis, tri
                         add(basis[held], -part, basis[h])
                 size = np.sqrt(dot(basis[held], basis[held]))
             if size <= DEPENDENT:
-                stuck[i] = 1
+                if taken >= 0:
+                    i = taken
+                    stuck[i] = 1
                 at[i], mu[i] = (1, cap[i]) if 2.0 * mu[i] > cap[i] else (-1, 0.0)
                 return -1
             triangle[held, held], free[held] = size, i
@@ -165,7 +168,9 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
         scale += abs(cap[i])
     slip = SLIP * scale
     for _ in range(16 * (count + 4)):
-        held = span(count, touched, at, free, stuck, cap, mu, rows, base, force, basis, triangle)
+        held = span(
+            count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle
+        )
         if held < 0:
             continue
         multipliers(held, force, basis, triangle, target)
