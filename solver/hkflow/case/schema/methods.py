@@ -42,8 +42,8 @@ class GridMethod(ToAccuracy):
     limiter: Literal["mc", "van-leer", "minmod", "koren", "ultimate", "first-order"] = Field(
         "mc",
         description=(
-            "of the slopes in cells; ultimate cuts off least, which is closest for ReLU, with"
-            " muscl-hancock; first-order has none"
+            "of the slopes in cells; ultimate cuts off least, with muscl-hancock; first-order has"
+            " none"
         ),
     )
     reconstruction: Literal["linear", "quadratic"] = Field(
