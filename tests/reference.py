@@ -4,6 +4,8 @@ from math import factorial
 
 import numpy as np
 
+from hkflow.methods.grid.limiters import LEAST_COURANT
+
 
 def activate(activation, s):
     return [s, np.maximum(s, 0.0), np.maximum(s, 0.0) ** 2][activation]
@@ -30,13 +32,15 @@ def gradients(st, density):
     return np.einsum("cka,sck->sca", st.gradient_weights, differences)
 
 
-def limited(name, a, b):
+def limited(name, a, b, courant=1.0):
     """Sweby's form ψ(r) b with r = a/b."""
+    courant = np.clip(courant, LEAST_COURANT, 1.0)
     r = np.divide(a, b, out=np.zeros_like(a), where=b != 0.0)
     psi = {
         "minmod": np.clip(r, 0, 1),
         "van-leer": (r + np.abs(r)) / (1 + np.abs(r)),
         "mc": np.maximum(0, np.minimum(np.minimum(2 * r, (1 + r) / 2), 2)),
+        "ultimate": np.maximum(0, np.minimum(np.minimum(2 * r / courant, (r + 2) / 3), 2)),
         "koren": np.maximum(0, np.minimum(np.minimum(2 * r, (r + 2) / 3), 2)),
     }[name]
     return psi * b
@@ -91,7 +95,8 @@ def crossings(st, dt, density, flows, velocity, divergence, limiter):
         phi = 1 - dt * D / 2 + (dt * D) ** 2 / 6
         swept = np.einsum("sca,sca->sc", velocity, slope)[:, :, None]
         sideways = swept - np.einsum("sca,cka->sck", velocity, steps) * along / length
-        face = nu + 0.5 * (1 - phi * courant) * limited(limiter, 2 * along - ahead, ahead)
+        limits = limited(limiter, 2 * along - ahead, ahead, courant)
+        face = nu + 0.5 * (1 - phi * courant) * limits
         face += np.einsum("sca,cka->sck", slope, st.offsets) - 0.5 * dt * sideways
         leaving = volume * phi * np.clip(face, 0.0, 2 * nu)
     masses, total = density * st.volumes, leaving.sum(axis=2)

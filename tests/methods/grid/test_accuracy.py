@@ -69,7 +69,7 @@ def test_circle_is_second_order(reaction):
     assert in_band(order(e[:, 0])) and in_band(order(e[:, 1])), e
 
 
-@pytest.mark.parametrize("limiter", ["mc", "van-leer", "minmod", "koren"])
+@pytest.mark.parametrize("limiter", ["mc", "van-leer", "minmod", "koren", "ultimate"])
 def test_every_limiter_is_second_order_in_the_mean(limiter):
     e = errors([hkflow.circle_mesh(n) for n in (128, 256, 512)], limiter=limiter)
     assert in_band(order(e[:, 0])), order(e[:, 0])

@@ -119,7 +119,7 @@ def test_noise_alone_relaxes_to_the_uniform_probability_exactly():
     loss=st.sampled_from(sorted(hkflow.RISKS)),
     signs=st.sampled_from([(1,), (1, -1)]),
     rates=st.sampled_from([(1.0, 0.0), (1.0, 2.0), (1.0, 4.0), (0.0, 4.0), (0.2, 9.0)]),
-    limiter=st.sampled_from(["mc", "koren", "first-order"]),
+    limiter=st.sampled_from(["mc", "koren", "ultimate", "first-order"]),
     n=st.integers(1, 8),
     size=st.sampled_from([0.1, 1.0, 2.0]),
     decay=st.sampled_from([0.0, 0.3]),

@@ -39,8 +39,12 @@ class GridMethod(ToAccuracy):
     """Finite volumes on a mesh."""
 
     kind: Literal["grid"] = "grid"
-    limiter: Literal["mc", "van-leer", "minmod", "koren", "first-order"] = Field(
-        "mc", description="of the slopes in cells; first-order has none"
+    limiter: Literal["mc", "van-leer", "minmod", "koren", "ultimate", "first-order"] = Field(
+        "mc",
+        description=(
+            "of the slopes in cells; ultimate cuts off least, with muscl-hancock; first-order has"
+            " none"
+        ),
     )
     reconstruction: Literal["linear", "quadratic"] = Field(
         "linear",

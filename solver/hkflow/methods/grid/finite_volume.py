@@ -45,7 +45,8 @@ class FiniteVolume(ImplicitSteps):
     limiter and no other stepper (see entropy.py).
 
     problem : the flow to compute
-    limiter : mc, van-leer, minmod, koren, or first-order for no reconstruction
+    limiter : mc, van-leer, minmod, koren, ultimate, or first-order for no reconstruction. ultimate
+        spares what the Courant number lets it, and is koren but with muscl-hancock
     reconstruction : of the density in a cell: linear; or quadratic, for smooth features, with
         muscl-hancock, without limiter and entropy, on the circle and S² (see quadratic.py)
     stepper : muscl-hancock, one transport and one potential per step, that of its middle,

@@ -103,7 +103,7 @@ def outgoing(
                         phi = 1.0 + z * (z / 6.0 - 0.5)
                         volume *= phi
                         sideways = aside - 0.5 * dt * (swept - towards * along / length)
-                        slope = limited(limiter, 2.0 * along - ahead, ahead)
+                        slope = limited(limiter, 2.0 * along - ahead, ahead, courant)
                         face = nu + 0.5 * (1.0 - phi * courant) * slope + sideways
                         face = min(max(face, 0.0), 2.0 * nu)
                     leaving[s, c, k] = volume * face
