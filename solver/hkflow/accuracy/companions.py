@@ -50,9 +50,10 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap; else 1/64 of them, but up to the second number anyway. Elsewhere a grid of fewer
-# cells than the third takes no longer than that
+# sums are cheap; else 1/64 of them, of runs to an accuracy 1/12 (PART), but up to the second number
+# anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
+PART = {False: 64, True: 12}
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method
@@ -306,7 +307,7 @@ def _another(own, counts, anyway=False):
     cells = _count(problem)
     if not problem.domain.ordered:
         worth = anyway or cells >= WORTH_ANOTHER
-        cells = max(cells // 64, INDEPENDENT_ANYWAY) if worth else 0
+        cells = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
     found = [n for n in (_count(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
     return (kind, found) if len(found) > 1 else ("", [])
 
