@@ -8,6 +8,7 @@ import pytest
 
 import hkflow
 from hkflow.accuracy import companions
+from hkflow.accuracy.estimate import FACTOR, FAR
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
@@ -98,6 +99,69 @@ def test_masses_and_moments_are_those_of_the_atoms(noise, normalised):
     assert found["log_mass"][:, 0] == pytest.approx(run.log_mass, rel=1e-13, abs=1e-13)
     moments = [run.atoms_at(k, normalised).moment() for k in range(4)]
     assert found["moment"] == pytest.approx(np.array(moments), rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("method", ["grid", "characteristics", "particles"])
+@pytest.mark.parametrize(("mass", "holds"), [(1.0, True), (2.0, False)])
+def test_what_is_known_is_not_computed_again(monkeypatch, method, mass, holds):
+    """Bars of a run of few cells or points give companions of those of a run of many; those of a
+    flow from another mass do not."""
+
+    def problem(count, mass):
+        start = hkflow.PointMeasure(hkflow.quasi_uniform(count, 1))
+        one = on_circle(count)
+        density = np.full((1, count), mass / (2.0 * np.pi))
+        if method == "grid":
+            return replace(one, initial=density)
+        uniform = lambda points, sign: np.full(len(points), 1.0)
+        return replace(one, mesh=None, initial=start.scaled_to(mass), density=uniform)
+
+    known, made = [], []
+    few = hkflow.solve(problem(256, mass), 2.0, SAVES, kind=method)
+    companions.error_bars(few, independent=False, known=known)
+    assert [len(one.time) for one in known] == 3 * [len(SAVES)]
+    known.insert(0, few)
+    honest = companions.solved
+    monkeypatch.setattr(
+        companions, "solved", lambda one, times: made.append(one.words) or honest(one, times)
+    )
+    run = hkflow.solve(problem(1024, 1.0), 2.0, SAVES, kind=method)
+    bars = companions.error_bars(run, independent=False, known=known)
+    what = "cells" if method == "grid" else "points"
+    assert (f"256 {what}" in bars.companions) and (f"256 {what}" in made) != holds
+    assert len(known) == 4 + len(made)
+    for name, error in zip(("predictions", "log_mass"), true_errors(run), strict=True):
+        assert error <= bars[name][-1] + 1e-12
+
+
+@pytest.mark.parametrize(("tolerance", "holds"), [(1e-4, True), (1e-6, False)])
+def test_looser_runs_of_fewer_points_tell_errors_in_space(tolerance, holds):
+    """If at most ten times looser."""
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(40, 1))
+    one = replace(on_circle(), mesh=None, initial=start)
+    known = [hkflow.solve(one, 2.0, SAVES, kind="particles", tolerance=tolerance * 5.0)]
+    known += [hkflow.solve(one, 2.0, SAVES, kind="particles", tolerance=1e-3)]
+    options = {"kind": "particles", "tolerance": tolerance}
+    taken = companions._or_looser(companions.Companion(one, options, 2.0, "40 points"), known)
+    assert taken.options["tolerance"] == 5.0 * tolerance
+    alone = companions._or_looser(companions.Companion(one, options, 2.0, "40 points"), known[1:])
+    assert alone.options["tolerance"] == (1e-3 if holds else tolerance)
+
+
+@pytest.mark.parametrize(("share", "safety"), [(1.0 / 4.0, FACTOR), (1.0 / 16.0, FAR)])
+def test_sets_of_far_fewer_points_are_trusted_less(share, safety):
+    """Errors that are a power of the width are told exactly, but for the safety."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["square"], np.eye(3), np.ones(3)
+    )
+    problem = hkflow.Problem(hkflow.geodesic_mesh(1), objective, hkflow.Flow(1.0, 2.0))
+    widths = [share ** (-0.5 * k) for k in range(3)]
+    sets = [companions.Companion(problem, {"kind": "particles"}, width, "") for width in widths]
+    order = companions.order_of_points(problem, sets[0].orders)
+    found = companions._extrapolated(
+        sets, lambda some: [np.full((2, 1), one.width**order) for one in some]
+    )
+    assert found.bar == pytest.approx(safety)
 
 
 def test_bars_hold_with_noise():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.accuracy import companions
 from hkflow.analysis.summary import summary
 from hkflow.case import accuracy as sizes
 from hkflow.geometry.domain import MESHES
@@ -96,15 +97,36 @@ def test_what_stops_it_is_said(case, tmp_path, monkeypatch):
     assert "64 is the most" in dict(summary(run))["accuracy"]
 
 
-@pytest.mark.parametrize("kind", ["characteristics", "particles"])
+@pytest.mark.parametrize("kind", ["grid", "characteristics", "particles"])
 def test_a_coarse_run_that_is_the_answer_is_judged_once(case, tmp_path, monkeypatch, kind):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("judged again")
 
     with monkeypatch.context() as patch:
         patch.setattr("hkflow.running.error_bars.bars_of", refuse)
         run = hkflow.run(case, output=tmp_path / "run", method={"kind": kind, "accuracy": 1e-2})
     assert np.array_equal(run.errors["predictions"], hkflow.error_bars(run)["predictions"])
+
+
+def test_companions_of_coarse_runs_judge_the_run(tmp_path, monkeypatch):
+    """They are not computed again; a grid of so few cells is judged by another method, too."""
+    made, honest = [], companions.solved
+
+    def solved(one, times):
+        made.append(one.words)
+        return honest(one, times)
+
+    monkeypatch.setattr(companions, "solved", solved)
+    iris = Path(__file__).parents[2] / "cases" / "quickstart" / "iris.toml"
+    tables = tomllib.loads(iris.read_text())
+    tables["data"]["file"] = str(iris.parent / tables["data"]["file"])
+    tables["domain"].pop("cells")
+    tables |= {"method": {"kind": "grid", "accuracy": 1e-2}, "time": {"end": 20.0, "saves": 5}}
+    run = hkflow.run(tables, output=tmp_path / "run")
+    assert run.errors.reached <= 1e-2 and run.mesh.n_cells == 642
+    assert "characteristics from 162 points" in run.errors.companions
+    assert len(made) == len(set(made)) and "162 cells" not in made
+    assert "162 cells" in run.errors.companions
 
 
 def test_a_run_that_stops_early_says_so(case, tmp_path):
@@ -122,13 +144,13 @@ def test_a_run_that_stops_early_says_so(case, tmp_path):
 
 
 def test_error_bars_that_are_broken_off_end_it(case, tmp_path, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hkflow.running.error_bars.bars_of", interrupted)
-    method = {"kind": "grid", "accuracy": 1e-3}
+    method = {"kind": "grid", "accuracy": 1e-4}
     run = hkflow.run(case, output=tmp_path / "run", method=method)
-    assert "not estimated, 1.0e-03 wanted: broken off" in dict(summary(run))["accuracy"]
+    assert "not estimated, 1.0e-04 wanted: broken off" in dict(summary(run))["accuracy"]
     assert not (tmp_path / "run.1").exists()
 
 

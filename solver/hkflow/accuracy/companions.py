@@ -25,6 +25,8 @@ from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 from .error_bars import Bar, ErrorBars
 from .estimate import (
+    FACTOR,
+    FAR,
     Spread,
     compared,
     extrapolated,
@@ -41,15 +43,17 @@ from .quantities import is_large, quantities
 # integrals of continuous functions.
 ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
 FEWER = 4  # times fewer points, or cells where meshes are of any size
+FAR_FEWER = 6.0  # so many times fewer points, and more, are far fewer
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap; else 1/64 of them, but up to the second number anyway. Elsewhere a grid of fewer
-# cells than the third takes no longer than that
+# sums are cheap; else 1/64 of them, of runs to an accuracy 1/12 (PART), but up to the second number
+# anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
+PART = {False: 64, True: 12}
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method
@@ -87,6 +91,8 @@ def error_bars(
     independent: bool = True,
     mesh_of: MeshOf = _fresh,
     watch: Watch | None = None,
+    known: list[Solution] | None = None,
+    anyway: bool = False,
 ) -> ErrorBars:
     """Estimate how far a finished run is from the flow that it computes, by companions of it.
 
@@ -99,15 +105,22 @@ def error_bars(
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
     mesh_of : function (Meshes, cells) -> Mesh;  watch : function (done, of how many)
+    known : runs of the same problem on fewer cells or points, made before, which are not computed
+        again; from points the errors in space are told by the two largest of at most 1/4 of them.
+        Companions that are computed are added
+    anyway : whether another method is asked where it takes longer than the run, too
     """
+    known = [] if known is None else known
     reason = _unfit(run, problem)
     if reason:
         return ErrorBars(run.time, remark=reason)
     problem, drawn = problem or run.problem, _is_drawn(run)
     own = Companion(problem, options_of(run), 1.0, "the same")
-    counts = [] if drawn else _counts(own)
+    saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
+    before = [one for one in known if _times_fit(one, run.time, saves)]
+    counts = [] if drawn else _counts(own, before)
     told, timed = _told(own, counts), _timed(counts)
-    kind, others = _another(own, counts) if independent else ("", [])
+    kind, others = _another(own, counts, anyway) if independent else ("", [])
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
     thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
@@ -120,6 +133,8 @@ def error_bars(
         ratio = TIGHTER[run.method == "grid"]
         tight = _with_tolerance(last, ratio)
         pair = [last, *tight] if tight else []
+        if run.method != "grid":
+            coarse = [_or_looser(one, before) for one in coarse]
     else:
         ratio = LOOSER
         pair = _with_tolerance(own, ratio)
@@ -128,14 +143,14 @@ def error_bars(
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
         return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
-    saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
     made: dict[int, Solution] = {}
     for k, companion in enumerate(wanted):
         if watch:
             watch(k, len(wanted))
-        solution = solved(companion, run.time[saves])
+        solution = _found(companion, before) or solved(companion, run.time[saves])
         if solution is not None:
             made[id(companion)] = solution
+    known += [one for one in made.values() if not any(one is other for other in known)]
     lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
     if lost:
         words = f"a companion of it, {lost[0]}, did not reach its end"
@@ -178,9 +193,9 @@ def options_of(run: Result) -> dict[str, Any]:
 # --- companions
 
 
-def _counts(own):
+def _counts(own, known=()):
     """Fewer and fewer cells, or points of one sign, down to LEAST; none if there is nothing to thin
-    out."""
+    out. Of points those of runs that are known, where at least two of these have so few."""
     problem, counts = own.problem, []
     if problem.domain.fixed or own.options["kind"] == "network":
         return counts
@@ -190,6 +205,12 @@ def _counts(own):
 
         def coarser(count):
             return count // FEWER
+
+        most = _count(problem) // FEWER
+        found = {_count(one.problem) for one in known if one.problem.mesh is None}
+        fewer = sorted((count for count in found if LEAST <= count <= most), reverse=True)
+        if len(fewer) > 1:
+            return fewer
     else:
         return counts
     count = coarser(_count(problem))
@@ -197,6 +218,48 @@ def _counts(own):
         counts.append(count)
         count = coarser(count)
     return counts
+
+
+def _times_fit(one, times, saves):
+    """Whether a run has all the times, or those at some saves."""
+    return any(np.array_equal(one.time, wanted) for wanted in (times, times[saves]))
+
+
+def _found(companion, known):
+    """The run among those that are known that a companion is, or None."""
+    wanted = companion.options
+    fits = (one for one in known if options_of(one) == wanted and _same_start(companion, one))
+    return next(fits, None)
+
+
+def _or_looser(companion, known):
+    """The companion, with the tolerance of a known run that is it but for a tolerance which is at
+    most LOOSER times as large."""
+    options = companion.options
+    tolerance = make_method(companion.problem, **options).tolerance
+    for one in [] if _found(companion, known) else known:
+        looser = options_of(one).get("tolerance", np.inf)
+        same = options_of(one) | {"tolerance": 0.0} == options | {"tolerance": 0.0}
+        if same and looser <= LOOSER * tolerance and _same_start(companion, one):
+            words = f"{companion.words} with tolerance {looser:.2g}"
+            return replace(companion, options=options | {"tolerance": looser}, words=words)
+    return companion
+
+
+def _same_start(companion, run):
+    """Whether both begin from the same density, or the same points."""
+    one, other = companion.problem.initial, run.problem.initial
+    if isinstance(one, PointMeasure) and isinstance(other, PointMeasure):
+        pairs = [(one.positions, other.positions), (one.weights, other.weights)]
+    else:
+        pairs = [(one, other)]
+    return all(
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and a.shape == b.shape
+        and np.allclose(a, b, rtol=1e-12, atol=0.0)
+        for a, b in pairs
+    )
 
 
 def _count(problem):
@@ -226,7 +289,7 @@ def _as_short(companion):
     return replace(companion, options=companion.options | options)
 
 
-def _another(own, counts):
+def _another(own, counts, anyway=False):
     """Which other method computes the same as a grid, and from how many centres of cells: those of
     two meshes, whose difference tells of space and time; none where neither characteristics nor
     particles are another way, or these are too few. A sum of energies moves particles."""
@@ -243,7 +306,8 @@ def _another(own, counts):
             return "", []
     cells = _count(problem)
     if not problem.domain.ordered:
-        cells = max(cells // 64, INDEPENDENT_ANYWAY) if cells >= WORTH_ANOTHER else 0
+        worth = anyway or cells >= WORTH_ANOTHER
+        cells = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
     found = [n for n in (_count(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
     return (kind, found) if len(found) > 1 else ("", [])
 
@@ -362,7 +426,10 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
     """The bars of a run from the companions that were made, which have some of its saves."""
     everything = [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
-    found = {key: quantities(solution, normalised) for key, solution in made.items()}
+    found = {
+        key: quantities(one, normalised, saves if len(one.time) > len(saves) else None)
+        for key, one in made.items()
+    }
     found[id(own)] = quantities(run, normalised, saves)
 
     another = coarse and apart and all(id(one) in made for one in apart)
@@ -407,7 +474,9 @@ def _extrapolated(companions, results):
     if first.options["kind"] == "grid":
         return extrapolated(results(companions), widths, first.orders)
     order = order_of_points(first.problem, first.orders)
-    return of_points(results(companions), widths, first.orders, order)
+    far = len(widths) > 2 and widths[1] ** first.problem.dim > FAR_FEWER
+    safety = FAR if far else FACTOR
+    return of_points(results(companions), widths, first.orders, order, safety)
 
 
 def _shares(apart):

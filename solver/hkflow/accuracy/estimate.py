@@ -11,6 +11,7 @@ from ..arguments import Floats
 FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expected, and where not
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen, and below it of few points
+FAR = 1.5  # safety where sets of far fewer points tell, and the order is trusted farther
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
 
@@ -63,15 +64,19 @@ def extrapolated(
 
 
 def of_points(
-    values: Sequence[Floats], widths: Sequence[float], band: tuple[float, float], order: float
+    values: Sequence[Floats],
+    widths: Sequence[float],
+    band: tuple[float, float],
+    order: float,
+    safety: float = FACTOR,
 ) -> Spread:
     """The error bar of the first of two or three results with sets of points.
 
         bar = s max_k |f₁ − f_k| h₁^p / (h_k^p − h₁^p),    k = 2, 4
 
     Every set is too good or too bad by chance, and orders seen of three are off by about 1. So p is
-    given; s = 1.25, and 3 where the observed order is more than 1 below the band. The saves beside
-    each count, too. Two results are `extrapolated`.
+    given; s is the safety, and 3 where the observed order is more than 1 below the band. The saves
+    beside each count, too. Two results are `extrapolated`.
 
     values, widths, band : as of `extrapolated`;  order : p
     """
@@ -82,7 +87,7 @@ def of_points(
     second = rms(values[1] - values[2])
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
-    safety = WIDE if found < low - ABOVE else FACTOR
+    safety = WIDE if found < low - ABOVE else safety
     return Spread(safety * _beside(bar), found, _verdict(found, low, high, ABOVE))
 
 

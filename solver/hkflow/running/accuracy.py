@@ -3,7 +3,7 @@ error bars."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ from .error_bars import BROKEN_OFF, keep
 from .progress import PREPARING, doing, say
 
 AGAIN = 2  # times at most that a run is made again with more
-AIM = 0.75  # of the accuracy that is wanted: so that a second run is seldom needed
-MISSED = 0.9  # of it, by the second run: what misses by little is to grow little
+AIM = 0.9  # of the accuracy that is wanted: what misses by little is to grow little
+LAST = 0.75  # of it, by the last run, after which there is no other
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 FIRST_TOLERANCE, LEAST_TOLERANCE = 1e-4, 1e-10
@@ -48,7 +48,7 @@ class Choice:
     kind : of the method;  size : cells, or points for each sign;  tolerance : of the method
     seconds : that its steps are expected to take;  memory : bytes that it needs
     limit : what keeps it from more cells or points, or "";  bars : if a coarse run was this very
-        run, those of it
+        run, those of it;  known : runs on fewer cells or points that are made already
     """
 
     file: CaseFile
@@ -59,6 +59,7 @@ class Choice:
     memory: int
     limit: str
     bars: ErrorBars | None = None
+    known: list[Solution] = field(default_factory=list)
 
     def __str__(self):
         what = "cells" if self.kind == "grid" else "points for each sign"
@@ -101,8 +102,8 @@ def run_to_accuracy(
     """Make the run of a case that asks for an accuracy: as planned, and again with more at most
     twice; earlier ones are moved aside.
 
-    run : function (file, folder, force, judged) that makes a run folder of a case, without error
-        bars if it is judged already;  force, and how : the arguments besides, as of hkflow.run
+    run : function (file, folder, force, judge) that makes a run folder of a case, with error bars
+        by a Judge;  force, and how : the arguments besides, as of hkflow.run
     """
     if how["ranks"].size > 1:
         raise CaseError(
@@ -114,21 +115,53 @@ def run_to_accuracy(
     with doing(PREPARING, how["quiet"]):
         choice = plan(file)
     for again in range(AGAIN + 1):
-        judged = choice.bars is not None
         if choice.seconds > LONG:
             say(f"An accuracy of {wanted:g} takes {choice}: about {choice.seconds:.1g} s.")
-        made = run(choice.file, folder, True if again else force, judged)
+        judge = Attempt(choice, wanted, again == AGAIN)
+        made = run(choice.file, folder, True if again else force, judge)
         if not made.finished:
             return _unfinished(made, wanted)
-        bars: Any = choice.bars if judged else made.errors
-        reached = relative_error(made, bars)[0]
-        limit = bars.remark if bars.remark.startswith(BROKEN_OFF) else choice.limit
-        if reached <= wanted or limit or again == AGAIN:
+        bars: Any = made.errors
+        if bars.wanted == wanted:
             break
-        choice = refined(file, choice, made, MISSED if again == 0 else AIM)
-    limit = "" if reached <= wanted else limit or f"{AGAIN + 1} runs were made"
-    keep(folder, replace(bars, wanted=wanted, reached=reached, limit=limit), add_to_packed)
-    return load(folder)
+        choice = refined(file, choice, made, AIM if again == 0 else LAST)
+    return made
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One of the runs that are made to reach an accuracy.
+
+    choice : how;  wanted : the accuracy;  last : whether no other is made if this one misses it
+    """
+
+    choice: Choice
+    wanted: float
+    last: bool
+
+    @property
+    def bars(self) -> ErrorBars | None:
+        """Of the coarse run, if that was this very run."""
+        return self.choice.bars
+
+    @property
+    def known(self) -> list[Solution]:
+        """Runs on fewer cells or points; companions of this run are added."""
+        return self.choice.known
+
+    def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
+        """Them, with the accuracy that was reached and what kept it from more if no other run is
+        made."""
+        reached = relative_error(run, bars)[0]
+        if reached <= self.wanted:
+            limit = ""
+        elif bars.remark.startswith(BROKEN_OFF):
+            limit = bars.remark
+        elif self.choice.limit or self.last:
+            limit = self.choice.limit or f"{AGAIN + 1} runs were made"
+        else:
+            return bars
+        return replace(bars, wanted=self.wanted, reached=reached, limit=limit)
 
 
 def _unfinished(made, wanted):
@@ -150,29 +183,40 @@ def plan(file: CaseFile) -> Choice:
     if choice.size <= NEAR * first:
         return choice
     size = size_for(choice.kind, dim, choice.size / NEAR)
-    return _tried(file, dim, size)
+    return _tried(file, dim, size, choice.known)
 
 
-def _tried(file, dim, size):
+def _tried(file, dim, size, known=()):
     """The Choice by a coarse run of so many cells or points."""
     case = sized(file.case, dim, size, FIRST_TOLERANCE)
     resolved, problem = build_case(replace(file, case=case))
     end: Any = resolved.time.end
     began = time.perf_counter()
-    coarse = coarse_run(problem, resolved.method, save_times(end, resolved.time.saves))
+    known = list(known)
+    times, another = save_times(end, resolved.time.saves), case.error.companions == "all"
+    coarse = coarse_run(problem, resolved.method, times, another, known)
     if coarse is None:
         data, seconds = len(problem.objective.inputs), time.perf_counter() - began
         return _choice(file, case, dim, data, size, None, seconds)
     run, bars = coarse
     found = _better(file, case, dim, size, run, bars, run.end["seconds"])
+    found = replace(found, known=[run, *known])
     same = found.size == size and found.tolerance == FIRST_TOLERANCE
-    alone = found.kind != "grid" or case.error.companions == "own"  # no other method judges it, too
-    return replace(found, bars=bars) if same and alone and bars.bars else found
+    return replace(found, bars=bars) if same and bars.bars else found
 
 
-def coarse_run(problem: Problem, table: Any, times: Floats) -> tuple[Solution, ErrorBars] | None:
-    """A run of few cells or points in memory and its error bars, without another method; None if
-    it fails.  table : of the method in the case;  times : of the saves"""
+def coarse_run(
+    problem: Problem,
+    table: Any,
+    times: Floats,
+    another: bool = False,
+    known: list[Solution] | None = None,
+) -> tuple[Solution, ErrorBars] | None:
+    """A run of few cells or points in memory and its error bars; None if it fails.
+
+    table : of the method in the case;  times : of the saves;  another : whether another method is
+        asked, too;  known : as of `error_bars`
+    """
     options = {
         name: value
         for name, value in table.model_dump().items()
@@ -182,7 +226,9 @@ def coarse_run(problem: Problem, table: Any, times: Floats) -> tuple[Solution, E
     if run is None:
         return None
     run.options["points"] = getattr(table, "points", None)
-    return run, error_bars(run, problem, independent=False, mesh_of=cached_mesh)
+    return run, error_bars(
+        run, problem, independent=another, mesh_of=cached_mesh, known=known, anyway=True
+    )
 
 
 def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> Choice:
@@ -191,10 +237,11 @@ def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> C
     seconds = made.end.get("seconds", choice.seconds)
     found = _better(file, choice.file.case, dim, choice.size, made, made.errors, seconds, aim)
     if found.size > choice.size or found.tolerance < 0.9 * choice.tolerance:
-        return found
+        return replace(found, known=choice.known)
     more = size_for(choice.kind, dim, 2.0 * choice.size)
     data = len(made.inputs)
-    return _choice(file, choice.file.case, dim, data, more, choice.tolerance, seconds, choice.size)
+    found = _choice(file, choice.file.case, dim, data, more, choice.tolerance, seconds, choice.size)
+    return replace(found, known=choice.known)
 
 
 def _better(file, case, dim, size, run, bars, seconds, aim=AIM):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from ..accuracy.companions import EXPECTED
 from ..accuracy.companions import error_bars as bars_of
@@ -14,6 +15,7 @@ from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
+from ..solving.solution import Solution
 from ..store.errors import write_errors
 from ..store.results import pack
 from ..store.run import Run, loaded
@@ -53,12 +55,30 @@ def stated(run: Result) -> Problem | None:
     return build_problem(case, Path(), DataSet(run.inputs, run.targets, run.weights))
 
 
-def estimated(run: Run, given: Problem | None, companions: str, quiet: bool) -> bool:
+class Judge(Protocol):
+    """Judges a run that is made to an accuracy."""
+
+    @property
+    def bars(self) -> ErrorBars | None:
+        """Its error bars, if they are known."""
+
+    @property
+    def known(self) -> list[Solution]:
+        """As of `accuracy.companions.error_bars`."""
+
+    def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
+        """The bars, with the accuracy that was reached if no other run is made."""
+
+
+def estimated(
+    run: Run, given: Problem | None, companions: str, quiet: bool, judge: Judge | None = None
+) -> bool:
     """Estimate the errors of a run and write them into its folder; returns whether there is
     something to say of them.
 
     given : the Problem, if it was made in Python by functions that may not be such as can be
         imported
+    judge : of a run that is made to an accuracy
     """
     if companions == "none" or not run.finished:
         return False
@@ -67,16 +87,18 @@ def estimated(run: Run, given: Problem | None, companions: str, quiet: bool) -> 
         if given is not None:
             run = copy(run)
             problem = run.problem = replace(problem, objective=given.objective)
+        problem, independent = replace(problem, test=None), companions == "all"
+        known = judge.known if judge else []
         with companions_made(quiet) as watch:
-            bars = bars_of(
-                run, replace(problem, test=None), companions == "all", cached_mesh, watch
+            bars = (judge and judge.bars) or bars_of(
+                run, problem, independent, cached_mesh, watch, known, anyway=judge is not None
             )
     except KeyboardInterrupt:
         why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
         bars = ErrorBars(run.time, remark=why)
     except EXPECTED as error:  # which does not take back that the run is whole
         bars = ErrorBars(run.time, remark=str(error).rstrip("."))
-    write_errors(run.path, bars)
+    write_errors(run.path, judge.told(run, bars) if judge else bars)
     return True
 
 

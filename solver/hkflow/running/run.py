@@ -123,8 +123,8 @@ def run(
     if to_accuracy:
         from .accuracy import run_to_accuracy
 
-        def make(file, folder, force, judged):
-            return _make(file, _stated(file), folder, force, mark, judged=judged, **how)
+        def make(file, folder, force, judge):
+            return _make(file, _stated(file), folder, force, mark, judge=judge, **how)
 
         return run_to_accuracy(make, file, folder, force, how)
     return _make(file, stated, folder, force, mark, given, **how)
@@ -165,13 +165,13 @@ def _met(found, given, quiet, watch):
 
 
 def _make(
-    file, stated, folder, force, mark, given=None, judged=False, *, quiet, watch, observers, ranks,
+    file, stated, folder, force, mark, given=None, judge=None, *, quiet, watch, observers, ranks,
     records,
 ):  # fmt: skip
     """Make the run of a CaseFile in a folder; the arguments as of `run`.
 
-    mark : that it is known by when the folder is met again, or None;  judged : whether its error
-        bars are known already
+    mark : that it is known by when the folder is met again, or None;  judge : of a run that
+        is made to an accuracy
     """
     case, problem = stated.case, stated.problem
     records = stated.records | records
@@ -198,7 +198,7 @@ def _make(
         ranks.told(begin)
         made = _integrate(
             folder, method, case, RunWriter(folder), observers, None, quiet, ranks, records,
-            given=given, watch=watch, judged=judged,
+            given=given, watch=watch, judge=judge,
         )  # fmt: skip
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
@@ -312,7 +312,7 @@ def _integrate(
     given=None,
     *,
     watch,
-    judged=False,
+    judge=None,
 ):
     signals = Signals(ranks)
     # a margin that ends a run is not foreseen
@@ -351,8 +351,7 @@ def _integrate(
             (folder / "errors.h5").unlink(missing_ok=True)
             made = load(folder)
             pack(folder, made)  # whatever breaks off what follows, the run is whole
-            companions = "none" if judged else case.error.companions
-            added = estimated(made, given, companions, quiet)
+            added = estimated(made, given, case.error.companions, quiet, judge)
             if case.certificate.seconds and not signals.received:
                 added |= _certify(made, case.certificate.seconds, quiet)
             added |= repeated(made, quiet)
