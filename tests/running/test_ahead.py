@@ -20,6 +20,7 @@ from hkflow.operators import dense
 from hkflow.operators.dense import blocked
 from hkflow.running import ahead
 from hkflow.running.check import check
+from hkflow.running.run import certified
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
 PROGRAM = "hkflow.app.pictures"
@@ -46,6 +47,12 @@ def called(monkeypatch):
 @pytest.fixture(scope="module")
 def problem():
     return check(CASE)[1]
+
+
+def asked(made, task, folder, seconds=0.0):
+    """What an Ahead answers to a task."""
+    made.ask(task, folder, *([seconds] if seconds else []))
+    return made.answer(task, seconds)
 
 
 def by_stages(called, problem):
@@ -106,7 +113,7 @@ def test_a_process_that_fails_holds_nobody_up(failing, tmp_path):
     failing.start()
     failing.compiles, begun = True, time.monotonic()
     failing.wait(ahead.PICTURE)
-    assert failing.picture(tmp_path) is None
+    assert asked(failing, ahead.PICTURE, tmp_path) is None
     assert time.monotonic() - begun < ahead.PATIENCE / 2
     failing.stop()
     assert failing.process.returncode
@@ -139,18 +146,39 @@ def run(tmp_path_factory):
 def test_a_picture_is_drawn_beside_to_the_same_bytes(problem, run):
     made = ahead.Ahead(problem, "characteristics", PROGRAM)
     made.start()
-    names = made.picture(run.path)
+    names = asked(made, ahead.PICTURE, run.path)
     made.stop()
     beside = (run.path / "overview.png").read_bytes()
     assert names == draw_pictures(run) == str(run.path / "overview.png")
     assert beside == (run.path / "overview.png").read_bytes()
 
 
+def test_a_max_margin_is_found_beside_to_the_same_bytes(problem, run):
+    file = run.path / "max_margin.json"
+    assert certified(run, 5.0)
+    here = file.read_bytes()
+    file.unlink()
+    made = ahead.Ahead(problem, "characteristics", PROGRAM)
+    made.start()
+    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0) is True
+    assert file.read_bytes() == here
+    made.stop()
+    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0) is None
+
+
+def test_what_takes_too_long_beside_is_given_up(problem, run, monkeypatch):
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
+    made = ahead.Ahead(problem, "characteristics", PROGRAM)
+    made.start()
+    assert asked(made, ahead.PICTURE, run.path) is None
+    assert made.process.returncode
+
+
 def test_what_cannot_be_drawn_beside_is_left_to_the_first_process(problem, run, tmp_path):
     made = ahead.Ahead(problem, "characteristics", PROGRAM)
     made.start()
-    assert made.picture(tmp_path) is None  # which is no run folder
-    assert made.picture(run.path)  # after that it draws on
+    assert asked(made, ahead.PICTURE, tmp_path) is None  # which is no run folder
+    assert asked(made, ahead.PICTURE, run.path)  # after that it draws on
     made.stop()
 
 

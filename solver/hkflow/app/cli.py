@@ -684,7 +684,8 @@ def _shown(one, quiet):
     try:
         wait_for(ahead.PICTURE, quiet)
         with doing("drawing", quiet):
-            picture = ahead.picture(one.path) or draw_pictures(one)
+            ahead.ask(ahead.PICTURE, one.path)
+            picture = ahead.answer(ahead.PICTURE) or draw_pictures(one)
     except KeyboardInterrupt:
         picture = f"broken off; 'hkflow plot {one.path}' draws it"
     if not quiet:

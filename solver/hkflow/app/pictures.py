@@ -1,9 +1,11 @@
-"""The pictures of a run that `hkflow run` draws: as a program it is the second process of a run."""
+"""The pictures of a run that `hkflow run` draws: as a program it is the second process of a run,
+which finds the max-margin as well."""
 
 import gc
 from pathlib import Path
 
-from ..running.ahead import serve
+from ..running.ahead import MAX_MARGIN, PICTURE, serve
+from ..running.run import certified
 from ..store.run import Run, load
 
 
@@ -28,6 +30,10 @@ def _draw(folder: Path) -> str:
     return draw_pictures(load(folder))
 
 
+def _certify(folder: Path, seconds: float) -> bool:
+    return certified(load(folder), seconds)
+
+
 if __name__ == "__main__":
     gc.disable()  # its one run leaves little
-    serve(_prepare, _draw)
+    serve(_prepare, {MAX_MARGIN: _certify, PICTURE: _draw})

@@ -1,8 +1,8 @@
 """What a run does beside itself, in a second process: it compiles the kernels that are needed last,
-and draws.
+finds the max-margin, and draws.
 
-    this process    sums, bound of the margin │ steps │ companions │ max-margin │
-    the second      kernels of a step ─▸ of the max-margin ─▸ of the picture ─▸   │ picture
+    this process    sums, bound of the margin │ steps           │ companions │
+    the second      kernels of a step ─▸ of the max-margin ─▸ … │ max-margin │ picture
 
 Where all kernels are compiled it only loads them, and what draws.
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
@@ -31,6 +31,7 @@ from ..solving.observer import Observer
 from ..solving.state import LoopState
 
 STEP, MAX_MARGIN, PICTURE = "step", "max_margin", "picture"
+COMPILED = "compiled"
 PATIENCE = 60.0  # seconds that this process waits for what it then does itself
 
 
@@ -65,7 +66,8 @@ def working_time() -> float:
 
 
 class Ahead:
-    """A second process, which is asked for pictures in lines of JSON, and answers in such.
+    """A second process, which is asked for a max-margin and pictures in lines of JSON, and answers
+    in such.
 
     program : module that it runs, which calls `serve`
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
@@ -86,7 +88,7 @@ class Ahead:
         self.done = {stage: Event() for stage in self.order[-1]}
         self.program, self.compiles = program, False
         self.process: subprocess.Popen | None = None
-        self.drawn: Queue[str | None] = Queue()  # names of pictures
+        self.answers: dict[str, Queue] = {task: Queue() for task in (MAX_MARGIN, PICTURE)}
 
     def start(self) -> None:
         """Start the process, unless it runs already."""
@@ -102,13 +104,14 @@ class Ahead:
     def _listen(self, process):
         for line in process.stdout:
             what, answer = json.loads(line)
-            if what == "drawn":
-                self.drawn.put(answer)
-            else:
+            if what == COMPILED:
                 self.done[answer].set()
+            else:
+                self.answers[what].put(answer)
         for event in self.done.values():
             event.set()
-        self.drawn.put(None)
+        for answers in self.answers.values():
+            answers.put(None)
 
     def waits(self, stage: str) -> bool:
         """Whether the kernels of a stage are being compiled."""
@@ -121,13 +124,18 @@ class Ahead:
             self.done[stage].wait(PATIENCE)
             COMPILATION.seconds += time.monotonic() - begun
 
-    def picture(self, folder: Path) -> str | None:
-        """Let the process draw a run, and return the names of its pictures; None if it cannot."""
-        if not self.process or not self.process.stdin:
-            return None
-        with suppress(OSError, Empty):
-            self.process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
-            return self.drawn.get(timeout=PATIENCE)
+    def ask(self, task: str, folder: Path, *arguments: float) -> None:
+        """Let the process do a task, MAX_MARGIN or PICTURE, for the run in a folder."""
+        if self.process and self.process.stdin:
+            with suppress(OSError, ValueError):  # it has ended, or was ended
+                line = json.dumps([task, str(folder), *arguments])
+                self.process.stdin.write(line.encode() + b"\n")
+
+    def answer(self, task: str, seconds: float = 0.0) -> Any:
+        """What it answers, which may take it so many seconds; None if it cannot do the task."""
+        with suppress(Empty):
+            return self.answers[task].get(timeout=seconds + PATIENCE) if self.process else None
+        self.stop()  # before it writes what this process writes then
         return None
 
     def stop(self) -> None:
@@ -173,9 +181,22 @@ def wait(stage: str) -> None:
         COMPILATION.ahead.wait(stage)
 
 
-def picture(folder: Path) -> str | None:
-    """The names of the pictures that the second process draws of a run; None without it."""
-    return COMPILATION.ahead.picture(folder) if COMPILATION.ahead else None
+def ask(task: str, folder: Path, *arguments: float) -> None:
+    """Let the second process do a task, MAX_MARGIN or PICTURE, for the run in a folder."""
+    if COMPILATION.ahead:
+        COMPILATION.ahead.ask(task, folder, *arguments)
+
+
+def answer(task: str, seconds: float = 0.0) -> Any:
+    """What the second process answers to a task that it was asked to do: whether there is a
+    max-margin in the folder now, or the names of pictures; None without it, and if it failed."""
+    return COMPILATION.ahead.answer(task, seconds) if COMPILATION.ahead else None
+
+
+def give_up() -> None:
+    """End the second process, whatever it does."""
+    if COMPILATION.ahead:
+        COMPILATION.ahead.stop()
 
 
 class WaitsForKernels(Observer):
@@ -195,6 +216,7 @@ def compile_stage(stage: str, name: str, axes: int) -> None:
     """Call the kernels of a stage, for a built-in feature and inputs of so many axes."""
     feature, inputs = FEATURES[name], np.eye(axes)[:1]
     if stage == MAX_MARGIN:
+        from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
         from ..certificates.search import local_maxima
 
         local_maxima(feature, inputs, np.ones(1), share=0.5)
@@ -219,40 +241,44 @@ def compile_stage(stage: str, name: str, axes: int) -> None:
     move(before, np.ones(1), np.zeros(1), flow, 0.0, 0.0, 0.0, after)
 
 
-def serve(prepare: Callable[[], object], draw: Callable[[Path], str]) -> None:
-    """The second process: compile what the arguments say, tell of each stage, then draw the runs
-    whose folders come as lines; end when the first process does, which holds the other end of
-    stdin.
+def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]) -> None:
+    """The second process: compile what the arguments say, tell of each stage, and do the tasks that
+    come as lines; end when the first process does, which holds the other end of stdin.
 
-    prepare : loads what draws;  draw : function (folder) -> names of its pictures
+    prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names
     """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
     answers, sys.stdout = sys.stdout, sys.stderr
-    folders: Queue[Path] = Queue()
-    Thread(target=_receive, args=(folders,), daemon=True).start()
+    asked: Queue[tuple] = Queue()
+    Thread(target=_receive, args=(asked,), daemon=True).start()
 
     def tell(what, answer):
         print(json.dumps([what, answer]), file=answers, flush=True)
 
+    def do(task, folder, *arguments):
+        made = None
+        with suppress(Exception), warnings.catch_warnings():
+            # what there is to say is said by the first process, which does the task then
+            for kind in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("error", kind)
+            made = tasks[task](Path(folder), *arguments)
+        tell(task, made)
+
     name, axes, stages = json.loads(sys.argv[1])
     for stage in stages:
         compile_stage(stage, name, axes)
-        tell("compiled", stage)
+        tell(COMPILED, stage)
+        while not asked.empty():
+            do(*asked.get())
     prepare()
-    # what there is to say of a picture is said by the first process, which draws it then
-    for kind in (UserWarning, RuntimeWarning):
-        warnings.simplefilter("error", kind)
     while True:
-        folder, names = folders.get(), None
-        with suppress(Exception):
-            names = draw(folder)
-        tell("drawn", names)
+        do(*asked.get())
 
 
-def _receive(folders):
+def _receive(asked):
     """Take lines until there are no more, then end the process."""
     for line in open(0, "rb", closefd=False):  # noqa: SIM115
-        folders.put(Path(json.loads(line)))
+        asked.put(json.loads(line))
     os._exit(0)

@@ -20,6 +20,7 @@ from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
 from ..case.preparation import Preparation
 from ..case.records import case_records, resumed_records, stored_records
+from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
@@ -351,9 +352,13 @@ def _integrate(
             (folder / "errors.h5").unlink(missing_ok=True)
             made = load(folder)
             pack(folder, made)  # whatever breaks off what follows, the run is whole
+            proves = certifies_margin(made.problem) and not signals.received
+            seconds = case.certificate.seconds if proves else 0.0
+            if seconds:
+                ahead.ask(ahead.MAX_MARGIN, folder, seconds)
             added = estimated(made, given, case.error.companions, quiet, judge)
-            if case.certificate.seconds and not signals.received:
-                added |= _certify(made, case.certificate.seconds, quiet)
+            if seconds:
+                added |= _certify(made, seconds, quiet)
             added |= repeated(made, quiet)
             ended.append(add_to_packed(folder) if added else made)
 
@@ -363,14 +368,22 @@ def _integrate(
 
 
 def _certify(run, seconds, quiet):
-    """Add the max-margin of the data to the folder of a run, which is complete without; returns
-    whether there is one. Ctrl-C costs it alone."""
+    """Add the max-margin of the data to the folder of a run, which is complete without, where the
+    second process does not; returns whether there is one. Ctrl-C costs it alone."""
     try:
         wait_for(ahead.MAX_MARGIN, quiet)
         with doing("max-margin", quiet):
-            found = final_max_margin(run, seconds)
+            beside = ahead.answer(ahead.MAX_MARGIN, seconds)
+            return certified(run, seconds) if beside is None else beside
     except KeyboardInterrupt:  # without it, the run's own interval stands
+        ahead.give_up()
         return False
+
+
+def certified(run: Run, seconds: float) -> bool:
+    """Write the max-margin of a run's data into its folder, if it is found in time; returns whether
+    it is."""
+    found = final_max_margin(run, seconds)
     if found is not None:
         write_max_margin(run.path, found)
     return found is not None
