@@ -57,11 +57,12 @@ class Capture:
     def __init__(self, problem: Problem, stencil: Stencil) -> None:
         self.problem, self.flow, self.stencil = problem, problem.flow, stencil
         objective, mesh = problem.objective, problem.mesh
-        assert mesh is not None
+        pieces = objective.feature.pieces
+        assert mesh is not None and pieces is not None
         self.kinks = Kinks.of(objective.feature, objective.inputs)
         self.signs = np.array(problem.signs, dtype=float)
         self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
-        vanishes = objective.feature.pieces[0] == 0.0  # where x·θ < 0
+        vanishes = pieces[0] == 0.0  # where x·θ < 0
         self.dead = DeadRegion(mesh, objective.inputs[: len(objective.inputs) * vanishes])
         self.volumes = self.dead.live
         apart = SIDE * self.kinks.normals[self.chords.kink]
