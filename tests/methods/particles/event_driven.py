@@ -7,6 +7,8 @@ from scipy.optimize import lsq_linear
 
 ON = 1e-9  # |x·a|/|x| of a particle that is on the kink of x
 BOUND = 1e-6  # a multiplier so near to a bound is at it
+# |x·a − c| beyond a kink at which a particle meets it: rounding alone takes none there
+BEYOND = 1e-13
 
 
 class Flow:
@@ -81,7 +83,8 @@ class Flow:
         def function(c, i, k):
             def f(_, state, sides):
                 if k == 0:
-                    return sides[c, i] * (self.split(state)[1][c] @ self.x[i] - self.c[i])
+                    s = self.split(state)[1][c] @ self.x[i] - self.c[i]
+                    return sides[c, i] * s + BEYOND
                 _, r = self.loss_gradient(state, sides)
                 _, held, mu, _ = self.force(self.split(state)[1][c], r, sides[c])
                 share = mu[list(held).index(i)] / (r[self.of[i]] * self.J[i])
