@@ -19,7 +19,9 @@ to the side of its bound.
 
 import numpy as np
 
+from ...operators.dense import TILE
 from ...operators.parallel_loops import divided_loop, small_kernel
+from .tiles import END, LATER, LEAST, LOG_F, SIGN, SIZE, SQUARE, START, TAU, Z, glide
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -318,6 +320,22 @@ def reach(c, z, plus, minus, square):
     return minus / (f - u)
 
 
+@small_kernel(error_model="numpy", forceinline=True)
+def spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, decay, sums):
+    """Add to the sums what ∫J dν falls by on a great circle, from z to `later`, and what of it is
+    by transport."""
+    fall = mass * (decay - size * z) - after * (decay - size * later)
+    steep = fall
+    # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
+    if beta > 0.0:
+        power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
+        ending = np.exp(gain - 2.0 * log_f)
+        bend = power * z - rate - ending * (power * later - rate)
+        steep = size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
+    sums[TRANSPORT] += min(max(steep, 0.0), max(fall, 0.0))
+    sums[ENERGY] += fall
+
+
 @small_kernel(error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
@@ -382,18 +400,7 @@ def move(
             passed = time if meets < 0 else tau / (alpha * size)
             gain = beta / alpha * log_f - beta * decay * passed
             after = mass * np.exp(gain)
-            fall = mass * (decay - size * z) - after * (decay - size * later)
-            steep = fall
-            # ∫ f^(β/α − 2) e^(−βλt) dτ by the trapezoidal rule with its first correction
-            if beta > 0.0:
-                power, rate = beta / alpha - 2.0, beta * decay / (alpha * size)
-                ending = np.exp(gain - 2.0 * log_f)
-                bend = power * z - rate - ending * (power * later - rate)
-                steep = (
-                    size * square * mass * (0.5 * tau * (1.0 + ending) + tau * tau / 12.0 * bend)
-                )
-            sums[TRANSPORT] += min(max(steep, 0.0), max(fall, 0.0))
-            sums[ENERGY] += fall
+            spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, decay, sums)
             time -= passed
         growth += gain
         sums[EXCHANGE] += abs(after - mass)
@@ -425,20 +432,24 @@ def move(
 
 @divided_loop()
 def move_atoms(
-    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, alpha, beta,
-    decay, time, log_scale, most, vectors, basis, values, lists, limits, new_positions,
-    new_log_weights, new_held, sums, captured, new_captured,
+    begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, tiled, columns,
+    column_jumps, alpha, beta, decay, time, log_scale, most, vectors, basis, values, lists, limits,
+    tiles, numbers, new_positions, new_log_weights, new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
+
+    If tiled, a tile of atoms at once, as if they met no kink; those that meet one, one by one.
 
     begin, end: the groups of blocks that are moved;  positions, new_positions (n_blocks, p, width),
     blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log
     mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,) normals (p,
-    n_kinks), rows its transpose;  alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in
-    units of its exponential;  most: events of an atom before it is given up
+    n_kinks), rows its transpose;  tiled: only if α > 0;  columns (n_kinks / DATA, p, DATA): the
+    normals, padded with one of them;  column_jumps (n_kinks / DATA, DATA): κ, zero on padding
+    alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most:
+    events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists
-    (n_groups, 5, n_kinks) and limits (n_groups, 3, n_kinks): scratch of each group of blocks, which
-    is one thread's
+    (n_groups, 5, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS, p, TILE) and
+    numbers (n_groups, NUMBERS, TILE): scratch of each group of blocks, which is one thread's
     sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
     events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
@@ -447,22 +458,48 @@ def move_atoms(
     n, groups = len(log_weights), len(vectors)
     n_blocks, p, width = positions.shape
     for g in range(begin, end):
-        theta, own, bases, numbers = vectors[g, 0], vectors[g], basis[g], values[g]
-        listed, bounds = lists[g], limits[g]
+        theta, own, bases, kinks = vectors[g, 0], vectors[g], basis[g], values[g]
+        listed, bounds, tile, known = lists[g], limits[g], tiles[g], numbers[g]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
             total = sums[b]
             total[:] = 0.0
             for i in range(min(width, n - b * width)):
-                c = b * width + i
-                for a in range(p):
-                    theta[a] = positions[b, a, i]
-                caught = total[CAPTURES] + total[CLINGING]
-                growth, new_held[c] = move(
-                    theta, np.exp(log_weights[c] - log_scale), held[c], signs[c], jumps, constant,
-                    normals, rows, alpha, beta, decay, time, most, own, bases, numbers, listed,
-                    bounds, total,
-                )  # fmt: skip
+                c, t = b * width + i, i % TILE
+                if tiled and t == 0:
+                    for j in range(min(TILE, width - i, n - c)):
+                        known[SIGN, j] = signs[c + j]
+                        for a in range(p):
+                            tile[START, a, j] = positions[b, a, i + j]
+                    glide(columns, column_jumps, constant, alpha, time, tile, known)
+                mass = np.exp(log_weights[c] - log_scale)
+                if tiled and held[c] == 0 and known[LEAST, t] > TOUCH:
+                    for a in range(p):
+                        theta[a] = tile[END, a, t]
+                    size, z, later, log_f = (
+                        known[SIZE, t], known[Z, t], known[LATER, t], known[LOG_F, t],
+                    )  # fmt: skip
+                    growth = beta / alpha * log_f - beta * decay * time
+                    after = mass * np.exp(growth)
+                    if size > 0.0:
+                        spend(
+                            mass, after, size, known[SQUARE, t], z, later, known[TAU, t], log_f,
+                            growth, alpha, beta, decay, total,
+                        )  # fmt: skip
+                    else:
+                        total[ENERGY] += decay * (mass - after)
+                    total[POTENTIAL] += mass * (decay - size * z)
+                    total[EXCHANGE] += abs(after - mass)
+                    total[MASS] += after
+                    new_held[c], new_captured[c] = 0, captured[c]
+                else:
+                    for a in range(p):
+                        theta[a] = positions[b, a, i]
+                    caught = total[CAPTURES] + total[CLINGING]
+                    growth, new_held[c] = move(
+                        theta, mass, held[c], signs[c], jumps, constant, normals, rows, alpha, beta,
+                        decay, time, most, own, bases, kinks, listed, bounds, total,
+                    )  # fmt: skip
+                    new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 new_log_weights[c] = log_weights[c] + growth
-                new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 for a in range(p):
                     new_positions[b, a, i] = theta[a]
