@@ -68,15 +68,18 @@ WITH_COMPANIONS = ("test_report.py", "test_documents.py", "test_attacks.py")
 @pytest.fixture(scope="module", autouse=True)
 def without_companions(request):
     """Runs within the tests' own process have no companions, which would take a third of the time,
-    but for those of tests/accuracy and WITH_COMPANIONS."""
+    but for those of tests/accuracy and WITH_COMPANIONS, and runs to an accuracy."""
     path = request.path
     if path.parent.name == "accuracy" or path.name in WITH_COMPANIONS:
         yield
         return
     from hkflow.running import run
 
+    def judged_alone(made, given, companions, quiet, judge, honest=run.estimated):
+        return judge is not None and honest(made, given, companions, quiet, judge)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "estimated", lambda *_: False)
+        patch.setattr(run, "estimated", judged_alone)
         yield
 
 

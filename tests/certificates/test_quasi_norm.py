@@ -170,7 +170,7 @@ def test_local_searches_end_at_listed_points(d, n, rng):
             options={"ftol": 1e-14, "maxiter": 400},
         )
 
-    # from many starts SLSQP fails, or stops short and goes on from there; from which depends on BLAS
+    # from many starts SLSQP fails, or stops short; from which depends on BLAS
     for _ in range(100):
         found = search(rng.uniform(0.0, 1.5, size=2 * d))
         if np.abs(search(found.x).x - found.x).max() > 1e-6:

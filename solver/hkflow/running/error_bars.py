@@ -78,9 +78,9 @@ def estimated(
 
     given : the Problem, if it was made in Python by functions that may not be such as can be
         imported
-    judge : of a run that is made to an accuracy
+    judge : of a run that is made to an accuracy, which needs bars whatever `companions` says
     """
-    if companions == "none" or not run.finished:
+    if (companions == "none" and judge is None) or not run.finished:
         return False
     try:
         problem = stated(run) or run.problem

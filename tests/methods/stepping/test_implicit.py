@@ -246,6 +246,12 @@ def test_a_log_mass_of_ten_thousand():
     )
 
 
+def test_a_correction_whose_slopes_are_rounding_alone_is_taken_whole():
+    gap = np.array([-1e-17, 0.0])
+    line = implicit._Line(np.zeros(2), np.ones(2), gap)
+    assert not line.shorten(gap) and line.share == 1.0  # a quotient of 0 and 0 else
+
+
 def test_unknown_risks_and_empty_data_are_refused():
     risk = hkflow.Risk("mine", hkflow.RISKS["square"].evaluate, False)
     x = np.eye(2)

@@ -257,7 +257,7 @@ class _Line:
         """Take a smaller share if the slope at the end says that it went too far; returns whether
         it does."""
         slope = float(self.direction @ gap)
-        if slope >= -TOO_FAR * self.slope:
+        if not slope < min(-TOO_FAR * self.slope, self.slope):  # both may be 0
             return False
         self.share *= min(max(self.slope / (self.slope - slope), 0.1), 0.9)
         return True
