@@ -46,6 +46,8 @@ class Method(ABC):
         controlled
     keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
         see where the gradient of a feature jumps
+    trusted : so many rejections of one explicit step shorten it as its error says, others halve it
+        at least, which goes too far where errors of equal steps differ by factors
     history : the Recorder of what moved its points, of characteristics
     rates : names of the rates of a flow that it knows, and knows_entropy: it is not made for others
     varying : names of those that may vary
@@ -67,6 +69,7 @@ class Method(ABC):
     fixed_steps: bool = False
     keeps_budgets: bool = True
     sees_kinks: bool = False
+    trusted: int = 0
     history: Any = None
     rates: tuple[str, ...] = ("transport", "reaction", "noise")
     varying: tuple[str, ...] = ()

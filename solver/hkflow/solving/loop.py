@@ -16,7 +16,7 @@ from .registry import own_record
 from .state import LoopState, start_of
 from .stepsize import StepControl
 
-MAX_REJECTIONS = 40  # of one step, each at least halving it
+MAX_REJECTIONS = 40  # of one step, most of them at least halving it
 TINY_STEP = 1e-10  # of the whole time
 # between two certificates: one costs as much as ten other records; the end has one besides
 CERTIFIED_STEPS = 16

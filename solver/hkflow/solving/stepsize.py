@@ -29,12 +29,16 @@ class StepSize:
     tolerance : largest relative error of a step
     largest : no step is longer than this
     limit : current bound from accuracy; it is part of the state that a resumed run continues from
+    trusted : so many rejections of one step shorten it as its error says, others halve it at least
+    rejected : how often the step that is being tried was; 0 where a run is resumed
     """
 
     order: int
     tolerance: float
     largest: float = float("inf")
     limit: float = float("inf")
+    trusted: int = 0
+    rejected: int = 0
 
     def propose(self, bound: float, remaining: float) -> float:
         """The next step; `remaining` is the time to the next save, hit exactly and without a sliver
@@ -51,14 +55,15 @@ class StepSize:
         error : relative error of the step, or None if rounding hides it: then the limit creeps up,
             since nothing is known
         """
+        self.rejected = 0 if error is None or error <= self.tolerance else self.rejected + 1
         if error is None:
             self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
             return True
         factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order)
-        if error <= self.tolerance:
+        if not self.rejected:
             self.limit = min(dt * factor, max(self.limit, 2.0 * dt))
             return True
-        self.limit = dt * min(max(factor, 0.2), 0.5)
+        self.limit = dt * min(max(factor, 0.2), 0.9 if self.rejected <= self.trusted else 0.5)
         return False
 
 
@@ -71,10 +76,10 @@ class StepControl:
 
     def __init__(self, method: Method, limits: list[float], implicit: bool) -> None:
         self.method, self.implicit = method, implicit
-        orders = method.order, method.implicit_order
+        kinds = (method.order, method.trusted), (method.implicit_order, 0)
         self.sizes = [
-            StepSize(order, method.tolerance, method.max_step, limit)
-            for order, limit in zip(orders, limits, strict=True)
+            StepSize(order, method.tolerance, method.max_step, limit, trusted)
+            for (order, trusted), limit in zip(kinds, limits, strict=True)
         ]
 
     @property

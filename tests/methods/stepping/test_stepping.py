@@ -54,6 +54,17 @@ def test_step_size_learns():
     assert size.learn(0.4, 0.9e-2) and size.limit == pytest.approx(0.4 * 0.9 / np.sqrt(0.9))
 
 
+def test_step_size_halves_a_step_that_shorter_ones_do_not_make_more_accurate():
+    size = StepSize(order=4, tolerance=1e-2, limit=1.0, trusted=2)
+    as_told = 0.9 / 1.1**0.25
+    for shortened in (as_told, as_told, 0.5, 0.5):
+        assert not size.learn(0.4, 1.1e-2) and size.limit == pytest.approx(0.4 * shortened)
+    for accurate in (1e-2, None):
+        assert size.learn(0.4, accurate) and size.rejected == 0
+        assert not size.learn(0.4, 1.1e-2)
+    assert size.limit == pytest.approx(0.4 * as_told)
+
+
 def test_step_size_does_not_run_away_when_rounding_hides_the_error():
     size = StepSize(order=2, tolerance=1e-2, limit=0.5)
     assert size.learn(0.1, None) and size.limit == 0.5

@@ -97,7 +97,7 @@ class Particles(PointMethod, OdeMethod):
         self.kinks = kinks_of(objective.feature, objective.inputs) if moves else None
         if self.kinks is None:
             return
-        self.sees_kinks, self.order = True, waveform.ORDER
+        self.sees_kinks, self.trusted, self.order = True, waveform.TRUSTED, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
         self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
         # the loss gradient at the nodes of the last step tried, and of the last one accepted

@@ -22,6 +22,7 @@ ENDS_AND_MIDDLE = np.arange(0, len(NODES), 2)
 SWEEPS = 4  # at most
 SMALL = 0.02  # of the tolerance: sweeps that differ by less are enough
 ORDER = 5  # of the error of a step
+TRUSTED = 2  # errors of equal steps differ by factors, as few or many kinks are met
 STABILITY = 2.0  # dt λ beyond which sweeps do not settle
 ENTERS, LEAVES, LEAST_GAIN = 2.0, 3.0, 2.0  # of implicit steps, see stepping/implicit.py
 STRETCH = 2.5  # a step that is so much longer than the last one is not extrapolated from it
