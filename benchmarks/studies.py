@@ -20,9 +20,8 @@ STUDY = """
 case = "{case}"
 values = ["objective"]
 [set]
-"domain.cells" = {seeds}
 "time.end" = {end}
-"method" = {{kind = "characteristics"}}
+"method" = {{kind = "characteristics", particles = {atoms}}}
 [sweep]
 "initial.mass" = {masses}
 """
@@ -39,7 +38,7 @@ def measured(members, seeds, end):
     masses = np.linspace(0.5, 2.0, members).round(6).tolist()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "many.toml")
-        file.write_text(STUDY.format(case=CASE, seeds=seeds, end=end, masses=masses))
+        file.write_text(STUDY.format(case=CASE, atoms=2 * seeds, end=end, masses=masses))
         began = spent()
         found = hkflow.study(file, Path(folder, "study"), workers=1)
         return spent() - began, sum(outcome.work["seconds"] for outcome in found.outcomes)

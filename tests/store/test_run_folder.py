@@ -82,6 +82,18 @@ def content(folder):
     return snapshots, (folder / "records.jsonl").read_bytes(), results
 
 
+def test_results_are_compressed_where_it_pays(case, tmp_path):
+    points = {
+        "method": {"kind": "particles", "particles": 200, "points": "random"},
+        "flow": {"kind": "hellinger-kantorovich", "noise": 0.0},
+    }
+    hkflow.run(case, output=tmp_path / "run", **points)
+    with h5py.File(tmp_path / "run" / "results.h5") as file:
+        packed = {name: file[name].compression for name in ("positions", "log_weights", "signs")}
+        assert packed == {"positions": None, "log_weights": None, "signs": "gzip"}
+        assert file["signs"].id.get_storage_size() < 0.1 * file["signs"].nbytes
+
+
 def test_results_file_keeps_its_contract(case, tmp_path):
     run = hkflow.run(case, output=tmp_path / "run")
     with h5py.File(tmp_path / "run" / "results.h5") as file:

@@ -3,6 +3,7 @@ open it."""
 
 import json
 import math
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from .run_folder import FORMAT, refuse_links, static_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
 BLOCK = 2**24  # bytes of states that are written at a time, or one state
+WORTH = 0.75  # arrays that compression makes no smaller than this share are not compressed
 
 # The dimensions of every dataset; those named here alone are the coordinates.
 DIMENSIONS = {
@@ -215,27 +217,36 @@ def fill_states(arrays: dict[str, Any], run: Result, start: int = 0) -> None:
 
 
 def _write_states(file, run):
-    """One dataset per array of the states, as wide as the widest save, the rest nan."""
+    """One dataset per array of the states, as wide as the widest save, the rest nan. Those of few
+    different numbers are compressed; others would hardly become smaller."""
     widest, counts = state_shapes(run)
+
+    def block_of(saves):
+        block = {name: np.full((len(saves), *shape), np.nan) for name, shape in widest.items()}
+        fill_states(block, run, saves.start)
+        return block
+
+    middle = len(run.time) // 2
+    sample = block_of(range(middle, middle + 1)) if widest else {}
     for name, shape in widest.items():
         rows = max(1, min(len(run.time), CHUNK // max(8 * math.prod(shape), 8)))
-        packing = {
-            "chunks": (rows, *shape),
-            "compression": "gzip",
-            "compression_opts": 1,
-            "fletcher32": True,
-        }
-        packing = packing if math.prod(shape) > 1 else {}
+        packing = {"chunks": (rows, *shape), "fletcher32": True} if math.prod(shape) > 1 else {}
+        if packing and _is_worth_compressing(sample[name]):
+            packing |= {"compression": "gzip", "compression_opts": 1, "shuffle": True}
         file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
     rows = max(1, BLOCK // (8 * sum(map(math.prod, widest.values())) + 1))
     for start in range(0, len(run.time), rows):
-        stop = min(start + rows, len(run.time))
-        block = {name: np.full((stop - start, *shape), np.nan) for name, shape in widest.items()}
-        fill_states(block, run, start)
-        for name, array in block.items():
-            file[name][start:stop] = array
+        saves = range(start, min(start + rows, len(run.time)))
+        for name, array in block_of(saves).items():
+            file[name][saves.start : saves.stop] = array
     if counts:
         file["count"] = counts
+
+
+def _is_worth_compressing(array):
+    """Whether gzip makes an array much smaller, told by numbers all over it."""
+    part = array.ravel()[:: max(1, array.nbytes // CHUNK)].tobytes()
+    return len(zlib.compress(part, 1)) < WORTH * len(part)
 
 
 def _attach_scales(file, names):
