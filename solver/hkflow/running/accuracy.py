@@ -23,7 +23,7 @@ from ..solving.result import Result
 from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.results import add_to_packed
-from ..store.run import Run, load
+from ..store.run import Run
 from .again import is_whole
 from .check import build_case
 from .error_bars import BROKEN_OFF, keep
@@ -169,8 +169,8 @@ def _unfinished(made, wanted):
     if not is_whole(made):
         return made
     bars = ErrorBars(made.time, remark="the run did not reach its end", wanted=wanted)
-    keep(made.path, bars, add_to_packed)
-    return load(made.path)
+    keep(made.path, bars, lambda _: add_to_packed(made))
+    return made.read_again()
 
 
 def plan(file: CaseFile) -> Choice:

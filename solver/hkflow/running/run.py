@@ -360,7 +360,7 @@ def _integrate(
             if seconds:
                 added |= _certify(made, seconds, quiet)
             added |= repeated(made, quiet)
-            ended.append(add_to_packed(folder) if added else made)
+            ended.append(add_to_packed(made) if added else made)
 
     ended: list[Run] = []
     ranks.told(end)

@@ -79,18 +79,18 @@ def pack(folder: str | Path, run: Run | None = None) -> Path:
     return path
 
 
-def add_to_packed(folder: str | Path) -> Run:
-    """Add to the results.h5 that `pack` has just written what was computed since: error bars,
-    repeats, max-margin; returns the run. States are not compressed again, unless an earlier
-    max-margin has to go."""
-    run, path = load(folder), Path(folder) / "results.h5"
+def add_to_packed(run: Run) -> Run:
+    """Add to the results.h5 that `pack` has just written of a run what its folder has got since:
+    error bars, repeats, max-margin; returns the run with them. States are not compressed again,
+    unless an earlier max-margin has to go."""
+    run, path = run.read_again(), Path(run.path) / "results.h5"
     after = _arrays_after(run)
     with open_hdf5(path) as file:
         new = {name: array for name, array in after.items() if name not in file}
         kept = (np.array_equal(file[name][()], after[name], True) for name in after.keys() - new)
         stale = not all(kept)
     if stale:
-        pack(folder, run)
+        pack(run.path, run)
         return run
 
     def add(file):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
@@ -168,6 +169,13 @@ class Run(Result):
     def max_margin(self) -> MaxMargin | None:  # type: ignore[override]
         """What the data allow, read when it is first wanted; None if it was not computed."""
         return read_max_margin(self.path, len(self.targets))
+
+    def read_again(self) -> "Run":
+        """The same run, with what is added to a folder after the end read from it once more."""
+        other = copy(self)
+        for name in ("errors", "repeats", "max_margin"):
+            vars(other).pop(name, None)
+        return other
 
     @cached_property
     def flow(self) -> Flow:
