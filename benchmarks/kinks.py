@@ -40,6 +40,7 @@ COARSE = 162  # cells of a first run, which compiles
 CROSSINGS = {  # velocity towards n before and after the kink n·θ = 0
     "faster beyond": (0.5, 1.0),
     "much faster beyond": (0.1, 1.0),
+    "at rest before": (0.0, 1.0),
     "slower beyond": (1.0, 0.5),
     "leaves, evenly": (-0.5, 0.5),
     "leaves, unevenly": (-0.1, 1.0),
