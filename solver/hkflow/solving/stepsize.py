@@ -30,7 +30,7 @@ class StepSize:
     largest : no step is longer than this
     limit : current bound from accuracy; it is part of the state that a resumed run continues from
     trusted : so many rejections of one step shorten it as its error says, others halve it at least
-    rejected : how often the step that is being tried was; 0 where a run is resumed
+    rejected : how often the step that is being tried was; 0 at accepted states
     """
 
     order: int
@@ -105,7 +105,10 @@ class StepControl:
         """Move the limit after a step of size dt; True if the step is accurate enough."""
         if not self.implicit:
             self.sizes[True].limit *= FORGET
-        return self.size.learn(dt, error)
+        accurate = self.size.learn(dt, error)
+        if accurate:  # the other kind of step may have been tried, and rejected, before
+            self.sizes[not self.implicit].rejected = 0
+        return accurate
 
     def _wants_implicit(self, bound, look):
         method, (explicit, implicit) = self.method, self.sizes

@@ -1,9 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from hkflow.methods.stepping.tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau
-from hkflow.solving.stepsize import StepSize
+from hkflow.solving.stepsize import StepControl, StepSize
 
 
 @pytest.mark.parametrize("tableau", [SSPRK1, SSPRK2, SSPRK3], ids=lambda t: t.name)
@@ -63,6 +65,16 @@ def test_step_size_halves_a_step_that_shorter_ones_do_not_make_more_accurate():
         assert size.learn(0.4, accurate) and size.rejected == 0
         assert not size.learn(0.4, 1.1e-2)
     assert size.limit == pytest.approx(0.4 * as_told)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_an_accepted_step_of_either_kind_forgets_the_rejections_of_both(first):
+    method = SimpleNamespace(order=4, implicit_order=2, trusted=2, tolerance=1e-2, max_step=np.inf)
+    control = StepControl(method, [1.0, 1.0], first)
+    assert not control.learn(0.4, 1.1e-2) and control.size.rejected == 1
+    control.implicit = not first
+    assert control.learn(0.4, 1e-3)
+    assert [size.rejected for size in control.sizes] == [0, 0]
 
 
 def test_step_size_does_not_run_away_when_rounding_hides_the_error():
