@@ -1,6 +1,8 @@
 """Flows on grids of S³: orders against cell averages, ReLU with valleys, three inputs against
 characteristics, and two inputs with both layers on the sphere against the signed sphere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import hypersphere_of
@@ -10,6 +12,8 @@ import hkflow
 from hkflow.geometry import hypersphere
 from hkflow.geometry.sphere import normalize
 from hkflow.measures.initial import balanced_atoms
+from hkflow.methods.grid import capture
+from hkflow.methods.grid.chords import cut_mesh
 from hkflow.methods.grid.steppers import muscl_hancock
 
 WEIGHTS = np.full((4, 4), 0.1381966011250105) + 0.4472135954999579 * np.eye(4)
@@ -148,3 +152,31 @@ def test_both_layers_on_the_sphere_of_two_inputs_tend_to_the_signed_sphere():
 def test_sibling_the_reaction_of_the_signed_sphere_is_wrong_there():
     joint, signed = joint_and_signed(2760, 2.0)
     assert np.sqrt(np.mean((joint - signed) ** 2)) / np.std(signed) > 0.15
+
+
+def beyond_the_edge(cells):
+    """J = (a·θ)₊, a uniform start, transport to t = 1: ∫(−a·θ)₊ dν, to which only the dead half
+    adds, where nothing moves; what comes to its edge stays there."""
+    a = normalize(np.array([0.3, -0.5, 0.8, 0.4]))
+    risk = hkflow.Risk("linear", lambda h, y, q, out: float(np.copyto(out, y) or h @ y), False)
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, a[None], np.ones(1))
+    problem = hkflow.Problem(hypersphere_of(cells), objective, hkflow.Flow(1.0, 0.0))
+    atoms = hkflow.solve(problem, 1.0, [1.0]).atoms_at(-1)
+    return atoms.weights @ np.maximum(-atoms.positions @ a, 0.0)
+
+
+DEAD_HALF = 2.0 / (3.0 * np.pi)
+
+
+def test_the_edge_of_a_dead_half_keeps_what_comes():
+    errors = [abs(beyond_the_edge(cells) - DEAD_HALF) for cells in (840, 6480)]
+    assert errors[1] <= 3e-4 and 1.6 <= np.log2(errors[0] / errors[1]) <= 2.6
+
+
+def test_sibling_chords_beside_the_edge_let_it_pass(monkeypatch):
+    def beside(mesh, normals):
+        chords, cuts = cut_mesh(mesh, normals)
+        return replace(chords, middles=normalize(chords.middles + 1e-9 * normals[0])), cuts
+
+    monkeypatch.setattr(capture, "cut_mesh", beside)
+    assert abs(beyond_the_edge(840) - DEAD_HALF) > 5e-3

@@ -81,13 +81,16 @@ def _frame(mesh):
 def _of_kink(mesh, frame, normal):
     """Chords (cell, length, middle) and cuts (face, excess) of one kink."""
     left, right, across, between = frame
+    kink = normal
     if mesh.face_vertices.shape[1] > 2:  # on S³
         normal = normalize(normal + ASIDE * OFF_AXES)
     corners = (mesh.vertices @ normal)[mesh.face_vertices]
     sides = [np.asarray(s > 0.0) for s in (left @ normal, right @ normal, *corners.T)]
     near = np.flatnonzero(~(np.all(sides, axis=0) | ~np.any(sides, axis=0)))
     if mesh.face_vertices.shape[1] > 2:
-        return _polygons(mesh, frame, normal, near)
+        (cell, size, middles), cuts = _polygons(mesh, frame, normal, near)
+        # back on the kink: slopes are taken on both sides of it, at distances of SIDE
+        return (cell, size, normalize(middles - np.outer(middles @ kink, kink))), cuts
     ends, areas = corners[near], mesh.face_areas[near]
     first = np.abs(ends[:, 0])
     faces_are_points = mesh.face_vertices.shape[1] == 1  # on the circle
