@@ -134,6 +134,22 @@ def test_what_is_known_is_not_computed_again(monkeypatch, method, mass, holds):
         assert error <= bars[name][-1] + 1e-12
 
 
+@pytest.mark.parametrize("anyway", [False, True])
+def test_a_quarter_of_the_points_tells_more_than_far_fewer_that_are_known(anyway):
+    """Where bars are to be narrow. Errors in time are told by the fewest."""
+
+    def problem(count):
+        start = hkflow.PointMeasure(hkflow.quasi_uniform(count, 1))
+        uniform = lambda points, sign: np.full(len(points), 1.0)
+        return replace(on_circle(), mesh=None, initial=start, density=uniform)
+
+    runs = {n: hkflow.solve(problem(n), 2.0, SAVES, kind="particles") for n in (1024, 64, 16)}
+    bars = companions.error_bars(runs[1024], known=[runs[64], runs[16]], anyway=anyway)
+    few = ["64 points", "16 points", "16 points with tolerance 1e-07"]
+    assert list(bars.companions) == (["256 points", "64 points", *few[1:]] if anyway else few)
+    assert true_errors(runs[1024])[0] <= bars["predictions"][-1]
+
+
 @pytest.mark.parametrize(("tolerance", "holds"), [(1e-4, True), (1e-6, False)])
 def test_looser_runs_of_fewer_points_tell_errors_in_space(tolerance, holds):
     """If at most ten times looser."""

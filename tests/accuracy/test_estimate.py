@@ -61,6 +61,17 @@ def test_results_that_agree_by_chance_do_not_make_a_small_bar():
     assert (found.bar > 0.5 * rms(values[0] - TRUTH)).all()
 
 
+def test_the_start_is_no_worse_by_what_comes_later():
+    """There results may be exact, as those of opposite signs that cancel; other saves count the
+    saves beside them."""
+    values = [np.vstack([0.0 * TRUTH[:1], one]) for one in on_meshes(2.0, (1.0, 2.0, 4.0))]
+    found = extrapolated(values, (1.0, 2.0, 4.0), SMOOTH).bar
+    assert found[0] == 0.0 and (found[1:] > 0.0).all()
+    assert found[1] == max(
+        extrapolated([one[1:] for one in values], (1.0, 2.0, 4.0), SMOOTH).bar[:2]
+    )
+
+
 @pytest.mark.parametrize(("own", "holds"), [(points, True), (extrapolated, False)])
 def test_sets_of_points_that_are_good_or_bad_by_chance_have_steady_bars(own, holds):
     """Errors of order 5/3 times lognormal numbers: 95 % of the bars hold, and 90 % are alike to a

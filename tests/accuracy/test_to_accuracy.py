@@ -99,12 +99,10 @@ def test_what_stops_it_is_said(case, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["grid", "characteristics", "particles"])
 def test_a_coarse_run_that_is_the_answer_is_judged_once(case, tmp_path, monkeypatch, kind):
-    def refuse(*_, **__):
-        raise AssertionError("judged again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("hkflow.running.error_bars.bars_of", refuse)
-        run = hkflow.run(case, output=tmp_path / "run", method={"kind": kind, "accuracy": 1e-2})
+    judged, honest = [], planning.bars_for
+    monkeypatch.setattr(planning, "bars_for", lambda *a: judged.append(a) or honest(*a))
+    run = hkflow.run(case, output=tmp_path / "run", method={"kind": kind, "accuracy": 1e-2})
+    assert len(judged) == 1
     assert np.array_equal(run.errors["predictions"], hkflow.error_bars(run)["predictions"])
 
 
@@ -147,7 +145,7 @@ def test_error_bars_that_are_broken_off_end_it(case, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hkflow.running.error_bars.bars_of", interrupted)
+    monkeypatch.setattr(planning.Attempt, "judged", interrupted)
     method = {"kind": "grid", "accuracy": 1e-4}
     run = hkflow.run(case, output=tmp_path / "run", method=method)
     assert "not estimated, 1.0e-04 wanted: broken off" in dict(summary(run))["accuracy"]

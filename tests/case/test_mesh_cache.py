@@ -2,7 +2,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hkflow.case.mesh_cache import cached_mesh
+from hkflow.case.mesh_cache import IN_USE, cached_mesh
 from hkflow.files.writing import checksum
 from hkflow.geometry import geodesic_mesh
 from hkflow.geometry.domain import Meshes
@@ -12,7 +12,7 @@ from hkflow.geometry.geodesic import geodesic_mesh_of
 @pytest.fixture
 def cached(tmp_path, monkeypatch):
     """The folder of a cache of its own, the sizes of the meshes that were built, and the function
-    that gives them."""
+    that gives them as a new process has them."""
     monkeypatch.setenv("HKFLOW_CACHE", str(tmp_path / "cache"))
     built = []
 
@@ -20,7 +20,22 @@ def cached(tmp_path, monkeypatch):
         built.append(cells)
         return geodesic_mesh_of(cells)
 
-    return tmp_path / "cache", built, lambda cells: cached_mesh(Meshes("geodesic", build), cells)
+    def mesh_of(cells):
+        IN_USE.clear()
+        return cached_mesh(Meshes("geodesic", build), cells)
+
+    return tmp_path / "cache", built, mesh_of
+
+
+def test_a_mesh_in_use_is_not_read_again(cached):
+    folder, built, mesh_of = cached
+    one = mesh_of(162)
+    (path,) = folder.iterdir()
+    path.write_bytes(b"")
+    assert cached_mesh(Meshes("geodesic", geodesic_mesh_of), 162) is one
+    del one
+    with pytest.warns(UserWarning, match="built again"):
+        assert cached_mesh(Meshes("geodesic", geodesic_mesh_of), 162).n_cells == 162
 
 
 def test_cache_is_filled_used_and_repaired(cached):

@@ -108,7 +108,8 @@ def error_bars(
     known : runs of the same problem on fewer cells or points, made before, which are not computed
         again; from points the errors in space are told by the two largest of at most 1/4 of them.
         Companions that are computed are added
-    anyway : whether another method is asked where it takes longer than the run, too
+    anyway : whether bars are to be as narrow as they can be: with 1/4 of the points where runs of
+        fewer are known, and by another method where it takes longer than the run
     """
     known = [] if known is None else known
     reason = _unfit(run, problem)
@@ -118,8 +119,8 @@ def error_bars(
     own = Companion(problem, options_of(run), 1.0, "the same")
     saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
     before = [one for one in known if _times_fit(one, run.time, saves)]
-    counts = [] if drawn else _counts(own, before)
-    told, timed = _told(own, counts), _timed(counts)
+    counts = [] if drawn else _counts(own, before, anyway)
+    told, timed = _told(own, counts), _timed(counts, bool(before) and problem.mesh is None)
     kind, others = _another(own, counts, anyway) if independent else ("", [])
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
     thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
@@ -193,9 +194,10 @@ def options_of(run: Result) -> dict[str, Any]:
 # --- companions
 
 
-def _counts(own, known=()):
+def _counts(own, known=(), anyway=False):
     """Fewer and fewer cells, or points of one sign, down to LEAST; none if there is nothing to thin
-    out. Of points those of runs that are known, where at least two of these have so few."""
+    out. Of points those of runs that are known, where at least two of these have so few; anyway
+    1/4 besides, where they are far fewer."""
     problem, counts = own.problem, []
     if problem.domain.fixed or own.options["kind"] == "network":
         return counts
@@ -210,7 +212,8 @@ def _counts(own, known=()):
         found = {_count(one.problem) for one in known if one.problem.mesh is None}
         fewer = sorted((count for count in found if LEAST <= count <= most), reverse=True)
         if len(fewer) > 1:
-            return fewer
+            far = fewer[0] * FAR_FEWER <= most * FEWER
+            return [most, *fewer] if anyway and far else fewer
     else:
         return counts
     count = coarser(_count(problem))
@@ -275,10 +278,11 @@ def _told(own, counts):
     return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
 
 
-def _timed(counts):
+def _timed(counts, known=False):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
-    than 1/64; none where these are too few, and the fewest by which errors in space are told do."""
-    return [count for count in counts[2:] if count >= TIMED][-1:]
+    than 1/64; none where these are too few, and the fewest by which errors in space are told do.
+    Of runs from points that are known the fewest: these errors hardly depend on how many."""
+    return counts[-1:] if known else [count for count in counts[2:] if count >= TIMED][-1:]
 
 
 def _as_short(companion):

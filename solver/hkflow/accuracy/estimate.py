@@ -92,10 +92,11 @@ def of_points(
 
 
 def _beside(bar):
-    """The larger of every bar and those of the saves before and after."""
+    """The larger of every bar and those of the saves before and after; at the first save, where
+    nothing has moved, its own."""
     beside = bar.copy()
     beside[1:] = np.maximum(beside[1:], bar[:-1])
-    beside[:-1] = np.maximum(beside[:-1], bar[1:])
+    beside[1:-1] = np.maximum(beside[1:-1], bar[2:])
     return beside
 
 

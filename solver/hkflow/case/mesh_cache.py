@@ -7,6 +7,7 @@ last one wins, both are right.
 import os
 import warnings
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from platformdirs import user_cache_path
 
@@ -16,6 +17,7 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 
 FORMAT = 5  # of the cached files; to be raised when the construction of the mesh changes
+IN_USE: WeakValueDictionary[Path, Mesh] = WeakValueDictionary()  # by their files
 
 
 def cache_folder() -> Path:
@@ -24,21 +26,29 @@ def cache_folder() -> Path:
 
 
 def cached_mesh(meshes: Meshes, cells: int) -> Mesh:
-    """The mesh of a number of cells, one of the Meshes of a domain, from the cache if it is there
-    and right; built and stored otherwise.
+    """The mesh of a number of cells, one of the Meshes of a domain: the one in use if there is one,
+    from the cache if it is there and right, or built and stored.
 
     Warns of a file that is there and is not that mesh.
     """
     if not meshes.kept:
         return meshes.of_size(cells)
     path = cache_folder() / f"{meshes.name}-{cells}-v{FORMAT}.h5"
+    mesh = IN_USE.get(path)
+    if mesh is None:
+        mesh = IN_USE[path] = _kept(path, meshes, cells)
+    return mesh
+
+
+def _kept(path, meshes, cells):
+    """The mesh from its file in the cache, which is written if it is not there or not right."""
     try:
         return _read(path, meshes.name, cells)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except DAMAGE as error:
         warnings.warn(
-            f"{path}: not the mesh that belongs here ({error}); it is built again.", stacklevel=2
+            f"{path}: not the mesh that belongs here ({error}); it is built again.", stacklevel=3
         )
     mesh = meshes.of_size(cells)
     try:

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import Companion, error_bars, order_of_points, orders_of, solved
+from ..accuracy.companions import (
+    Companion,
+    Watch,
+    error_bars,
+    order_of_points,
+    orders_of,
+    solved,
+)
 from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
 from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
@@ -34,7 +41,9 @@ AIM = 0.9  # of the accuracy that is wanted: what misses by little is to grow li
 LAST = 0.75  # of it, by the last run, after which there is no other
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
-FIRST_TOLERANCE, LEAST_TOLERANCE = 1e-4, 1e-10
+# tolerances: of the first run from points as a share of the accuracy, which leaves errors of 0.05
+# to 0.1 of it, at most LOOSEST; of grids, whose looser steps are implicit ones and take longer
+OF_POINTS, LOOSEST, OF_GRIDS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
 LONGEST, LONG = 3600.0, 60.0  # seconds of steps: at most, and from where on they are announced
@@ -139,15 +148,14 @@ class Attempt:
     wanted: float
     last: bool
 
-    @property
-    def bars(self) -> ErrorBars | None:
-        """Of the coarse run, if that was this very run."""
-        return self.choice.bars
+    def judged(self, run: Run, problem: Problem, another: bool, watch: Watch | None) -> ErrorBars:
+        """The error bars of the run, those of the coarse run if that was this very run.
 
-    @property
-    def known(self) -> list[Solution]:
-        """Runs on fewer cells or points; companions of this run are added."""
-        return self.choice.known
+        problem : as the case states it;  another : whether another method may be asked
+        watch : function (done, of how many)
+        """
+        known = self.choice.known  # to which companions of this run are added
+        return self.choice.bars or bars_for(self.wanted, run, problem, another, known, watch)
 
     def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
         """Them, with the accuracy that was reached and what kept it from more if no other run is
@@ -188,34 +196,29 @@ def plan(file: CaseFile) -> Choice:
 
 def _tried(file, dim, size, known=()):
     """The Choice by a coarse run of so many cells or points."""
-    case = sized(file.case, dim, size, FIRST_TOLERANCE)
+    wanted, case = file.case.method.accuracy, sized(file.case, dim, size)
+    of_points = float(np.clip(OF_POINTS * wanted, TIGHTEST, LOOSEST))
+    tolerance = OF_GRIDS if case.method.kind == "grid" else of_points
+    case = sized(file.case, dim, size, tolerance)
     resolved, problem = build_case(replace(file, case=case))
     end: Any = resolved.time.end
     began = time.perf_counter()
     known = list(known)
-    times, another = save_times(end, resolved.time.saves), case.error.companions == "all"
-    coarse = coarse_run(problem, resolved.method, times, another, known)
-    if coarse is None:
+    run = coarse_run(problem, resolved.method, save_times(end, resolved.time.saves))
+    if run is None:
         data, seconds = len(problem.objective.inputs), time.perf_counter() - began
         return _choice(file, case, dim, data, size, None, seconds)
-    run, bars = coarse
+    bars = bars_for(wanted, run, problem, case.error.companions == "all", known)
     found = _better(file, case, dim, size, run, bars, run.end["seconds"])
     found = replace(found, known=[run, *known])
-    same = found.size == size and found.tolerance == FIRST_TOLERANCE
+    same = found.size == size and found.tolerance == tolerance
     return replace(found, bars=bars) if same and bars.bars else found
 
 
-def coarse_run(
-    problem: Problem,
-    table: Any,
-    times: Floats,
-    another: bool = False,
-    known: list[Solution] | None = None,
-) -> tuple[Solution, ErrorBars] | None:
-    """A run of few cells or points in memory and its error bars; None if it fails.
+def coarse_run(problem: Problem, table: Any, times: Floats) -> Solution | None:
+    """A run of few cells or points in memory; None if it fails.
 
-    table : of the method in the case;  times : of the saves;  another : whether another method is
-        asked, too;  known : as of `error_bars`
+    table : of the method in the case;  times : of the saves
     """
     options = {
         name: value
@@ -223,12 +226,28 @@ def coarse_run(
         if value is not None and name not in ("particles", "points", "scale", "accuracy")
     }
     run = solved(Companion(problem, options, 1.0, "the coarse run"), times)
-    if run is None:
-        return None
-    run.options["points"] = getattr(table, "points", None)
-    return run, error_bars(
-        run, problem, independent=another, mesh_of=cached_mesh, known=known, anyway=True
-    )
+    if run is not None:
+        run.options["points"] = getattr(table, "points", None)
+    return run
+
+
+def bars_for(
+    wanted: float,
+    run: Result,
+    problem: Problem,
+    another: bool,
+    known: list[Solution],
+    watch: Watch | None = None,
+) -> ErrorBars:
+    """The error bars of a run that is made to an accuracy; where those that cost little are too
+    wide for it, as narrow ones as can be.
+
+    another : whether another method may be asked;  problem, known, watch : as of `error_bars`
+    """
+    bars = error_bars(run, problem, another, cached_mesh, watch, known)
+    if not relative_error(run, bars)[0] <= wanted:
+        bars = error_bars(run, problem, another, cached_mesh, watch, known, anyway=True)
+    return bars
 
 
 def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> Choice:
@@ -258,7 +277,7 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM):
     left = wanted - min(space * (size / new) ** (order / dim), allowed)
     if in_time > left:  # how far a looser one would do is not known
         tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
-    tolerance = max(tolerance, LEAST_TOLERANCE)
+    tolerance = max(tolerance, TIGHTEST)
     return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ..accuracy.companions import EXPECTED
+from ..accuracy.companions import EXPECTED, Watch
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
@@ -15,7 +15,6 @@ from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
-from ..solving.solution import Solution
 from ..store.errors import write_errors
 from ..store.results import pack
 from ..store.run import Run, loaded
@@ -58,13 +57,8 @@ def stated(run: Result) -> Problem | None:
 class Judge(Protocol):
     """Judges a run that is made to an accuracy."""
 
-    @property
-    def bars(self) -> ErrorBars | None:
-        """Its error bars, if they are known."""
-
-    @property
-    def known(self) -> list[Solution]:
-        """As of `accuracy.companions.error_bars`."""
+    def judged(self, run: Run, problem: Problem, another: bool, watch: Watch | None) -> ErrorBars:
+        """Its error bars; the arguments as of `accuracy.companions.error_bars`."""
 
     def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
         """The bars, with the accuracy that was reached if no other run is made."""
@@ -88,11 +82,11 @@ def estimated(
             run = copy(run)
             problem = run.problem = replace(problem, objective=given.objective)
         problem, independent = replace(problem, test=None), companions == "all"
-        known = judge.known if judge else []
         with companions_made(quiet) as watch:
-            bars = (judge and judge.bars) or bars_of(
-                run, problem, independent, cached_mesh, watch, known, anyway=judge is not None
-            )
+            if judge:
+                bars = judge.judged(run, problem, independent, watch)
+            else:
+                bars = bars_of(run, problem, independent, cached_mesh, watch)
     except KeyboardInterrupt:
         why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
         bars = ErrorBars(run.time, remark=why)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy.companions import error_bars
 from ..arguments import Floats
 from ..case.accuracy import asks_for_accuracy, first_size, sized
 from ..case.build import build_problem
 from ..case.datasets import DataSet
 from ..case.load import CaseFile
+from ..case.mesh_cache import cached_mesh
 from ..case.resolve import best_method_of
 from ..case.schema.case import Case
 from ..case.schema.initial import GIVEN
@@ -192,10 +194,10 @@ def _accuracy(file, case, problem, times, seconds):
         small = build_problem(coarse, file.folder, DataSet(inputs, o.targets, o.weights))
     except (CaseError, ValueError):
         return later
-    made = coarse_run(small, coarse.method, times)
-    if made is None:
+    run = coarse_run(small, coarse.method, times)
+    if run is None:
         return later
-    run, bars = made
+    bars = error_bars(run, small, independent=False, mesh_of=cached_mesh)
     total, space, in_time = relative_error(run, bars)
     if total != total:
         return later
