@@ -271,14 +271,33 @@ def test_orders_are_those_of_smooth_features_where_nothing_moves(rates, band):
         assert 1.5 < bars.bars["predictions"].order < 3.0
 
 
-def test_errors_in_time_are_told_by_one_stepper():
-    """A tighter tolerance alone would go over to another, whose errors in space are others."""
-    one = companions.Companion(on_circle(), {"kind": "grid"}, 1.0, "")
-    [tight] = companions._with_tolerance(one, 0.25)
-    tolerance = tight.options["tolerance"]
-    kinds = (one.options, tight.options, one.options | {"tolerance": tolerance})
-    names = [make_method(one.problem, **options).stepper_name for options in kinds]
-    assert tolerance == 2.5e-5 and names == ["muscl-hancock", "muscl-hancock", "ssprk3"]
+@pytest.mark.parametrize("own", [True, False])
+def test_errors_are_told_by_one_stepper(own, monkeypatch):
+    """Below a tolerance of 1e-4 another one is taken where no kink captures mass, as on companions
+    that are too coarse for it: its errors in time are far smaller than the run's."""
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.normal(size=(100, 2)), np.ones(100)])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, np.sin(3.0 * inputs[:, 0])
+    )
+    mesh = hkflow.geodesic_mesh(3)
+    problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 1.0), (1, -1))
+    made, honest = [], companions.solved
+
+    def solved(one, times):
+        made.append(make_method(one.problem, **one.options).stepper_name)
+        return honest(one, times)
+
+    monkeypatch.setattr(companions, "solved", solved)
+    if not own:
+        plain = {"kind": "grid", "tolerance": 1e-5}
+        monkeypatch.setattr(companions, "options_of", lambda run: plain)
+    how = {"saves": 3, "kind": "grid", "tolerance": 1e-5}
+    run, better = (hkflow.solve(problem, 4.0, **how | more) for more in ({}, {"tolerance": 1e-7}))
+    bars = companions.error_bars(run, independent=False)
+    error = np.sqrt(np.mean((run.predictions[-1] - better.predictions[-1]) ** 2))
+    assert (set(made) == {"muscl-hancock"}) == own
+    assert (error <= bars.bars["predictions"].time[-1]) == own
 
 
 def test_random_points_are_judged_by_parts_of_them():

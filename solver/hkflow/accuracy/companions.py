@@ -50,10 +50,10 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap; else 1/64 of them, of runs to an accuracy 1/12 (PART), but up to the second number
+# sums are cheap; else 1/64 of them, of runs to an accuracy 1/3 (PART), but up to the second number
 # anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
-PART = {False: 64, True: 12}
+PART = {False: 64, True: 3}
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method
@@ -184,11 +184,18 @@ def _is_exact(problem, run):
 
 
 def options_of(run: Result) -> dict[str, Any]:
-    """The options that its method takes."""
+    """The options that its method takes. The stepper of a grid is among them: on fewer cells, or
+    with a tighter tolerance, another one might be taken, whose errors are others."""
     known = signature(method_class(run.method)).parameters
-    return {"kind": run.method} | {
+    options = {"kind": run.method} | {
         name: value for name, value in run.options.items() if name in known and value is not None
     }
+    if run.method != "grid":
+        return options
+    from ..methods.grid.finite_volume import best_stepper
+
+    chosen = {name: options[name] for name in ("tolerance", "reconstruction") if name in options}
+    return {"stepper": best_stepper(run.problem, **chosen)} | options
 
 
 # --- companions
@@ -404,10 +411,7 @@ def _with_tolerance(companion, factor):
         return []
     tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.2g}"
-    options = companion.options | {"tolerance": tolerance}
-    if companion.options["kind"] == "grid":  # another stepper would have other errors in space
-        options["stepper"] = made.stepper_name
-    return [replace(companion, options=options, words=words)]
+    return [replace(companion, options=companion.options | {"tolerance": tolerance}, words=words)]
 
 
 def solved(companion: Companion, times: Floats) -> Solution | None:

@@ -32,7 +32,17 @@ from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
+
 SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
+
+
+def best_stepper(
+    problem: Problem, tolerance: float = TOLERANCE, reconstruction: str = "linear"
+) -> str:
+    """The stepper that is taken if none is named."""
+    tight = tolerance < TOLERANCE and reconstruction == "linear"
+    moves = problem.flow.moves and not problem.objective.entropy
+    return "ssprk3" if tight and moves and not captures(problem) else "muscl-hancock"
 
 
 class FiniteVolume(ImplicitSteps):
@@ -84,14 +94,7 @@ class FiniteVolume(ImplicitSteps):
         check_positive(max_step=max_step, finite=False)
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
-        if stepper is None:
-            tight = (
-                tolerance < TOLERANCE
-                and reconstruction == "linear"
-                and self.flow.moves
-                and not problem.objective.entropy
-            )
-            stepper = "ssprk3" if tight and not captures(problem) else "muscl-hancock"
+        stepper = stepper or best_stepper(problem, tolerance, reconstruction)
         if stepper not in STEPPERS:
             raise ValueError(unknown_name("stepper", stepper, STEPPERS))
         if problem.objective.entropy > 0.0 and stepper != "muscl-hancock":
