@@ -242,6 +242,27 @@ def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, c
     assert found == points and (kind == "characteristics") == bool(points)
 
 
+@pytest.mark.parametrize("imex", ["explicit", "implicit"])
+def test_where_a_grid_is_slow_another_method_tells_more_than_finer_companions(imex):
+    """Implicit steps take many evaluations on few cells, too. Without the other method, as with
+    explicit steps, finer companions tell more."""
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.normal(size=(6, 2)), np.ones(6)])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, np.sign(inputs[:, 0])
+    )
+    flow = hkflow.Flow(1.0, 1.0, drive="measure")
+    problem = hkflow.Problem(hkflow.geodesic_mesh(3), objective, flow, (1, -1))
+    run = hkflow.solve(problem, 8.0, 3, kind="grid", imex=imex)
+    slow = imex == "implicit"
+    assert (run.end["evaluations"] > companions.SWEEPS * run.end["steps"]) == slow
+    words = companions.error_bars(run).companions
+    assert words[:2] == (("42 cells", "12 cells") if slow else ("162 cells", "42 cells"))
+    assert any("characteristics" in one for one in words) == slow
+    own = companions.error_bars(run, independent=False)
+    assert own.companions[:2] == ("162 cells", "42 cells")
+
+
 def test_bars_at_saves_that_companions_do_not_have_are_the_larger_of_those_beside(monkeypatch):
     monkeypatch.setattr(companions, "SAVES", 4)
     run = hkflow.solve(on_circle(), 2.0, 7)

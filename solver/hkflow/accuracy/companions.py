@@ -54,6 +54,7 @@ MANY = {True: 40, False: 150}
 # anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
 PART = {False: 64, True: 3}
+SWEEPS = 4  # evaluations a step: implicit ones take more, on few cells, too; other methods less
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method
@@ -120,8 +121,11 @@ def error_bars(
     saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
     before = [one for one in known if _times_fit(one, run.time, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
-    told, timed = _told(own, counts), _timed(counts, bool(before) and problem.mesh is None)
-    kind, others = _another(own, counts, anyway) if independent else ("", [])
+    work = run.end.get("steps", 0), run.end.get("evaluations", 0)
+    slow = run.method == "grid" and work[1] > SWEEPS * work[0]
+    kind, others = _another(own, counts, anyway or slow) if independent else ("", [])
+    told = _told(own, counts, slow and bool(others))
+    timed = _timed(counts, bool(before) and problem.mesh is None)
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
     thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
@@ -278,10 +282,11 @@ def _count(problem):
     return len(problem.initial) // len(problem.signs) if mesh is None else mesh.n_cells
 
 
-def _told(own, counts):
+def _told(own, counts, slow=False):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
-    grid's where these are so MANY cells: bars are as wide, and cost half."""
-    grid, least = own.options["kind"] == "grid", MANY[_kinked(own.problem)]
+    grid's where these are so MANY cells, as bars are as wide, and cost half; or where it is slow
+    and another method tells more."""
+    grid, least = own.options["kind"] == "grid", LEAST if slow else MANY[_kinked(own.problem)]
     return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
 
 
