@@ -125,9 +125,10 @@ def error_bars(
     slow = run.method == "grid" and work[1] > SWEEPS * work[0]
     kind, others = _another(own, counts, anyway or slow) if independent else ("", [])
     told = _told(own, counts, slow and bool(others))
-    timed = _timed(counts, bool(before) and problem.mesh is None)
+    timed = _timed(counts, bool(before))
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
-    thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
+    if not before:
+        thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
     batches = _batches(problem, own.options) if drawn else []
     if not (coarse or batches or _is_exact(problem, run)):
@@ -293,7 +294,7 @@ def _told(own, counts, slow=False):
 def _timed(counts, known=False):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
     than 1/64; none where these are too few, and the fewest by which errors in space are told do.
-    Of runs from points that are known the fewest: these errors hardly depend on how many."""
+    Where runs are known the fewest: errors in time of more are as large or smaller."""
     return counts[-1:] if known else [count for count in counts[2:] if count >= TIMED][-1:]
 
 
