@@ -110,7 +110,8 @@ def error_bars(
         again; from points the errors in space are told by the two largest of at most 1/4 of them.
         Companions that are computed are added
     anyway : whether bars are to be as narrow as they can be: with 1/4 of the points where runs of
-        fewer are known, and by another method where it takes longer than the run
+        fewer are known, by another method where it takes longer than the run, and with errors in
+        time of a grid on more than the fewest cells that are known
     """
     known = [] if known is None else known
     reason = _unfit(run, problem)
@@ -125,9 +126,10 @@ def error_bars(
     slow = run.method == "grid" and work[1] > SWEEPS * work[0]
     kind, others = _another(own, counts, anyway or slow) if independent else ("", [])
     told = _told(own, counts, slow and bool(others))
-    timed = _timed(counts, bool(before))
+    quick = bool(before) and not (anyway and run.method == "grid")
+    timed = _timed(counts, quick)
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
-    if not before:
+    if not quick:
         thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
     batches = _batches(problem, own.options) if drawn else []
@@ -291,11 +293,11 @@ def _told(own, counts, slow=False):
     return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
 
 
-def _timed(counts, known=False):
+def _timed(counts, quick=False):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
     than 1/64; none where these are too few, and the fewest by which errors in space are told do.
-    Where runs are known the fewest: errors in time of more are as large or smaller."""
-    return counts[-1:] if known else [count for count in counts[2:] if count >= TIMED][-1:]
+    Quickly on the fewest: errors in time of more points are alike, of more cells often smaller."""
+    return counts[-1:] if quick else [count for count in counts[2:] if count >= TIMED][-1:]
 
 
 def _as_short(companion):
