@@ -28,6 +28,7 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/deformation.py": "moves densities in a velocity that changes with time",
     "benchmarks/growth.py": "times and weighs the tree alone",
     "benchmarks/particle_peers.py": "times the loop over steps, without what solve makes before",
+    "benchmarks/point_sets.py": "tries other rules for bars than the one that is taken",
     "benchmarks/population.py": "compares the closed-form kernel with quadrature",
     "benchmarks/potential.py": "times the sums over cells and data alone",
     "benchmarks/potential_peers.py": "the same, against other libraries",

@@ -112,6 +112,13 @@ def test_another_method_widens_a_bar_only_beyond_its_own():
     assert np.array_equal(wider, 2.75 * bar) and disagrees
 
 
+def test_rounding_is_no_disagreement():
+    """At the start, where both may be exact."""
+    bar, own = np.array([0.0, 1e-3]), np.array([0.0, 1e-4])
+    for apart, differs in ((1e-17, False), (1e-6, True)):
+        assert compared(bar, np.array([apart, 1e-4]), own)[1] == differs
+
+
 def test_another_method_that_is_known_better_narrows_a_bar():
     bar = np.array([1.0, 2.0])
     closer, disagrees = compared(bar, 0.1 * bar, 0.2 * bar)

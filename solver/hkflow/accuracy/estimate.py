@@ -12,6 +12,7 @@ FACTOR, WIDE = 1.25, 3.0  # safety where the observed order is one that is expec
 LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen, and below it of few points
 FAR = 1.5  # safety where sets of far fewer points tell, and the order is trusted farther
+ROUNDING = 1e-6  # of the largest bar: how far results are apart that agree, as at the start
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
 
@@ -141,7 +142,7 @@ def compared(bar: Floats, apart: Floats, own: Floats) -> tuple[Floats, bool]:
     bar : (n_saves,) space and time together;  apart : (n_saves,) what the two results differ by;
     own : (n_saves,) bar of the independent one
     """
-    disagrees = (apart > own) & (apart > bar)
+    disagrees = apart > np.maximum(own, bar) + ROUNDING * bar.max(initial=0.0)
     return np.where(disagrees, apart + own, np.minimum(bar, apart + own)), bool(disagrees.any())
 
 

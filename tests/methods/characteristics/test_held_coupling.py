@@ -127,12 +127,13 @@ def test_margin_flows_reach_log_masses_of_a_hundred():
 def degenerate():
     """A margin flow in which nine data share the smallest margin while three positions carry all
     mass: most changes of the loss gradients move nothing, until a kink lets go what it holds. It is
-    given up after 250 steps."""
+    given up after 200 steps: 143 are needed, and without the proximal term 222, or no number of
+    them, which depends on rounding."""
     problem, times = margins(2, 642), []
 
     def gives_up(state):
         times.append(state.time)
-        return len(times) > 250
+        return len(times) > 200
 
     options = {"kind": "characteristics", "record_interval": 50.0, "observers": [gives_up]}
     return hkflow.solve(problem, 2800.0, **options)
