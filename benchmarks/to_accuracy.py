@@ -37,10 +37,8 @@ TEACHER = {
     "domain": {"kind": "signed-sphere"},
     "time": {"end": 5.0, "saves": 6},
 }
-LONG, SHORT = (
-    30.0,
-    1.0,
-)  # seconds, beside which compiling is little, and which other processes disturb
+LONG = 30.0  # seconds, beside which compiling is little
+SHORT = 1.0  # seconds, which other processes disturb
 PATIENCE = 300.0  # seconds of a plan that is run
 REFERENCE = {"kind": "characteristics", "particles": 40_000, "tolerance": 1e-7}
 

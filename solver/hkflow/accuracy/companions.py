@@ -54,7 +54,7 @@ MANY = {True: 40, False: 150}
 # anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
 PART = {False: 64, True: 3}
-SWEEPS = 4  # evaluations a step: implicit ones take more, on few cells, too; other methods less
+SWEEPS = 4  # evaluations a step, beyond which steps are implicit: they are slow on few cells, too
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method

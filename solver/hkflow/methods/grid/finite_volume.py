@@ -32,7 +32,6 @@ from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
-
 SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
 
 
