@@ -13,11 +13,14 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 import hkflow
 
+MARGIN = Path(__file__).parent.parent / "cases" / "colt" / "cluster-margin.toml"
+DRAWS, MARGIN_ENDS = range(1, 7), (5.0, 20.0)
 FLOWS = {"W": (1.0, 0.0), "HK": (1.0, 2.0), "H": (0.0, 2.0)}
 CELLS = {1: (64, 256), 2: (642, 2562)}
 TIMES = {"square": (1.0, 10.0), "logistic": (5.0,), "exponential": (3.0,)}
@@ -84,24 +87,30 @@ def problem(dim, activation, rates, loss, cells):
     )
 
 
-def values(run):
-    """The quantities at the last save, by name."""
+def values(run, per_mass=False):
+    """The quantities at the last save, by name, of ν or of ν/|ν|."""
     mass = np.exp(run.log_mass[-1])
+    unit = mass if per_mass else 1.0
     found = {
-        "predictions": run.predictions[-1],
-        "largest": run.predictions[-1],
-        "objective": np.array([run.objective_at(-1)]),
+        "predictions": run.predictions[-1] / unit,
+        "largest": run.predictions[-1] / unit,
+        "objective": np.array([run.objective_at(-1)]) / unit,
         "log_mass": run.log_mass[-1:],
-        "moment": run.atoms_at(-1).moment(),
+        "moment": run.atoms_at(-1).moment() / unit,
     }
     if run.classifies:
         found["margin"] = np.array([(run.targets * run.predictions[-1]).min() / mass])
     return found
 
 
-def judged(run, truth):
-    """(quantity, true error, bar) of a run at its last save."""
-    bars, got = hkflow.error_bars(run), values(run)
+def judged(run, reference):
+    """(quantity, true error, bar) of a run at its last save.
+
+    reference : a run, or the quantities by name
+    """
+    bars = hkflow.error_bars(run)
+    got = values(run, bars.normalised)
+    truth = reference if isinstance(reference, dict) else values(reference, bars.normalised)
     for name in QUANTITIES:
         if name not in truth or name not in got:
             continue
@@ -121,13 +130,31 @@ def with_data(quick):
         kind = "characteristics" if exact else "particles"
         saves = np.linspace(0.0, end, 6)
         reference = hkflow.solve(made[-1], end, saves, kind=kind, tolerance=1e-6 if exact else 1e-7)
-        truth = values(reference)
         case = f"S{dim} {activation} {flow} {loss} t={end:g}"
         for one, cells in zip(made, CELLS[dim], strict=False):
             for method in ("grid", kind):
                 run = hkflow.solve(one, end, saves, kind=method)
-                for found in judged(run, truth):
+                for found in judged(run, reference):
                     yield f"{method}, {activation}", f"{case} N={cells}", *found
+
+
+def margins(quick):
+    """The same of margin flows of cluster data."""
+    for seed in DRAWS[: 1 if quick else None]:
+        for end in MARGIN_ENDS[: 1 if quick else None]:
+
+            def problem(cells, seed=seed):
+                return hkflow.check(MARGIN, seed=seed, **{"domain.cells": cells})[1]
+
+            saves, kind = np.linspace(0.0, end, 6), "characteristics"
+            many, few = (2562, CELLS[2][:1]) if quick else (MANY[2], CELLS[2])
+            reference = hkflow.solve(problem(many), end, saves, kind=kind, tolerance=1e-6)
+            for cells in few:
+                for method in ("grid", kind):
+                    run = hkflow.solve(problem(cells), end, saves, kind=method)
+                    for found in judged(run, reference):
+                        case = f"margin flow, draw {seed}, t={end:g} N={cells}"
+                        yield f"{method}, smooth margin", case, *found
 
 
 def closed_forms(quick):
@@ -192,7 +219,7 @@ def main():
     """Print the table."""
     quick = "--quick" in sys.argv
     rows = []
-    for source in (closed_forms, with_data):
+    for source in (closed_forms, with_data, margins):
         for row in source(quick):
             rows.append(row)
             if sys.stderr.isatty():

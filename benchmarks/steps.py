@@ -31,6 +31,7 @@ LOSS_GRADIENTS = {
 GOALS = {"small step": 0.1, "implicit step": 1.0, "margin": 5.0}  # ms, ms, ratio
 BARS, RECORDS = 0.35, 0.03  # of the time of a run, and of its steps: what these may cost
 CELLS, SAVES = (642, 2562, 10242), (1000, 4000, 16000)
+DRAWS, MARGIN_END, MARGIN_TRUTH = (1, 2, 3), 20.0, (10242, 1e-5)  # cells, tolerance
 
 
 def moved_by_numpy(problem, end, rtol, method="RK45"):
@@ -139,6 +140,45 @@ def beside_steps(quick):
     )  # fmt: skip
 
 
+def bars_of_margins(quick):
+    """Error bars of margin runs on grids, whose steps are implicit: as shares of a run without, and
+    over the errors."""
+    case, (cells, tolerance) = CASES / "colt" / "cluster-margin.toml", MARGIN_TRUTH
+    keys = ("predictions", "log_mass")
+
+    def results(run):
+        """h/|ν| and log |ν| at the end."""
+        h = run.scaled_predictions[-1] * np.exp(run.log_scale[-1] - run.log_mass[-1])
+        return h, run.log_mass[-1:]
+
+    for seed in DRAWS[: 1 if quick else None]:
+        with tempfile.TemporaryDirectory() as folder:
+            whole = partial(
+                hkflow.run, case, Path(folder) / "run", True, certificate={"seconds": 0.0},
+                seed=seed, **{"time.end": MARGIN_END},
+            )  # fmt: skip
+            whole_alone = partial(whole, error={"companions": "none"})
+            exact = whole_alone(
+                method={"kind": "characteristics", "tolerance": tolerance},
+                **{"domain.cells": 642 if quick else cells},
+            )
+            wanted = results(exact)
+            times = alternate((whole_alone, whole), 3)
+            run = whole()
+            pairs = zip(results(run), wanted, keys, strict=True)
+            over = [
+                run.errors.bars[key].total[-1] / np.sqrt(np.mean((found - truth) ** 2))
+                for found, truth, key in pairs
+            ]
+        bars = times[:, 1] - times[:, 0]
+        yield Row(
+            f"error bars of cluster data, draw {seed}, 642 cells", np.median(bars), "s",
+            **ratio(bars, times[:, 0]), goal=("<=", BARS),
+            note="over the time of the run without; bars of h/|ν| and log |ν| are"
+            f" {over[0]:.2g} and {over[1]:.2g} times the errors",
+        )  # fmt: skip
+
+
 def rows(threads, quick):
     """A step of small particles, one implicit through the data, and times to an accuracy."""
     problem, options = small(), {"imex": "explicit"}
@@ -176,3 +216,4 @@ def rows(threads, quick):
             note=f"time of scipy's RK45 with NumPy, error {errors[1]:.0e} / ours",
         )  # fmt: skip
     yield from beside_steps(quick)
+    yield from bars_of_margins(quick)

@@ -242,25 +242,42 @@ def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, c
     assert found == points and (kind == "characteristics") == bool(points)
 
 
-@pytest.mark.parametrize("imex", ["explicit", "implicit"])
-def test_where_a_grid_is_slow_another_method_tells_more_than_finer_companions(imex):
-    """Implicit steps take many evaluations on few cells, too. Without the other method, as with
-    explicit steps, finer companions tell more."""
+def labels_told_apart():
+    """The margin flow of six labels."""
     rng = np.random.default_rng(0)
     inputs = np.column_stack([rng.normal(size=(6, 2)), np.ones(6)])
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, np.sign(inputs[:, 0])
     )
     flow = hkflow.Flow(1.0, 1.0, drive="measure")
-    problem = hkflow.Problem(hkflow.geodesic_mesh(3), objective, flow, (1, -1))
-    run = hkflow.solve(problem, 8.0, 3, kind="grid", imex=imex)
-    slow = imex == "implicit"
-    assert (run.end["evaluations"] > companions.SWEEPS * run.end["steps"]) == slow
-    words = companions.error_bars(run).companions
-    assert words[:2] == (("42 cells", "12 cells") if slow else ("162 cells", "42 cells"))
-    assert any("characteristics" in one for one in words) == slow
+    return hkflow.Problem(hkflow.geodesic_mesh(3), objective, flow, (1, -1))
+
+
+def test_of_a_margin_flow_another_method_tells_alone():
+    """Its implicit steps take as long on few cells. Without the other method meshes tell."""
+    problem = labels_told_apart()
+    run = hkflow.solve(problem, 8.0, 3, kind="grid")
+    exact = hkflow.solve(problem, 8.0, 3, kind="characteristics", tolerance=1e-6)
+    bars = companions.error_bars(run)
+    words = ("12 cells", "12 cells with tolerance 2.5e-05", "characteristics from 642 points")
+    assert bars.companions[:3] == words
+    assert bars.bars["predictions"].verdict == "by another method"
+    off = np.sqrt(np.mean((run.predictions - exact.predictions) ** 2, axis=1))
+    assert (off[1:] <= bars["plain_predictions"][1:]).all()
+    assert (bars["plain_predictions"][1:] <= 5.0 * off[1:]).all()
     own = companions.error_bars(run, independent=False)
     assert own.companions[:2] == ("162 cells", "42 cells")
+
+
+def test_a_margin_flow_that_the_other_method_cannot_tell_of_has_no_bars(monkeypatch):
+    honest = companions.solved
+
+    def solved(one, times):
+        return None if one.options["kind"] != "grid" else honest(one, times)
+
+    monkeypatch.setattr(companions, "solved", solved)
+    bars = companions.error_bars(hkflow.solve(labels_told_apart(), 1.0, 3, kind="grid"))
+    assert "characteristics from 642 points, did not reach its end" in bars.remark
 
 
 def test_bars_at_saves_that_companions_do_not_have_are_the_larger_of_those_beside(monkeypatch):

@@ -54,12 +54,12 @@ MANY = {True: 40, False: 150}
 # anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
 PART = {False: 64, True: 3}
-SWEEPS = 4  # evaluations a step, beyond which steps are implicit: they are slow on few cells, too
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
-# the independent method
-TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
+# the independent method; and how much tighter both are of that one where bars are to be narrow
+TIGHTER, LOOSER, NARROW = {True: 0.25, False: 0.1}, 10.0, 0.3
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
+EXACT = "no error in space"
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -101,7 +101,8 @@ def error_bars(
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
     there is none the run itself with a looser one. A grid without noise is besides compared with
-    characteristics or particles, which are computed in another way.
+    characteristics or particles, which are computed in another way; of smooth margins these alone
+    tell errors in space.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -122,22 +123,24 @@ def error_bars(
     saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
     before = [one for one in known if _times_fit(one, run.time, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
-    work = run.end.get("steps", 0), run.end.get("evaluations", 0)
-    slow = run.method == "grid" and work[1] > SWEEPS * work[0]
-    kind, others = _another(own, counts, anyway or slow) if independent else ("", [])
-    told = _told(own, counts, slow and bool(others))
-    quick = bool(before) and not (anyway and run.method == "grid")
+    # steps of smooth margins are implicit: few cells take as long as many
+    slow = run.method == "grid" and problem.objective.risk.scaled is not None
+    kind, others = _another(own, counts, anyway, slow) if independent else ("", [])
+    alone = slow and bool(others)
+    told = [] if alone else _told(own, counts)
+    quick = (alone or bool(before)) and not (anyway and run.method == "grid")
     timed = _timed(counts, quick)
     thinner = _thinned(own, {*told, *timed, *others}, mesh_of)
     if not quick:
         thinner |= {count: _as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
     batches = _batches(problem, own.options) if drawn else []
-    if not (coarse or batches or _is_exact(problem, run)):
+    if not (coarse or batches or alone or _is_exact(problem, run)):
         return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
-    if (coarse or batches) and not brownian:
-        last = ([thinner[n] for n in timed if n in thinner] or coarse or batches)[-1]
+    fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches
+    if fewer and not brownian:
+        last = fewer[-1]
         ratio = TIGHTER[run.method == "grid"]
         tight = _with_tolerance(last, ratio)
         pair = [last, *tight] if tight else []
@@ -146,8 +149,9 @@ def error_bars(
     else:
         ratio = LOOSER
         pair = _with_tolerance(own, ratio)
-    apart = [_by_another(thinner[count], kind, count) for count in others]
-    apart[1:] = [(_with_tolerance(few, LOOSER) or [few])[0] for few in apart[1:]]
+    first = NARROW if anyway else 1.0
+    pairs = zip(others, (first, first * LOOSER), strict=False)
+    apart = [_by_another(thinner[count], kind, count, factor) for count, factor in pairs]
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
     if not wanted:
         return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
@@ -159,7 +163,8 @@ def error_bars(
         if solution is not None:
             made[id(companion)] = solution
     known += [one for one in made.values() if not any(one is other for other in known)]
-    lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
+    needed = (*coarse, *batches, *pair, *(apart if alone else ()))
+    lost = [one.words for one in needed if id(one) not in made]
     if lost:
         words = f"a companion of it, {lost[0]}, did not reach its end"
         return ErrorBars(run.time, remark=words)
@@ -285,11 +290,10 @@ def _count(problem):
     return len(problem.initial) // len(problem.signs) if mesh is None else mesh.n_cells
 
 
-def _told(own, counts, slow=False):
+def _told(own, counts):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
-    grid's where these are so MANY cells, as bars are as wide, and cost half; or where it is slow
-    and another method tells more."""
-    grid, least = own.options["kind"] == "grid", LEAST if slow else MANY[_kinked(own.problem)]
+    grid's where these are so MANY cells, as bars are as wide, and cost half."""
+    grid, least = own.options["kind"] == "grid", MANY[_kinked(own.problem)]
     return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
 
 
@@ -308,10 +312,13 @@ def _as_short(companion):
     return replace(companion, options=companion.options | options)
 
 
-def _another(own, counts, anyway=False):
+def _another(own, counts, anyway=False, slow=False):
     """Which other method computes the same as a grid, and from how many centres of cells: those of
     two meshes, whose difference tells of space and time; none where neither characteristics nor
-    particles are another way, or these are too few. A sum of energies moves particles."""
+    particles are another way, or these are too few. A sum of energies moves particles.
+
+    anyway : as of `error_bars`;  slow : whether any number of cells takes as long as the run's
+    """
     problem, objective = own.problem, own.problem.objective
     data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
     if own.options["kind"] != "grid" or not (data or total) or problem.flow.signed:
@@ -326,14 +333,17 @@ def _another(own, counts, anyway=False):
     cells = _count(problem)
     if not problem.domain.ordered:
         worth = anyway or cells >= WORTH_ANOTHER
-        cells = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
-    found = [n for n in (_count(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
+        part = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
+        cells = cells if slow else part
+    most = cells if anyway else min(cells, INDEPENDENT)
+    found = [n for n in (_count(problem), *counts) if n <= most][:2]
     return (kind, found) if len(found) > 1 else ("", [])
 
 
-def _by_another(companion, kind, count):
-    """The same by another method."""
-    return replace(companion, options={"kind": kind}, words=f"{kind} from {count} points")
+def _by_another(companion, kind, count, factor):
+    """The same by another method, with its own tolerance times a factor."""
+    made = replace(companion, options={"kind": kind}, words=f"{kind} from {count} points")
+    return made if factor == 1.0 else (_with_tolerance(made, factor) or [made])[0]
 
 
 def _thinned(own, counts, mesh_of):
@@ -448,7 +458,7 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
     }
     found[id(own)] = quantities(run, normalised, saves)
 
-    another = coarse and apart and all(id(one) in made for one in apart)
+    another = bool(apart) and all(id(one) in made for one in apart)
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in found[id(own)].items():
         if not all(np.isfinite(one[name]).all() for one in found.values()):
@@ -457,7 +467,7 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
         def of(companions, name=name):
             return [found[id(one)][name] for one in companions]
 
-        spread = Spread(np.zeros(len(values)), np.nan, "no error in space")
+        spread = Spread(np.zeros(len(values)), np.nan, "by another method" if another else EXACT)
         if coarse:
             spread = _extrapolated([own, *coarse], of)
         elif batches:
@@ -466,15 +476,17 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
         space, time = spread.bar, of_difference(ratio) * rms(one - other)
         verdict = spread.verdict
         if another:
-            theirs = _extrapolated(apart, of).bar
-            total, disagrees = compared(space + time, rms(values - of(apart)[0]), theirs)
+            theirs, away = _extrapolated(apart, of).bar, rms(values - of(apart)[0])
+            total, disagrees = FACTOR * away + theirs, False
+            if coarse:
+                total, disagrees = compared(space + time, away, theirs)
             time = np.minimum(time, total)
             space = total - time
             verdict += "; another method differs by more than meshes do" if disagrees else ""
         space_and_time = (_at_all(one, saves) for one in (space, time))
         bars[name] = Bar(*space_and_time, spread.order, verdict)
         if name == "predictions":
-            coarser = [*of([*coarse, *batches]), other][0]
+            coarser = [*of([*coarse, *batches, *(apart if another else [])]), other][0]
             shares = _shares(np.abs(values - coarser))
             each = bars[name].total[:, None] * _at_all(shares, saves)
             each = each.reshape(run.scaled_predictions.shape)

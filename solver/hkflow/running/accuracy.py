@@ -42,8 +42,9 @@ LAST = 0.75  # of it, by the last run, after which there is no other
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 # tolerances: of the first run from points as a share of the accuracy, which leaves errors of 0.05
-# to 0.1 of it, at most LOOSEST; of grids, whose looser steps are implicit ones and take longer
-OF_POINTS, LOOSEST, OF_GRIDS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-10
+# to 0.1 of it, at most LOOSEST; of grids, whose looser steps are implicit ones and take longer;
+# of grids whose loss is a smooth margin, where steps are implicit anyway
+OF_POINTS, LOOSEST, OF_GRIDS, OF_MARGINS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-2, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
 LONGEST, LONG = 3600.0, 60.0  # seconds of steps: at most, and from where on they are announced
@@ -197,14 +198,16 @@ def plan(file: CaseFile) -> Choice:
 def _tried(file, dim, size, known=()):
     """The Choice by a coarse run of so many cells or points."""
     wanted, case = file.case.method.accuracy, sized(file.case, dim, size)
-    of_points = float(np.clip(OF_POINTS * wanted, TIGHTEST, LOOSEST))
-    tolerance = OF_GRIDS if case.method.kind == "grid" else of_points
-    case = sized(file.case, dim, size, tolerance)
     resolved, problem = build_case(replace(file, case=case))
+    tolerance = float(np.clip(OF_POINTS * wanted, TIGHTEST, LOOSEST))
+    if case.method.kind == "grid":
+        tolerance = OF_GRIDS if problem.objective.risk.scaled is None else OF_MARGINS
+    case = sized(file.case, dim, size, tolerance)
+    method = resolved.method.model_copy(update={"tolerance": tolerance})
     end: Any = resolved.time.end
     began = time.perf_counter()
     known = list(known)
-    run = coarse_run(problem, resolved.method, save_times(end, resolved.time.saves))
+    run = coarse_run(problem, method, save_times(end, resolved.time.saves))
     if run is None:
         data, seconds = len(problem.objective.inputs), time.perf_counter() - began
         return _choice(file, case, dim, data, size, None, seconds)
