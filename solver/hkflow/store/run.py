@@ -75,7 +75,7 @@ HEADER = {
     "versions": dict,
     "commit": str | None,
 }
-KEPT = 2**24  # bytes of snapshots that a Run keeps in memory, or one file of them
+KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
 ENDING = {"status": str, "finished": bool}  # of status.json
 
 # What makes the measure in a state, with the dimensions of each array at one save.
