@@ -84,9 +84,9 @@ def test_more_is_computed_where_a_plan_falls_short(case, tmp_path, monkeypatch):
         return choice
 
     monkeypatch.setattr(planning, "plan", lambda file: short(file, sizes.sized(file.case, 1), 1))
-    run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-5})
+    run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-4})
     assert made[0].size == 64 < run.mesh.n_cells
-    assert true_error(run) <= run.errors.reached <= 1e-5
+    assert true_error(run) <= run.errors.reached <= 1e-4
     assert (tmp_path / "run.1" / "results.h5").exists()  # the first is kept
 
 
@@ -122,7 +122,7 @@ def test_companions_of_coarse_runs_judge_the_run(tmp_path, monkeypatch):
     tables |= {"method": {"kind": "grid", "accuracy": 1e-2}, "time": {"end": 20.0, "saves": 5}}
     run = hkflow.run(tables, output=tmp_path / "run")
     assert run.errors.reached <= 1e-2 and run.mesh.n_cells == 642
-    assert any("characteristics from 162 points" in one for one in run.errors.companions)
+    assert "characteristics from 162 points" in run.errors.companions
     assert len(made) == len(set(made)) and "162 cells" not in made
     assert "162 cells" in run.errors.companions
 
@@ -236,6 +236,6 @@ def test_errors_of_the_mass_are_errors_of_predictions(share, holds):
 def test_what_takes_too_long_is_foreseen(case, monkeypatch, longest, holds):
     """More cells than the time allows are not taken; the sibling without a limit takes them."""
     monkeypatch.setattr(planning, "LONGEST", longest)
-    choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-6}}))
+    choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-4}}))
     assert ("more would take over" in choice.limit) == holds
     assert (choice.size == sizes.first_size(1)) == holds

@@ -50,13 +50,15 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap; else 1/64 of them, of runs to an accuracy 1/3 (PART), but up to the second number
-# anyway. Elsewhere a grid of fewer cells than the third takes no longer than that
+# sums are cheap, and of smooth margins, of these more than that in runs to an accuracy; else 1/64
+# of them, in runs to an accuracy 1/3 (PART), but up to the second number anyway. Elsewhere a grid
+# of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
 PART = {False: 64, True: 3}
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
-# the independent method; and how much tighter both are of that one where bars are to be narrow
+# the independent method; and how much tighter both are where that one tells alone of a run that is
+# made to an accuracy
 TIGHTER, LOOSER, NARROW = {True: 0.25, False: 0.1}, 10.0, 0.3
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
 EXACT = "no error in space"
@@ -149,7 +151,7 @@ def error_bars(
     else:
         ratio = LOOSER
         pair = _with_tolerance(own, ratio)
-    first = NARROW if anyway else 1.0
+    first = NARROW if alone and anyway else 1.0
     pairs = zip(others, (first, first * LOOSER), strict=False)
     apart = [_by_another(thinner[count], kind, count, factor) for count, factor in pairs]
     wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
@@ -335,7 +337,7 @@ def _another(own, counts, anyway=False, slow=False):
         worth = anyway or cells >= WORTH_ANOTHER
         part = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
         cells = cells if slow else part
-    most = cells if anyway else min(cells, INDEPENDENT)
+    most = cells if slow and anyway else min(cells, INDEPENDENT)
     found = [n for n in (_count(problem), *counts) if n <= most][:2]
     return (kind, found) if len(found) > 1 else ("", [])
 
