@@ -164,9 +164,10 @@ def error_bars(
         solution = _found(companion, before) or solved(companion, run.time[saves])
         if solution is not None:
             made[id(companion)] = solution
+    if alone and not all(id(one) in made for one in apart):
+        return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
-    needed = (*coarse, *batches, *pair, *(apart if alone else ()))
-    lost = [one.words for one in needed if id(one) not in made]
+    lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
     if lost:
         words = f"a companion of it, {lost[0]}, did not reach its end"
         return ErrorBars(run.time, remark=words)
