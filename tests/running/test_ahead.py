@@ -1,9 +1,11 @@
 """The second process of a run, which compiles and draws."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,18 +14,22 @@ from conftest import ROOT
 from numba import typeof
 
 import hkflow
+from hkflow.accuracy import companions
+from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import search
 from hkflow.methods.characteristics import backward
 from hkflow.methods.frozen_relu import movement
 from hkflow.operators import dense
 from hkflow.operators.dense import blocked
-from hkflow.running import ahead
+from hkflow.running import ahead, beside
+from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
 from hkflow.running.run import certified
+from hkflow.store.run_folder import snapshot_paths
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
-PROGRAM = "hkflow.app.pictures"
+PROGRAM = "hkflow.app.second_process"
 KERNELS = [(movement, "move_atoms"), (search, "_walk"), (backward, "trace")]
 
 
@@ -49,15 +55,33 @@ def problem():
     return check(CASE)[1]
 
 
-def asked(made, task, folder, seconds=0.0):
+@pytest.fixture
+def ahead_of(problem):
+    """An Ahead whose process runs, of a kind of run; ended with the test."""
+    made = []
+
+    def start(order=None):
+        one = ahead.Ahead(problem, "characteristics", SecondProcess(PROGRAM))
+        one.order = order or one.order
+        one.start()
+        made.append(one)
+        return one
+
+    yield start
+    for one in made:
+        one.stop()
+        one.process.close()
+
+
+def asked(made, task, folder, *arguments, seconds=0.0):
     """What an Ahead answers to a task."""
-    made.ask(task, folder, *([seconds] if seconds else []))
+    made.ask(task, folder, *arguments)
     return made.answer(task, seconds)
 
 
 def by_stages(called, problem):
     """The types with which the stages call kernels."""
-    name, axes, stages = ahead.Ahead(problem, "characteristics", PROGRAM).order
+    name, axes, stages = ahead.order_for(problem, "characteristics")
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE]
     for stage in stages:
         ahead.compile_stage(stage, name, axes)
@@ -98,42 +122,51 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
     ],
 )
 def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
-    assert list(ahead.Ahead(check(CASE, **changes)[1], kind, PROGRAM).done) == stages
+    assert ahead.order_for(check(CASE, **changes)[1], kind)[-1] == stages
 
 
-@pytest.fixture
-def failing(problem):
-    """An Ahead whose process fails, as it knows no such feature."""
-    made = ahead.Ahead(problem, "characteristics", PROGRAM)
-    made.order = ("nonsense", 3, [ahead.STEP])
-    return made
-
-
-def test_a_process_that_fails_holds_nobody_up(failing, tmp_path):
-    failing.start()
+def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):
+    failing = ahead_of(("nonsense", 3, [ahead.STEP]))  # it knows no such feature
     failing.compiles, begun = True, time.monotonic()
     failing.wait(ahead.PICTURE)
     assert asked(failing, ahead.PICTURE, tmp_path) is None
     assert time.monotonic() - begun < ahead.PATIENCE / 2
     failing.stop()
-    assert failing.process.returncode
+    assert failing.process.process.returncode
 
 
-def test_it_starts_where_there_is_a_core_and_is_waited_for_if_this_one_compiles(
-    problem, monkeypatch
-):
+class Deaf:
+    """A second process that does nothing."""
+
+    def tell(self, words):
+        pass
+
+    def answers(self):
+        return iter(())
+
+    def stop(self):
+        pass
+
+
+def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
     monkeypatch.setattr(ahead, "COMPILATION", ahead.Compilation())
-    started = []
-    monkeypatch.setattr(ahead.Ahead, "start", lambda self: started.append(self))
-    for cores, compiles, count in ((1, True, 0), (2, False, 1), (2, True, 2)):
-        monkeypatch.setattr(ahead, "_cores", lambda cores=cores: cores)
-        with ahead.second_process(PROGRAM):
+    monkeypatch.setattr(ahead.Ahead, "start", lambda self: setattr(self, "listener", Thread()))
+    monkeypatch.setattr(ahead.Ahead, "stop", lambda self: None)
+    for helper, compiles in ((None, True), (Deaf(), False), (Deaf(), True)):
+        with ahead.helped_by(helper):
             ahead.plan(problem, "characteristics")
             if compiles:
                 ahead.COMPILATION.on_start(None)
                 ahead.COMPILATION.on_end(None)
-            assert ahead.waits(ahead.STEP) == (cores > 1 and compiles)
-        assert len(started) == count
+            assert ahead.waits(ahead.STEP) == (helper is not None and compiles)
+
+
+def test_it_starts_where_there_is_a_core_and_it_is_wanted(monkeypatch):
+    for cores, wanted in ((1, True), (2, False), (2, True)):
+        monkeypatch.setattr(beside, "_cores", lambda cores=cores: cores)
+        with second_process(PROGRAM, wanted) as process:
+            assert (process is not None) == (cores > 1 and wanted)
+        assert process is None or process.process.returncode
 
 
 @pytest.fixture(scope="module")
@@ -143,43 +176,80 @@ def run(tmp_path_factory):
     return hkflow.run(CASE, folder, **coarse(CASE) | {"time.end": 0.5, "error.companions": "none"})
 
 
-def test_a_picture_is_drawn_beside_to_the_same_bytes(problem, run):
-    made = ahead.Ahead(problem, "characteristics", PROGRAM)
-    made.start()
-    names = asked(made, ahead.PICTURE, run.path)
-    made.stop()
+def test_a_picture_is_drawn_beside_to_the_same_bytes(ahead_of, run):
+    names = asked(ahead_of(), ahead.PICTURE, run.path)
     beside = (run.path / "overview.png").read_bytes()
     assert names == draw_pictures(run) == str(run.path / "overview.png")
     assert beside == (run.path / "overview.png").read_bytes()
 
 
-def test_a_max_margin_is_found_beside_to_the_same_bytes(problem, run):
+def test_a_max_margin_is_found_beside_to_the_same_bytes(ahead_of, run):
     file = run.path / "max_margin.json"
     assert certified(run, 5.0)
     here = file.read_bytes()
     file.unlink()
-    made = ahead.Ahead(problem, "characteristics", PROGRAM)
-    made.start()
-    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0) is True
+    made = ahead_of()
+    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0, seconds=5.0) is True
     assert file.read_bytes() == here
     made.stop()
-    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0) is None
+    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0, seconds=5.0) is None
 
 
-def test_what_takes_too_long_beside_is_given_up(problem, run, monkeypatch):
+def begun(run, folder):
+    """A folder of the run as it was when its start was saved."""
+    shutil.copytree(run.path, folder)
+    for name in ("results.h5", "status.json", "max_margin.json"):
+        (folder / name).unlink(missing_ok=True)
+    first, *others = snapshot_paths(folder)
+    assert others
+    for path in others:
+        path.unlink()
+    return folder
+
+
+def test_error_bars_are_made_beside_to_the_same_numbers(run, tmp_path, monkeypatch):
+    """From companions that were made when the run had only its start."""
+    monkeypatch.setattr(ahead.COMPILATION, "seconds", 0.0)
+    monkeypatch.setattr(program, "READY", [])
+    assert program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True) == 3
+    shutil.copytree(run.path, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(companions, "solved", None)  # nothing is computed again
+        assert program.TASKS[ahead.ERRORS](tmp_path / "run", "all")
+    bars, alone = hkflow.load(tmp_path / "run").errors, hkflow.error_bars(run.path)
+    assert bars.words() == alone.words() and bars.bars
+    for name, values in bars.arrays().items():
+        np.testing.assert_array_equal(values, alone.arrays()[name])
+
+
+def test_sibling_companions_of_another_tolerance_are_not_taken(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead.COMPILATION, "seconds", 0.0)
+    monkeypatch.setattr(program, "READY", [])
+    program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True)
+    for one in program.READY:
+        one.options["tolerance"] *= 2.0
+    monkeypatch.setattr(companions, "solved", lambda *_: None)  # others would be computed
+    assert "did not reach its end" in str(companions.error_bars(run, ready=program.READY))
+
+
+def test_companions_wait_where_kernels_are_to_be_compiled(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead.COMPILATION, "seconds", 1.0)
+    monkeypatch.setattr(program, "READY", [])
+    assert program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True) == 0
+
+
+def test_what_takes_too_long_beside_is_given_up(ahead_of, run, monkeypatch):
     monkeypatch.setattr(ahead, "PATIENCE", 0.0)
-    made = ahead.Ahead(problem, "characteristics", PROGRAM)
-    made.start()
+    made = ahead_of()
     assert asked(made, ahead.PICTURE, run.path) is None
-    assert made.process.returncode
+    assert made.process.process.returncode
 
 
-def test_what_cannot_be_drawn_beside_is_left_to_the_first_process(problem, run, tmp_path):
-    made = ahead.Ahead(problem, "characteristics", PROGRAM)
-    made.start()
+def test_what_cannot_be_drawn_beside_is_left_to_the_first_process(ahead_of, run, tmp_path):
+    made = ahead_of()
     assert asked(made, ahead.PICTURE, tmp_path) is None  # which is no run folder
+    assert made.answer(ahead.ERRORS, None) is None  # which it was not asked for
     assert asked(made, ahead.PICTURE, run.path)  # after that it draws on
-    made.stop()
 
 
 def test_a_library_call_starts_no_process(problem):
@@ -189,11 +259,13 @@ def test_a_library_call_starts_no_process(problem):
 
 PARENT = """
 import time
-from hkflow.running import ahead
+from hkflow.running import ahead, beside
+from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
-made = ahead.Ahead(check({case!r})[1], "characteristics", {program!r})
+process = SecondProcess({program!r})
+made = ahead.Ahead(check({case!r})[1], "characteristics", process)
 made.start()
-print(made.process.pid, flush=True)
+print(process.process.pid, flush=True)
 time.sleep(60.0)
 """
 

@@ -1,14 +1,14 @@
 """Companions of a run: the same problem on fewer cells or points, with a tighter tolerance, and by
 another method. What they differ by is how far the run may be from the flow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..errors import HkflowError
 from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
@@ -88,6 +88,34 @@ def _fresh(meshes, cells):
     return meshes.of_size(cells)
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which companions tell of a run.
+
+    saves : of the run at which they are compared;  own : the run itself
+    coarse, batches, apart : tell errors in space: fewer cells or points, parts of random points,
+        another method
+    pair : whose difference tells errors in time, the second with a tolerance `ratio` times that of
+        the first, which may be the run itself
+    alone : whether another method alone tells errors in space
+    """
+
+    saves: Integers
+    own: Companion
+    coarse: list[Companion]
+    batches: list[Companion]
+    pair: list[Companion]
+    apart: list[Companion]
+    ratio: float
+    alone: bool
+
+    @property
+    def wanted(self) -> list[Companion]:
+        """All that are to be computed, each once."""
+        every = (*self.coarse, *self.batches, *self.pair, *self.apart)
+        return [one for one in {id(one): one for one in every}.values() if one is not self.own]
+
+
 def error_bars(
     run: Result,
     problem: Problem | None = None,
@@ -96,6 +124,7 @@ def error_bars(
     watch: Watch | None = None,
     known: list[Solution] | None = None,
     anyway: bool = False,
+    ready: Sequence[Solution] = (),
 ) -> ErrorBars:
     """Estimate how far a finished run is from the flow that it computes, by companions of it.
 
@@ -115,15 +144,60 @@ def error_bars(
     anyway : whether bars are to be as narrow as they can be: with 1/4 of the points where runs of
         fewer are known, by another method where it takes longer than the run, and with errors in
         time of a grid on more than the fewest cells that are known
+    ready : companions that were made beside the run, see `companions_of`
     """
     known = [] if known is None else known
-    reason = _unfit(run, problem)
-    if reason:
-        return ErrorBars(run.time, remark=reason)
+    if not run.finished:
+        return ErrorBars(run.time, remark="the run did not reach its end")
+    plan = _planned(run, problem, run.time, independent, mesh_of, known, anyway)
+    if isinstance(plan, str):
+        return ErrorBars(run.time, remark=plan)
+    before = [one for one in (*ready, *known) if _times_fit(one, run.time, plan.saves)]
+    made: dict[int, Solution] = {}
+    for k, companion in enumerate(plan.wanted):
+        if watch:
+            watch(k, len(plan.wanted))
+        solution = _found(companion, before) or solved(companion, run.time[plan.saves])
+        if solution is not None:
+            made[id(companion)] = solution
+    if plan.alone and not all(id(one) in made for one in plan.apart):
+        return error_bars(run, problem, False, mesh_of, watch, known, anyway)
+    known += [one for one in made.values() if not any(one is other for other in known)]
+    needed = [one for one in plan.wanted if not any(one is other for other in plan.apart)]
+    lost = [one.words for one in needed if id(one) not in made]
+    if lost:
+        words = f"a companion of it, {lost[0]}, did not reach its end"
+        return ErrorBars(run.time, remark=words)
+    return _bars(run, plan, made)
+
+
+def companions_of(
+    run: Result,
+    times: Floats,
+    problem: Problem | None = None,
+    independent: bool = True,
+    mesh_of: MeshOf = _fresh,
+) -> list[Solution]:
+    """What `error_bars` will compute when a run has ended that has begun, as far as it can be made.
+
+    times : of all its saves;  problem, independent, mesh_of : as of `error_bars`
+    """
+    plan = _planned(run, problem, times, independent, mesh_of)
+    if isinstance(plan, str):
+        return []
+    made = (solved(companion, times[plan.saves]) for companion in plan.wanted)
+    return [one for one in made if one is not None]
+
+
+def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False):
+    """The Plan for a run with saves at some times, or why nothing can be said of it; the other
+    arguments as of `error_bars`."""
+    if reason := _unfit(run, problem, times):
+        return reason
     problem, drawn = problem or run.problem, _is_drawn(run)
     own = Companion(problem, options_of(run), 1.0, "the same")
-    saves = np.unique(np.linspace(0, len(run.time) - 1, SAVES).round().astype(int))
-    before = [one for one in known if _times_fit(one, run.time, saves)]
+    saves = np.unique(np.linspace(0, len(times) - 1, SAVES).round().astype(int))
+    before = [one for one in known if _times_fit(one, times, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
     # steps of smooth margins are implicit: few cells take as long as many
     slow = run.method == "grid" and problem.objective.risk.scaled is not None
@@ -138,7 +212,7 @@ def error_bars(
     coarse = [thinner[count] for count in told if count in thinner]
     batches = _batches(problem, own.options) if drawn else []
     if not (coarse or batches or alone or _is_exact(problem, run)):
-        return ErrorBars(run.time, remark="it has too few cells or points to do with fewer")
+        return "it has too few cells or points to do with fewer"
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches
     if fewer and not brownian:
@@ -150,37 +224,20 @@ def error_bars(
             coarse = [_or_looser(one, before) for one in coarse]
     else:
         ratio = LOOSER
-        pair = _with_tolerance(own, ratio)
+        loose = _with_tolerance(own, ratio)
+        pair = [own, *loose] if loose else []
     first = NARROW if alone and anyway else 1.0
     pairs = zip(others, (first, first * LOOSER), strict=False)
     apart = [_by_another(thinner[count], kind, count, factor) for count, factor in pairs]
-    wanted = list({id(one): one for one in (*coarse, *batches, *pair, *apart)}.values())
-    if not wanted:
-        return ErrorBars(run.time, remark="nothing of it can be made coarser or tighter")
-    made: dict[int, Solution] = {}
-    for k, companion in enumerate(wanted):
-        if watch:
-            watch(k, len(wanted))
-        solution = _found(companion, before) or solved(companion, run.time[saves])
-        if solution is not None:
-            made[id(companion)] = solution
-    if alone and not all(id(one) in made for one in apart):
-        return error_bars(run, problem, False, mesh_of, watch, known, anyway)
-    known += [one for one in made.values() if not any(one is other for other in known)]
-    lost = [one.words for one in (*coarse, *batches, *pair) if id(one) not in made]
-    if lost:
-        words = f"a companion of it, {lost[0]}, did not reach its end"
-        return ErrorBars(run.time, remark=words)
-    return _bars(run, saves, own, made, coarse, batches, pair, apart, ratio)
+    plan = Plan(saves, own, coarse, batches, pair, apart, ratio, alone)
+    return plan if plan.wanted else "nothing of it can be made coarser or tighter"
 
 
-def _unfit(run, problem):
-    """Why nothing can be said of a run, or ""."""
-    if not run.finished:
-        return "the run did not reach its end"
+def _unfit(run, problem, times):
+    """Why nothing can be said of a run with saves at some times, or ""."""
     if run.method == "network" and run.options.get("training", "gradient-flow") != "gradient-flow":
         return "descent in steps is what was asked for"
-    if problem is None and run.time[0] != 0.0:
+    if problem is None and times[0] != 0.0:
         return "its start is no save"
     return ""
 
@@ -451,16 +508,16 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 # --- bars
 
 
-def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
+def _bars(run, plan, made):
     """The bars of a run from the companions that were made, which have some of its saves."""
-    everything = [run, *made.values()]
+    saves, own, everything = plan.saves, plan.own, [run, *made.values()]
     normalised = any(is_large(one) for one in everything)
     found = {
         key: quantities(one, normalised, saves if len(one.time) > len(saves) else None)
         for key, one in made.items()
     }
     found[id(own)] = quantities(run, normalised, saves)
-
+    coarse, batches, apart = plan.coarse, plan.batches, plan.apart
     another = bool(apart) and all(id(one) in made for one in apart)
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in found[id(own)].items():
@@ -475,8 +532,8 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
             spread = _extrapolated([own, *coarse], of)
         elif batches:
             spread = of_batches(values, of(batches), batches[0].width ** -run.dim)
-        one, other = of([own, own, *pair])[-2:]
-        space, time = spread.bar, of_difference(ratio) * rms(one - other)
+        one, other = of(plan.pair or [own, own])
+        space, time = spread.bar, of_difference(plan.ratio) * rms(one - other)
         verdict = spread.verdict
         if another:
             theirs, away = _extrapolated(apart, of).bar, rms(values - of(apart)[0])
@@ -493,7 +550,7 @@ def _bars(run, saves, own, made, coarse, batches, pair, apart, ratio):
             shares = _shares(np.abs(values - coarser))
             each = bars[name].total[:, None] * _at_all(shares, saves)
             each = each.reshape(run.scaled_predictions.shape)
-    words = (one.words for one in (*coarse, *batches[:1], *pair, *apart) if id(one) in made)
+    words = (one.words for one in (*coarse, *batches[:1], *plan.pair, *apart) if id(one) in made)
     return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
 
 

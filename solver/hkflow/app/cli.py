@@ -136,11 +136,15 @@ def run(
     its processes together."""
     together = ranks()
     file = together.all(lambda: _read(case, overrides))
-    from ..running import run as runs
-    from ..running.ahead import second_process
+    from ..running.beside import second_process
 
-    with second_process("hkflow.app.pictures"):
-        _finish(runs.run(file, output, force, quiet, ranks=together, watch=watch), quiet, together)
+    with second_process("hkflow.app.second_process", wanted=together.size == 1) as process:
+        from ..running import run as runs
+        from ..running.ahead import helped_by
+
+        with helped_by(process):
+            made = runs.run(file, output, force, quiet, ranks=together, watch=watch)
+            _finish(made, quiet, together)
 
 
 @app.command()

@@ -1,15 +1,17 @@
-"""What a run does beside itself, in a second process: it compiles the kernels that are needed last,
-finds the max-margin, and draws.
+"""What a run does beside itself, in a second process. Where kernels are to be compiled, this
+compiles those that are needed last, finds the max-margin, and draws:
 
     this process    sums, bound of the margin │ steps           │ companions │
     the second      kernels of a step ─▸ of the max-margin ─▸ … │ max-margin │ picture
 
-Where all kernels are compiled it only loads them, and what draws.
+Where all are compiled it only loads them, and computes the companions that tell errors:
+
+    this process    steps      │ max-margin │
+    the second      companions │ error bars │ picture
 """
 
 import json
 import os
-import subprocess
 import sys
 import time
 import warnings
@@ -29,8 +31,11 @@ from ..objectives.activations import FEATURES
 from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.state import LoopState
+from .beside import SecondProcess
 
 STEP, MAX_MARGIN, PICTURE = "step", "max_margin", "picture"
+COMPANIONS, ERRORS = "companions", "errors"
+TASKS = (MAX_MARGIN, PICTURE, COMPANIONS, ERRORS)
 COMPILED = "compiled"
 PATIENCE = 60.0  # seconds that this process waits for what it then does itself
 
@@ -66,44 +71,27 @@ def working_time() -> float:
 
 
 class Ahead:
-    """A second process, which is asked for a max-margin and pictures in lines of JSON, and answers
-    in such.
+    """A second process, which compiles in advance, and is asked to do TASKS.
 
-    program : module that it runs, which calls `serve`
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
     compiles : whether there is anything to compile
     """
 
-    def __init__(self, problem: Problem, kind: str, program: str) -> None:
-        feature = problem.objective.feature
-        stages = [STEP, PICTURE] if kind == "characteristics" else []
-        if kind == "grid":
-            from ..methods.grid.capture import captures
-
-            stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
-        if certifies_margin(problem) and not problem.domain.fixed:
-            stages.insert(1, MAX_MARGIN)
-        built_in = FEATURES.get(feature.name) is feature
-        self.order = (feature.name, problem.objective.axes, stages if built_in else [])
+    def __init__(self, problem: Problem, kind: str, process: SecondProcess) -> None:
+        self.order = order_for(problem, kind)
         self.done = {stage: Event() for stage in self.order[-1]}
-        self.program, self.compiles = program, False
-        self.process: subprocess.Popen | None = None
-        self.answers: dict[str, Queue] = {task: Queue() for task in (MAX_MARGIN, PICTURE)}
+        self.process, self.compiles = process, False
+        self.answers: dict[str, Queue] = {task: Queue() for task in TASKS}
+        self.asked: set[str] = set()
 
     def start(self) -> None:
-        """Start the process, unless it runs already."""
-        if self.process:
-            return
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", self.program, json.dumps(self.order)]
-        with suppress(OSError):  # no room for another one
-            self.process = subprocess.Popen(command, 0, stdin=pipe, stdout=pipe, stderr=nothing)
-            self.listener = Thread(target=self._listen, args=(self.process,), daemon=True)
-            self.listener.start()
+        """Tell the process what to compile, and listen to it."""
+        self.process.tell(self.order)
+        self.listener = Thread(target=self._listen, daemon=True)
+        self.listener.start()
 
-    def _listen(self, process):
-        for line in process.stdout:
-            what, answer = json.loads(line)
+    def _listen(self):
+        for what, answer in self.process.answers():
             if what == COMPILED:
                 self.done[answer].set()
             else:
@@ -119,54 +107,67 @@ class Ahead:
 
     def wait(self, stage: str) -> None:
         """Wait until the kernels of a stage are compiled, if they are being compiled."""
-        if self.process and self.waits(stage):
+        if self.waits(stage):
             begun = time.monotonic()
             self.done[stage].wait(PATIENCE)
             COMPILATION.seconds += time.monotonic() - begun
 
-    def ask(self, task: str, folder: Path, *arguments: float) -> None:
-        """Let the process do a task, MAX_MARGIN or PICTURE, for the run in a folder."""
-        if self.process and self.process.stdin:
-            with suppress(OSError, ValueError):  # it has ended, or was ended
-                line = json.dumps([task, str(folder), *arguments])
-                self.process.stdin.write(line.encode() + b"\n")
+    def ask(self, task: str, folder: Path, *arguments: Any) -> None:
+        """Let the process do one of the TASKS for the run in a folder."""
+        self.asked.add(task)
+        self.process.tell([task, str(folder), *arguments])
 
-    def answer(self, task: str, seconds: float = 0.0) -> Any:
-        """What it answers, which may take it so many seconds; None if it cannot do the task."""
+    def answer(self, task: str, seconds: float | None = 0.0) -> Any:
+        """What it answers, which may take it so many seconds, or any time with None; None if it was
+        not asked, or cannot do the task."""
+        if task not in self.asked:
+            return None
         with suppress(Empty):
-            return self.answers[task].get(timeout=seconds + PATIENCE) if self.process else None
+            return self.answers[task].get(timeout=None if seconds is None else seconds + PATIENCE)
         self.stop()  # before it writes what this process writes then
         return None
 
     def stop(self) -> None:
         """End the process, which ends by itself when this one does."""
-        if self.process:
-            with self.process:
-                self.process.kill()
-                self.listener.join()
+        self.process.stop()
+        self.listener.join()
+
+
+def order_for(problem: Problem, kind: str) -> tuple[str, int, list[str]]:
+    """What a second process compiles for a run by a kind of method: the name of the feature, axes
+    of the inputs, and stages."""
+    feature = problem.objective.feature
+    stages = [STEP, PICTURE] if kind == "characteristics" else []
+    if kind == "grid":
+        from ..methods.grid.capture import captures
+
+        stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
+    if certifies_margin(problem) and not problem.domain.fixed:
+        stages.insert(1, MAX_MARGIN)
+    built_in = FEATURES.get(feature.name) is feature
+    return feature.name, problem.objective.axes, stages if built_in else []
 
 
 @contextmanager
-def second_process(program: str) -> Iterator[None]:
-    """Within, a run may start a second process by the name of its module, where there is a core for
-    it."""
-    PROGRAMS.append(program if _cores() > 1 else "")
+def helped_by(process: SecondProcess | None) -> Iterator[None]:
+    """Within, a run has a second process do some of its work, where there is one."""
+    HELPERS.append(process)
     try:
         yield
     finally:
-        PROGRAMS.pop()
+        HELPERS.pop()
         if COMPILATION.ahead:
             COMPILATION.ahead.stop()
         COMPILATION.ahead = None
 
 
-PROGRAMS: list[str] = []
+HELPERS: list[SecondProcess | None] = []
 
 
 def plan(problem: Problem, kind: str) -> None:
     """Tell what will be run, and by which kind of method."""
-    if PROGRAMS and PROGRAMS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, PROGRAMS[-1])
+    if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
+        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1])
         COMPILATION.ahead.start()
 
 
@@ -181,15 +182,16 @@ def wait(stage: str) -> None:
         COMPILATION.ahead.wait(stage)
 
 
-def ask(task: str, folder: Path, *arguments: float) -> None:
-    """Let the second process do a task, MAX_MARGIN or PICTURE, for the run in a folder."""
+def ask(task: str, folder: Path, *arguments: Any) -> None:
+    """Let the second process do one of the TASKS for the run in a folder."""
     if COMPILATION.ahead:
         COMPILATION.ahead.ask(task, folder, *arguments)
 
 
-def answer(task: str, seconds: float = 0.0) -> Any:
+def answer(task: str, seconds: float | None = 0.0) -> Any:
     """What the second process answers to a task that it was asked to do: whether there is a
-    max-margin in the folder now, or the names of pictures; None without it, and if it failed."""
+    max-margin in the folder now, or error bars, or the names of pictures; None without it, and if
+    it failed."""
     return COMPILATION.ahead.answer(task, seconds) if COMPILATION.ahead else None
 
 
@@ -199,17 +201,33 @@ def give_up() -> None:
         COMPILATION.ahead.stop()
 
 
+def tells_errors() -> bool:
+    """Whether the second process computes companions: if it was asked to, and nothing had to be
+    compiled, which both would do then."""
+    made = COMPILATION.ahead
+    return made is not None and COMPANIONS in made.asked and not COMPILATION.seconds
+
+
+class AsksForCompanions(Observer):
+    """Asks for the companions of the run in a folder when its start is saved.
+
+    independent : whether by another method, too
+    """
+
+    def __init__(self, folder: Path, independent: bool) -> None:
+        self.folder, self.independent, self.asks = folder, independent, True
+
+    def save(self, method: Method, clock: LoopState) -> None:
+        if self.asks and not COMPILATION.seconds:
+            ask(COMPANIONS, self.folder, self.independent)
+        self.asks = False
+
+
 class WaitsForKernels(Observer):
     """Waits before the first step until its kernels are compiled."""
 
     def step(self, method: Method, clock: LoopState) -> None:
         wait(STEP)
-
-
-def _cores():
-    """How many cores this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def compile_stage(stage: str, name: str, axes: int) -> None:
@@ -242,10 +260,10 @@ def compile_stage(stage: str, name: str, axes: int) -> None:
 
 
 def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]) -> None:
-    """The second process: compile what the arguments say, tell of each stage, and do the tasks that
-    come as lines; end when the first process does, which holds the other end of stdin.
+    """The second process: compile what the first line says, tell of each stage, and do the tasks
+    that the others ask for; end when the first process does, which holds the other end of stdin.
 
-    prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names
+    prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names, for TASKS
     """
     import signal
 
@@ -266,7 +284,7 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
             made = tasks[task](Path(folder), *arguments)
         tell(task, made)
 
-    name, axes, stages = json.loads(sys.argv[1])
+    name, axes, stages = asked.get()
     for stage in stages:
         compile_stage(stage, name, axes)
         tell(COMPILED, stage)

@@ -1,12 +1,12 @@
 """Error bars of a run: estimated when it has ended, or later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ..accuracy.companions import EXPECTED, Watch
+from ..accuracy.companions import EXPECTED, Watch, companions_of
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
@@ -15,6 +15,8 @@ from ..case.mesh_cache import cached_mesh
 from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
+from ..solving.solution import Solution
+from ..solving.solve import save_times
 from ..store.errors import write_errors
 from ..store.results import pack
 from ..store.run import Run, loaded
@@ -64,14 +66,30 @@ class Judge(Protocol):
         """The bars, with the accuracy that was reached if no other run is made."""
 
 
+def made_beside(run: Run, independent: bool) -> list[Solution]:
+    """The companions that `estimated` will want when a run has ended that has begun.
+
+    independent : whether to compute by another method, too
+    """
+    problem = replace(stated(run) or run.problem, test=None)
+    times = save_times(run.case.time.end, run.case.time.saves)
+    return companions_of(run, times, problem, independent, cached_mesh)
+
+
 def estimated(
-    run: Run, given: Problem | None, companions: str, quiet: bool, judge: Judge | None = None
+    run: Run,
+    given: Problem | None,
+    companions: str,
+    quiet: bool,
+    judge: Judge | None = None,
+    ready: Sequence[Solution] = (),
 ) -> bool:
     """Estimate the errors of a run and write them into its folder; returns whether there is
     something to say of them.
 
     given : the Problem, if it was made in Python by functions that may not be such as can be
         imported
+    ready : companions that were `made_beside` the run
     judge : of a run that is made to an accuracy, which needs bars whatever `companions` says
     """
     if (companions == "none" and judge is None) or not run.finished:
@@ -86,14 +104,19 @@ def estimated(
             if judge:
                 bars = judge.judged(run, problem, independent, watch)
             else:
-                bars = bars_of(run, problem, independent, cached_mesh, watch)
+                bars = bars_of(run, problem, independent, cached_mesh, watch, ready=ready)
     except KeyboardInterrupt:
-        why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
-        bars = ErrorBars(run.time, remark=why)
+        bars = broken_off(run)
     except EXPECTED as error:  # which does not take back that the run is whole
         bars = ErrorBars(run.time, remark=str(error).rstrip("."))
     write_errors(run.path, judge.told(run, bars) if judge else bars)
     return True
+
+
+def broken_off(run: Run) -> ErrorBars:
+    """What is said of the errors of a run when their estimation was ended."""
+    why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
+    return ErrorBars(run.time, remark=why)
 
 
 def keep(path: Path, bars: ErrorBars, write: Callable[[Path], object] = pack) -> None:

@@ -37,6 +37,7 @@ from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..solving.state import LoopState
+from ..store.errors import write_errors
 from ..store.margins import write_max_margin
 from ..store.results import add_to_packed, pack
 from ..store.run import Run, load, read_header
@@ -52,7 +53,7 @@ from ..store.run_folder import (
 from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
-from .error_bars import estimated
+from .error_bars import broken_off, estimated
 from .forecast import Forecast
 from .progress import PREPARING, ProgressBar, doing, say, wait_for
 from .repeats import repeated
@@ -317,7 +318,11 @@ def _integrate(
 ):
     signals = Signals(ranks)
     # a margin that ends a run is not foreseen
-    forecast = [Forecast()] if case.time.until_margin is None else []
+    foreseen = case.time.until_margin is None
+    forecast = [Forecast()] if foreseen else []
+    wanted = case.error.companions
+    if foreseen and clock is None and judge is None and given is None and wanted != "none":
+        forecast.append(ahead.AsksForCompanions(folder, wanted == "all"))
     observers = (
         [*observers, signals]
         if ranks.rank
@@ -354,17 +359,38 @@ def _integrate(
             pack(folder, made)  # whatever breaks off what follows, the run is whole
             proves = certifies_margin(made.problem) and not signals.received
             seconds = case.certificate.seconds if proves else 0.0
-            if seconds:
+            beside = ahead.tells_errors()
+            if beside and not finished:
+                ahead.give_up()
+                beside = False
+            if beside:
+                ahead.ask(ahead.ERRORS, folder, wanted)
+            elif seconds:
                 ahead.ask(ahead.MAX_MARGIN, folder, seconds)
-            added = estimated(made, given, case.error.companions, quiet, judge)
+            added = not beside and estimated(made, given, wanted, quiet, judge)
             if seconds:
                 added |= _certify(made, seconds, quiet)
+            if beside:
+                added |= _estimated_beside(made, wanted, quiet)
             added |= repeated(made, quiet)
             ended.append(add_to_packed(made) if added else made)
 
     ended: list[Run] = []
     ranks.told(end)
     return ended[0] if ended else None
+
+
+def _estimated_beside(run, companions, quiet):
+    """As `estimated`, by the second process; by this one if that fails. Ctrl-C costs the error bars
+    alone."""
+    try:
+        with doing("estimating errors", quiet):
+            found = ahead.answer(ahead.ERRORS, None)
+    except KeyboardInterrupt:
+        ahead.give_up()
+        write_errors(run.path, broken_off(run))
+        return True
+    return estimated(run, None, companions, quiet) if found is None else found
 
 
 def _certify(run, seconds, quiet):
