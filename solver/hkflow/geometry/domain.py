@@ -23,7 +23,7 @@ class Meshes:
     of_size : function (cells) -> Mesh; raises ValueError for a number of cells that none has
     coarser : function (cells) -> how many cells the next coarser mesh has that tells of errors;
         None if there is none
-    finer : function (cells) -> how many cells the next finer mesh has
+    finer : function (cells) -> how many cells the next finer mesh has that is worth trying
     first, most : cells of a coarse mesh to begin with, and of the finest that is worth while
     kept : whether they take so long to make that they are kept in the cache
     """
@@ -48,7 +48,7 @@ MESHES = {
         kept=False,
     ),
     2: Meshes("geodesic", geodesic_mesh_of, coarser_geodesic, finer_geodesic, 162, 655362),
-    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere, 840, 411840),
+    3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere, 840, 409920),
 }
 PICTURES = {1: "circle", 2: "map"}
 

@@ -47,6 +47,7 @@ TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 OF_POINTS, LOOSEST, OF_GRIDS, OF_MARGINS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-2, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
+FEWER = 1.5  # times fewer cells or points are tried, again and again, where these are too many
 LONGEST, LONG = 3600.0, 60.0  # seconds of steps: at most, and from where on they are announced
 EXACT = 1e-14  # relative, below which nothing is left to gain
 
@@ -315,7 +316,8 @@ def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
         limit = f"the memory of {there / 1e9:.1f} GB"
         if memory <= there:
             limit = f"more would take over {LONGEST / 3600.0:g} h: give cells or particles for that"
-        new = size_for(kind, dim, new // 5)
+        wanted = min(wanted, new) / FEWER
+        new = size_for(kind, dim, wanted)
     named: Any = replace(file, case=made)
     return Choice(
         named,
