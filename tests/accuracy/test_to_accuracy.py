@@ -102,12 +102,15 @@ def test_a_coarse_run_that_is_the_answer_is_judged_once(case, tmp_path, monkeypa
     judged, honest = [], planning.bars_for
     monkeypatch.setattr(planning, "bars_for", lambda *a: judged.append(a) or honest(*a))
     run = hkflow.run(case, output=tmp_path / "run", method={"kind": kind, "accuracy": 1e-2})
+    if kind == "grid":  # and so is the run by another method that judges it
+        assert [made.method for _, made, *_ in judged] == ["characteristics", "grid"]
+        return
     assert len(judged) == 1
     assert np.array_equal(run.errors["predictions"], hkflow.error_bars(run)["predictions"])
 
 
 def test_companions_of_coarse_runs_judge_the_run(tmp_path, monkeypatch):
-    """They are not computed again; a grid of so few cells is judged by another method, too."""
+    """They are not computed again; a grid is judged by another method, which is more accurate."""
     made, honest = [], companions.solved
 
     def solved(one, times):
@@ -121,10 +124,48 @@ def test_companions_of_coarse_runs_judge_the_run(tmp_path, monkeypatch):
     tables["domain"].pop("cells")
     tables |= {"method": {"kind": "grid", "accuracy": 1e-2}, "time": {"end": 20.0, "saves": 5}}
     run = hkflow.run(tables, output=tmp_path / "run")
-    assert run.errors.reached <= 1e-2 and run.mesh.n_cells == 642
-    assert "characteristics from 162 points" in run.errors.companions
+    assert run.errors.reached <= 1e-2 and 642 <= run.mesh.n_cells <= 1442
     assert len(made) == len(set(made)) and "162 cells" not in made
-    assert "162 cells" in run.errors.companions
+    told = ("162 cells", "162 cells with tolerance 2.5e-05", "characteristics from 162 points")
+    assert run.errors.companions == told
+
+
+def test_a_rival_tells_the_errors_of_a_grid(case):
+    rival = planning._rival(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-2}}), 1, 64)
+    plain = CASE.replace("accuracy = 1e-3", 'kind = "grid"').replace(
+        '"sphere"', '"sphere"\ncells = 64'
+    )
+    case.write_text(plain)
+    run, (_, problem) = hkflow.run(case, output=case.parent / "run"), hkflow.check(case)
+    assert planning.relative_error(rival.run, rival.bars)[0] <= 0.25 * 1e-2
+    bars = companions.error_bars(run, problem, rival=rival)
+    apart = np.sqrt(np.mean((run.predictions - rival.run.predictions) ** 2, axis=1))
+    np.testing.assert_allclose(bars["predictions"], apart + rival.bars["predictions"], rtol=1e-12)
+    assert true_error(run) <= planning.relative_error(run, bars)[0]
+
+
+def test_sibling_a_rival_that_errs_makes_bars_wider(case, tmp_path, monkeypatch):
+    """One whose flow has another β, with bars that say that it is right, lets no grid reach it."""
+    honest = planning.coarse_run
+
+    def wrong(problem, table, times):
+        flow = replace(problem.flow, reaction=3.5)
+        points = problem.mesh is None
+        return honest(replace(problem, flow=flow) if points else problem, table, times)
+
+    monkeypatch.setattr(planning, "coarse_run", wrong)
+    monkeypatch.setitem(MESHES, 1, replace(MESHES[1], most=256))
+    run = hkflow.run(case, output=tmp_path / "run", method={"kind": "grid", "accuracy": 1e-3})
+    assert true_error(run) < 1e-3 < run.errors.reached
+
+
+def test_a_grid_that_no_other_method_computes_is_judged_by_meshes(case, tmp_path):
+    method = {"kind": "grid", "accuracy": 1e-3}
+    file = read_case(case, {"method": method, "flow": {"noise": 0.1}})
+    assert planning._rival(file, 1, 64) is None
+    run = hkflow.run(file, output=tmp_path / "run")
+    assert run.errors.reached <= 1e-3
+    assert all("cells" in words for words in run.errors.companions)
 
 
 def test_a_run_that_stops_early_says_so(case, tmp_path):
@@ -236,6 +277,6 @@ def test_errors_of_the_mass_are_errors_of_predictions(share, holds):
 def test_what_takes_too_long_is_foreseen(case, monkeypatch, longest, holds):
     """More cells than the time allows are not taken; the sibling without a limit takes them."""
     monkeypatch.setattr(planning, "LONGEST", longest)
-    choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-4}}))
+    choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-6}}))
     assert ("more would take over" in choice.limit) == holds
     assert (choice.size == sizes.first_size(1)) == holds

@@ -50,16 +50,13 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap, and of smooth margins, of these more than that in runs to an accuracy; else 1/64
-# of them, in runs to an accuracy 1/3 (PART), but up to the second number anyway. Elsewhere a grid
-# of fewer cells than the third takes no longer than that
-INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER = 1000, 300, 1000
-PART = {False: 64, True: 3}
+# sums are cheap, and of smooth margins; else 1/PART of them, but up to the second number anyway.
+# Elsewhere a grid of fewer cells than the third takes no longer than that
+INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
-# the independent method; and how much tighter both are where that one tells alone of a run that is
-# made to an accuracy
-TIGHTER, LOOSER, NARROW = {True: 0.25, False: 0.1}, 10.0, 0.3
+# the independent method
+TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
 EXACT = "no error in space"
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
@@ -84,6 +81,17 @@ class Companion:
         return orders_of(self.problem, self.options["kind"], self.options)
 
 
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A run of the same problem by another method, at the same saves, and its own error bars."""
+
+    run: Solution
+    bars: ErrorBars
+
+    def __str__(self):
+        return f"{self.run.method} from {_count(self.run.problem)} points"
+
+
 def _fresh(meshes, cells):
     return meshes.of_size(cells)
 
@@ -98,6 +106,8 @@ class Plan:
     pair : whose difference tells errors in time, the second with a tolerance `ratio` times that of
         the first, which may be the run itself
     alone : whether another method alone tells errors in space
+    rival : a run by it that is known
+    seen : on fewer cells, by whose distance from the rival the order is seen
     """
 
     saves: Integers
@@ -108,11 +118,14 @@ class Plan:
     apart: list[Companion]
     ratio: float
     alone: bool
+    rival: Rival | None = None
+    seen: Companion | None = None
 
     @property
     def wanted(self) -> list[Companion]:
         """All that are to be computed, each once."""
-        every = (*self.coarse, *self.batches, *self.pair, *self.apart)
+        seen = [self.seen] if self.seen else []
+        every = (*self.coarse, *self.batches, *self.pair, *self.apart, *seen)
         return [one for one in {id(one): one for one in every}.values() if one is not self.own]
 
 
@@ -125,6 +138,7 @@ def error_bars(
     known: list[Solution] | None = None,
     anyway: bool = False,
     ready: Sequence[Solution] = (),
+    rival: Rival | None = None,
 ) -> ErrorBars:
     """Estimate how far a finished run is from the flow that it computes, by companions of it.
 
@@ -142,14 +156,14 @@ def error_bars(
         again; from points the errors in space are told by the two largest of at most 1/4 of them.
         Companions that are computed are added
     anyway : whether bars are to be as narrow as they can be: with 1/4 of the points where runs of
-        fewer are known, by another method where it takes longer than the run, and with errors in
-        time of a grid on more than the fewest cells that are known
+        fewer are known, and with errors in time of a grid on more than the fewest cells
     ready : companions that were made beside the run, see `companions_of`
+    rival : of a grid, which then tells errors alone
     """
     known = [] if known is None else known
     if not run.finished:
         return ErrorBars(run.time, remark="the run did not reach its end")
-    plan = _planned(run, problem, run.time, independent, mesh_of, known, anyway)
+    plan = _planned(run, problem, run.time, independent, mesh_of, known, anyway, rival)
     if isinstance(plan, str):
         return ErrorBars(run.time, remark=plan)
     before = [one for one in (*ready, *known) if _times_fit(one, run.time, plan.saves)]
@@ -160,7 +174,7 @@ def error_bars(
         solution = _found(companion, before) or solved(companion, run.time[plan.saves])
         if solution is not None:
             made[id(companion)] = solution
-    if plan.alone and not all(id(one) in made for one in plan.apart):
+    if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
     needed = [one for one in plan.wanted if not any(one is other for other in plan.apart)]
@@ -189,7 +203,7 @@ def companions_of(
     return [one for one in made if one is not None]
 
 
-def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False):
+def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False, rival=None):
     """The Plan for a run with saves at some times, or why nothing can be said of it; the other
     arguments as of `error_bars`."""
     if reason := _unfit(run, problem, times):
@@ -201,8 +215,8 @@ def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False):
     counts = [] if drawn else _counts(own, before, anyway)
     # steps of smooth margins are implicit: few cells take as long as many
     slow = run.method == "grid" and problem.objective.risk.scaled is not None
-    kind, others = _another(own, counts, anyway, slow) if independent else ("", [])
-    alone = slow and bool(others)
+    kind, others = _another(own, counts, slow) if independent and not rival else ("", [])
+    alone = slow and bool(others) or rival is not None
     told = [] if alone else _told(own, counts)
     quick = (alone or bool(before)) and not (anyway and run.method == "grid")
     timed = _timed(counts, quick)
@@ -215,6 +229,8 @@ def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False):
         return "it has too few cells or points to do with fewer"
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
     fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches
+    coarser = _coarser(own, before) if rival else []
+    fewer = (coarser or [own])[-1:] if rival else fewer
     if fewer and not brownian:
         last = fewer[-1]
         ratio = TIGHTER[run.method == "grid"]
@@ -226,10 +242,10 @@ def _planned(run, problem, times, independent, mesh_of, known=(), anyway=False):
         ratio = LOOSER
         loose = _with_tolerance(own, ratio)
         pair = [own, *loose] if loose else []
-    first = NARROW if alone and anyway else 1.0
-    pairs = zip(others, (first, first * LOOSER), strict=False)
+    pairs = zip(others, (1.0, LOOSER), strict=False)
     apart = [_by_another(thinner[count], kind, count, factor) for count, factor in pairs]
-    plan = Plan(saves, own, coarse, batches, pair, apart, ratio, alone)
+    seen = coarser[0] if coarser else None
+    plan = Plan(saves, own, coarse, batches, pair, apart, ratio, alone, rival, seen)
     return plan if plan.wanted else "nothing of it can be made coarser or tighter"
 
 
@@ -314,6 +330,17 @@ def _found(companion, known):
     return next(fits, None)
 
 
+def _coarser(own, known):
+    """The same on the coarser meshes that are known, the finest first."""
+    grids = {_count(one.problem): one.problem for one in known if one.problem.mesh is not None}
+    whole = _count(own.problem)
+    return [
+        Companion(grids[n], own.options, (n / whole) ** (-1.0 / own.problem.dim), f"{n} cells")
+        for n in sorted(grids, reverse=True)
+        if n < whole
+    ]
+
+
 def _or_looser(companion, known):
     """The companion, with the tolerance of a known run that is it but for a tolerance which is at
     most LOOSER times as large."""
@@ -372,32 +399,39 @@ def _as_short(companion):
     return replace(companion, options=companion.options | options)
 
 
-def _another(own, counts, anyway=False, slow=False):
+def _another(own, counts, slow=False):
     """Which other method computes the same as a grid, and from how many centres of cells: those of
-    two meshes, whose difference tells of space and time; none where neither characteristics nor
-    particles are another way, or these are too few. A sum of energies moves particles.
+    two meshes, whose difference tells of space and time; none where there is no other, or these are
+    too few.
 
-    anyway : as of `error_bars`;  slow : whether any number of cells takes as long as the run's
+    slow : whether any number of cells takes as long as the run's
     """
-    problem, objective = own.problem, own.problem.objective
-    data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
-    if own.options["kind"] != "grid" or not (data or total) or problem.flow.signed:
+    problem, kind = own.problem, ""
+    if own.options["kind"] == "grid":
+        kind = other_method(problem)
+    if not kind:
         return "", []
-    if problem.spreads or problem.domain.fixed:
-        return "", []
-    feature, kind = objective.feature, "particles"
-    if not total:
-        kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
-        if kind == "particles" and feature.activation is None and feature.pullback is None:
-            return "", []
     cells = _count(problem)
-    if not problem.domain.ordered:
-        worth = anyway or cells >= WORTH_ANOTHER
-        part = max(cells // PART[anyway], INDEPENDENT_ANYWAY) if worth else 0
-        cells = cells if slow else part
-    most = cells if slow and anyway else min(cells, INDEPENDENT)
-    found = [n for n in (_count(problem), *counts) if n <= most][:2]
+    if not (problem.domain.ordered or slow):
+        cells = max(cells // PART, INDEPENDENT_ANYWAY) if cells >= WORTH_ANOTHER else 0
+    found = [n for n in (_count(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
     return (kind, found) if len(found) > 1 else ("", [])
+
+
+def other_method(problem: Problem) -> str:
+    """The method that computes the same as a grid in another way; "" where neither characteristics
+    nor particles do. A sum of energies moves particles."""
+    objective = problem.objective
+    data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
+    if not (data or total) or problem.flow.signed or problem.spreads or problem.domain.fixed:
+        return ""
+    if total:
+        return "particles"
+    feature: Any = objective.feature
+    kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
+    if kind == "particles" and feature.activation is None and feature.pullback is None:
+        return ""
+    return kind
 
 
 def _by_another(companion, kind, count, factor):
@@ -510,15 +544,17 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 
 def _bars(run, plan, made):
     """The bars of a run from the companions that were made, which have some of its saves."""
-    saves, own, everything = plan.saves, plan.own, [run, *made.values()]
-    normalised = any(is_large(one) for one in everything)
+    saves, own, rival = plan.saves, plan.own, plan.rival
+    normalised = any(is_large(one) for one in (run, *made.values()))
     found = {
         key: quantities(one, normalised, saves if len(one.time) > len(saves) else None)
         for key, one in made.items()
     }
     found[id(own)] = quantities(run, normalised, saves)
+    if rival:
+        found[id(rival)] = quantities(rival.run, normalised, saves)
     coarse, batches, apart = plan.coarse, plan.batches, plan.apart
-    another = bool(apart) and all(id(one) in made for one in apart)
+    another = bool(rival or apart) and all(id(one) in made for one in apart)
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in found[id(own)].items():
         if not all(np.isfinite(one[name]).all() for one in found.values()):
@@ -535,7 +571,13 @@ def _bars(run, plan, made):
         one, other = of(plan.pair or [own, own])
         space, time = spread.bar, of_difference(plan.ratio) * rms(one - other)
         verdict = spread.verdict
-        if another:
+        if rival:
+            away = rms(values - found[id(rival)][name])
+            total = away + rival.bars[name][saves]
+            time = np.minimum(time, total)
+            space, order = total - time, _order_seen(plan, away, found, name)
+            spread = Spread(space, order, verdict)
+        elif another:
             theirs, away = _extrapolated(apart, of).bar, rms(values - of(apart)[0])
             total, disagrees = FACTOR * away + theirs, False
             if coarse:
@@ -546,12 +588,24 @@ def _bars(run, plan, made):
         space_and_time = (_at_all(one, saves) for one in (space, time))
         bars[name] = Bar(*space_and_time, spread.order, verdict)
         if name == "predictions":
-            coarser = [*of([*coarse, *batches, *(apart if another else [])]), other][0]
+            others = [*coarse, *batches, *([rival] if rival else apart if another else [])]
+            coarser = [*of(others), other][0]
             shares = _shares(np.abs(values - coarser))
             each = bars[name].total[:, None] * _at_all(shares, saves)
             each = each.reshape(run.scaled_predictions.shape)
-    words = (one.words for one in (*coarse, *batches[:1], *plan.pair, *apart) if id(one) in made)
+    told = (*coarse, *batches[:1], *plan.pair, *apart)
+    words = [one.words for one in told if id(one) in made] + ([str(rival)] if rival else [])
     return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
+
+
+def _order_seen(plan, away, found, name):
+    """The order by which the distance from the rival falls from a coarser run to this one, nan
+    without that."""
+    if plan.seen is None:
+        return np.nan
+    before = rms(found[id(plan.seen)][name] - found[id(plan.rival)][name])
+    ratio = np.linalg.norm(before) / max(np.linalg.norm(away), 1e-300)
+    return float(np.log(max(ratio, 1e-300)) / np.log(plan.seen.width))
 
 
 def _extrapolated(companions, results):

@@ -11,20 +11,22 @@ import numpy as np
 
 from ..accuracy.companions import (
     Companion,
+    Rival,
     Watch,
     error_bars,
     order_of_points,
     orders_of,
+    other_method,
     solved,
 )
 from ..accuracy.error_bars import ErrorBars
 from ..arguments import Floats
-from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
+from ..case.accuracy import TABLES, dimension, first_size, is_largest, size_for, sized
 from ..case.load import CaseFile
 from ..case.memory import estimated_memory
 from ..case.mesh_cache import cached_mesh
 from ..case.resolve import resolve
-from ..errors import CaseError
+from ..errors import CaseError, HkflowError
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
@@ -40,12 +42,14 @@ AGAIN = 2  # times at most that a run is made again with more
 AIM = 0.9  # of the accuracy that is wanted: what misses by little is to grow little
 LAST = 0.75  # of it, by the last run, after which there is no other
 IN_TIME = 0.2  # of that at most, or what errors in time are where these are less
+OVERRATED = 2.5  # times, at least, that errors in time of few cells are told as larger
 TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 # tolerances: of the first run from points as a share of the accuracy, which leaves errors of 0.05
 # to 0.1 of it, at most LOOSEST; of grids, whose looser steps are implicit ones and take longer;
 # of grids whose loss is a smooth margin, where steps are implicit anyway
 OF_POINTS, LOOSEST, OF_GRIDS, OF_MARGINS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-2, 1e-10
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
+OF_RIVALS = 0.25  # of the accuracy: that of another method by which a grid is judged
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
 FEWER = 1.5  # times fewer cells or points are tried, again and again, where these are too many
 LONGEST, LONG = 3600.0, 60.0  # seconds of steps: at most, and from where on they are announced
@@ -60,6 +64,7 @@ class Choice:
     seconds : that its steps are expected to take;  memory : bytes that it needs
     limit : what keeps it from more cells or points, or "";  bars : if a coarse run was this very
         run, those of it;  known : runs on fewer cells or points that are made already
+    rival : of a grid, the run by another method by which it is judged
     """
 
     file: CaseFile
@@ -71,6 +76,7 @@ class Choice:
     limit: str
     bars: ErrorBars | None = None
     known: list[Solution] = field(default_factory=list)
+    rival: Rival | None = None
 
     def __str__(self):
         what = "cells" if self.kind == "grid" else "points for each sign"
@@ -135,7 +141,7 @@ def run_to_accuracy(
         bars: Any = made.errors
         if bars.wanted == wanted:
             break
-        choice = refined(file, choice, made, AIM if again == 0 else LAST)
+        choice = refined(file, choice, made, bars, AIM if again == 0 else LAST)
     return made
 
 
@@ -156,8 +162,8 @@ class Attempt:
         problem : as the case states it;  another : whether another method may be asked
         watch : function (done, of how many)
         """
-        known = self.choice.known  # to which companions of this run are added
-        return self.choice.bars or bars_for(self.wanted, run, problem, another, known, watch)
+        made = self.choice.known, self.choice.rival  # companions of this run are added to them
+        return self.choice.bars or bars_for(self.wanted, run, problem, another, *made, watch)
 
     def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
         """Them, with the accuracy that was reached and what kept it from more if no other run is
@@ -186,17 +192,50 @@ def _unfinished(made, wanted):
 def plan(file: CaseFile) -> Choice:
     """How to make the run of a case that asks for an accuracy, from a coarse run in memory, and
     where many more cells or points are needed from another one of 1/16 of these: orders that few
-    show are not those of many."""
+    show are not those of many. Grids are judged by another method, which is made to a quarter of
+    the accuracy before."""
     dim = dimension(file.case, file.folder)
     first = first_size(dim)
-    choice = _tried(file, dim, first)
+    rival = _rival(file, dim, first)
+    choice = _tried(file, dim, first, rival=rival)
     if choice.size <= NEAR * first:
         return choice
     size = size_for(choice.kind, dim, choice.size / NEAR)
-    return _tried(file, dim, size, choice.known)
+    return _tried(file, dim, size, choice.known, rival)
 
 
-def _tried(file, dim, size, known=()):
+def _rival(file, dim, first):
+    """The Rival of the grid of a case; None for other methods, where no other method computes the
+    same, and where it would not be accurate enough."""
+    case = sized(file.case, dim, first)
+    if case.method.kind != "grid" or case.error.companions != "all":
+        return None
+    resolved, problem = build_case(replace(file, case=case))
+    kind = other_method(problem)
+    if not kind:
+        return None
+    wanted = OF_RIVALS * file.case.method.accuracy
+    method = TABLES[kind].model_validate({"kind": kind, "accuracy": wanted})
+    domain = file.case.domain.model_copy(update={"cells": None})
+    other = replace(file, case=file.case.model_copy(update={"method": method, "domain": domain}))
+    try:
+        choice = plan(other)
+        times = save_times(resolved.time.end, resolved.time.saves)
+        for again in range(AGAIN + 1):
+            resolved, problem = build_case(choice.file)
+            run = None if choice.limit else coarse_run(problem, resolved.method, times)
+            if run is None:
+                return None
+            bars = choice.bars or bars_for(wanted, run, problem, True, choice.known)
+            if relative_error(run, bars)[0] <= wanted:
+                return Rival(run, bars)
+            choice = refined(other, choice, run, bars, AIM if again == 0 else LAST)
+    except HkflowError:
+        pass
+    return None
+
+
+def _tried(file, dim, size, known=(), rival=None):
     """The Choice by a coarse run of so many cells or points."""
     wanted, case = file.case.method.accuracy, sized(file.case, dim, size)
     resolved, problem = build_case(replace(file, case=case))
@@ -212,9 +251,9 @@ def _tried(file, dim, size, known=()):
     if run is None:
         data, seconds = len(problem.objective.inputs), time.perf_counter() - began
         return _choice(file, case, dim, data, size, None, seconds)
-    bars = bars_for(wanted, run, problem, case.error.companions == "all", known)
-    found = _better(file, case, dim, size, run, bars, run.end["seconds"])
-    found = replace(found, known=[run, *known])
+    bars = bars_for(wanted, run, problem, case.error.companions == "all", known, rival)
+    found = _better(file, case, dim, size, run, bars, run.end["seconds"], rival=rival)
+    found = replace(found, known=[run, *known], rival=rival)
     same = found.size == size and found.tolerance == tolerance
     return replace(found, bars=bars) if same and bars.bars else found
 
@@ -241,44 +280,56 @@ def bars_for(
     problem: Problem,
     another: bool,
     known: list[Solution],
+    rival: Rival | None = None,
     watch: Watch | None = None,
 ) -> ErrorBars:
     """The error bars of a run that is made to an accuracy; where those that cost little are too
     wide for it, as narrow ones as can be.
 
-    another : whether another method may be asked;  problem, known, watch : as of `error_bars`
+    another : whether another method may be asked;  problem, known, rival, watch : as of
+        `error_bars`
     """
-    bars = error_bars(run, problem, another, cached_mesh, watch, known)
+    bars = error_bars(run, problem, another, cached_mesh, watch, known, rival=rival)
+    if rival:
+        return bars
     if not relative_error(run, bars)[0] <= wanted:
         bars = error_bars(run, problem, another, cached_mesh, watch, known, anyway=True)
     return bars
 
 
-def refined(file: CaseFile, choice: Choice, made: Result, aim: float = AIM) -> Choice:
-    """What to do after a run that was not accurate enough."""
+def refined(
+    file: CaseFile, choice: Choice, made: Result, bars: ErrorBars, aim: float = AIM
+) -> Choice:
+    """What to do after a run that was not accurate enough, by its error bars."""
     dim = dimension(file.case, file.folder)
     seconds = made.end.get("seconds", choice.seconds)
-    found = _better(file, choice.file.case, dim, choice.size, made, made.errors, seconds, aim)
+    case, made_before = choice.file.case, {"known": choice.known, "rival": choice.rival}
+    found = _better(file, case, dim, choice.size, made, bars, seconds, aim, choice.rival)
     if found.size > choice.size or found.tolerance < 0.9 * choice.tolerance:
-        return replace(found, known=choice.known)
+        return replace(found, **made_before)
     more = size_for(choice.kind, dim, 2.0 * choice.size)
     data = len(made.inputs)
-    found = _choice(file, choice.file.case, dim, data, more, choice.tolerance, seconds, choice.size)
-    return replace(found, known=choice.known)
+    found = _choice(file, case, dim, data, more, choice.tolerance, seconds, choice.size)
+    return replace(found, **made_before)
 
 
-def _better(file, case, dim, size, run, bars, seconds, aim=AIM):
-    """A choice by the errors of a run of so many cells or points."""
-    wanted = aim * file.case.method.accuracy
+def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
+    """A choice by the errors of a run of so many cells or points. The bar of a rival stays as it
+    is, and all besides is taken for errors in space: those in time are told by few cells, which
+    overrate them."""
+    floor = relative_error(rival.run, rival.bars)[0] if rival else 0.0
+    wanted = aim * file.case.method.accuracy - floor
     total, space, in_time = relative_error(run, bars)
+    if rival:
+        space, in_time = total - floor, in_time / OVERRATED
     tolerance = case.method.tolerance
     if np.isnan(total):
         return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
-    allowed = wanted - min(in_time, IN_TIME * wanted)
+    allowed = wanted if rival else wanted - min(in_time, IN_TIME * wanted)
     order = expected_order(run, bars)
     grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
     new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
-    left = wanted - min(space * (size / new) ** (order / dim), allowed)
+    left = wanted if rival else wanted - min(space * (size / new) ** (order / dim), allowed)
     if in_time > left:  # how far a looser one would do is not known
         tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, TIGHTEST)
