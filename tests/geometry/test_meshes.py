@@ -148,7 +148,9 @@ def test_half_faces_number_the_slots_of_every_cell():
     assert slot.max() == 5 and np.all(np.diff(cell) >= 0)
 
 
-@pytest.mark.parametrize("dim, cells", [(1, (16, 32)), (2, (162, 642)), (2, (92, 362)), (3, (840, 2760))])
+@pytest.mark.parametrize(
+    "dim, cells", [(1, (16, 32)), (2, (162, 642)), (2, (92, 362)), (3, (840, 2760))]
+)
 def test_pieces_give_averages_of_second_order(dim, cells):
     """They lie in their cells, fill them, and integrate a polynomial."""
     axis, errors = np.arange(1.0, dim + 2.0), []
