@@ -9,7 +9,6 @@ from hkflow.geometry.mesh import half_faces, pieces
 from hkflow.geometry.sphere import distance, normalize, surface_area
 from hkflow.geometry.voronoi import centroids, edges, lloyd, voronoi_mesh
 
-
 MESHES = {"circle": circle_mesh(17), "642": geodesic_mesh(3), "362": Domain(2).mesh(362)}
 # cells of S²: levels of halving, and those between, whose first cut is into nine
 SIZES = (12, 42, 92, 162, 362, 642, 1442, 2562, 5762)
