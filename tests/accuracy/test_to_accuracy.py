@@ -55,9 +55,9 @@ def cluster_problem():
     return problem, method
 
 
-def true_error(run):
-    """Largest relative error of the predictions over the saves; the target is of size 1.5/√2."""
-    exact = hkflow.MomentFlow([1.0, 0.4], 1.5, hkflow.Flow(1.0, 4.0))
+def true_error(run, direction=(1.0, 0.4)):
+    """Largest relative error of the predictions over the saves; the targets are of size 1.5/√n."""
+    exact = hkflow.MomentFlow(direction, 1.5, hkflow.Flow(1.0, 4.0))
     off = [
         run.predictions[k] - exact.mass_and_moment(t)[1] * exact.direction
         for k, t in enumerate(run.time)
@@ -166,6 +166,25 @@ def test_a_grid_that_no_other_method_computes_is_judged_by_meshes(case, tmp_path
     run = hkflow.run(file, output=tmp_path / "run")
     assert run.errors.reached <= 1e-3
     assert all("cells" in words for words in run.errors.companions)
+
+
+def test_meshes_between_those_of_the_coarse_run_are_taken(tmp_path):
+    """5762 cells after coarse runs on 162 and 362, with companions of their own."""
+    flow, direction = {"transport": 1.0, "reaction": 4.0}, [1.0, 0.4, -0.3]
+    tables = tomllib.loads(CASE) | {"flow": flow, "method": {"kind": "grid", "accuracy": 1e-4}}
+    tables |= {"time": {"end": 2.0, "saves": 5}}
+    tables["data"] |= {"direction": direction}
+    run = hkflow.run(tables, output=tmp_path / "run")
+    assert run.mesh.n_cells == 5762 and {"1442 cells", "362 cells"} < set(run.errors.companions)
+    assert true_error(run, direction) <= run.errors.reached <= 1e-4
+
+
+def test_a_plan_on_space_that_takes_too_long_comes_to_fewer_cells(case):
+    """Sizes there are eight times apart: one less than a fifth of a size is none."""
+    file = read_case(case, {"method": {"kind": "grid", "accuracy": 1e-3}})
+    arguments = (file, sizes.sized(file.case, 3), 3, 1, 50_000, 1e-4)
+    assert planning._choice(*arguments, 1.0, 40_000).size == 51_360
+    assert planning._choice(*arguments, 1e4, 40_000).size == 6480
 
 
 def test_a_run_that_stops_early_says_so(case, tmp_path):

@@ -198,7 +198,7 @@ def test_saves_in_equal_ratios(case):
         (
             "[[0.5], [-1.0]]",
             "[[0.5, 1.0], [-1.0, 2.0]]",
-            "10·4^k + 2 cells, got 24. Nearest: 12 or 42",
+            "10·4^k + 2 or 90·4^k + 2 cells, got 24. Nearest: 12 or 42",
         ),
         ("[time]", "[time", "not valid TOML"),
     ],

@@ -43,6 +43,27 @@ def test_a_mesh_belongs_to_the_domain_that_made_it(dim):
     assert hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 0.0)).domain == domain
 
 
+@pytest.mark.parametrize(
+    ("dim", "wanted", "cells"),
+    [
+        (1, 1e9, 65536),
+        (1, 100.5, 100),
+        (2, 1, 162),
+        (2, 163, 362),
+        (2, 642, 642),
+        (2, 2562.5, 5762),
+        (2, 11_000, 23042),
+        (2, 1e9, 655362),
+        (3, 841, 6480),
+        (3, 1e9, 409920),
+    ],
+)
+def test_the_fewest_cells_of_at_least_so_many(dim, wanted, cells):
+    domain = hkflow.Domain(dim)
+    assert domain.cells_for(wanted) == cells
+    assert domain.cells_for(1e12) == domain.meshes.most  # which is the size of a mesh
+
+
 def test_fixed_features_and_spheres_without_a_mesh():
     mesh = FEATURES.mesh(3)
     assert domain_of_mesh(mesh.name, 2) == FEATURES and np.array_equal(mesh.centers, np.eye(3))

@@ -19,12 +19,16 @@ from hkflow.geometry.transfer import (
     transferred,
 )
 
-LEVELS = [(0, 0), (0, 1), (1, 2), (1, 4), (2, 3), (3, 4)]
+SPHERE = hkflow.Domain(2)
+# within levels of halving, within those between, and from one to the other
+LEVELS = [(12, 12), (12, 42), (42, 162), (42, 2562), (162, 642), (642, 2562)]
+LEVELS += [(92, 362), (362, 1442), (12, 92), (42, 92), (92, 162), (162, 362), (362, 642)]
+LEVELS += [(642, 1442), (162, 1442), (1442, 2562), (2562, 5762), (5762, 10242)]
 
 
 @pytest.mark.parametrize("coarse, fine", LEVELS)
 def test_levels_share_their_area(coarse, fine, rng):
-    coarse, fine = hkflow.geodesic_mesh(coarse), hkflow.geodesic_mesh(fine)
+    coarse, fine = SPHERE.mesh(coarse), SPHERE.mesh(fine)
     assert restrict(np.ones(fine.n_cells), fine, coarse) == pytest.approx(
         np.ones(coarse.n_cells), rel=1e-12
     )
@@ -38,7 +42,7 @@ def test_levels_share_their_area(coarse, fine, rng):
 
 @pytest.mark.parametrize("coarse, fine", LEVELS[1:])
 def test_densities_go_to_finer_meshes_and_back(coarse, fine, rng):
-    coarse, fine = hkflow.geodesic_mesh(coarse), hkflow.geodesic_mesh(fine)
+    coarse, fine = SPHERE.mesh(coarse), SPHERE.mesh(fine)
     density = rng.uniform(0.0, 1.0, (2, coarse.n_cells))
     found = transferred(density, coarse, fine)
     assert found @ fine.volumes == pytest.approx(density @ coarse.volumes, rel=1e-13)

@@ -13,7 +13,7 @@ from hkflow.measures.point_measure import DensityAndAtoms
 from hkflow.studies.members import key_of
 
 OPTIONS = {"grid": {}, "characteristics": {"tolerance": 1e-5}, "particles": {"tolerance": 1e-5}}
-MESHES = {1: (hkflow.circle_mesh, 129, 257), 2: (hkflow.geodesic_mesh, 2, 3)}
+MESHES = {"circle": (1, 129, 257), "sphere": (2, 162, 642), "between": (2, 362, 642)}
 
 
 def six(dim, mesh):
@@ -28,12 +28,12 @@ def solved(problem, kind, end, saves=2):
     return hkflow.solve(problem, end, saves, kind=kind, **OPTIONS[kind])
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=MESHES)
 def unbroken(request):
-    """Dimension, meshes, and runs by three methods from 0 over 2 to 4."""
-    make, *levels = MESHES[request.param]
-    meshes = [make(level) for level in levels]
-    start = six(request.param, meshes[1])
+    """Meshes, and runs by three methods from 0 over 2 to 4."""
+    dim, *sizes = MESHES[request.param]
+    meshes = [hkflow.Domain(dim).mesh(cells) for cells in sizes]
+    start = six(dim, meshes[1])
     return meshes, {kind: solved(start, kind, 4.0, [2.0, 4.0]) for kind in OPTIONS}
 
 

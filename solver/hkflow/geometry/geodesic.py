@@ -29,9 +29,10 @@ def geodesic_level(cells: int) -> int | None:
 
 
 def coarser_geodesic(cells: int) -> int | None:
-    """How many cells the mesh of twice the width has; None where f is odd."""
+    """How many cells the mesh of twice the width has, of 92 cells that of three times; None of the
+    icosahedron."""
     parts = PARTS.get(cells, 1)
-    return None if parts % 2 else 10 * (parts // 2) ** 2 + 2
+    return 10 * (parts // 2) ** 2 + 2 if parts > 1 else None
 
 
 def finer_geodesic(cells: int) -> int:

@@ -15,6 +15,7 @@ from hkflow.solving.solve import integrate
 
 TIME = 2.0
 LEVELS = (4, 5, 6)
+BETWEEN = (1442, 5762, 23042)  # cells of the meshes between
 LIMITS = {0.0: (9e-4, 2.3e-4, 6e-5), 4.0: (2.5e-4, 7e-5, 2e-5)}
 BAND = (1.8, 2.3)
 
@@ -55,6 +56,19 @@ def test_sphere_meets_the_stated_errors_at_second_order(reaction):
     assert np.all(e[:, 0] <= LIMITS[reaction])
     assert in_band(order(e[:, 0])), order(e[:, 0])
     assert in_band(order(e[:, 1])), order(e[:, 1])
+
+
+def between(reaction):
+    """Errors on the meshes between levels, and whether they lie between those of the levels."""
+    e = errors(map(hkflow.Domain(2).mesh, BETWEEN), reaction=reaction)
+    levels = errors(map(sphere, (3, *LEVELS)), reaction=reaction)
+    return e, np.all((levels[1:] < e) & (e < levels[:-1]))
+
+
+@pytest.mark.parametrize("reaction", LIMITS)
+def test_meshes_between_levels_are_second_order_with_errors_between(reaction):
+    e, lie_between = between(reaction)
+    assert lie_between and in_band(order(e[:, 0])) and in_band(order(e[:, 1])), (e, order(e))
 
 
 @pytest.mark.parametrize("axis", [(0.0, 0.0, 1.0), (1.0, 2.0, -0.5)])
@@ -102,6 +116,13 @@ def test_sibling_halved_gradients_lose_the_order():
 def test_sibling_faces_taken_at_the_wrong_place_lose_the_maximum_norm_order():
     e = errors([sphere(4), sphere(5), sphere(6)], scaled(offsets=0.0), reaction=4.0)
     assert not in_band(order(e[:, 1]))
+
+
+def test_sibling_meshes_that_are_not_centroidal_have_larger_errors(monkeypatch):
+    levels = errors(map(sphere, LEVELS), reaction=4.0)
+    monkeypatch.setattr("hkflow.geometry.geodesic.LLOYD_ITERATIONS", 0)
+    e = errors(map(hkflow.Domain(2).mesh, BETWEEN), reaction=4.0)
+    assert (e[1:, 1] > levels[:-1, 1]).all() and not in_band(order(e[:, 1])), (e, order(e))
 
 
 def test_sibling_reaction_two_for_four_misses_the_stated_error():

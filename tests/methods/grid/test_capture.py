@@ -204,6 +204,7 @@ CASES = {
     "margin": (Flow(1.0, 2.0, drive="measure"), "smooth-logistic-margin", 0.0),
 }
 MESHES = {"circle": hkflow.circle_mesh(60), "sphere": hkflow.geodesic_mesh(3)}
+MESHES["between"] = hkflow.Domain(2).mesh(1442)
 
 
 @pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES)

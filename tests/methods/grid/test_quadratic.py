@@ -45,6 +45,14 @@ def test_a_hill_comes_back_at_third_order(cfl):
     assert e[-1] < 1e-3 and np.all((BAND[0] < order(e)) & (order(e) < BAND[1])), (e, order(e))
 
 
+def test_a_hill_comes_back_at_third_order_on_meshes_between():
+    meshes = [hkflow.Domain(2).mesh(cells) for cells in (362, 1442, 5762)]
+    e = np.array([turned(mesh, reconstruction="quadratic") for mesh in meshes])
+    wanted = [turned(MESHES[level], reconstruction="quadratic") for level in (2, 3, 4, 5)]
+    assert np.all((wanted[1:] < e) & (e < wanted[:-1])), (e, wanted)
+    assert np.all((BAND[0] < order(e)) & (order(e) < BAND[1])), order(e)
+
+
 @pytest.mark.parametrize("broken", ["means", "faces"])
 def test_sibling_without_the_size_of_cells_or_faces_the_order_is_lost(monkeypatch, broken):
     whole = quadratic.charts_of

@@ -18,7 +18,12 @@ class DomainTable(Table):
         )
     )
     cells: Annotated[int, Field(ge=3, le=LARGEST)] | None = Field(
-        None, description="of the grid, or of the mesh of method.points = 'mesh'"
+        None,
+        description=(
+            "of the grid, or of the mesh of method.points = 'mesh'; on the circle any number, on S²"
+            " 10·4^k + 2 or 90·4^k + 2 (162, 362, 642, 1442, 2562, 5762, 10242, 23042, 40962, …),"
+            " on S³ 100·n³ + 20·n"
+        ),
     )
     dim: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="d of the sphere, of energies without data alone"
