@@ -146,7 +146,7 @@ def best(tables, kind, wanted, accuracy):
     """Seconds of the fastest choice whose error is small enough, and its error; nan if none is."""
     found = (np.nan, np.nan)
     tables = tables | {"error": {"companions": "none"}}
-    cells = (162, 362, 642, 1442, 2562, 5762, 10242, 23042, 40962)
+    cells = (162, 362, 642, 1442, 2562, 5762, 10242, 23042, 40962, 92162, 163842)
     for size in cells:
         for tolerance in (10.0 * accuracy, accuracy, 0.1 * accuracy):
             method = {"kind": kind, "tolerance": tolerance}

@@ -171,12 +171,12 @@ def test_a_grid_that_no_other_method_computes_is_judged_by_meshes(case, tmp_path
 def test_meshes_between_those_of_the_coarse_run_are_taken(tmp_path):
     """5762 cells after coarse runs on 162 and 362, with companions of their own."""
     flow, direction = {"transport": 1.0, "reaction": 4.0}, [1.0, 0.4, -0.3]
-    tables = tomllib.loads(CASE) | {"flow": flow, "method": {"kind": "grid", "accuracy": 1e-4}}
-    tables |= {"time": {"end": 2.0, "saves": 5}}
+    tables = tomllib.loads(CASE) | {"flow": flow, "method": {"kind": "grid", "accuracy": 1.5e-4}}
+    tables |= {"time": {"end": 2.0, "saves": 5}, "error": {"companions": "own"}}
     tables["data"] |= {"direction": direction}
     run = hkflow.run(tables, output=tmp_path / "run")
     assert run.mesh.n_cells == 5762 and {"1442 cells", "362 cells"} < set(run.errors.companions)
-    assert true_error(run, direction) <= run.errors.reached <= 1e-4
+    assert true_error(run, direction) <= run.errors.reached <= 1.5e-4
 
 
 def test_a_plan_on_space_that_takes_too_long_comes_to_fewer_cells(case):
