@@ -12,6 +12,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 
 import numpy as np
 
+from .steps import BARS, CELLS
 from .timing import Row, ratio, skipped
 from .timing import seconds as timed
 
@@ -26,6 +27,7 @@ objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], in
 hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), objective, hkflow.Flow(1.0, 1.0)), 0.01)
 """
 QUICKSTART = Path(__file__).parent.parent / "cases/quickstart/rings.toml"
+IRIS = QUICKSTART.with_name("iris.toml")
 # a command, which ends with the seconds that the compiler took
 COMMAND = """
 import sys
@@ -69,10 +71,34 @@ def quickstart():
         yield Row("its overview alone, as a command", min(seconds(draw) for _ in range(3)), "s")
 
 
+def bars_beside(quick):
+    """What error bars add to the command that makes the second quickstart, which has two cores: a
+    second process computes their companions."""
+    with tempfile.TemporaryDirectory() as folder:
+        for cells in CELLS[: 1 if quick else None]:
+            words = "run", IRIS, "--output", f"{folder}/run", "--force", "--quiet", "--set"
+            run = script(COMMAND, *words, f"domain.cells={cells}")
+            alone = script(
+                COMMAND, *words, f"domain.cells={cells}", "--set", "error.companions=none"
+            )
+            run()
+            times = np.array([[seconds(run), seconds(alone)] for _ in range(2 if quick else 5)])
+            bars = times[:, 0] - times[:, 1]
+            yield Row(
+                f"error bars of iris, {cells} cells, as a command",
+                np.median(bars),
+                "s",
+                **ratio(bars, times[:, 1]),
+                goal=("<=", BARS),
+                note="over the time of the command without, its picture included",
+            )
+
+
 def rows(threads, quick):
     """Imports that take turns, then a first run, from a used and from an empty cache of compiled
-    code."""
+    code; with two threads error bars that are computed beside a run."""
     if threads > 1:
+        yield from bars_beside(quick)
         return
     repeats = 2 if quick else 5
     for name in PEERS[:1] if quick else PEERS:
