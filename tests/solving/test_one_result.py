@@ -196,7 +196,7 @@ def test_exact_errors_of_a_solution():
     assert errors_of(solution, None)["L1"] == l1[-1]
     fine = hkflow.Problem(hkflow.circle_mesh(128), exact.objective(), exact.flow, exact=exact)
     assert 0.0 < errors_of(solution, hkflow.solve(fine, 0.5, 2))["L1"] < 1e-2
-    assert values_of(solution, ["mass", "none"])["mass"] == solution.records["mass"][-1]
+    assert values_of(solution.records, ["mass", "none"])["mass"] == solution.records["mass"][-1]
     FigureCanvasAgg(plots.draw("overview", solution)).draw()
 
 

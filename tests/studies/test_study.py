@@ -19,6 +19,7 @@ from legible import legible
 
 import hkflow
 from hkflow.case.load import load_case
+from hkflow.errors import RunFolderError
 from hkflow.plots import draw
 from hkflow.plots.convergence import save_study
 from hkflow.store.run_folder import lock
@@ -239,6 +240,30 @@ def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(wri
         name: run.records[name][-1] for name in ("objective", "mass")
     }
     assert save_study(result).exists()
+
+
+def test_a_table_of_values_reads_of_its_runs_what_it_shows(write, tmp_path, monkeypatch):
+    text = HEAD.replace("[set]\n", 'values = ["mass", "captures"]\n[set]\n') + "[[sweep]]\n"
+    path = write(text + 'initial = [{kind = "uniform"}, {kind = "uniform", mass = 2.0}]\n')
+    wanted = study(path, tmp_path / "out")
+    monkeypatch.setattr("hkflow.studies.study.load", lambda path: pytest.fail(f"{path} was read"))
+    again = study(path, tmp_path / "out")
+    for one, other in zip(again.outcomes, wanted.outcomes, strict=True):
+        assert one.finished and one.work == other.work and one.status == other.status
+        assert one.values["mass"] == hkflow.load(one.folder).records["mass"][-1]
+        assert np.isnan(one.values["captures"])
+    with h5py.File(again.outcomes[1].folder / "results.h5", "r+") as file:
+        del file["records/log_scale"]
+    with pytest.raises(RunFolderError, match="results.h5: damaged .'log_scale' is missing"):
+        study(path, tmp_path / "out")
+
+
+def test_sibling_a_table_of_errors_reads_all_of_its_runs(write, tmp_path, monkeypatch):
+    path = write(REFINED)
+    study(path, tmp_path / "out")
+    monkeypatch.setattr("hkflow.studies.study.load", lambda path: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        study(path, tmp_path / "out")
 
 
 SLOW = (

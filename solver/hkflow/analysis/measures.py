@@ -1,10 +1,11 @@
 """What is measured of a run: errors against a reference or the exact solution, and its last
 records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ..arguments import Floats
 from ..geometry.circle import circle_mesh
 from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
@@ -16,10 +17,10 @@ ARCS = 16_384  # that densities on the circle are cut into for W1
 SAME_TIME = 1e-9  # of the time
 
 
-def values_of(run: Result, names: Iterable[str]) -> dict[str, float]:
-    """The last records of these names in units of one, nan for those that the run has not."""
+def values_of(records: Mapping[str, Floats], names: Iterable[str]) -> dict[str, float]:
+    """The last of the records of these names in units of one, nan for those that are not there."""
     return {
-        name: float(in_units_of_one(run.records, name)[-1]) if name in run.records else np.nan
+        name: float(in_units_of_one(records, name)[-1]) if name in records else np.nan
         for name in names
     }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5d, h5i, h5l, h5o, h5s
 from numpy.typing import NDArray
 
 from ..geometry.domain import domain_of_mesh
@@ -80,18 +81,19 @@ def read_arrays(
     sizes = {} if sizes is None else sizes
     for name, item in found.items():
         check_array(item, name, dimensions[name], sizes)
-    return {name: item[()] for name, item in found.items()}
+    return {name: _numbers(item) for name, item in found.items()}
 
 
 def find(group: h5py.Group, name: str, kind: Any = None) -> Any:
     """An item that lies in a group of its own file; kind : h5py.Dataset or h5py.Group, or None for
     either."""
-    link = group.get(name, getlink=True)
-    if link is None:
+    place = name.encode()
+    if not group.id.links.exists(place):
         raise ValueError(f"'{name}' is missing")
-    if not isinstance(link, h5py.HardLink):
+    if group.id.links.get_info(place).type != h5l.TYPE_HARD:
         raise ValueError(f"'{name}' is a link, maybe to another file, and links are not followed")
-    item = group[name]
+    opened = h5o.open(group.id, place)
+    item = h5py.Dataset(opened) if isinstance(opened, h5d.DatasetID) else group[name]
     if kind and not isinstance(item, kind):
         raise ValueError(f"'{name}' is no {kind.__name__.lower()}")
     return item
@@ -100,30 +102,43 @@ def find(group: h5py.Group, name: str, kind: Any = None) -> Any:
 def read(dataset: h5py.Dataset, at: Any = (), text: bool = False) -> Any:
     """The numbers of a dataset, or a part of them; text : whether it may hold texts instead."""
     check_storage(dataset, text)
-    return dataset.asstr()[at] if text and h5py.check_string_dtype(dataset.dtype) else dataset[at]
+    if text and h5py.check_string_dtype(dataset.dtype):
+        return dataset.asstr()[at]
+    return _numbers(dataset) if at == () else dataset[at]
+
+
+def _numbers(dataset):
+    """All numbers of a dataset: h5py's dataset[()], in two thirds of the time."""
+    found = np.empty(dataset.id.shape, dataset.id.dtype)
+    if found.size:
+        dataset.id.read(h5s.ALL, h5s.ALL, found)
+    return found[()]
 
 
 def check_storage(dataset: h5py.Dataset, text: bool = False) -> None:
     """Raise ValueError unless a dataset is one of numbers, or texts, is kept in its file and can be
     as large as it says."""
-    name, plist = dataset.name.rpartition("/")[2], dataset.id.get_create_plist()
-    if dataset.is_virtual or plist.get_external_count():
-        raise ValueError(f"'{name}' is kept in another file, and other files are not read")
-    numbers = (
-        dataset.dtype.kind in "biuf" and dataset.dtype.itemsize <= 8 and dataset.dtype.isnative
-    )
-    if dataset.shape is None or not (numbers or text and h5py.check_string_dtype(dataset.dtype)):
-        raise ValueError(f"'{name}' holds no numbers as they are written here, but {dataset.dtype}")
+    where, dtype, shape = dataset.id, dataset.id.dtype, dataset.shape
+    plist = where.get_create_plist()
+
+    def refuse(why):
+        raise ValueError(f"'{dataset.name.rpartition('/')[2]}' {why}")
+
+    layout = plist.get_layout()
+    if layout == h5d.VIRTUAL or plist.get_external_count():
+        refuse("is kept in another file, and other files are not read")
+    numbers = dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
+    if shape is None or not (numbers or text and h5py.check_string_dtype(dtype)):
+        refuse(f"holds no numbers as they are written here, but {dtype}")
     filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
     if not set(filters) <= set(FILTERS) or len(set(filters)) < len(filters):
-        raise ValueError(f"'{name}' is compressed in a way that is not used here")
-    kept = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
+        refuse("is compressed in a way that is not used here")
+    kept = min(where.get_storage_size(), h5i.get_file_id(where).get_filesize())
     room = kept * (DENSEST if h5py.h5z.FILTER_DEFLATE in filters else 1)
-    claimed = max(
-        dataset.nbytes, dataset.size and dataset.dtype.itemsize * prod(dataset.chunks or ())
-    )
+    size, chunks = prod(shape), plist.get_chunk() if layout == h5d.CHUNKED else ()
+    claimed = dtype.itemsize * max(size, size and prod(chunks))
     if claimed > room:
-        raise ValueError(f"'{name}' claims {claimed:,} bytes, and the file holds {kept:,} of it")
+        refuse(f"claims {claimed:,} bytes, and the file holds {kept:,} of it")
 
 
 def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int]) -> None:
@@ -136,9 +151,9 @@ def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int])
         dimensions = (*dimensions, "class")
     kind = "i" if name in WHOLE else "f"
     shape, wanted = array.shape, tuple(sizes.get(dimension) for dimension in dimensions)
-    fits = (
-        shape is not None
-        and len(shape) == len(wanted)
+    fits = shape is not None and (
+        shape == wanted
+        or len(shape) == len(wanted)
         and all(w in (None, n) for w, n in zip(wanted, shape, strict=True))
     )
     if not fits:

@@ -10,6 +10,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5d, h5p, h5s, h5t
 
 from ..errors import RunFolderError
 
@@ -76,7 +77,42 @@ def remove_temporaries(folder: Path, is_own: Callable[[str], bool]) -> None:
 def write_arrays(group: h5py.Group, arrays: Mapping[str, Any]) -> None:
     """Store arrays by name in an HDF5 group."""
     for name, array in arrays.items():
-        group.create_dataset(name, data=np.asarray(array), dtype=np.asarray(array).dtype)
+        write_array(group, name, array)
+
+
+def write_array(group: h5py.Group, name: str, array: Any) -> h5d.DatasetID:
+    """Store an array of numbers in an HDF5 group."""
+    array = np.asarray(array, order="C")
+    made = create(group, name, array.shape, array.dtype, packed())
+    if array.size:
+        made.write(h5s.ALL, h5s.ALL, array)
+    return made
+
+
+def create(
+    group: h5py.Group, name: str, shape: tuple[int, ...], dtype: np.dtype, packing: h5p.PropDCID
+) -> h5d.DatasetID:
+    """A new dataset of numbers in an HDF5 group, and the groups that its name wants: as h5py's
+    create_dataset makes it, in a third of the time."""
+    link = h5p.create(h5p.LINK_CREATE)
+    link.set_create_intermediate_group(True)
+    if not name.isascii():
+        link.set_char_encoding(h5t.CSET_UTF8)
+    kind = h5t.py_create(dtype, logical=True)
+    return h5d.create(group.id, name.encode(), kind, h5s.create_simple(shape), packing, link)
+
+
+def packed(chunks: tuple[int, ...] = (), is_compressed: bool = False) -> h5p.PropDCID:
+    """How an array is stored: as it is, or in chunks with checksums, which may be compressed."""
+    made = h5p.create(h5p.DATASET_CREATE)
+    made.set_obj_track_times(False)  # the same numbers make the same file
+    if chunks:
+        made.set_chunk(chunks)
+        if is_compressed:
+            made.set_shuffle()
+            made.set_deflate(1)
+        made.set_fletcher32()
+    return made
 
 
 def checksum(arrays: Mapping[str, Any], text: str = "") -> str:
@@ -85,7 +121,7 @@ def checksum(arrays: Mapping[str, Any], text: str = "") -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}:{array.dtype.str}:{array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(array.data)
     return digest.hexdigest()
 
 

@@ -85,7 +85,7 @@ def to_xarray(run: ResultLike) -> Any:
         states["density"] = run.density  # captured atoms spread over their cells
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
     variables: dict[str, Any] = {
-        name.rpartition("/")[2]: (dimensions_of(name, array), array)
+        name.rpartition("/")[2]: (dimensions_of(name, array.ndim), array)
         for name, array in arrays.items()
     }
     variables["log_mass"] = ("time", run.log_mass)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from h5py import h5d, h5ds, h5s
 
 from ..arguments import Floats
 from ..errors import RunFolderError
 from ..files.reading import DATA, MESH, TEST, open_hdf5
-from ..files.writing import checksum, write_hdf5
+from ..files.writing import checksum, create, packed, write_array, write_arrays, write_hdf5
 from ..solving.result import Result
 from .errors import BARS
 from .margins import LABELS, MAX_MARGIN, arrays_of
@@ -46,10 +47,10 @@ DIMENSIONS = {
 }
 
 
-def dimensions_of(name: str, array: Any) -> tuple[str, ...]:
+def dimensions_of(name: str, ndim: int) -> tuple[str, ...]:
     """The dimensions of an array or dataset of DIMENSIONS; the classes come last where there is an
     output for each."""
-    return (*DIMENSIONS[name], "class")[: array.ndim]
+    return (*DIMENSIONS[name], "class")[:ndim]
 
 
 def pack(folder: str | Path, run: Run | None = None) -> Path:
@@ -110,29 +111,26 @@ def _fill(file, run):
     file.attrs["header"] = json.dumps(run.header)
     if run.mesh is not None:
         file.attrs["mesh"] = run.mesh.name
-    _write_arrays(file, plain_arrays(run))
+    plain = plain_arrays(run)
+    _write_arrays(file, plain)
     _write_words(file, run)
     data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights} | _test_data(run)
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
         static_arrays(run.mesh and run.mesh.arrays(), data, run.signs, initial)
     )
-    _write_states(file, run)
+    _attach_scales(file, [*plain, *_write_states(file, run)])
     records = file.create_group("records")
-    for name, array in run.records.items():
-        records.create_dataset(name, data=array, dtype=array.dtype)
-    _attach_scales(file, DIMENSIONS)
-    records = file["records"]
-    if "time" in records:
-        records["time"].make_scale("time")
-        for name in records:
-            if name != "time":
-                records[name].dims[0].attach_scale(records["time"])
+    made = {name: write_array(records, name, array) for name, array in run.records.items()}
+    if "time" in made:
+        h5ds.set_scale(made["time"], b"time")
+        for name in made.keys() - {"time"}:
+            h5ds.attach_scale(made[name], made["time"], 0)
 
 
 def _write_arrays(file, arrays):
-    for name, array in arrays.items():
-        file.create_dataset(name, data=array, dtype=array.dtype)
+    write_arrays(file, arrays)
+    for name in arrays:
         if name.startswith("max_margin/"):
             file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
 
@@ -217,8 +215,8 @@ def fill_states(arrays: dict[str, Any], run: Result, start: int = 0) -> None:
 
 
 def _write_states(file, run):
-    """One dataset per array of the states, as wide as the widest save, the rest nan. Those of few
-    different numbers are compressed; others would hardly become smaller."""
+    """One dataset per array of the states, as wide as the widest save, the rest nan; returns the
+    names. Those of few different numbers are compressed; others would hardly become smaller."""
     widest, counts = state_shapes(run)
 
     def block_of(saves):
@@ -228,19 +226,23 @@ def _write_states(file, run):
 
     middle = len(run.time) // 2
     sample = block_of(range(middle, middle + 1)) if widest else {}
+    made = {}
     for name, shape in widest.items():
         rows = max(1, min(len(run.time), CHUNK // max(8 * math.prod(shape), 8)))
-        packing = {"chunks": (rows, *shape), "fletcher32": True} if math.prod(shape) > 1 else {}
-        if packing and _is_worth_compressing(sample[name]):
-            packing |= {"compression": "gzip", "compression_opts": 1, "shuffle": True}
-        file.create_dataset(name, (len(run.time), *shape), dtype="f8", fillvalue=np.nan, **packing)
+        chunks = (rows, *shape) if math.prod(shape) > 1 else ()
+        packing = packed(chunks, bool(chunks) and _is_worth_compressing(sample[name]))
+        packing.set_fill_value(np.array(np.nan))
+        made[name] = create(file, name, (len(run.time), *shape), np.dtype("f8"), packing)
     rows = max(1, BLOCK // (8 * sum(map(math.prod, widest.values())) + 1))
     for start in range(0, len(run.time), rows):
         saves = range(start, min(start + rows, len(run.time)))
         for name, array in block_of(saves).items():
-            file[name][saves.start : saves.stop] = array
+            place = made[name].get_space()
+            place.select_hyperslab((start, *[0] * (array.ndim - 1)), array.shape)
+            made[name].write(h5s.create_simple(array.shape), place, array)
     if counts:
-        file["count"] = counts
+        made["count"] = write_array(file, "count", counts)
+    return list(made)
 
 
 def _is_worth_compressing(array):
@@ -251,14 +253,22 @@ def _is_worth_compressing(array):
 
 def _attach_scales(file, names):
     """Give every axis of datasets its coordinate, an index where it has no values of its own."""
+    scales: dict[str, h5d.DatasetID] = {}
+
+    def scale_of(dimension, extent):
+        if dimension not in scales:
+            there = dimension in file
+            scales[dimension] = scale = (
+                file[dimension].id if there else write_array(file, dimension, np.arange(extent))
+            )
+            if not h5ds.is_scale(scale):
+                h5ds.set_scale(scale, dimension.encode())
+        return scales[dimension]
+
     for name in names:
-        if name not in file:
-            continue
-        for axis, dimension in enumerate(dimensions_of(name, file[name])):
-            if dimension not in file:
-                file.create_dataset(dimension, data=np.arange(file[name].shape[axis]), dtype="i8")
-            scale = file[dimension]
-            if not scale.is_scale:
-                scale.make_scale(dimension)
+        dataset = h5d.open(file.id, name.encode())
+        dimensions = dimensions_of(name, dataset.rank)
+        for axis, dimension in enumerate(dimensions):
+            scale = scale_of(dimension, dataset.shape[axis])
             if name != dimension:
-                file[name].dims[axis].attach_scale(scale)
+                h5ds.attach_scale(dataset, scale, axis)

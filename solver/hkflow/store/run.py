@@ -1,6 +1,6 @@
 """Runs read back: from a run folder or from a results.h5 alike."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -76,6 +76,7 @@ HEADER = {
     "commit": str | None,
 }
 KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
+NOTHING = np.zeros(0)
 ENDING = {"status": str, "finished": bool}  # of status.json
 
 # What makes the measure in a state, with the dimensions of each array at one save.
@@ -495,15 +496,16 @@ def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:
         check_array(array, name, STATE_ARRAYS[name], sizes)
         if name == "residuals":  # those of a start beyond numbers are inf, and make no measure
             continue
-        low = -np.inf if name == "log_weights" else np.finfo(float).min  # a weight may be 0
-        if not ((array >= low) & (array < np.inf)).all():
+        # a weight may be 0
+        fine = array < np.inf if name == "log_weights" else np.isfinite(array)
+        if not fine.all():
             raise ValueError(f"'{name}' holds numbers that are not finite")
     counts = {sizes[name] for (name,) in COUNTED if name in sizes and name != "atom"}
     if len(counts) > 1 or 0 in counts:
         raise ValueError("arrays of a state have different lengths, or none")
-    if not flow_of(case.flow).signed and (values.get("density", np.zeros(1)) < 0.0).any():
+    if (values.get("density", NOTHING) < 0.0).any() and not flow_of(case.flow).signed:
         raise ValueError("'density' is negative")
-    if not np.isin(values.get("signs", 1.0), (1.0, -1.0)).all():
+    if (np.abs(values.get("signs", NOTHING)) != 1.0).any():
         raise ValueError("'signs' are not all 1 or -1")
     if (
         case.method.kind in ("particles", "characteristics")
@@ -553,11 +555,32 @@ def _checked_end(end):
     return _typed({"signal": None} | end, ENDING | {"signal": int | None} | work)
 
 
-def _load_results(path):
+def read_ending(path: Path, names: Iterable[str]) -> tuple[dict[str, Floats], dict]:
+    """Records of a results.h5 of these names, as far as they are there, with their unit
+    `log_scale`; and how its run ended. Nothing else of it is read."""
+    with _opened_results(path) as file:
+        records = find(file, "records", h5py.Group)
+        there = dict.fromkeys(["log_scale", *(n for n in names if n in records)], ("record",))
+        return read_arrays(records, there), _end_of(file)
+
+
+@contextmanager
+def _opened_results(path):
     with _reading(path), open_hdf5(path) as file:
         if "format" not in file.attrs:
             raise RunFolderError(f"{path}: an HDF5 file, but not a results file of hkflow.")
         _check_format(int(file.attrs["format"]), path)
+        yield file
+
+
+def _end_of(file):
+    end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
+    work = {name: file.attrs[name].item() for name in WORK if name in file.attrs}
+    return _checked_end(end | work)
+
+
+def _load_results(path):
+    with _opened_results(path) as file:
         header = _typed(parse_json(file.attrs["header"]), HEADER)
         case = _case_of(header, path)
         static, sizes = _read_static(file, case)
@@ -572,11 +595,7 @@ def _load_results(path):
             if name in file:
                 check_array(find(file, name), name, ("time", *dimensions), sizes)
         records = _checked_records(read_arrays(find(file, "records")), case)
-        end = {"status": file.attrs["status"], "finished": bool(file.attrs["finished"])}
-        end = _checked_end(
-            end | {name: file.attrs[name].item() for name in WORK if name in file.attrs}
-        )
-        return Run(path, header, static, series, records, end)
+        return Run(path, header, static, series, records, _end_of(file))
 
 
 def _read_state(path, save, case, sizes):

@@ -1,6 +1,7 @@
 """Runs of a study: each in a folder named by what it computes, in processes of this machine or of a
 Dask cluster."""
 
+import gc
 import hashlib
 import json
 import os
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from importlib.metadata import version
 from multiprocessing import active_children, get_context
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
+from ..solving.result import versions
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
 # their sentences explain themselves
@@ -46,7 +47,7 @@ def key_of(file: CaseFile) -> str:
     from ..case.resolve import resolve
 
     resolved = toml_of(resolve(file.case, file.folder))
-    digest = hashlib.sha256(f"{version('hkflow')}\n{resolved}".encode())
+    digest = hashlib.sha256(f"{versions()['hkflow']}\n{resolved}".encode())
     for function in own_feature(file.case.objective.activation, file.folder).functions():
         digest.update(str(function.source).encode())
     for record in case_records(file.case, file.folder).values():
@@ -238,6 +239,7 @@ def _begin_worker(study, shared):
     """
     global told
     told = shared
+    gc.freeze()  # what is imported stays: garbage is not looked for in it again and again
     signal.signal(signal.SIGINT, lambda *_: stopping.set())
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     threading.Thread(target=_watch, args=(study,), daemon=True).start()

@@ -18,7 +18,7 @@ from ..case.load import parse_toml
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..files.userfiles import named
-from ..store.run import WORK, load
+from ..store.run import WORK, load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .members import compute_all, is_finished, key_of
@@ -170,17 +170,17 @@ def _measured(what, folder, folders, outcomes, received):
     for member, place in zip(what.members, folders, strict=True):
         if member.level < 0:
             continue
-        run, errors, problem, values, work = read(place), {}, "", {}, dict.fromkeys(WORK, np.nan)
-        finished, status = (
-            outcomes.get(place, (False, "Not computed yet.")) if run is None else (True, run.status)
-        )
-        if run is not None:
+        errors, problem, values, work = {}, "", {}, dict.fromkeys(WORK, np.nan)
+        finished, status = outcomes.get(place, (False, "Not computed yet."))
+        if is_finished(place):
+            records, end = read_ending(place / "results.h5", what.table.values)
+            finished, status = True, end["status"]
+            values = values_of(records, what.table.values)
+            work |= {name: end[name] for name in WORK}
+        # the rest of a run is wanted for its errors alone
+        if what.levels and (run := read(place)) is not None:
             dims.add(run.dim)
-            values, work = (
-                values_of(run, what.table.values),
-                work | {name: run.end[name] for name in WORK},
-            )
-            if what.levels and not (against == "finest" and member.level == len(what.levels) - 1):
+            if not (against == "finest" and member.level == len(what.levels) - 1):
                 errors, problem = _errors(
                     run, against, read, _reference(what, places, member, against)
                 )

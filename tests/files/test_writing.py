@@ -1,0 +1,68 @@
+"""HDF5 files are those that h5py makes by itself, and the same numbers make the same file."""
+
+import h5py
+import numpy as np
+import pytest
+
+from hkflow.files import writing
+from hkflow.files.reading import read_arrays
+from hkflow.files.writing import write_arrays, write_hdf5
+
+NEW = ("v108", "v110")  # of results.h5: in these versions a file may say when it was written
+ARRAYS = {
+    "positions": np.arange(12.0).reshape(4, 3)[:, ::2],
+    "steps": np.arange(5),
+    "held": np.array([True, False]),
+    "scale": np.float64(2.5),
+    "none": np.zeros((0, 3)),
+    "text": np.frombuffer(b"text", np.uint8),
+    "größe": np.ones(2),
+    "data/inputs": np.ones((2, 2)),
+}
+
+
+def described(file):
+    """All that a file says of its datasets."""
+    found = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            plist = item.id.get_create_plist()
+            how = item.dtype, item.shape, item.chunks, item.fillvalue, plist.get_nfilters()
+            found[name] = (*how, plist.get_obj_track_times(), item[()].tobytes())
+
+    file.visititems(add)
+    return found
+
+
+def test_arrays_are_stored_as_h5py_stores_them(tmp_path):
+    write_hdf5(tmp_path / "own.h5", lambda file: write_arrays(file, ARRAYS), libver=NEW)
+    with h5py.File(tmp_path / "theirs.h5", "w", libver=NEW) as file:
+        for name, array in ARRAYS.items():
+            file.create_dataset(name, data=array)
+    with h5py.File(tmp_path / "own.h5") as own, h5py.File(tmp_path / "theirs.h5") as theirs:
+        assert described(own) == described(theirs)
+        assert len(described(own)) == len(ARRAYS)
+        plain = {name: array for name, array in ARRAYS.items() if "/" not in name}
+        found = read_arrays(own)
+        assert found.keys() == plain.keys()
+        for name, array in plain.items():
+            assert np.array_equal(found[name], array) and type(found[name]) is type(array)
+
+
+def test_sibling_datasets_with_the_time_of_writing_are_told_from_those_without(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(writing, "packed", lambda: h5py.h5p.create(h5py.h5p.DATASET_CREATE))
+    with pytest.raises(AssertionError):
+        test_arrays_are_stored_as_h5py_stores_them(tmp_path)
+
+
+def test_a_file_may_begin_with_another(tmp_path):
+    write_hdf5(tmp_path / "a.h5", lambda file: write_arrays(file, {"a": np.arange(3.0)}))
+    begun = (tmp_path / "a.h5").read_bytes()
+    write_hdf5(tmp_path / "b.h5", lambda file: write_arrays(file, {"b": np.ones(2)}), begun)
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["a"][()].tolist() == [0.0, 1.0, 2.0] and file["b"][()].tolist() == [1.0, 1.0]
+    assert (tmp_path / "a.h5").read_bytes() == begun
+    assert {path.name for path in tmp_path.iterdir()} == {"a.h5", "b.h5"}
