@@ -34,7 +34,7 @@ def legible(figure):
     texts as strings."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()  # places everything
-    with drawn_texts() as texts:
+    with drawn_texts() as texts, figure._cm_set(layout_engine="none"):  # once, as savefig does
         figure.draw_without_rendering()
     touch = TOUCH * figure.dpi / 100.0
     boxes = [

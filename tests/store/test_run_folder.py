@@ -774,17 +774,19 @@ def start(case, folder, *options):
     return process
 
 
-LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0002", "--set", "time.saves=41")
+# 5000 steps, of which 250 are done when the signal comes
+LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0004", "--set", "time.saves=41")
 
 
-@pytest.fixture
-def long_run(case, tmp_path):
-    hkflow.run(
-        case,
-        output=tmp_path / "whole",
-        **{"time.end": 2.0, "method.max_step": 2e-4, "time.saves": 41},
-    )
-    return content(tmp_path / "whole")
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    place = tmp_path_factory.mktemp("long")
+    (place / "small.toml").write_text(CASE)
+    long = {"time.end": 2.0, "method.max_step": 4e-4, "time.saves": 41}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "MAX_WAIT", -1.0)
+        hkflow.run(place / "small.toml", output=place / "whole", **long)
+    return content(place / "whole")
 
 
 def test_kill_9_loses_nothing(case, tmp_path, long_run):
