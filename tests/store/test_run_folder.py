@@ -753,9 +753,11 @@ def test_sibling_a_run_that_keeps_one_file_reads_each_save_again(case, tmp_path,
 
 
 def start(case, folder, *options):
+    """A run in a process of its own, which has written three saves, each at once."""
     command = [
         sys.executable,
         "-c",
+        "from hkflow.store import run_folder; run_folder.MAX_WAIT = -1.0\n"
         "from hkflow.app.cli import main; main()",
         "run",
         str(case),
@@ -774,7 +776,7 @@ def start(case, folder, *options):
     return process
 
 
-# 5000 steps, of which 250 are done when the signal comes
+# 5000 steps, of which some 250 are done when the signal comes
 LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0004", "--set", "time.saves=41")
 
 
