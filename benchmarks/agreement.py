@@ -58,9 +58,11 @@ def particle_problem(obj, flow, n):
     return hkflow.Problem(None, obj, flow, (1, -1), atoms)
 
 
-def errors(objectives, flow, cells, particles, time=TIME, stepper="muscl-hancock", **options):
-    """Root mean square difference of the predictions of grid, by this stepper, and particles, for
-    each number of cells."""
+def errors(
+    objectives, flow, cells, particles, time=TIME, stepper="muscl-hancock", grid=1e-7, **options
+):
+    """Root mean square difference of the predictions of grid, by this stepper and with this
+    tolerance, and particles, for each number of cells."""
     squares = np.zeros(len(cells))
     for obj in objectives:
         # many particles and data: for these errors kinks may be stepped over, which is faster
@@ -73,7 +75,7 @@ def errors(objectives, flow, cells, particles, time=TIME, stepper="muscl-hancock
         ).predictions[-1]
         for k, count in enumerate(cells):
             got = hkflow.solve(
-                grid_problem(obj, flow, count), time, tolerance=1e-7, stepper=stepper
+                grid_problem(obj, flow, count), time, tolerance=grid, stepper=stepper
             ).predictions[-1]
             squares[k] += np.mean((got - wanted) ** 2)
     return np.sqrt(squares / len(objectives))

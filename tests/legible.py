@@ -33,9 +33,8 @@ def legible(figure):
     """Draw a figure and assert that no text is cut off at its edge and no two overlap; returns the
     texts as strings."""
     renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw_without_rendering()  # places everything
     with drawn_texts() as texts:
-        figure.draw_without_rendering()
+        figure.draw_without_rendering()  # which places everything first
     touch = TOUCH * figure.dpi / 100.0
     boxes = [
         (text.get_text(), text.get_window_extent(renderer).padded(-touch))

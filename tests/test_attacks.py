@@ -112,7 +112,7 @@ def test_interruptions(name, place):
 
 
 def test_sibling_a_run_that_differs_is_seen(place, tmp_path):
-    changed = interruptions.CASE.replace("end = 4.0", "end = 3.9")
+    changed = interruptions.CASE.replace("end = 4.0", "end = 0.2")
     (tmp_path / "case.toml").write_text(changed)
     (tmp_path / "whole").symlink_to(place / "whole")
     assert "differs" in interruptions.broken_off(tmp_path, 0, signal.SIGKILL)

@@ -21,7 +21,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import tomlkit
-from commands import coarse
+from commands import coarse, computed_here
 from conftest import CASES, ROOT, STUDIES
 from docutils import nodes
 from sphinx.errors import SphinxError
@@ -142,7 +142,10 @@ def changed(text, changes):
 
 
 def run_command(command, monkeypatch):
-    """Run a command in this process, which has all loaded, or fail."""
+    """Run a command in this process, which has all loaded, or fail. What runs and studies start
+    other processes for they do here: those would load all again, and have tests of their own."""
+    monkeypatch.setattr("hkflow.running.ahead._cores", lambda: 1)
+    monkeypatch.setattr("hkflow.studies.study.compute_all", computed_here)
     program, *words = shlex.split(command)
     if program == "hkflow":
         done = CliRunner().invoke(app, words)

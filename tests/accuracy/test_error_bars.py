@@ -310,10 +310,9 @@ def test_orders_are_those_of_smooth_features_where_nothing_moves(rates, band):
         assert 1.5 < bars.bars["predictions"].order < 3.0
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_errors_are_told_by_one_stepper(own, monkeypatch):
-    """Below a tolerance of 1e-4 another one is taken where no kink captures mass, as on companions
-    that are too coarse for it: its errors in time are far smaller than the run's."""
+@pytest.fixture(scope="module")
+def tight():
+    """A run with a tolerance below 1e-4, and one with a smaller one."""
     rng = np.random.default_rng(0)
     inputs = np.column_stack([rng.normal(size=(100, 2)), np.ones(100)])
     objective = hkflow.Objective(
@@ -321,7 +320,17 @@ def test_errors_are_told_by_one_stepper(own, monkeypatch):
     )
     mesh = hkflow.geodesic_mesh(3)
     problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 1.0), (1, -1))
-    made, honest = [], companions.solved
+    return [
+        hkflow.solve(problem, 4.0, saves=3, kind="grid", tolerance=tolerance)
+        for tolerance in (1e-5, 1e-7)
+    ]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_errors_are_told_by_one_stepper(own, tight, monkeypatch):
+    """Below a tolerance of 1e-4 another one is taken where no kink captures mass, as on companions
+    that are too coarse for it: its errors in time are far smaller than the run's."""
+    (run, better), made, honest = tight, [], companions.solved
 
     def solved(one, times):
         made.append(make_method(one.problem, **one.options).stepper_name)
@@ -331,8 +340,6 @@ def test_errors_are_told_by_one_stepper(own, monkeypatch):
     if not own:
         plain = {"kind": "grid", "tolerance": 1e-5}
         monkeypatch.setattr(companions, "options_of", lambda run: plain)
-    how = {"saves": 3, "kind": "grid", "tolerance": 1e-5}
-    run, better = (hkflow.solve(problem, 4.0, **how | more) for more in ({}, {"tolerance": 1e-7}))
     bars = companions.error_bars(run, independent=False)
     error = np.sqrt(np.mean((run.predictions[-1] - better.predictions[-1]) ** 2))
     assert (set(made) == {"muscl-hancock"}) == own

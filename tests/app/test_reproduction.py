@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from commands import hk
+from commands import computed_here, hk
 from conftest import ROOT
 
 import hkflow
@@ -75,6 +75,7 @@ def clone(tmp_path, monkeypatch):
     )
     (tmp_path / "cases" / "paper" / "fig1.toml").write_text(case)
     (tmp_path / "cases" / "paper" / "studies" / "fig1.toml").write_text(STUDY)
+    monkeypatch.setattr("hkflow.studies.study.compute_all", computed_here)
     monkeypatch.setattr(papers, "root", lambda: tmp_path)
     monkeypatch.setattr(papers, "PACKAGE", f"figures_{tmp_path.name}")
     monkeypatch.chdir(tmp_path)

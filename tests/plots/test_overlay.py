@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import computed_here
 from legible import legible
 from matplotlib.figure import Figure
 from test_record_panels import a_run
@@ -19,7 +20,7 @@ from hkflow.plots.overlay import GAMMA, Runs, draw_overlay, height
 from hkflow.solving.registry import RECORDS
 from hkflow.studies import study as studies
 from hkflow.studies.file import load_study
-from hkflow.studies.members import compute, key_of
+from hkflow.studies.members import key_of
 
 
 def gamma(value):
@@ -179,11 +180,8 @@ def place(tmp_path_factory):
     (folder / "case.toml").write_text(CASE)
     (folder / "study.toml").write_text(STUDY)
 
-    def here(tasks, *_):
-        return {place: compute(place, file, 1) for place, file in tasks.items()}, None
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "compute_all", here)
+        patch.setattr(studies, "compute_all", computed_here)
         result = studies.study(folder / "study.toml", folder / "out")
     assert result.complete, [outcome.status for outcome in result.outcomes]
     return result.folder

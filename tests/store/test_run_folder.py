@@ -753,9 +753,11 @@ def test_sibling_a_run_that_keeps_one_file_reads_each_save_again(case, tmp_path,
 
 
 def start(case, folder, *options):
+    """A run in a process of its own, which has written three saves, each at once."""
     command = [
         sys.executable,
         "-c",
+        "from hkflow.store import run_folder; run_folder.MAX_WAIT = -1.0\n"
         "from hkflow.app.cli import main; main()",
         "run",
         str(case),
@@ -774,17 +776,19 @@ def start(case, folder, *options):
     return process
 
 
-LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0002", "--set", "time.saves=41")
+# 5000 steps, of which some 250 are done when the signal comes
+LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0004", "--set", "time.saves=41")
 
 
-@pytest.fixture
-def long_run(case, tmp_path):
-    hkflow.run(
-        case,
-        output=tmp_path / "whole",
-        **{"time.end": 2.0, "method.max_step": 2e-4, "time.saves": 41},
-    )
-    return content(tmp_path / "whole")
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    place = tmp_path_factory.mktemp("long")
+    (place / "small.toml").write_text(CASE)
+    long = {"time.end": 2.0, "method.max_step": 4e-4, "time.saves": 41}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "MAX_WAIT", -1.0)
+        hkflow.run(place / "small.toml", output=place / "whole", **long)
+    return content(place / "whole")
 
 
 def test_kill_9_loses_nothing(case, tmp_path, long_run):

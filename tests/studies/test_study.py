@@ -14,6 +14,7 @@ from multiprocessing import active_children
 import h5py
 import numpy as np
 import pytest
+from commands import computed_here, hk
 from conftest import ROOT
 from legible import legible
 
@@ -44,6 +45,12 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Members are computed in this process: for tests of what is made of them."""
+    monkeypatch.setattr("hkflow.studies.study.compute_all", computed_here)
 
 
 def table_of(folder):
@@ -168,7 +175,7 @@ def test_a_key_follows_from_what_is_computed(tmp_path):
     assert key_of(load_case(tmp_path / "iris.toml")) != before
 
 
-def test_a_wrong_order_is_seen(write, tmp_path):
+def test_a_wrong_order_is_seen(write, tmp_path, here):
     """The sibling: at first order the same study fails."""
     result = study(
         write(REFINED + '[[sweep]]\nmethod.limiter = ["first-order"]'), tmp_path / "out", workers=1
@@ -176,7 +183,7 @@ def test_a_wrong_order_is_seen(write, tmp_path):
     assert result.complete and not result.as_expected and "FAILS: order of L¹" in markdown(result)
 
 
-def test_the_finest_and_a_reference_of_another_method(write, tmp_path):
+def test_the_finest_and_a_reference_of_another_method(write, tmp_path, here):
     teacher = ROOT / "cases" / "verification" / "teacher-circle.toml"
     text = f'case = "{teacher}"\n[set]\ntime.end = 0.3\n[refine]\ndomain.cells = [32, 64, 128]\n'
     result = study(write(text), tmp_path / "out")
@@ -200,7 +207,7 @@ def test_the_finest_and_a_reference_of_another_method(write, tmp_path):
     assert all(1.5 < order < 2.5 for order in against.convergence(0, "predictions").orders)
 
 
-def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path):
+def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path, here):
     sphere = CASE.parent / "sphere-hellinger-kantorovich.toml"
     text = (
         f'case = ["{CASE}", "{sphere}"]\n[set]\ntime = {{end = 0.1, saves ='
@@ -210,7 +217,7 @@ def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path):
         study(write(text), tmp_path / "out")
 
 
-def test_repeats_are_taken_together(write, tmp_path):
+def test_repeats_are_taken_together(write, tmp_path, here):
     text = (
         HEAD + 'method = {kind = "particles", points = "random", tolerance ='
         " 1e-5}\n[refine]\nmethod.particles = [50, 450]\n"
@@ -226,7 +233,7 @@ def test_repeats_are_taken_together(write, tmp_path):
     )
 
 
-def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(write, tmp_path):
+def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(write, tmp_path, here):
     text = HEAD.replace("[set]\n", 'values = ["objective", "mass"]\n[set]\n') + "[[sweep]]\n"
     text += (
         'initial = [{kind = "uniform"}, {kind = "points", file = "absent.csv"}, {kind = "uniform",'
@@ -290,7 +297,9 @@ def undisturbed(tmp_path_factory):
     """The table of a study that nothing disturbs."""
     place = tmp_path_factory.mktemp("undisturbed")
     (place / "study.toml").write_text(SLOW)
-    study(place / "study.toml", place / "out", workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hkflow.studies.study.compute_all", computed_here)
+        study(place / "study.toml", place / "out")
     return table_of(place / "out")
 
 
@@ -388,7 +397,7 @@ def test_a_plain_script_runs_a_study_once(write, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         f"import hkflow\nprint('begins')\nprint(hkflow.study({str(path)!r},"
-        f" {str(tmp_path / 'out')!r}).complete, __file__)\n"
+        f" {str(tmp_path / 'out')!r}, workers=1).complete, __file__)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout == f"begins\nTrue {script}\n"
@@ -408,12 +417,6 @@ def test_the_command_says_how_it_went(write, tmp_path):
         done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr
     ), done.stderr
     wrong = write(HEAD + "[refine]\ndomain.cells = [16, 1]\n", "wrong")
-    refused = subprocess.run(
-        command(wrong, tmp_path / "wrong"), capture_output=True, text=True, check=False
-    )
-    assert (
-        refused.returncode == 2
-        and "domain.cells" in refused.stderr
-        and "Traceback" not in refused.stderr
-    )
+    _, refused = hk("study", wrong, "--output", tmp_path / "wrong", code=2)
+    assert "domain.cells" in refused and "Traceback" not in refused
     assert not (tmp_path / "wrong").exists()

@@ -27,8 +27,10 @@ from ..arguments import Floats
 from ..geometry.polyhedra import dot
 
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
-SWEEPS = 300  # over the multipliers, at most; the bound holds wherever they stop
-FIRST_SWEEPS = 2  # of a climb: more where these do not rise
+# kernels are compiled once more for each Python number that they are called with
+NONE, ONE = np.int64(0), np.int64(1)
+SWEEPS = np.int64(300)  # over the multipliers, at most; the bound holds wherever they stop
+FIRST_SWEEPS = np.int64(2)  # of a climb: more where these do not rise
 SETTLED = 1e-12  # of |L|: steps of multipliers that count as none
 DEPENDENT = 1e-10  # of a column's length: what is left of it off the others, if it depends on them
 MIDDLE = 0.2  # a kink is cut along if it divides an edge no more unevenly than this
@@ -76,28 +78,28 @@ def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
     heap, free, unused = np.empty(room, np.int64), np.arange(room), room
     V, above, bounds = np.empty((TOGETHER, p, p)), np.empty(TOGETHER), np.empty(TOGETHER)
     thetas, cut, values = np.empty((TOGETHER, p)), np.empty((TOGETHER, 3)), np.empty(TOGETHER)
-    gathers, halved, last, scratch = enough > -np.inf, -1, nodes, _scratch(n, p)
+    gathers, halved, last, scratch = enough > -np.inf, -ONE, nodes, _scratch(n, p)
     closed, highest, found, open_, looked = -np.inf, -np.inf, 0, 0, 0
     while True:
-        count = 0
+        count = NONE
         if looked < len(roots):
             _copy(roots[looked], V[0])
             above[0], count = np.inf, 1
         elif halved >= 0:  # its second half
-            count = _take(corners, tops, cuts, halved, 1, V, above, count)
-            free[unused], unused, halved = halved, unused + 1, -1
+            count = _take(corners, tops, cuts, halved, ONE, V, above, count)
+            free[unused], unused, halved = halved, unused + 1, -ONE
         else:
             full = gathers and found == len(peaks)
             if open_ == 0 or looked >= last or unused < 2 or full:
                 break
             if looked < ALONE:
                 halved, open_ = _pop(heap, open_, tops), open_ - 1
-                count = _take(corners, tops, cuts, halved, 0, V, above, count)
+                count = _take(corners, tops, cuts, halved, NONE, V, above, count)
             else:
                 for _ in range(min(TOGETHER // 2, open_, unused, (last - looked + 1) // 2)):
                     slot, open_ = _pop(heap, open_, tops), open_ - 1
-                    count = _take(corners, tops, cuts, slot, 0, V, above, count)
-                    count = _take(corners, tops, cuts, slot, 1, V, above, count)
+                    count = _take(corners, tops, cuts, slot, NONE, V, above, count)
+                    count = _take(corners, tops, cuts, slot, ONE, V, above, count)
                     free[unused], unused = slot, unused + 1
         looked += count
         enough_now = enough if gathers else highest
@@ -237,7 +239,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
     A, g, w, L, lam = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
     for q in range(p):
         A[q], g[q], w[q] = linear[q], 0.0, 0.0
-    m = 0
+    m = NONE
     for i in range(n):
         low = high = 0.0
         for k in range(p):
@@ -279,7 +281,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
         L[q] = A[q] + w[q]
     _add_columns(columns, t, p, free, L)
     _nearest(columns, largest, t, free, enough, SWEEPS, L, squares, lam, chosen)
-    _add_columns(columns, t, 0, p, w)
+    _add_columns(columns, t, NONE, p, w)
     missing = 0.0
     for k in range(p):
         missing = max(missing, g[k] - dot(w, V[k]))
@@ -373,7 +375,7 @@ def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
         if moved <= (SETTLED * size) ** 2:
             return True
         for _ in range(2):
-            count, share = 0, 1.0
+            count, share = NONE, 1.0
             for j in range(m):
                 between = 0.0 < t[j] < largest[j] and count < p
                 if between and _orthogonal(columns[j], Q, R, count):
@@ -480,7 +482,7 @@ def _ascend(x, c, linear, theta, scratch):
     value, sweeps = _value(x, c, linear, theta), FIRST_SWEEPS
     for ascent in range(ASCENTS):
         _copy(linear, L)
-        free = 0
+        free = NONE
         for i in range(n):
             on = dot(x[i], theta) > 0.0
             if c[i] < 0.0:
@@ -493,7 +495,7 @@ def _ascend(x, c, linear, theta, scratch):
             elif on:
                 for q in range(p):
                     L[q] += c[i] * x[i, q]
-        _add_columns(columns, t, 0, free, L)
+        _add_columns(columns, t, NONE, free, L)
         settled = _nearest(columns, largest, t, free, 0.0, sweeps, L, squares, step, chosen)
         size = np.sqrt(dot(L, L))
         for q in range(p):

@@ -10,11 +10,15 @@ import hkflow
 FLOWS = [(1.0, 2.0), (1.0, 0.0), (0.0, 2.0)]
 NOISE = {
     1: {"noise_points": 600, "noise_interval": 0.0125},
-    2: {"noise_points": 2000, "noise_interval": 0.025},
+    2: {"noise_points": 1000, "noise_interval": 0.025},
+}
+SMOOTH_NOISE = {
+    1: {"noise_points": 300, "noise_interval": 0.0125},
+    2: {"noise_points": 1000, "noise_interval": 0.025},
 }
 COARSE_NOISE = {
     1: {"noise_points": 200, "noise_interval": 0.0125},
-    2: {"noise_points": 1000, "noise_interval": 0.05},
+    2: {"noise_points": 500, "noise_interval": 0.05},
 }
 
 
@@ -22,14 +26,16 @@ COARSE_NOISE = {
 @pytest.mark.parametrize("rates", FLOWS, ids=["hellinger-kantorovich", "wasserstein", "hellinger"])
 @pytest.mark.parametrize("dim", [1, 2])
 def test_squared_relu_agrees_at_second_order(dim, rates, sigma):
-    cells, particles = {1: ((64, 128, 256), 2000), 2: ((642, 2562, 10242), 10000)}[dim]
+    cells, particles = {1: ((64, 128, 256), 1000), 2: ((642, 2562, 10242), 5000)}[dim]
+    if dim == 2 and rates[0] == 0.0:
+        cells = (162, 642, 2562)  # on finer ones the particles err as much
     found = errors(
         [objective(dim, "squared-relu", 40, 5)],
         hkflow.Flow(*rates, sigma),
         cells,
         particles,
         tolerance=1e-8,
-        **NOISE[dim],
+        **SMOOTH_NOISE[dim],
     )
     order = slope(cells, found, dim)
     assert order > 1.8, (found, order)
@@ -45,11 +51,11 @@ def test_relu_agrees_at_first_order(dim, rates, sigma):
     there are few of them."""
     cells, n, particles = {
         1: ((256, 512, 1024), 6, 2000),
-        2: ((162, 642, 2562), 20, 5000),
+        2: ((162, 642, 2562), 20, 2500),
     }[dim]
-    objectives = [objective(dim, "relu", n, seed) for seed in range(3)]
+    objectives = [objective(dim, "relu", n, seed) for seed in range(4 - dim)]
     # without transport the errors are a hundred times smaller
-    noise = COARSE_NOISE[dim] if rates[0] > 0.0 else NOISE[dim]
+    noise, grid = (COARSE_NOISE[dim], 1e-5) if rates[0] > 0.0 else (NOISE[dim], 1e-7)
     # of the one that captures: see the next test
     stepper = "ssprk3" if dim == 1 and rates[0] > 0.0 else "muscl-hancock"
     found = errors(
@@ -58,6 +64,7 @@ def test_relu_agrees_at_first_order(dim, rates, sigma):
         cells,
         particles,
         stepper=stepper,
+        grid=grid,
         tolerance=1e-5,
         **noise,
     )

@@ -289,8 +289,10 @@ def choose(
     many hold it, −1 if not found."""
     drive(sign, now, B, here, curved, g)
     for i in range(count if curved else 0):
-        tangents[lists[0, i]] = rows[lists[0, i]]
-        tangential(tangents[lists[0, i]], here)
+        k = lists[0, i]
+        for a in range(len(g)):  # an assignment of rows takes seconds to compile
+            tangents[k, a] = rows[k, a]
+        tangential(tangents[k], here)
     held = settle(
         count, lists, limits, tangents if curved else rows, g, force, basis[0], basis[1]
     )  # fmt: skip
