@@ -331,12 +331,14 @@ def _found(companion, known):
 
 
 def _coarser(own, known):
-    """The same on the coarser meshes that are known, the finest first."""
-    grids = {_count(one.problem): one.problem for one in known if one.problem.mesh is not None}
-    whole = _count(own.problem)
+    """Runs on coarser meshes that are known, the finest first, each with its loosest tolerance."""
+    whole, found = _count(own.problem), {}
+    grids = [one for one in known if one.problem.mesh is not None]
+    for one in sorted(grids, key=lambda one: options_of(one).get("tolerance", 0.0)):
+        found[_count(one.problem)] = one
     return [
-        Companion(grids[n], own.options, (n / whole) ** (-1.0 / own.problem.dim), f"{n} cells")
-        for n in sorted(grids, reverse=True)
+        Companion(one.problem, options_of(one), (whole / n) ** (1.0 / one.dim), f"{n} cells")
+        for n, one in sorted(found.items(), reverse=True)
         if n < whole
     ]
 
