@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import special_ortho_group
 
-from hkflow.accuracy.companions import Companion, solved
+from hkflow.accuracy.companion import Companion, solved
 from hkflow.accuracy.estimate import extrapolated, of_points, rms
 from hkflow.case.accuracy import dimension, sized
 from hkflow.geometry.point_sets import quasi_uniform

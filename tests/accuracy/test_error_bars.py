@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.accuracy import companions
+from hkflow.accuracy import companion, companions, plan
 from hkflow.accuracy.estimate import FACTOR, FAR
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
@@ -66,17 +66,17 @@ def test_bars_hold_the_true_error(method, cells):
 
 def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
     """Whose companions have 1/16 and 1/64 of them, and steps as short as they allow."""
-    monkeypatch.setattr(companions, "TIMED", 16)
-    monkeypatch.setattr(companions, "MANY", {False: 16})
+    monkeypatch.setattr(plan, "TIMED", 16)
+    monkeypatch.setattr(plan, "MANY", {False: 16})
     problem = on_circle(1024)
     run = hkflow.solve(problem, 2.0, SAVES)
-    own = companions.Companion(problem, {"kind": "grid"}, 1.0, "")
-    counts = companions._counts(own)
-    assert counts == [256, 64, 16] and companions._timed(counts) == [16]
-    assert companions._told(own, counts) == [64, 16]
-    assert companions._told(replace(own, options={"kind": "particles"}), counts) == [256, 64]
-    few = companions._thinned(own, {16}, companions._fresh)[16]
-    assert few.width == 8.0**2 and companions._as_short(few).options["cfl"] == 0.9 / 64.0
+    own = companion.Companion(problem, {"kind": "grid"}, 1.0, "")
+    counts = plan._counts(own)
+    assert counts == [256, 64, 16] and plan._timed(counts) == [16]
+    assert plan._told(own, counts) == [64, 16]
+    assert plan._told(replace(own, options={"kind": "particles"}), counts) == [256, 64]
+    few = companion.thinned(own, {16}, companions.fresh)[16]
+    assert few.width == 8.0**2 and companion.as_short(few).options["cfl"] == 0.9 / 64.0
     bars = hkflow.error_bars(run)
     others = tuple(f"characteristics from {count} points" for count in (256, 64))
     assert bars.companions[:3] == ("64 cells", "16 cells", "16 cells with tolerance 2.5e-05")
@@ -158,9 +158,9 @@ def test_looser_runs_of_fewer_points_tell_errors_in_space(tolerance, holds):
     known = [hkflow.solve(one, 2.0, SAVES, kind="particles", tolerance=tolerance * 5.0)]
     known += [hkflow.solve(one, 2.0, SAVES, kind="particles", tolerance=1e-3)]
     options = {"kind": "particles", "tolerance": tolerance}
-    taken = companions._or_looser(companions.Companion(one, options, 2.0, "40 points"), known)
+    taken = plan._or_looser(companion.Companion(one, options, 2.0, "40 points"), known)
     assert taken.options["tolerance"] == 5.0 * tolerance
-    alone = companions._or_looser(companions.Companion(one, options, 2.0, "40 points"), known[1:])
+    alone = plan._or_looser(companion.Companion(one, options, 2.0, "40 points"), known[1:])
     assert alone.options["tolerance"] == (1e-3 if holds else tolerance)
 
 
@@ -172,8 +172,8 @@ def test_sets_of_far_fewer_points_are_trusted_less(share, safety):
     )
     problem = hkflow.Problem(hkflow.geodesic_mesh(1), objective, hkflow.Flow(1.0, 2.0))
     widths = [share ** (-0.5 * k) for k in range(3)]
-    sets = [companions.Companion(problem, {"kind": "particles"}, width, "") for width in widths]
-    order = companions.order_of_points(problem, sets[0].orders)
+    sets = [companion.Companion(problem, {"kind": "particles"}, width, "") for width in widths]
+    order = companion.order_of_points(problem, sets[0].orders)
     found = companions._extrapolated(
         sets, lambda some: [np.full((2, 1), one.width**order) for one in some]
     )
@@ -193,8 +193,8 @@ def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch)
     def no_coarser(own, counts, mesh_of):
         return {count: replace(own, width=64.0 / count) for count in counts}
 
-    monkeypatch.setattr(companions, "_thinned", no_coarser)
-    monkeypatch.setattr(companions, "_with_tolerance", lambda companion, factor: [])
+    monkeypatch.setattr(plan, "thinned", no_coarser)
+    monkeypatch.setattr(plan, "with_tolerance", lambda companion, factor: [])
     run = hkflow.solve(on_circle(), 2.0, SAVES)
     assert true_errors(run)[0] > hkflow.error_bars(run, "own")["predictions"][-1]
 
@@ -219,13 +219,13 @@ def test_another_method_tells_what_meshes_do_not(monkeypatch):
     run = hkflow.solve(wrong, 2.0, SAVES)
     truth = hkflow.solve(problem, 2.0, SAVES, kind="characteristics")
     error = np.sqrt(np.mean((run.predictions[-1] - truth.predictions[-1]) ** 2))
-    honest = companions._by_another
+    honest = plan.by_another
 
     def right(companion, *given):
         few = replace(companion.problem, objective=o)
         return honest(replace(companion, problem=few), *given)
 
-    monkeypatch.setattr(companions, "_by_another", right)
+    monkeypatch.setattr(plan, "by_another", right)
     bars = hkflow.error_bars(run)
     assert error <= bars["predictions"][-1] and "another method differs" in str(bars)
     assert hkflow.error_bars(run, "own")["predictions"][-1] < 0.5 * error
@@ -236,9 +236,9 @@ def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, c
     relu, square = hkflow.FEATURES["relu"], hkflow.RISKS["square"]
     objective = hkflow.Objective(relu, square, np.eye(3), np.ones(3))
     on_sphere = hkflow.Problem(hkflow.geodesic_mesh(1), objective, hkflow.Flow(1.0, 2.0))
-    monkeypatch.setattr(companions, "_count", lambda problem: cells)
-    own = companions.Companion(on_sphere, {"kind": "grid"}, 1.0, "")
-    kind, found = companions._another(own, companions._counts(own))
+    monkeypatch.setattr(plan, "count_of", lambda problem: cells)
+    own = companion.Companion(on_sphere, {"kind": "grid"}, 1.0, "")
+    kind, found = plan._another(own, plan._counts(own))
     assert found == points and (kind == "characteristics") == bool(points)
 
 
@@ -282,7 +282,7 @@ def test_where_the_other_method_fails_meshes_tell_of_a_margin_flow(monkeypatch):
 
 
 def test_bars_at_saves_that_companions_do_not_have_are_the_larger_of_those_beside(monkeypatch):
-    monkeypatch.setattr(companions, "SAVES", 4)
+    monkeypatch.setattr(plan, "SAVES", 4)
     run = hkflow.solve(on_circle(), 2.0, 7)
     bars = hkflow.error_bars(run)
     apart = np.array([0, 2, 4, 6])
@@ -303,8 +303,8 @@ def test_bars_at_saves_that_companions_do_not_have_are_the_larger_of_those_besid
 def test_orders_are_those_of_smooth_features_where_nothing_moves(rates, band):
     """Integrals of continuous functions: errors fall with the square of the width."""
     problem = relu_on_circle(rates)
-    assert companions.orders_of(problem, "grid", {}) == band
-    assert companions.orders_of(problem, "characteristics", {}) == band
+    assert companion.orders_of(problem, "grid", {}) == band
+    assert companion.orders_of(problem, "characteristics", {}) == band
     if not problem.flow.moves:
         bars = hkflow.error_bars(hkflow.solve(problem, 2.0, SAVES), "own")
         assert 1.5 < bars.bars["predictions"].order < 3.0
@@ -339,7 +339,7 @@ def test_errors_are_told_by_one_stepper(own, tight, monkeypatch):
     monkeypatch.setattr(companions, "solved", solved)
     if not own:
         plain = {"kind": "grid", "tolerance": 1e-5}
-        monkeypatch.setattr(companions, "options_of", lambda run: plain)
+        monkeypatch.setattr(plan, "options_of", lambda run: plain)
     bars = companions.error_bars(run, independent=False)
     error = np.sqrt(np.mean((run.predictions[-1] - better.predictions[-1]) ** 2))
     assert (set(made) == {"muscl-hancock"}) == own
@@ -362,7 +362,7 @@ def test_parts_know_which_share_of_the_points_they_have(dim, count):
     flow = hkflow.MomentFlow(np.ones(dim + 1), 1.0, hkflow.Flow(0.0, 1.0))
     atoms = hkflow.PointMeasure(hkflow.random_uniform(rng, count, dim))
     problem = hkflow.Problem(None, flow.objective(), flow.flow, initial=atoms)
-    parts = companions._batches(problem, {"kind": "particles"})
+    parts = companion.batches_of(problem, {"kind": "particles"})
     assert [part.width**-dim for part in parts] == pytest.approx(
         [len(parts[0].problem.initial) / count] * 4
     )

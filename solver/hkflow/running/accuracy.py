@@ -9,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy.companions import (
-    Companion,
-    Rival,
-    Watch,
-    error_bars,
-    order_of_points,
-    orders_of,
-    other_method,
-    solved,
-)
+from ..accuracy.companion import Companion, order_of_points, orders_of, other_method, solved
+from ..accuracy.companions import Watch, error_bars
 from ..accuracy.error_bars import ErrorBars
+from ..accuracy.plan import Rival
 from ..arguments import Floats
 from ..case.accuracy import TABLES, dimension, first_size, is_largest, size_for, sized
 from ..case.load import CaseFile

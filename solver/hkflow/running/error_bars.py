@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ..accuracy.companions import EXPECTED, Watch, companions_of
+from ..accuracy.companion import EXPECTED
+from ..accuracy.companions import Watch, companions_of
 from ..accuracy.companions import error_bars as bars_of
 from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..accuracy.companions import EXPECTED, Companion, error_bars, options_of, solved
+from ..accuracy.companion import EXPECTED, Companion, options_of, solved
+from ..accuracy.companions import error_bars
 from ..accuracy.estimate import rms
 from ..accuracy.quantities import is_large, quantities
 from ..accuracy.repeats import Repeats

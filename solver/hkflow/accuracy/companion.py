@@ -1,0 +1,229 @@
+"""A companion of a run: the same problem on fewer cells or points, with another tolerance, or by
+another method."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any, cast
+
+import numpy as np
+
+from ..arguments import Floats
+from ..errors import HkflowError
+from ..geometry.domain import Meshes
+from ..geometry.mesh import Mesh
+from ..geometry.point_sets import quasi_uniform
+from ..geometry.transfer import restrict
+from ..measures.point_measure import DensityAndAtoms, PointMeasure
+from ..methods.choice import make_method, method_class
+from ..methods.rules import best_method
+from ..objectives.energies import Sum
+from ..problem.problem import Problem
+from ..solving.guards import GUARDS
+from ..solving.loop import Loop
+from ..solving.result import Result
+from ..solving.solution import Memory, Solution
+
+# Orders in the width that errors are expected to show. ROUGH: cells whose velocity jumps at a kink,
+# and points on the circle that pass kinks, or leave one another, one at a time. CURVED: points on
+# the circle of features without a kink. SMOOTH: all others. Where nothing moves all are SMOOTH:
+# integrals of continuous functions.
+ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
+BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
+LEAST = 8  # points or cells of a companion
+EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
+
+MeshOf = Callable[[Meshes, int], Mesh]
+
+
+@dataclass(frozen=True, eq=False)
+class Companion:
+    """A run to be made: problem, options of its method, the width of its cells or the distance of
+    its points in units of those of the run itself, and what it is in words."""
+
+    problem: Problem
+    options: dict
+    width: float
+    words: str
+
+    @property
+    def orders(self) -> tuple[float, float]:
+        """Which are expected of its method."""
+        return orders_of(self.problem, self.options["kind"], self.options)
+
+
+def options_of(run: Result) -> dict[str, Any]:
+    """The options that its method takes. The stepper of a grid is among them: on fewer cells, or
+    with a tighter tolerance, another one might be taken, whose errors are others."""
+    known = signature(method_class(run.method)).parameters
+    options = {"kind": run.method} | {
+        name: value for name, value in run.options.items() if name in known and value is not None
+    }
+    if run.method != "grid":
+        return options
+    from ..methods.grid.finite_volume import best_stepper
+
+    chosen = {name: options[name] for name in ("tolerance", "reconstruction") if name in options}
+    return {"stepper": best_stepper(run.problem, **chosen)} | options
+
+
+def count_of(problem: Problem) -> int:
+    """Cells, or points of one sign."""
+    mesh, start = problem.mesh, cast(PointMeasure, problem.initial)
+    return len(start) // len(problem.signs) if mesh is None else mesh.n_cells
+
+
+def other_method(problem: Problem) -> str:
+    """The method that computes the same as a grid in another way; "" where neither characteristics
+    nor particles do. A sum of energies moves particles."""
+    objective = problem.objective
+    data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
+    if not (data or total) or problem.flow.signed or problem.spreads or problem.domain.fixed:
+        return ""
+    if total:
+        return "particles"
+    feature: Any = objective.feature
+    kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
+    if kind == "particles" and feature.activation is None and feature.pullback is None:
+        return ""
+    return kind
+
+
+def by_another(companion: Companion, kind: str, count: int, factor: float) -> Companion:
+    """The same by another method, with its own tolerance times a factor."""
+    made = replace(companion, options={"kind": kind}, words=f"{kind} from {count} points")
+    return made if factor == 1.0 else (with_tolerance(made, factor) or [made])[0]
+
+
+def as_short(companion: Companion) -> Companion:
+    """It with steps no longer than the cells of the run itself allow."""
+    made = make_method(companion.problem, **companion.options)
+    cfl = getattr(made, "cfl", None)
+    options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / companion.width}
+    return replace(companion, options=companion.options | options)
+
+
+def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
+    """It again with another tolerance, if a tolerance governs its steps, or with Brownian steps, of
+    first order, four times as long."""
+    made = make_method(companion.problem, **companion.options)
+    if made.fixed_steps and companion.problem.objective.entropy > 0.0:
+        longest = 4.0 * made.max_step
+        words = f"{companion.words} with steps of {longest:.2g}"
+        return [replace(companion, options=companion.options | {"max_step": longest}, words=words)]
+    if made.fixed_steps or getattr(made, "tolerance", None) is None:
+        return []
+    tolerance = factor * made.tolerance
+    words = f"{companion.words} with tolerance {tolerance:.2g}"
+    return [replace(companion, options=companion.options | {"tolerance": tolerance}, words=words)]
+
+
+def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Companion]:
+    """The same on so many cells, or from so many points, by their number, each made from the finer
+    one before; up to one that has no mass."""
+    whole, one = count_of(own.problem), own.problem
+    found = {whole: own}
+    for count in sorted(counts - {whole}, reverse=True):
+        one = _thinner(one, count, mesh_of)
+        if one is None:
+            break
+        options, share = own.options, count / whole
+        if "noise_points" in options:
+            options = options | {"noise_points": max(2, round(share * options["noise_points"]))}
+        points = count if one.mesh is not None else len(one.initial)
+        words = f"{points} {'cells' if options['kind'] == 'grid' else 'points'}"
+        found[count] = Companion(one, options, share ** (-1.0 / one.dim), words)
+    return found
+
+
+def _thinner(problem, count, mesh_of):
+    """The problem on a mesh of so many cells, or from so many points of each sign; None if none of
+    these has mass."""
+    if problem.mesh is not None:
+        mesh = mesh_of(problem.domain.meshes, count)
+        return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
+    points = quasi_uniform(count, problem.dim)
+    weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
+    signs = np.repeat(np.array(problem.signs, dtype=float), count)
+    alive = weights > 0.0
+    if not alive.any():
+        return None
+    points = np.tile(points, (len(problem.signs), 1))
+    atoms = PointMeasure(points[alive], signs[alive], weights[alive])
+    return replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
+
+
+def _carried(problem, mesh):
+    """The initial measure on a coarser mesh, of the same mass on each sign; atoms stay."""
+    fine, (density, atoms) = problem.mesh, problem.initial_parts
+    if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
+        return np.repeat(density[:, :1], mesh.n_cells, axis=1)
+    found = restrict(density, fine, mesh)
+    return found if atoms is None else DensityAndAtoms(found, atoms)
+
+
+def batches_of(problem: Problem, options: dict) -> list[Companion]:
+    """Disjoint parts of random points, none of a few or of a network's units; each with random
+    numbers of its own."""
+    start = problem.initial
+    if not isinstance(start, PointMeasure) or len(start) < LEAST:
+        return []
+    order = np.random.default_rng(0).permutation(len(start))
+    random = options.get("noise") == "random" or problem.objective.entropy > 0.0
+    count = min(max(LEAST, int(SHARE * len(start))), len(start) // BATCHES)
+    parts = [order[k * count : (k + 1) * count] for k in range(BATCHES)]
+    return [
+        Companion(
+            replace(problem, initial=_part(start, part), exact=None),
+            options | ({"seed": k} if random else {}),
+            (len(start) / count) ** (1.0 / problem.dim),
+            f"{count} points",
+        )
+        for k, part in enumerate(parts)
+    ]
+
+
+def _part(atoms, chosen):
+    """Some of the atoms, with the mass of all."""
+    part = PointMeasure(atoms.positions[chosen], atoms.signs[chosen], atoms.weights[chosen])
+    return part.scaled_to(atoms.mass)
+
+
+def solved(companion: Companion, times: Floats) -> Solution | None:
+    """The run of a companion in memory; None if it fails."""
+    try:
+        made, memory = (
+            make_method(companion.problem, **companion.options),
+            Memory(companion.options),
+        )
+        _, _, finished = Loop(made, times, (memory,), GUARDS, record_interval=np.inf).run()
+    except EXPECTED:
+        return None
+    return memory.solution(made, finished) if finished else None
+
+
+def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:
+    """The lowest and the highest order that are expected of a method."""
+    feature = problem.objective.feature
+    if not (problem.flow.moves or problem.spreads):
+        return SMOOTH
+    if method == "grid":
+        rough = is_kinked(problem) and not feature.joint
+        return ROUGH if rough or options.get("limiter") == "first-order" else SMOOTH
+    if not problem.domain.ordered:
+        return SMOOTH
+    return ROUGH if is_kinked(problem) or feature.pieces else CURVED
+
+
+def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
+    """The order by which errors of points fall: the highest of the band, and two thirds up for
+    features with a kink at every datum."""
+    low, high = band
+    rough = is_kinked(problem) and not problem.objective.feature.joint
+    return low + 2.0 / 3.0 * (high - low) if rough else high
+
+
+def is_kinked(problem: Problem) -> bool:
+    """Whether its feature has a kink at every datum."""
+    objective: Any = problem.objective
+    return bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0

@@ -1,0 +1,282 @@
+"""Which companions tell of the errors of a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..arguments import Floats, Integers
+from ..measures.point_measure import PointMeasure
+from ..methods.choice import make_method
+from ..problem.problem import Problem
+from ..solving.result import Result
+from ..solving.solution import Solution
+from .companion import (
+    LEAST,
+    Companion,
+    MeshOf,
+    as_short,
+    batches_of,
+    by_another,
+    count_of,
+    is_kinked,
+    options_of,
+    other_method,
+    thinned,
+    with_tolerance,
+)
+from .error_bars import ErrorBars
+
+FEWER = 4  # times fewer points, or cells where meshes are of any size
+FAR_FEWER = 6.0  # so many times fewer points, and more, are far fewer
+TIMED = 150  # points or cells of the pair that tells errors in time, where there are so many
+# cells of the coarsest companion, for features with a kink, whose orders are close, and without
+MANY = {True: 40, False: 150}
+# so many cells' centres at most start the independent method: on the circle all, where their
+# sums are cheap, and of smooth margins; else 1/PART of them, but up to the second number anyway.
+# Elsewhere a grid of fewer cells than the third takes no longer than that
+INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
+# by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
+# those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
+# the independent method
+TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
+SAVES = 21  # of companions at most, the first and the last of the run's and others between
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A run of the same problem by another method, at the same saves, and its own error bars."""
+
+    run: Solution
+    bars: ErrorBars
+
+    def __str__(self):
+        return f"{self.run.method} from {count_of(self.run.problem)} points"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which companions tell of a run.
+
+    saves : of the run at which they are compared;  own : the run itself
+    coarse, batches, apart : tell errors in space: fewer cells or points, parts of random points,
+        another method
+    pair : whose difference tells errors in time, the second with a tolerance `ratio` times that of
+        the first, which may be the run itself
+    alone : whether another method alone tells errors in space
+    rival : a run by it that is known
+    seen : on fewer cells, by whose distance from the rival the order is seen
+    """
+
+    saves: Integers
+    own: Companion
+    coarse: list[Companion]
+    batches: list[Companion]
+    pair: list[Companion]
+    apart: list[Companion]
+    ratio: float
+    alone: bool
+    rival: Rival | None = None
+    seen: Companion | None = None
+
+    @property
+    def wanted(self) -> list[Companion]:
+        """All that are to be computed, each once."""
+        seen = [self.seen] if self.seen else []
+        every = (*self.coarse, *self.batches, *self.pair, *self.apart, *seen)
+        return [one for one in {id(one): one for one in every}.values() if one is not self.own]
+
+
+def planned(
+    run: Result,
+    problem: Problem | None,
+    times: Floats,
+    independent: bool,
+    mesh_of: MeshOf,
+    known: Sequence[Solution] = (),
+    anyway: bool = False,
+    rival: Rival | None = None,
+) -> Plan | str:
+    """The Plan for a run with saves at some times, or why nothing can be said of it; the other
+    arguments as of `error_bars`."""
+    if reason := _unfit(run, problem, times):
+        return reason
+    problem, drawn = problem or run.problem, _is_drawn(run)
+    own = Companion(problem, options_of(run), 1.0, "the same")
+    saves = np.unique(np.linspace(0, len(times) - 1, SAVES).round().astype(int))
+    before = [one for one in known if times_fit(one, times, saves)]
+    counts = [] if drawn else _counts(own, before, anyway)
+    # steps of smooth margins are implicit: few cells take as long as many
+    slow = run.method == "grid" and problem.objective.risk.scaled is not None
+    kind, others = _another(own, counts, slow) if independent and not rival else ("", [])
+    alone = slow and bool(others) or rival is not None
+    told = [] if alone else _told(own, counts)
+    quick = (alone or bool(before)) and not (anyway and run.method == "grid")
+    timed = [] if rival else _timed(counts, quick)
+    thinner = thinned(own, {*told, *timed, *others}, mesh_of)
+    if not quick:
+        thinner |= {count: as_short(thinner[count]) for count in timed if count in thinner}
+    coarse = [thinner[count] for count in told if count in thinner]
+    batches = batches_of(problem, own.options) if drawn else []
+    if not (coarse or batches or alone or _is_exact(problem, run)):
+        return "it has too few cells or points to do with fewer"
+    brownian = run.method == "particles" and problem.objective.entropy > 0.0
+    coarser = _coarser(own, before) if rival else []
+    fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches or coarser
+    if rival and not fewer:
+        fewer = [own]
+    if fewer and not brownian:
+        last = fewer[-1]
+        ratio = TIGHTER[run.method == "grid"]
+        tight = with_tolerance(last, ratio)
+        pair = [last, *tight] if tight else []
+        if run.method != "grid":
+            coarse = [_or_looser(one, before) for one in coarse]
+    else:
+        ratio = LOOSER
+        loose = with_tolerance(own, ratio)
+        pair = [own, *loose] if loose else []
+    pairs = zip(others, (1.0, LOOSER), strict=False)
+    apart = [by_another(thinner[count], kind, count, factor) for count, factor in pairs]
+    seen = coarser[0] if coarser else None
+    plan = Plan(saves, own, coarse, batches, pair, apart, ratio, alone, rival, seen)
+    return plan if plan.wanted or rival else "nothing of it can be made coarser or tighter"
+
+
+def _unfit(run, problem, times):
+    """Why nothing can be said of a run with saves at some times, or ""."""
+    if run.method == "network" and run.options.get("training", "gradient-flow") != "gradient-flow":
+        return "descent in steps is what was asked for"
+    if problem is None and times[0] != 0.0:
+        return "its start is no save"
+    return ""
+
+
+def _is_drawn(run):
+    """Whether its points are random, at the start or by noise."""
+    by_noise = run.options.get("noise") == "random" and run.flow.noise > 0.0
+    by_steps = run.method == "particles" and run.problem.objective.entropy > 0.0
+    return run.options.get("points") in ("random", "gaussian") or by_noise or by_steps
+
+
+def _is_exact(problem, run):
+    """Whether its points are the measure itself, and no choice of points for a density."""
+    given = problem.mesh is None and problem.density is None and not _is_drawn(run)
+    return problem.domain.fixed or run.method == "network" or given
+
+
+def _counts(own, known=(), anyway=False):
+    """Fewer and fewer cells, or points of one sign, down to LEAST; none if there is nothing to thin
+    out. Of points those of runs that are known, where at least two of these have so few; anyway
+    1/4 besides, where they are far fewer."""
+    problem, counts = own.problem, []
+    if problem.domain.fixed or own.options["kind"] == "network":
+        return counts
+    if problem.mesh is not None:
+        coarser = problem.domain.meshes.coarser
+    elif problem.density is not None and isinstance(problem.initial, PointMeasure):
+
+        def coarser(count):
+            return count // FEWER
+
+        most = count_of(problem) // FEWER
+        found = {count_of(one.problem) for one in known if one.problem.mesh is None}
+        fewer = sorted((count for count in found if LEAST <= count <= most), reverse=True)
+        if len(fewer) > 1:
+            far = fewer[0] * FAR_FEWER <= most * FEWER
+            return [most, *fewer] if anyway and far else fewer
+    else:
+        return counts
+    count = coarser(count_of(problem))
+    while count and count >= LEAST:
+        counts.append(count)
+        count = coarser(count)
+    return counts
+
+
+def _told(own, counts):
+    """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
+    grid's where these are so MANY cells, as bars are as wide, and cost half."""
+    grid, least = own.options["kind"] == "grid", MANY[is_kinked(own.problem)]
+    return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
+
+
+def _timed(counts, quick=False):
+    """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
+    than 1/64; none where these are too few, and the fewest by which errors in space are told do.
+    Quickly on the fewest: errors in time of more points are alike, of more cells often smaller."""
+    return counts[-1:] if quick else [count for count in counts[2:] if count >= TIMED][-1:]
+
+
+def _another(own, counts, slow=False):
+    """Which other method computes the same as a grid, and from how many centres of cells: those of
+    two meshes, whose difference tells of space and time; none where there is no other, or these are
+    too few.
+
+    slow : whether any number of cells takes as long as the run's
+    """
+    problem, kind = own.problem, ""
+    if own.options["kind"] == "grid":
+        kind = other_method(problem)
+    if not kind:
+        return "", []
+    cells = count_of(problem)
+    if not (problem.domain.ordered or slow):
+        cells = max(cells // PART, INDEPENDENT_ANYWAY) if cells >= WORTH_ANOTHER else 0
+    found = [n for n in (count_of(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
+    return (kind, found) if len(found) > 1 else ("", [])
+
+
+def _coarser(own, known):
+    """Runs on coarser meshes that are known, the finest first, each with its loosest tolerance."""
+    whole, found = count_of(own.problem), {}
+    grids = [one for one in known if one.problem.mesh is not None]
+    for one in sorted(grids, key=lambda one: options_of(one).get("tolerance", 0.0)):
+        found[count_of(one.problem)] = one
+    return [
+        Companion(one.problem, options_of(one), (whole / n) ** (1.0 / one.dim), f"{n} cells")
+        for n, one in sorted(found.items(), reverse=True)
+        if n < whole
+    ]
+
+
+def _or_looser(companion, known):
+    """The companion, with the tolerance of a known run that is it but for a tolerance which is at
+    most LOOSER times as large."""
+    options = companion.options
+    tolerance = make_method(companion.problem, **options).tolerance
+    for one in [] if found_among(companion, known) else known:
+        looser = options_of(one).get("tolerance", np.inf)
+        same = options_of(one) | {"tolerance": 0.0} == options | {"tolerance": 0.0}
+        if same and looser <= LOOSER * tolerance and _same_start(companion, one):
+            words = f"{companion.words} with tolerance {looser:.2g}"
+            return replace(companion, options=options | {"tolerance": looser}, words=words)
+    return companion
+
+
+def times_fit(one: Solution, times: Floats, saves: Integers) -> bool:
+    """Whether a run has all the times, or those at some saves."""
+    return any(np.array_equal(one.time, wanted) for wanted in (times, times[saves]))
+
+
+def found_among(companion: Companion, known: Sequence[Solution]) -> Solution | None:
+    """The run among those that are known that a companion is, or None."""
+    wanted = companion.options
+    fits = (one for one in known if options_of(one) == wanted and _same_start(companion, one))
+    return next(fits, None)
+
+
+def _same_start(companion, run):
+    """Whether both begin from the same density, or the same points."""
+    one, other = companion.problem.initial, run.problem.initial
+    if isinstance(one, PointMeasure) and isinstance(other, PointMeasure):
+        pairs = [(one.positions, other.positions), (one.weights, other.weights)]
+    else:
+        pairs = [(one, other)]
+    return all(
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and a.shape == b.shape
+        and np.allclose(a, b, rtol=1e-12, atol=0.0)
+        for a, b in pairs
+    )
