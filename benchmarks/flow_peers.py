@@ -20,6 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .contest import environment, settle
+from .steps import RUNGE_KUTTA
 from .timing import clock
 
 SIZES, REFERENCE = (162, 642, 2562, 10242), 40962
@@ -54,7 +55,7 @@ def problem(name, cells):
     return characteristics.teacher(15, 256, 1024, "HK")
 
 
-def hkflow_by(kind):
+def hkflow_by(kind, **options):
     """Runs with every guard and record."""
 
     def make(name, cells):
@@ -63,7 +64,7 @@ def hkflow_by(kind):
         given, end = problem(name, cells), ENDS[name]
 
         def run(tolerance):
-            found = hkflow.solve(given, end, kind=kind, tolerance=tolerance)
+            found = hkflow.solve(given, end, kind=kind, tolerance=tolerance, **options)
             if not found.finished:
                 raise RuntimeError(found.status)
             return found.predictions[-1] / (found.mass[-1] if name in PER_MASS else 1.0)
@@ -214,6 +215,7 @@ def torch_by(method):
 CONTESTANTS = {
     "hkflow, characteristics": lambda: hkflow_by("characteristics"),
     "hkflow, particles": lambda: hkflow_by("particles"),
+    "hkflow, particles that step over kinks": lambda: hkflow_by("particles", **RUNGE_KUTTA),
     "hkflow, grid": lambda: hkflow_by("grid"),
     "diffrax, Tsit5": lambda: diffrax_by("Tsit5"),
     "diffrax, Kvaerno5": lambda: diffrax_by("Kvaerno5"),
