@@ -2,8 +2,10 @@
 what is needed to read, draw, compare and resume them."""
 
 import json
+import os
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import hkflow
 from hkflow import plots
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
-from hkflow.case.functions import StoredFunction, source_hash
+from hkflow.case.functions import StoredFunction, imported, source_hash
 from hkflow.case.load import case_of_tables, load_case
 from hkflow.studies.members import key_of
 
@@ -292,6 +294,25 @@ def write_case(folder, activation, **changes):
     (folder / "case.toml").write_text(case_of_tables(tables).text)
     (folder / "units.py").write_text(MODULE)
     return folder / "case.toml"
+
+
+def test_byte_code_of_another_content_is_not_taken(tmp_path, monkeypatch):
+    """Of the same length and time, which Python takes for the same; so does the sibling."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "bytes"))
+    path = tmp_path / "twice.py"
+
+    def written(number):
+        path.write_text(f"def value():\n    return {number}\n")
+        os.utime(path, (1e9, 1e9))
+
+    found = []
+    for number in (1, 2):
+        written(number)
+        spec = spec_from_file_location("twice", path)
+        spec.loader.exec_module(module := module_from_spec(spec))
+        found.append((imported("twice:value", tmp_path)(), module.value()))
+    assert found == [(1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("kind", ["grid", "particles"])

@@ -80,12 +80,13 @@ def _path(name, folder):
 
 @lru_cache(maxsize=64)
 def _module_in(path, content):
-    """A module from a file as it stands: folders may have modules of one name, and they change."""
+    """A module from a file as it stands: folders may have modules of one name, and they change.
+    Python's byte code does not tell two contents of one second and one length apart."""
     name = f"hkflow_case_{hashlib.sha256(path.encode() + content).hexdigest()[:16]}"
     spec = spec_from_file_location(name, path)
     module = sys.modules[name] = module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(content, path, "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
