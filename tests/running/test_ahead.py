@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from threading import Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hkflow.methods.frozen_relu import movement
 from hkflow.operators import dense
 from hkflow.operators.dense import blocked
 from hkflow.running import ahead, beside
+from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
 from hkflow.running.run import certified
@@ -238,6 +240,16 @@ def test_companions_wait_where_kernels_are_to_be_compiled(run, tmp_path, monkeyp
     assert program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True) == 0
 
 
+@pytest.mark.parametrize("large, leaves", [(1e9, True), (1e8, False)])
+def test_large_runs_are_alone_in_memory(problem, monkeypatch, large, leaves):
+    """Their companions are computed when they have ended."""
+    case, method = check(CASE)[0], SimpleNamespace(problem=problem)
+    assert not running._leaves_room(case, method)  # nobody would compute them
+    monkeypatch.setattr(ahead.COMPILATION, "ahead", Deaf())
+    monkeypatch.setattr(running, "LARGE", large)
+    assert running._leaves_room(case, method) == leaves
+
+
 def test_what_takes_too_long_beside_is_given_up(ahead_of, run, monkeypatch):
     monkeypatch.setattr(ahead, "PATIENCE", 0.0)
     made = ahead_of()
@@ -260,6 +272,7 @@ def test_a_library_call_starts_no_process(problem):
 PARENT = """
 import time
 from hkflow.running import ahead, beside
+from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
 process = SecondProcess({program!r})

@@ -18,6 +18,7 @@ from ..case.datasets import lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
+from ..case.memory import estimated_memory
 from ..case.preparation import Preparation
 from ..case.records import case_records, resumed_records, stored_records
 from ..certificates.certificate import certifies_margin
@@ -59,6 +60,7 @@ from .progress import PREPARING, ProgressBar, doing, say, wait_for
 from .repeats import repeated
 from .watch import Watch
 
+LARGE = 1e9  # bytes of a run beside which no companions are computed
 # of a Problem, besides the options of its method
 ARGUMENTS = (
     "end",
@@ -321,7 +323,8 @@ def _integrate(
     foreseen = case.time.until_margin is None
     forecast = [Forecast()] if foreseen else []
     wanted = case.error.companions
-    if foreseen and clock is None and judge is None and given is None and wanted != "none":
+    fresh = clock is None and judge is None and given is None
+    if foreseen and fresh and wanted != "none" and _leaves_room(case, method):
         forecast.append(ahead.AsksForCompanions(folder, wanted == "all"))
     observers = (
         [*observers, signals]
@@ -378,6 +381,14 @@ def _integrate(
     ended: list[Run] = []
     ranks.told(end)
     return ended[0] if ended else None
+
+
+def _leaves_room(case, method):
+    """Whether a run is small enough that its companions may be there at the same time."""
+    if ahead.COMPILATION.ahead is None:
+        return False
+    objective = method.problem.objective
+    return estimated_memory(case, len(objective.inputs), objective.axes) <= LARGE
 
 
 def _estimated_beside(run, companions, quiet):
