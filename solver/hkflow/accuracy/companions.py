@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..arguments import Floats
+from ..geometry.domain import Meshes
+from ..geometry.mesh import Mesh
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
@@ -30,7 +32,8 @@ EXACT = "no error in space"
 Watch = Callable[[int, int], None]
 
 
-def fresh(meshes, cells):
+def fresh(meshes: Meshes, cells: int) -> Mesh:
+    """The mesh of so many cells, made anew."""
     return meshes.of_size(cells)
 
 
