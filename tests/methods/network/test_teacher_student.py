@@ -1,5 +1,5 @@
-"""Bach & Chizat 2022, Fig. 2, as the cases keep it: wide networks end where the infinitely wide one
-does, five units need not."""
+"""Bach & Chizat 2022, Fig. 2, with a fifth of its data and for a quarter of its time: wide networks
+end where the infinitely wide one does, five units need not."""
 
 from conftest import ROOT
 
@@ -8,8 +8,8 @@ import hkflow
 
 def final_objective(name, folder, **changes):
     case = ROOT / "cases" / "icm" / f"{name}.toml"
-    alone = {"time.saves": 2, "error.companions": "none"}
-    run = hkflow.run(case, output=folder / name, **alone | changes)
+    small = {"data.n": 200, "time.end": 100.0, "time.saves": 2, "error.companions": "none"}
+    run = hkflow.run(case, output=folder / name, **small | changes)
     assert run.finished, run.status
     return run.records["objective"][-1]
 
@@ -19,4 +19,4 @@ def test_a_thousand_particles_end_where_the_grid_does_and_five_stay_stuck(tmp_pa
     # half as many cells, on which kinks lie too close to capture: as exact, in a tenth of the time
     grid = final_objective("fig2", tmp_path, **{"domain.cells": 256})
     assert abs(wide / grid - 1.0) < 0.03, (grid, wide)
-    assert grid < 2e-4 and narrow > 0.19
+    assert grid < 3e-4 and narrow > 0.17
