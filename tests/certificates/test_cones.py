@@ -167,7 +167,7 @@ def test_sibling_without_undecided_data_there_is_no_bound(rng, monkeypatch):
     patterns, below = cells(x), 0
     for broken in (False, True):
         if broken:
-            monkeypatch.setattr(cones, "branch_and_bound", cones.branch_and_bound.py_func)
+            monkeypatch.setattr(cones, "_search", cones._search.py_func)
             monkeypatch.setattr(cones, "_look", cones._look.py_func)
             monkeypatch.setattr(cones, "_bound", forgetful)
         for sign in BOTH:

@@ -21,10 +21,11 @@ there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added
 from functools import lru_cache
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from ..arguments import Floats
-from ..geometry.polyhedra import dot
+from ..geometry.polyhedra import copy, dot
+from ..operators.parallel_loops import LARGE, divided_loop
 
 ON_FACE = 1e-14  # |x_i·v_k| up to which a corner lies on the hyperplane of a datum; x_i, v_k unit
 # kernels are compiled once more for each Python number that they are called with
@@ -41,9 +42,9 @@ PATIENCE = 5000  # cones after the first point above `enough`, to find more such
 SAME_PEAK = 1e-7  # distance of points that are one
 ASCENTS = 100  # linearisations of one climb, at most
 RISE = 1e-13  # relative rise of a climb that counts as none
-# after the first ones, which a record of a run looks at, so many cones are looked at together, in
-# groups that threads share: always the same ones, however many threads there are
-ALONE, TOGETHER, GROUPS = 8192, 64, 16
+# after the first ones, which a record of a run looks at, so many cones are looked at together, by
+# all threads: always the same ones, however many threads there are
+ALONE, TOGETHER = 8192, 64
 POOL = 2**26  # bytes for the corners of open cones
 
 
@@ -62,8 +63,16 @@ def open_cones(p: int, nodes: int) -> int:
     return int(min(nodes + p + 2, POOL // (8 * p * p)))
 
 
-@njit(cache=True, error_model="numpy")
-def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
+def branch_and_bound(
+    x: Floats,
+    c: Floats,
+    linear: Floats,
+    roots: Floats,
+    room: int,
+    enough: float,
+    nodes: int,
+    peaks: Floats,
+) -> tuple[float, float, int, int]:
     """A bound of G over the cones, and its highest value met; peaks above `enough` are gathered.
 
     x : (n, p) unit vectors;  c : (n,) none zero;  linear : (p,) A;  roots : (n_roots, p, p) corners
@@ -74,24 +83,65 @@ def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
     highest bounds are cut first; ends when none is left, or with the nodes, the room or the peaks.
     """
     n, p = x.shape
-    corners, tops, cuts = np.empty((room, p, p)), np.empty(room), np.empty((room, 3))
-    heap, free, unused = np.empty(room, np.int64), np.arange(room), room
-    V, above, bounds = np.empty((TOGETHER, p, p)), np.empty(TOGETHER), np.empty(TOGETHER)
-    thetas, cut, values = np.empty((TOGETHER, p)), np.empty((TOGETHER, 3)), np.empty(TOGETHER)
-    gathers, halved, last, scratch = enough > -np.inf, -ONE, nodes, _scratch(n, p)
-    closed, highest, found, open_, looked = -np.inf, -np.inf, 0, 0, 0
+    still_open = np.empty((room, p, p)), np.empty(room), np.empty((room, 3))
+    order = np.empty(room, np.int64), np.arange(room)
+    at_once = np.empty((TOGETHER, p, p)), np.empty((TOGETHER, p)), np.empty((TOGETHER, 3))
+    heights = np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER)
+    found, counts = np.full(3, -np.inf), np.array([0, room, -1, 0, 0, 0, nodes])
+    data, scratch = (x, c, linear), _scratch(n, p)
+    while _search(
+        *data, roots, enough, peaks, *still_open, *order, *at_once, *heights, found, counts, scratch
+    ):
+        count, level = counts[0], found[2]
+        _look_together(count, LARGE, *data, level, *at_once, *heights[:2])
+    return float(found[0]), float(found[1]), int(counts[3]), int(counts[5])
+
+
+@njit(cache=True, error_model="numpy")
+def _search(
+    x, c, linear, roots, enough, peaks, corners, tops, cuts, heap, free, V, thetas, cut, bounds,
+    values, above, numbers, counts, scratch,
+):  # fmt: skip
+    """Go on with the search until several cones are to be looked at together, True, or to its end,
+    False.
+
+    corners (room, p, p), tops, cuts : of the open cones, their corners, bounds and how to cut them
+    heap, free (room,) : the open ones, the highest first, and free places
+    V (TOGETHER, p, p), above : of the cones that are looked at, their corners and the bounds of
+        their parents;  thetas, cut, bounds, values : what is found of them
+    numbers (3,), counts (7,) : what is kept from one call to the next
+    """
+    closed, highest, level = numbers
+    count, unused, halved, found, open_, looked, last = counts
+    gathers = enough > -np.inf
     while True:
+        for k in range(count):
+            theta, value, bound = thetas[k], values[k], min(bounds[k], above[k])
+            if gathers and value > enough and found < len(peaks):
+                value = _ascend(x, c, linear, theta, scratch)
+                if _is_new(theta, peaks, found):
+                    copy(theta, peaks[found])
+                    found += 1
+                    last = min(last, looked + PATIENCE)
+            highest = max(highest, value)
+            if bound <= max(level, value + TOLERANCE):
+                closed = max(closed, bound)
+                continue
+            unused -= 1
+            slot = free[unused]
+            copy(V[k], corners[slot])
+            copy(cut[k], cuts[slot])
+            tops[slot] = bound
+            _push(heap, open_, tops, slot)
+            open_ += 1
         count = NONE
         if looked < len(roots):
-            _copy(roots[looked], V[0])
-            above[0], count = np.inf, 1
+            copy(roots[looked], V[0])
+            above[0], count = np.inf, ONE
         elif halved >= 0:  # its second half
             count = _take(corners, tops, cuts, halved, ONE, V, above, count)
             free[unused], unused, halved = halved, unused + 1, -ONE
-        else:
-            full = gathers and found == len(peaks)
-            if open_ == 0 or looked >= last or unused < 2 or full:
-                break
+        elif open_ > 0 and looked < last and unused >= 2 and not (gathers and found == len(peaks)):
             if looked < ALONE:
                 halved, open_ = _pop(heap, open_, tops), open_ - 1
                 count = _take(corners, tops, cuts, halved, NONE, V, above, count)
@@ -101,35 +151,17 @@ def branch_and_bound(x, c, linear, roots, room, enough, nodes, peaks):
                     count = _take(corners, tops, cuts, slot, NONE, V, above, count)
                     count = _take(corners, tops, cuts, slot, ONE, V, above, count)
                     free[unused], unused = slot, unused + 1
+        elif open_:
+            closed = max(closed, tops[heap[0]])
         looked += count
-        enough_now = enough if gathers else highest
-        cones = x, c, linear, V, max(enough_now, 0.0), thetas, cut, bounds, values
-        if count > 1:
-            _look_together(*cones, count)
-        else:
-            _look(*cones, 0, count, scratch)
-        for k in range(count):
-            theta, value, bound = thetas[k], values[k], min(bounds[k], above[k])
-            if gathers and value > enough and found < len(peaks):
-                value = _ascend(x, c, linear, theta, scratch)
-                if _is_new(theta, peaks, found):
-                    _copy(theta, peaks[found])
-                    found += 1
-                    last = min(last, looked + PATIENCE)
-            highest = max(highest, value)
-            if bound <= max(enough_now, value + TOLERANCE):
-                closed = max(closed, bound)
-                continue
-            unused -= 1
-            slot = free[unused]
-            _copy(V[k], corners[slot])
-            _copy(cut[k], cuts[slot])
-            tops[slot] = bound
-            _push(heap, open_, tops, slot)
-            open_ += 1
-    if open_:
-        closed = max(closed, tops[heap[0]])
-    return closed, highest, found, looked
+        level = enough if gathers else highest
+        if count != 1:
+            break
+        _look(x, c, linear, V, max(level, 0.0), thetas, cut, bounds, values, NONE, ONE, scratch)
+    numbers[0], numbers[1], numbers[2] = closed, highest, level
+    counts[0], counts[1], counts[2], counts[3] = count, unused, halved, found
+    counts[4], counts[5], counts[6] = open_, looked, last
+    return count > 0
 
 
 @njit(cache=True, error_model="numpy")
@@ -149,13 +181,11 @@ def _look(x, c, linear, V, enough, thetas, cut, bounds, values, begin, end, scra
         values[k] = _value(x, c, linear, thetas[k])
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
-def _look_together(x, c, linear, V, enough, thetas, cut, bounds, values, count):
-    """The same of the first `count` cones, in parallel."""
-    for g in prange(GROUPS):
-        begin, end = g * count // GROUPS, (g + 1) * count // GROUPS
-        scratch = _scratch(x.shape[0], x.shape[1])
-        _look(x, c, linear, V, enough, thetas, cut, bounds, values, begin, end, scratch)
+@divided_loop(error_model="numpy")
+def _look_together(begin, end, x, c, linear, level, V, thetas, cut, bounds, values):
+    """The same, with scratch of its own."""
+    scratch = _scratch(x.shape[0], x.shape[1])
+    _look(x, c, linear, V, max(level, 0.0), thetas, cut, bounds, values, begin, end, scratch)
 
 
 @njit(cache=True)
@@ -189,7 +219,7 @@ def _halve(corners, cut, child, V):
     """Write to V one of the two cones into which (a, b, s) cuts another: corner a, or b, becomes
     s v_a + (1 − s) v_b."""
     a, b, s = int(cut[0]), int(cut[1]), cut[2]
-    _copy(corners, V)
+    copy(corners, V)
     v = V[b if child else a]
     for q in range(len(v)):
         v[q] = s * corners[a, q] + (1.0 - s) * corners[b, q]
@@ -256,7 +286,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
             m += 1
     N = squares[0]
     if not _invert(V, N, squares[1]):  # too thin for numbers
-        _copy(V[0], theta)
+        copy(V[0], theta)
         cut[0], cut[1], cut[2] = _longest_edge(V)
         return np.inf
     for k in range(p):
@@ -431,7 +461,7 @@ def _orthogonal(column, Q, R, count):
 def _invert(V, N, W):
     """Write N with N_k·V_j = 1 for k = j, else 0; whether V is regular.  W : (p, p) scratch"""
     p = len(V)
-    _copy(V, W)
+    copy(V, W)
     for i in range(p):
         for j in range(p):
             N[i, j] = 1.0 if i == j else 0.0
@@ -481,7 +511,7 @@ def _ascend(x, c, linear, theta, scratch):
     L, step, trial = vectors[0], vectors[1], vectors[2]
     value, sweeps = _value(x, c, linear, theta), FIRST_SWEEPS
     for ascent in range(ASCENTS):
-        _copy(linear, L)
+        copy(linear, L)
         free = NONE
         for i in range(n):
             on = dot(x[i], theta) > 0.0
@@ -507,7 +537,7 @@ def _ascend(x, c, linear, theta, scratch):
             sweeps *= 4  # these were too few
         if reached > value:
             value = reached
-            _copy(trial, theta)
+            copy(trial, theta)
     return value
 
 
@@ -518,9 +548,3 @@ def _value(x, c, linear, theta):
     for i in range(len(c)):
         value += c[i] * max(dot(x[i], theta), 0.0)
     return value
-
-
-@njit(cache=True)
-def _copy(array, out):
-    for place in np.ndindex(array.shape):
-        out[place] = array[place]

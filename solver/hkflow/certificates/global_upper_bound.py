@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from ..arguments import Floats
+from ..geometry.polyhedra import copy
 from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from . import cones
@@ -230,8 +231,8 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
         lists[0, i] = i
     now, count, value = 0, len(pieces), max(value, _climbed(x, c, whole, squared, pieces))
     for k in range(count):
-        _copy(pieces[k], corners[0, k])
-        _copy(whole, sums[0, k])
+        copy(pieces[k], corners[0, k])
+        copy(whole, sums[0, k])
         tops[0, k], begins[0, k], ends[0, k] = np.inf, 0, n
     for size in range(FINEST + 1):
         then, made, used = 1 - now, 0, 0
@@ -240,7 +241,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 bound = max(bound, tops[now, k])
                 continue
             cosine, sine = _cap(corners[now, k], center)
-            _copy(sums[now, k], M)
+            copy(sums[now, k], M)
             begin = end = used
             undecided = extra = 0.0
             for j in range(begins[now, k], ends[now, k]):
@@ -268,7 +269,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 for q in range(3):
                     A[q] = _dot(M[q], center)
                 value = max(value, _dot(A, center) + undecided)
-                _copy(M, R)  # (s)₊² ≤ s² and −(s)₊² ≤ 0
+                copy(M, R)  # (s)₊² ≤ s² and −(s)₊² ≤ 0
                 for i in others:
                     if c[i] > 0.0:
                         _add(c[i], x[i], True, R)
@@ -296,19 +297,11 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 continue
             used, parts = end, _cut(corners[now, k], corners[then, made:])
             for child in range(made, made + parts):
-                _copy(M, sums[then, child])
+                copy(M, sums[then, child])
                 tops[then, child], begins[then, child], ends[then, child] = highest, begin, end
             made += parts
         now, count = then, made
     return value, bound
-
-
-@njit(cache=True)
-def _copy(array, out):
-    """out = array, of the same shape. An assignment of arrays makes the compiler build Numba's
-    sentence about shapes, which takes seconds."""
-    for place in np.ndindex(array.shape):
-        out[place] = array[place]
 
 
 @njit(cache=True)
@@ -362,12 +355,12 @@ def _cut(corners, out):
         for q in range(3):
             middle[k, q] /= length
     for k in range(p):
-        _copy(corners[k], out[k, 0])
-        _copy(middle[0 if p == 2 else k], out[k, 1])
+        copy(corners[k], out[k, 0])
+        copy(middle[0 if p == 2 else k], out[k, 1])
         if p == 3:
-            _copy(middle[(k + 2) % 3], out[k, 2])
+            copy(middle[(k + 2) % 3], out[k, 2])
     if p == 3:
-        _copy(middle, out[3])
+        copy(middle, out[3])
     return 2 if p == 2 else 4
 
 
@@ -396,20 +389,20 @@ def _climbed(x, c, whole, squared, pieces):
             reached = _value(x, c, whole, squared, trial, trial_slope)
             if length > SHORT and reached > value:
                 value = reached
-                _copy(trial, theta)
-                _copy(trial_slope, slope)
+                copy(trial, theta)
+                copy(trial_slope, slope)
             else:
                 step *= 0.5
         if squared:  # the top of the quadratic function that G is around here
             for _ in range(POLISH):
-                _copy(whole, M)
+                copy(whole, M)
                 for i in range(len(c)):
                     if _dot(theta, x[i]) > 0.0:
                         _add(c[i], x[i], True, M)
                 p = pieces.shape[1]
                 _, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
                 _toward(vectors, theta, trial)
-                _copy(trial, theta)
+                copy(trial, theta)
                 value = max(value, _value(x, c, whole, squared, theta, slope))
         highest = max(highest, value)
     return highest
@@ -438,7 +431,7 @@ def _lean(A, x, c, share, others, L):
     −|c|(s)₊ ≤ −|c| t s for each t in [0, 1]: the shares of negative coefficients are moved to make
     |L|, hence the bound, small
     """
-    _copy(A, L)
+    copy(A, L)
     for i in others:
         for q in range(3):
             L[q] += share[i] * c[i] * x[i, q]

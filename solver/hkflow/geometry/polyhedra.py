@@ -30,7 +30,7 @@ def cut_polygon(polygon, n, normal, cut):
         here, following = polygon[i], polygon[i + 1 if i + 1 < n else 0]
         q = dot(following, normal)
         if p >= 0.0:
-            cut[m] = here
+            copy(here, cut[m])
             m += 1
         if p * q < 0.0:
             square = 0.0
@@ -46,6 +46,14 @@ def cut_polygon(polygon, n, normal, cut):
             m += 1
         p = q
     return m
+
+
+@njit(cache=True)
+def copy(array, out):
+    """out = array, of the same shape. An assignment of arrays makes the compiler build a sentence
+    about shapes, which takes seconds."""
+    for place in np.ndindex(array.shape):
+        out[place] = array[place]
 
 
 @njit(cache=True)
@@ -178,7 +186,7 @@ def boundary(apex, own, c, other, d, keeps, polygon, cut):
         if f < 0:
             break
         n = own.counts[f]
-        polygon[:n] = own.corners[f, :n]
+        copy(own.corners[f, :n], polygon[:n])
         for j in range(other.faces.shape[1]):
             g = other.faces[d, j]
             if g < 0 or n == 0:

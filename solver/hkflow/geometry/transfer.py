@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats, Integers
 from .mesh import Mesh, half_faces
-from .polyhedra import cut_polygon, dot, polyhedra, shared_volumes
+from .polyhedra import copy, cut_polygon, dot, polyhedra, shared_volumes
 from .sphere import distance
 
 TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
@@ -199,7 +199,7 @@ def clip(corners, count, candidates, ring, centers, areas):
     polygon, cut = np.empty((CORNERS, 3)), np.empty((CORNERS, 3))
     for e in range(len(candidates)):
         c, n = candidates[e], count
-        polygon[:n] = corners[:n]
+        copy(corners[:n], polygon[:n])
         for k in range(ring.shape[1]):
             if ring[c, k] == c:
                 continue
