@@ -202,7 +202,7 @@ STAGED = [(stepper, wanted, rate) for stepper, wanted in ORDERS for rate in (1.0
 def test_steppers_have_their_order_in_time(stepper, wanted, transport):
     """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels. Hancock's
     depends on the step."""
-    reference = by_steps(1 / 4096, "ssprk3", transport)
+    reference = by_steps(1 / 2048, "ssprk3", transport)
     steps = (1 / 64, 1 / 128, 1 / 256)
     e = [np.abs(by_steps(dt, stepper, transport) - reference).max() for dt in steps]
     assert wanted - 0.2 < order(e)[-1] < wanted + 0.3, order(e)
@@ -221,7 +221,7 @@ def test_tolerance_bounds_the_time_error():
 @cache
 def by_tolerance(stepper, tolerance, transport, max_step=np.inf):
     """The density at TIME by steps of a tolerance."""
-    problem = moment_problem(hkflow.circle_mesh(32), transport, 4.0)
+    problem = moment_problem(hkflow.circle_mesh(16), transport, 4.0)
     method = FiniteVolume(problem, stepper=stepper, tolerance=tolerance, max_step=max_step)
     assert integrate(method, [TIME])[2]
     return method.current.density.copy()
@@ -246,6 +246,6 @@ def test_the_tolerance_is_proportional_to_the_error_in_time(stepper, transport):
         )
         return loose / tight
 
-    limit = by_tolerance("ssprk3", 1e-12, transport, 1e-3)
+    limit = by_tolerance("ssprk3", 1e-10, transport, 2e-3)
     assert 30.0 < falls(stepper) < 300.0
     assert transport == 0.0 or falls("muscl-hancock") < 30.0

@@ -253,11 +253,11 @@ def test_the_grid_s_normalised_form_is_the_same_flow(rates, noise):
     # whose error in space does not depend on the step
     own = {"tolerance": 1e-6, "stepper": "ssprk3"}
     for bound, options in ((1e-11, {"max_step": 1 / 256, "tolerance": 1e9}), (1e-6, own)):
-        plain, apart, kept = (shape(drive, **options) for drive in (None, "measure", QUIET))
+        plain, apart = (shape(drive, **options) for drive in (None, "measure"))
         assert np.abs(plain - apart).max() < bound * plain[:-1].max()
         assert noise or plain[-1] > grown
-        # J at ν̄ is another flow
-        assert np.abs(plain[:-1] - kept[:-1]).max() > 1e-2 * plain[:-1].max()
+    # J at ν̄ is another flow
+    assert np.abs(plain[:-1] - shape(QUIET, **own)[:-1]).max() > 1e-2 * plain[:-1].max()
 
 
 @pytest.mark.parametrize("rates", [(1.0, 2.0), (0.0, 2.0)])

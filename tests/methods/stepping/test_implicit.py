@@ -347,7 +347,7 @@ def draws(domain, loss, seeds):
         y = np.where(score > np.median(score), 1.0, -1.0)
         lifted = np.column_stack([x, np.ones(len(x))])
         objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[loss], lifted, y)
-        mesh = hkflow.circle_mesh(128) if circle else hkflow.geodesic_mesh(2)
+        mesh = hkflow.circle_mesh(64) if circle else hkflow.geodesic_mesh(2)
         yield hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), signs=(1, -1))
 
 
