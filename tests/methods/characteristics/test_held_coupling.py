@@ -118,7 +118,7 @@ def test_the_coupling_has_the_same_bits_for_any_number_of_threads():
 
 
 def test_margin_flows_reach_log_masses_of_a_hundred():
-    s = hkflow.solve(margins(9, 642), 800.0, kind="characteristics", record_interval=100.0)
+    s = hkflow.solve(margins(9), 800.0, kind="characteristics", record_interval=100.0)
     assert s.finished and s.records["log_mass"][-1] > 100.0 and s.records["step"][-1] < 250
     lower, upper = (s.records[f"margin_{side}"][-1] for side in ("lower", "upper"))
     assert 0.0 < lower <= upper < (1.0 + 1e-3) * lower
