@@ -69,7 +69,7 @@ def test_its_margin_is_certified(runs):
 def test_its_measure_agrees_with_particles(runs, tmp_path):
     path = runs[0].path.parent / "case.toml"
     cloud = hkflow.run(
-        path, tmp_path / "cloud", **{"method.kind": "particles", "method.particles": 2000}
+        path, tmp_path / "cloud", **{"method.kind": "particles", "method.particles": 600}
     )
     found = hkflow.compare(runs[0], cloud)
     assert found.data_rms[-1] < 0.02 and "W1" not in found.distances

@@ -52,20 +52,20 @@ def made(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "dim, cells, particles", [(2, (32, 64, 128), 1000), (3, (162, 642, 2562), 2000)]
+    "dim, cells, particles, end",
+    [(2, (32, 64, 128), 1000, 1.0), (3, (162, 642, 2562), 2000, 0.5)],
 )
-def test_grid_agrees_with_particles_at_second_order(made, dim, cells, particles):
-    many = made(
-        f"many{dim}", dim, **PARTICLES | {"method.particles": particles, "method.tolerance": 1e-6}
-    )
+def test_grid_agrees_with_particles_at_second_order(made, dim, cells, particles, end):
+    tight = {"method.particles": particles, "method.tolerance": 1e-6}
+    many = made(f"many{dim}", dim, end=end, **PARTICLES | tight)
     x = np.random.default_rng(0).standard_normal((400, dim))
     wanted, found = many.predict(x), []
     for n in cells:
-        grid = made(f"grid{dim}-{n}", dim, cells=n, **{"method.tolerance": 1e-5})
+        grid = made(f"grid{dim}-{n}", dim, cells=n, end=end, **{"method.tolerance": 1e-5})
         found.append(np.sqrt(np.mean((grid.predict(x) - wanted) ** 2)))
     order = np.log2(np.divide(found[:-1], found[1:]))
     assert np.all((order > 1.7) & (order < 2.4)), (found, order)
-    off = made(f"off{dim}", dim, cells=cells[1], flow={"kind": "wasserstein"})
+    off = made(f"off{dim}", dim, cells=cells[1], end=end, flow={"kind": "wasserstein"})
     assert np.sqrt(np.mean((off.predict(x) - wanted) ** 2)) > 20 * found[-1]  # it can fail
 
 
@@ -110,7 +110,7 @@ def test_fresh_batches_approach_the_population_flow(made):
 def test_many_data_approach_the_population(made, activation, counts):
     """Predictions from n data of the same teacher scatter about the population's like n^(−1/2), as
     does a case with five times as many."""
-    start = PARTICLES | {"method.particles": 60, "method.tolerance": 1e-5}
+    start = PARTICLES | {"method.particles": 30, "method.tolerance": 1e-5}
     population = made(f"limit-{activation}", activation=activation, end=0.5, **start)
     problem, rng = population.problem, np.random.default_rng(1)
     x = rng.standard_normal((400, 2))

@@ -81,7 +81,7 @@ def check(found, o, tolerance, signs=SIGNED):
 @pytest.mark.parametrize("n", [6, 15])
 def test_on_the_circle_a_dense_programme_agrees(feature, n):
     o = objective(feature, n, 2, n, labels="any")
-    angles = 2.0 * np.pi * np.arange(20_000) / 20_000
+    angles = 2.0 * np.pi * np.arange(5000) / 5000
     dense = np.concatenate([np.column_stack([np.cos(angles), np.sin(angles)]), kinks(o.inputs)])
     found, wanted = max_margin(o, SIGNED, 1e-8), l1_margin(signed_matrix(o, dense)).value
     check(found, o, 1e-8)

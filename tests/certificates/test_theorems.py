@@ -35,7 +35,7 @@ def normalized_margin(objective, hidden, outputs):
 
 
 @cache
-def best_network(m, tries=100):
+def best_network(m, tries=40):
     """The largest normalised margin of m units that SLSQP finds: min |Θ|² s.t. y_i f(x_i) ≥ 1, from
     random starts."""
     objective, _ = on_the_line()

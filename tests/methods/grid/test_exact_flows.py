@@ -25,11 +25,10 @@ FLOWS += [
 QUIET = "probability"  # the drive under which the mass does not move
 
 
+sphere, circle = cache(hkflow.geodesic_mesh), cache(hkflow.circle_mesh)
+
+
 @cache
-def sphere(level):
-    return hkflow.geodesic_mesh(level)
-
-
 def solved(mesh, flow, **options):
     """The moment problem of a flow, and its solution at t = 2."""
     exact = hkflow.MomentFlow(np.array(OFF_AXIS[: mesh.dim + 1]), 0.8, flow)
@@ -65,23 +64,23 @@ def errors(meshes, flow, **options):
 def test_circle_is_second_order(flow):
     """Where nothing moves, equal cells integrate a smooth density to rounding: then the error is
     the integrator's."""
-    e = errors([hkflow.circle_mesh(n) for n in (64, 128, 256, 512)], flow)
+    e = errors([circle(n) for n in ((64, 128, 256) if flow.transport else (64, 256))], flow)
     if flow.transport == 0.0:
         assert e.max() < 1e-7
     else:
-        assert e[-1] < 1e-5 and np.all((BAND[0] <= order(e)) & (order(e) <= BAND[1])), (e, order(e))
+        assert e[-1] < 4e-5 and np.all((BAND[0] <= order(e)) & (order(e) <= BAND[1])), (e, order(e))
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
 def test_sphere_is_second_order(flow):
-    e = errors([sphere(3), sphere(4), sphere(5)], flow)
-    assert e[-1] < (2e-4 if flow.transport else 3e-7)
+    e = errors([sphere(3), sphere(4)], flow)
+    assert e[-1] < (8e-4 if flow.transport else 1.2e-6)
     assert np.all((BAND[0] <= order(e)) & (order(e) <= BAND[1])), (e, order(e))
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
 def test_the_mass_is_that_of_the_closed_form(flow):
-    problem, s = solved(hkflow.circle_mesh(256), flow)
+    problem, s = solved(circle(256), flow)
     wanted = np.log([problem.exact.mass_and_moment(t)[0] for t in s.records["time"][::20]])
     if flow.drive == QUIET:
         assert np.abs(s.records["mass"] - 1.0).max() <= 1e-13 and not s.log_scale.any()
@@ -107,7 +106,7 @@ def test_the_mass_is_that_of_the_closed_form(flow):
     ids=str,
 )
 def test_sibling_another_flow_s_closed_form_is_missed(flow, broken):
-    problem, s = solved(hkflow.circle_mesh(256), flow)
+    problem, s = solved(circle(256), flow)
     other = replace(problem, exact=hkflow.MomentFlow(problem.exact.direction, 0.8, broken))
     right, wrong = (exact_errors(p, end(s), TIME)[0] for p in (problem, other))
     assert wrong > 20 * right and wrong > 1e-3
@@ -254,11 +253,11 @@ def test_the_grid_s_normalised_form_is_the_same_flow(rates, noise):
     # whose error in space does not depend on the step
     own = {"tolerance": 1e-6, "stepper": "ssprk3"}
     for bound, options in ((1e-11, {"max_step": 1 / 256, "tolerance": 1e9}), (1e-6, own)):
-        plain, apart, kept = (shape(drive, **options) for drive in (None, "measure", QUIET))
+        plain, apart = (shape(drive, **options) for drive in (None, "measure"))
         assert np.abs(plain - apart).max() < bound * plain[:-1].max()
         assert noise or plain[-1] > grown
-        # J at ν̄ is another flow
-        assert np.abs(plain[:-1] - kept[:-1]).max() > 1e-2 * plain[:-1].max()
+    # J at ν̄ is another flow
+    assert np.abs(plain[:-1] - shape(QUIET, **own)[:-1]).max() > 1e-2 * plain[:-1].max()
 
 
 @pytest.mark.parametrize("rates", [(1.0, 2.0), (0.0, 2.0)])

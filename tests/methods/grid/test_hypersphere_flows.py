@@ -102,7 +102,7 @@ def test_sibling_without_capture_it_does_not(monkeypatch):
 
 
 def test_a_student_of_three_inputs_agrees_with_characteristics(rng):
-    inputs = np.column_stack([rng.normal(size=(40, 3)), np.ones(40)])
+    inputs = np.column_stack([rng.normal(size=(20, 3)), np.ones(20)])
     teacher = normalize(rng.normal(size=(3, 4)))
     targets = np.maximum(inputs @ teacher.T, 0.0) @ [1.0, -1.0, 0.5]
     objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets)

@@ -198,7 +198,7 @@ def test_the_bound_holds_where_steps_are_implicit_and_where_the_mass_is_apart():
         unit = np.exp(r["log_scale"])
         assert np.all(unit * r["gap_bound"] >= unit * r["objective"] - lowest), (drive, coupling)
     explicit, fine = (
-        hkflow.solve(plain, 1.0, imex=coupling, max_step=2e-3).records["gap_bound"][-1]
+        hkflow.solve(plain, 1.0, imex=coupling, max_step=8e-3).records["gap_bound"][-1]
         for coupling in ("explicit", "implicit")
     )
     assert fine == pytest.approx(explicit, rel=0.1)
@@ -264,8 +264,8 @@ def test_the_discrete_flow_is_first_order_in_the_step(noise):
     def end(**options):  # first-order fluxes depend smoothly on the density
         return hkflow.solve(problem, 1.0, limiter="first-order", **options).density[-1]
 
-    wanted, errors = end(tolerance=1e-9, max_step=1 / 2048), []
-    for steps in (256, 512, 1024):
+    wanted, errors = end(stepper="ssprk3", tolerance=1e9, max_step=1 / 512), []
+    for steps in (128, 256, 512):
         errors.append(np.abs(end(stepper="euler", max_step=1 / steps) - wanted).max())
     assert np.all(np.abs(order(errors) - 1.0) < 0.1), errors
 
@@ -307,7 +307,7 @@ def gaps(noises, kind="stuck", **changes):
         changes |= {
             "flow.kind": "hellinger-kantorovich",
             "flow.noise": noise,
-            "domain.cells": 64,
+            "domain.cells": 32,
             "time.end": 200.0,
         }
         _, problem = hkflow.check(ROOT / "cases" / "wei" / f"{kind}.toml", **changes)

@@ -71,18 +71,18 @@ def test_sgd_scatters_around_the_flow_like_the_root_of_step_over_batch():
     mean = predictions(problem, kind="particles", tolerance=1e-8)
 
     def scatter(step, batch):
+        options = {"kind": "network", "training": "sgd", "step": step, "batch": batch}
         runs = [
-            predictions(problem, kind="network", training="sgd", step=step, batch=batch, seed=seed)
-            for seed in range(40)
+            predictions(problem, seed=seed, record_interval=TIME, **options) for seed in range(40)
         ]
         return np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))), np.mean(runs, axis=0)
 
     steps, batches = [0.016, 0.004, 0.001], [4, 16, 64]
     by_step = [scatter(step, 10)[0] for step in steps]
     assert 0.4 < np.polyfit(np.log(steps), np.log(by_step), 1)[0] < 0.6, by_step
-    by_batch = [scatter(0.004, batch)[0] for batch in batches]
+    by_batch = [scatter(0.008, batch)[0] for batch in batches]
     assert -0.6 < np.polyfit(np.log(batches), np.log(by_batch), 1)[0] < -0.4, by_batch
-    deviation, average = scatter(0.001, 64)
+    deviation, average = scatter(0.002, 64)
     bias = np.abs(average - mean).max()
     assert bias < 5 * deviation / np.sqrt(40) + 0.005
 

@@ -70,7 +70,7 @@ def test_random_noise_scatters_like_one_over_root_m():
             hkflow.solve(
                 start, TIME, kind="particles", noise="random", seed=seed, tolerance=1e-4
             ).predictions[-1]
-            for seed in range(40)
+            for seed in range(24)
         ]
         scatter.append(np.sqrt(np.mean(np.var(runs, axis=0, ddof=1))))
     assert -0.6 < np.polyfit(np.log(counts), np.log(scatter), 1)[0] < -0.4, scatter

@@ -182,7 +182,7 @@ def test_the_reference_agrees_with_characteristics(rates):
 def test_strong_kinks_take_few_steps(rates):
     """Square loss of six data to t = 40: 60,446 steps without event location."""
     start = problem(hkflow.Flow(*rates), m=40, seed=1)
-    wanted = hkflow.solve(start, 40.0, tolerance=1e-8, **KIND).predictions[-1]
+    wanted = hkflow.solve(start, 40.0, tolerance=1e-7, **KIND).predictions[-1]
     s = hkflow.solve(start, 40.0, tolerance=1e-6, **KIND)
     r = s.records
     assert r["step"][-1] <= 250 and np.abs(s.predictions[-1] - wanted).max() < 1e-5
@@ -195,7 +195,7 @@ def test_strong_kinks_take_few_steps(rates):
 def test_sibling_a_solver_that_steps_over_kinks_chatters():
     start = problem(hkflow.Flow(1.0), 4, 8, seed=3)
     steps = [
-        hkflow.solve(start, 2.0, stepper=stepper, tolerance=1e-6, **KIND).records["step"][-1]
+        hkflow.solve(start, 1.0, stepper=stepper, tolerance=1e-6, **KIND).records["step"][-1]
         for stepper in ("auto", "dopri5")
     ]
     assert 20 * steps[0] < steps[1]
