@@ -1,14 +1,32 @@
-"""Whether a picture can be read: its texts lie apart from one another and inside the figure."""
+"""Whether a picture can be read: its texts lie apart from one another and inside the figure; and
+sketches, for tests of what is drawn and not of where."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import combinations
+from unittest.mock import patch
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
+
+from hkflow.plots.figures import JOURNALS
 
 # pixels at 100 dpi by which boxes may reach into one another: they are a little larger than their
 # letters
 TOUCH = 0.75
+SKETCHED = 100  # dots per inch, where files have 300
+LAYOUT = ConstrainedLayoutEngine.execute
+
+
+@contextmanager
+def sketches():
+    """Pictures are drawn as always inside, but for finding room for their texts, which takes half
+    of the time and is left to `legible`, and with fewer dots."""
+    with ExitStack() as held:
+        held.enter_context(patch.object(ConstrainedLayoutEngine, "execute", lambda *_: None))
+        for settings in {id(j.settings): j.settings for j in JOURNALS.values()}.values():
+            held.enter_context(patch.dict(settings, {"savefig.dpi": SKETCHED}))
+        yield
 
 
 @contextmanager
@@ -33,7 +51,7 @@ def legible(figure):
     """Draw a figure and assert that no text is cut off at its edge and no two overlap; returns the
     texts as strings."""
     renderer = FigureCanvasAgg(figure).get_renderer()
-    with drawn_texts() as texts:
+    with drawn_texts() as texts, patch.object(ConstrainedLayoutEngine, "execute", LAYOUT):
         figure.draw_without_rendering()  # which places everything first
     touch = TOUCH * figure.dpi / 100.0
     boxes = [

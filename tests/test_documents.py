@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from html.parser import HTMLParser
 
 import numpy as np
@@ -24,6 +25,7 @@ import tomlkit
 from commands import coarse, computed_here
 from conftest import CASES, ROOT, STUDIES
 from docutils import nodes
+from legible import sketches
 from sphinx.errors import SphinxError
 from typer.testing import CliRunner
 
@@ -64,7 +66,8 @@ NOT_RUN = {
 }
 
 
-# pages that show error bars; runs of the others have no companions, which take a third of the time
+# pages that show error bars; runs of the others have no companions, which take a third of the time,
+# and their pictures are sketches
 WITH_BARS = [
     ROOT / "README.md",
     *(DOCS / name for name in ("tutorials/first-run.md", "tutorials/accuracy.md")),
@@ -104,12 +107,12 @@ def commands(text):
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory):
     """A function: the folder that all blocks of a page are run in."""
-    made = {}
+    made, first = {}, tmp_path_factory.mktemp("first")
+    fill(first)
 
     def clone(page):
         if page not in made:
-            made[page] = tmp_path_factory.mktemp("clone")
-            fill(made[page])
+            made[page] = shutil.copytree(first, tmp_path_factory.mktemp("clone") / "hkflow")
         return made[page]
 
     return clone
@@ -174,22 +177,24 @@ def named(text):
 )
 def test_a_block_runs(page, language, text, clones, monkeypatch):
     monkeypatch.chdir(clones(page))
-    if page not in WITH_BARS:
-        monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
     if language == "toml":
         tomlkit.parse(text)
         if name := named(text):
             (clones(page) / name).write_text(text, encoding="utf-8")
         return
-    if language == "python":
-        for long, short in SHORTER.items():
-            text = text.replace(long, short)
-        monkeypatch.syspath_prepend(str(clones(page)))
-        exec(compile(text, "block", "exec"), {"__name__": "__main__"})
-        return
-    for command in commands(text):
-        if command not in NOT_RUN:
-            run_command(command, monkeypatch)
+    with ExitStack() as held:
+        if page not in WITH_BARS:
+            monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+            held.enter_context(sketches())
+        if language == "python":
+            for long, short in SHORTER.items():
+                text = text.replace(long, short)
+            monkeypatch.syspath_prepend(str(clones(page)))
+            exec(compile(text, "block", "exec"), {"__name__": "__main__"})
+            return
+        for command in commands(text):
+            if command not in NOT_RUN:
+                run_command(command, monkeypatch)
 
 
 def test_no_block_is_left_out():

@@ -2,6 +2,7 @@
 refused."""
 
 from copy import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,11 +58,20 @@ def made(tmp_path_factory):
     return make
 
 
-def test_grids_approach_particles(made):
+@pytest.fixture
+def few_atoms(monkeypatch):
+    """Distances of measures are those of few atoms, for tests of other things."""
+    for name, distance in comparison.DISTANCES.items():
+        if name != "W1":
+            monkeypatch.setitem(comparison.DISTANCES, name, partial(distance, atoms=50))
+
+
+def test_grids_approach_particles(made, monkeypatch):
     particles = made("many", **PARTICLES | {"method.particles": 2000})
-    found = [
-        hkflow.compare(made(f"grid{n}", **{"domain.cells": n}), particles) for n in (32, 64, 128)
-    ]
+    monkeypatch.setattr(comparison, "PLAN_TIMES", 2)  # of grids that are looked at in the end alone
+    found = [hkflow.compare(made(f"grid{n}", **{"domain.cells": n}), particles) for n in (32, 64)]
+    monkeypatch.undo()
+    found.append(hkflow.compare(made("grid128", **{"domain.cells": 128}), particles))
     for values, low, high in (
         # atoms at the centres of cells: first order
         ([c.distances["W1"][-1, 0] for c in found], 1.7, 2.3),
@@ -125,6 +135,7 @@ def test_numbers_are_those_of_their_definitions(made):
     assert sparse.objective_at(5) == pytest.approx(c.objective[5, 0], rel=1e-12)
 
 
+@pytest.mark.usefixtures("few_atoms")
 def test_densities_of_grids_approach_those_of_characteristics(made):
     """What kinks hold apart, at kinks that lie on no face."""
     relu = {"objective.activation": "relu", "objective.bias": False, "time.saves": 3}
@@ -298,6 +309,7 @@ def texts(figure):
     }
 
 
+@pytest.mark.usefixtures("few_atoms")
 @pytest.mark.parametrize(
     "dim, first, second, label",
     [
