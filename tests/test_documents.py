@@ -31,6 +31,7 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
+from hkflow.app.pictures import draw_pictures
 from hkflow.case.schema.case import Case
 from hkflow.solving.registry import RECORDS
 from hkflow.studies.file import StudyTable, load_study
@@ -43,11 +44,19 @@ LANGUAGES = {"sh", "python", "toml", "text"}  # text: what is printed
 
 SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case
     "colt/cluster-margin": {"data.n": 12, "time.end": 10.0, "error.companions": "none"},
-    "icm/fig2": {"data.n": 100, "domain.cells": 128},
-    "icm/fig2-m5": {"data.n": 100},
+    "energies/deconvolution": {"time.end": 100.0},
+    "icm/fig2": {"data.n": 40, "domain.cells": 64, "time.end": 1.0},
+    "icm/fig2-m5": {"data.n": 40, "time.end": 1.0},
+    "joint/full-sphere": {"domain.cells": 162, "time.end": 2.0},
+    "moroshko/path": {"time.end": 100.0},
+    "population/sphere": {"domain.cells": 162, "time.end": 0.5},
+    "quickstart/iris": {"domain.cells": 162, "time.end": 2.0},
+    "quickstart/iris-characteristics": {"domain.cells": 162, "time.end": 2.0},
+    "quickstart/rings": {"domain.cells": 162, "time.end": 5.0},
     "studies/space-circle": {"refine.domain.cells": [32, 64, 128]},
     "studies/implicit-bias": {"repeats": 2, "set.time.end": 4.0},
     "studies/monte-carlo": {"repeats": 2, "refine.method.particles": [10, 40], "expected": {}},
+    "wei/perturbed": {"time.end": 2.0},
 }
 SHORTER = {"end=20.0, saves=5": "end=2.0, saves=5"}  # of Python
 NOT_RUN = {
@@ -67,7 +76,7 @@ NOT_RUN = {
 
 
 # pages that show error bars; runs of the others have no companions, which take a third of the time,
-# and their pictures are sketches
+# and their pictures are sketches, one of each case by each method
 WITH_BARS = [
     ROOT / "README.md",
     *(DOCS / name for name in ("tutorials/first-run.md", "tutorials/accuracy.md")),
@@ -164,6 +173,24 @@ def run_command(command, monkeypatch):
         )
 
 
+def once(draw):
+    """The function `draw_pictures`, for the first run of a case by a method: another one draws the
+    same."""
+    drawn = set()
+
+    def draw_first(run):
+        key = run.title, run.method
+        if key in drawn:
+            return "drawn before"
+        drawn.add(key)
+        return draw(run)
+
+    return draw_first
+
+
+DRAW_FIRST = once(draw_pictures)
+
+
 def named(text):
     """The file that a block of TOML is, by its first line, or None."""
     found = re.match(r"# ([\w./-]+\.toml)\n", text)
@@ -185,6 +212,7 @@ def test_a_block_runs(page, language, text, clones, monkeypatch):
     with ExitStack() as held:
         if page not in WITH_BARS:
             monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+            monkeypatch.setattr("hkflow.app.pictures.draw_pictures", DRAW_FIRST)
             held.enter_context(sketches())
         if language == "python":
             for long, short in SHORTER.items():
