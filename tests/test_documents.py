@@ -18,6 +18,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -174,12 +175,12 @@ def run_command(command, monkeypatch):
 
 
 def once(draw):
-    """The function `draw_pictures`, for the first run of a case by a method: another one draws the
-    same."""
+    """The function `draw_pictures` for the first run by a method of a case, which its title, its
+    domain and the shape of its data tell: that of another one has the same panels."""
     drawn = set()
 
     def draw_first(run):
-        key = run.title, run.method
+        key = run.title, run.method, run.domain.name, run.inputs.shape
         if key in drawn:
             return "drawn before"
         drawn.add(key)
@@ -245,6 +246,21 @@ def test_a_command_that_nobody_knows_fails(monkeypatch):
     with pytest.raises(pytest.fail.Exception, match="how is this run"):
         run_command("make everything", monkeypatch)
     assert list(commands("a b && c \\\n  -d  # why\n\ne 'f g'\n")) == ["a b", "c -d", "e 'f g'"]
+
+
+def test_an_overview_of_each_case_is_drawn_by_each_method():
+    drawn = []
+    draw = once(drawn.append)
+    space, data = hkflow.Domain(1), np.zeros((3, 2))
+    for title, method in [("a", "grid"), ("a", "particles"), ("b", "grid"), ("a", "grid")]:
+        draw(SimpleNamespace(title=title, method=method, domain=space, inputs=data))
+    draw(SimpleNamespace(title="a", method="grid", domain=space, inputs=data[1:]))
+    assert [(run.title, run.method, len(run.inputs)) for run in drawn] == [
+        ("a", "grid", 3),
+        ("a", "particles", 3),
+        ("b", "grid", 3),
+        ("a", "grid", 2),
+    ]
 
 
 def test_the_readme_says_how_tests_are_run_and_is_short():

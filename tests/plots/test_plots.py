@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT
-from legible import legible
+from legible import SKETCHED, legible, sketches
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -392,6 +392,25 @@ def test_the_reader_of_texts_sees_what_overlaps_and_what_is_cut_off(runs):
     added.set(position=(0.99, 0.999), text="beyond the edge")
     with pytest.raises(AssertionError, match="'beyond the edge' is cut off"):
         legible(figure)
+
+
+def test_sketches_are_as_they_are_and_the_reader_of_texts_finds_their_texts_room(
+    runs, tmp_path, monkeypatch
+):
+    run = runs("sphere, classes")
+    with sketches():
+        figure = plots.draw("records", run)
+        before = [ax.get_position().bounds for ax in figure.axes]
+        FigureCanvasAgg(figure).draw()
+        assert [ax.get_position().bounds for ax in figure.axes] == before
+        with monkeypatch.context() as patch, pytest.raises(AssertionError):
+            patch.setattr("legible.LAYOUT", lambda *_: None)
+            legible(figure)
+        legible(figure)
+        assert [ax.get_position().bounds for ax in figure.axes] != before
+        few = plots.write("records", run, tmp_path / "few.png")
+    with Image.open(few) as picture:
+        assert picture.width == pytest.approx(SKETCHED * plots.COLUMN, abs=1)
 
 
 def test_pictures_that_do_not_fit_are_refused_with_those_that_do(runs, tmp_path):
