@@ -97,7 +97,7 @@ WITH_LAYOUT = ("test_ahead.py", "test_attacks.py", "test_documents.py", "test_st
 
 @pytest.fixture(scope="module", autouse=True)
 def sketched(request):
-    """Pictures that are drawn within the tests' own process are sketches, which take half the
+    """Pictures that are drawn within the tests' own process are sketches, which take a third of the
     time, but for those of WITH_LAYOUT, and where a test asks whether they can be read."""
     from legible import sketches
 

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import combinations
 from unittest.mock import patch
 
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
@@ -15,15 +16,17 @@ from hkflow.plots.figures import JOURNALS
 # letters
 TOUCH = 0.75
 SKETCHED = 100  # dots per inch, where files have 300
-LAYOUT = ConstrainedLayoutEngine.execute
+LAYOUT, TICKS = ConstrainedLayoutEngine.execute, Axis._update_ticks
 
 
 @contextmanager
 def sketches():
-    """Pictures are drawn as always inside, but for finding room for their texts, which takes half
-    of the time and is left to `legible`, and with fewer dots."""
+    """Pictures are drawn as always inside, but with fewer dots, and without finding room for texts
+    and without ticks, which take two thirds of the time and are left to `legible` and
+    `drawn_texts`."""
     with ExitStack() as held:
         held.enter_context(patch.object(ConstrainedLayoutEngine, "execute", lambda *_: None))
+        held.enter_context(patch.object(Axis, "_update_ticks", lambda _: []))
         for settings in {id(j.settings): j.settings for j in JOURNALS.values()}.values():
             held.enter_context(patch.dict(settings, {"savefig.dpi": SKETCHED}))
         yield
@@ -31,8 +34,8 @@ def sketches():
 
 @contextmanager
 def drawn_texts():
-    """A list that fills with the texts that are drawn inside: those of ticks beyond an axis are
-    not."""
+    """A list that fills with the texts that are drawn inside, those of ticks of sketches as well:
+    those of ticks beyond an axis are not."""
     found, original = [], Text.draw
 
     def draw(self, renderer, *args, **kwargs):
@@ -40,11 +43,8 @@ def drawn_texts():
             found.append(self)
         return original(self, renderer, *args, **kwargs)
 
-    Text.draw = draw
-    try:
+    with patch.object(Text, "draw", draw), patch.object(Axis, "_update_ticks", TICKS):
         yield found
-    finally:
-        Text.draw = original
 
 
 def legible(figure):

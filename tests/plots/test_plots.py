@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT
-from legible import SKETCHED, legible, sketches
+from legible import SKETCHED, drawn_texts, legible, sketches
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -133,7 +133,8 @@ def drawn(run):
     """The overview of a run, with every warning an error."""
     figure = Figure(figsize=(plots.PAGE, 5.0), layout="constrained")
     draw_overview(figure, run)
-    FigureCanvasAgg(figure).draw()
+    with drawn_texts():  # ticks are
+        FigureCanvasAgg(figure).draw()
     return figure
 
 
@@ -401,7 +402,10 @@ def test_sketches_are_as_they_are_and_the_reader_of_texts_finds_their_texts_room
     with sketches():
         figure = plots.draw("records", run)
         before = [ax.get_position().bounds for ax in figure.axes]
-        FigureCanvasAgg(figure).draw()
+        with drawn_texts() as texts:
+            FigureCanvasAgg(figure).draw()
+        ticks = [tick.label1 for ax in figure.axes for tick in ax.xaxis.get_major_ticks()]
+        assert set(ticks) & set(texts)
         assert [ax.get_position().bounds for ax in figure.axes] == before
         with monkeypatch.context() as patch, pytest.raises(AssertionError):
             patch.setattr("legible.LAYOUT", lambda *_: None)
