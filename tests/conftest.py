@@ -4,6 +4,7 @@ orders are measured on."""
 import gc
 import os
 import sys
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -86,6 +87,21 @@ def without_companions(request):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "estimated", judged_alone)
+        yield
+
+
+# files whose tests compare pictures by their bytes, or see what a user sees; test_documents.py says
+# for which of its pages
+WITH_LAYOUT = ("test_ahead.py", "test_attacks.py", "test_documents.py", "test_styles.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sketched(request):
+    """Pictures that are drawn within the tests' own process are sketches, which take a third of the
+    time, but for those of WITH_LAYOUT, and where a test asks whether they can be read."""
+    from legible import sketches
+
+    with nullcontext() if request.path.name in WITH_LAYOUT else sketches():
         yield
 
 

@@ -16,7 +16,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,11 +26,13 @@ import tomlkit
 from commands import coarse, computed_here
 from conftest import CASES, ROOT, STUDIES
 from docutils import nodes
+from legible import sketches
 from sphinx.errors import SphinxError
 from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
+from hkflow.app.pictures import draw_pictures
 from hkflow.case.schema.case import Case
 from hkflow.solving.registry import RECORDS
 from hkflow.studies.file import StudyTable, load_study
@@ -41,11 +45,19 @@ LANGUAGES = {"sh", "python", "toml", "text"}  # text: what is printed
 
 SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case
     "colt/cluster-margin": {"data.n": 12, "time.end": 10.0, "error.companions": "none"},
-    "icm/fig2": {"data.n": 100, "domain.cells": 128},
-    "icm/fig2-m5": {"data.n": 100},
+    "energies/deconvolution": {"time.end": 100.0},
+    "icm/fig2": {"data.n": 40, "domain.cells": 64, "time.end": 1.0},
+    "icm/fig2-m5": {"data.n": 40, "time.end": 1.0},
+    "joint/full-sphere": {"domain.cells": 162, "time.end": 2.0},
+    "moroshko/path": {"time.end": 100.0},
+    "population/sphere": {"domain.cells": 162, "time.end": 0.5},
+    "quickstart/iris": {"domain.cells": 162, "time.end": 2.0},
+    "quickstart/iris-characteristics": {"domain.cells": 162, "time.end": 2.0},
+    "quickstart/rings": {"domain.cells": 162, "time.end": 5.0},
     "studies/space-circle": {"refine.domain.cells": [32, 64, 128]},
     "studies/implicit-bias": {"repeats": 2, "set.time.end": 4.0},
     "studies/monte-carlo": {"repeats": 2, "refine.method.particles": [10, 40], "expected": {}},
+    "wei/perturbed": {"time.end": 2.0},
 }
 SHORTER = {"end=20.0, saves=5": "end=2.0, saves=5"}  # of Python
 NOT_RUN = {
@@ -64,7 +76,8 @@ NOT_RUN = {
 }
 
 
-# pages that show error bars; runs of the others have no companions, which take a third of the time
+# pages that show error bars; runs of the others have no companions, which take a third of the time,
+# and their pictures are sketches, one of each case by each method
 WITH_BARS = [
     ROOT / "README.md",
     *(DOCS / name for name in ("tutorials/first-run.md", "tutorials/accuracy.md")),
@@ -104,12 +117,12 @@ def commands(text):
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory):
     """A function: the folder that all blocks of a page are run in."""
-    made = {}
+    made, first = {}, tmp_path_factory.mktemp("first")
+    fill(first)
 
     def clone(page):
         if page not in made:
-            made[page] = tmp_path_factory.mktemp("clone")
-            fill(made[page])
+            made[page] = shutil.copytree(first, tmp_path_factory.mktemp("clone") / "hkflow")
         return made[page]
 
     return clone
@@ -161,6 +174,24 @@ def run_command(command, monkeypatch):
         )
 
 
+def once(draw):
+    """The function `draw_pictures` for the first run by a method of a case, which its title, its
+    domain and the shape of its data tell: that of another one has the same panels."""
+    drawn = set()
+
+    def draw_first(run):
+        key = run.title, run.method, run.domain.name, run.inputs.shape
+        if key in drawn:
+            return "drawn before"
+        drawn.add(key)
+        return draw(run)
+
+    return draw_first
+
+
+DRAW_FIRST = once(draw_pictures)
+
+
 def named(text):
     """The file that a block of TOML is, by its first line, or None."""
     found = re.match(r"# ([\w./-]+\.toml)\n", text)
@@ -174,22 +205,25 @@ def named(text):
 )
 def test_a_block_runs(page, language, text, clones, monkeypatch):
     monkeypatch.chdir(clones(page))
-    if page not in WITH_BARS:
-        monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
     if language == "toml":
         tomlkit.parse(text)
         if name := named(text):
             (clones(page) / name).write_text(text, encoding="utf-8")
         return
-    if language == "python":
-        for long, short in SHORTER.items():
-            text = text.replace(long, short)
-        monkeypatch.syspath_prepend(str(clones(page)))
-        exec(compile(text, "block", "exec"), {"__name__": "__main__"})
-        return
-    for command in commands(text):
-        if command not in NOT_RUN:
-            run_command(command, monkeypatch)
+    with ExitStack() as held:
+        if page not in WITH_BARS:
+            monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+            monkeypatch.setattr("hkflow.app.pictures.draw_pictures", DRAW_FIRST)
+            held.enter_context(sketches())
+        if language == "python":
+            for long, short in SHORTER.items():
+                text = text.replace(long, short)
+            monkeypatch.syspath_prepend(str(clones(page)))
+            exec(compile(text, "block", "exec"), {"__name__": "__main__"})
+            return
+        for command in commands(text):
+            if command not in NOT_RUN:
+                run_command(command, monkeypatch)
 
 
 def test_no_block_is_left_out():
@@ -212,6 +246,21 @@ def test_a_command_that_nobody_knows_fails(monkeypatch):
     with pytest.raises(pytest.fail.Exception, match="how is this run"):
         run_command("make everything", monkeypatch)
     assert list(commands("a b && c \\\n  -d  # why\n\ne 'f g'\n")) == ["a b", "c -d", "e 'f g'"]
+
+
+def test_an_overview_of_each_case_is_drawn_by_each_method():
+    drawn = []
+    draw = once(drawn.append)
+    space, data = hkflow.Domain(1), np.zeros((3, 2))
+    for title, method in [("a", "grid"), ("a", "particles"), ("b", "grid"), ("a", "grid")]:
+        draw(SimpleNamespace(title=title, method=method, domain=space, inputs=data))
+    draw(SimpleNamespace(title="a", method="grid", domain=space, inputs=data[1:]))
+    assert [(run.title, run.method, len(run.inputs)) for run in drawn] == [
+        ("a", "grid", 3),
+        ("a", "particles", 3),
+        ("b", "grid", 3),
+        ("a", "grid", 2),
+    ]
 
 
 def test_the_readme_says_how_tests_are_run_and_is_short():

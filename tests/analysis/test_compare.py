@@ -2,6 +2,7 @@
 refused."""
 
 from copy import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,7 +58,16 @@ def made(tmp_path_factory):
     return make
 
 
-def test_grids_approach_particles(made):
+@pytest.fixture
+def few_atoms(monkeypatch):
+    """Distances of measures are those of few atoms, for tests of other things."""
+    for name, distance in comparison.DISTANCES.items():
+        if name != "W1":
+            monkeypatch.setitem(comparison.DISTANCES, name, partial(distance, atoms=50))
+
+
+def test_grids_approach_particles(made, monkeypatch):
+    monkeypatch.setattr(comparison, "PLAN_TIMES", 2)  # distances are looked at in the end alone
     particles = made("many", **PARTICLES | {"method.particles": 2000})
     found = [
         hkflow.compare(made(f"grid{n}", **{"domain.cells": n}), particles) for n in (32, 64, 128)
@@ -74,15 +84,6 @@ def test_grids_approach_particles(made):
         ratios = np.array(values[:-1]) / values[1:]
         assert np.all((ratios > low) & (ratios < high)), (values, ratios)
     last = found[-1]
-    assert (
-        len(last.time) == 12
-        and last.chosen.tolist()[:2] == [0, 1]
-        and last.chosen[-1] == 11
-        and len(last.chosen) == 9
-    )
-    assert (
-        np.isnan(last.distances["W2"][:, 0]).sum() == 3 and not np.isnan(last.distances["W1"]).any()
-    )
     assert last.objective[-1] == pytest.approx(
         [last.a.records["objective"][-1], particles.records["objective"][-1]], rel=1e-13
     )
@@ -108,6 +109,13 @@ def test_a_run_equals_itself_and_order_does_not_matter(made):
 def test_numbers_are_those_of_their_definitions(made):
     a, b = made("grid64"), made("particles", **PARTICLES)
     c = hkflow.compare(a, b)
+    assert (
+        len(c.time) == 12
+        and c.chosen.tolist()[:2] == [0, 1]
+        and c.chosen[-1] == 11
+        and len(c.chosen) == 9
+    )
+    assert np.isnan(c.distances["W2"][:, 0]).sum() == 3 and not np.isnan(c.distances["W1"]).any()
     difference = a.predictions[5] - b.predictions[5]
     assert c.data_max[5] == np.abs(difference).max() and c.data_rms[5] == pytest.approx(
         np.sqrt(np.mean(difference**2)), rel=1e-14
@@ -125,8 +133,10 @@ def test_numbers_are_those_of_their_definitions(made):
     assert sparse.objective_at(5) == pytest.approx(c.objective[5, 0], rel=1e-12)
 
 
-def test_densities_of_grids_approach_those_of_characteristics(made):
+def test_densities_of_grids_approach_those_of_characteristics(made, monkeypatch):
     """What kinks hold apart, at kinks that lie on no face."""
+    for name in ("W2", "GHK"):  # of 20,000 atoms
+        monkeypatch.setitem(comparison.DISTANCES, name, lambda a, b: (0.0, 0.0))
     relu = {"objective.activation": "relu", "objective.bias": False, "time.saves": 3}
     relu |= {"data.targets": [2.0, 2.0, 2.0, -1.0], "time.end": 2.0}
     exact = {"method": {"kind": "characteristics", "points": "mesh"}, "domain.cells": 20_000}
@@ -298,6 +308,7 @@ def texts(figure):
     }
 
 
+@pytest.mark.usefixtures("few_atoms")
 @pytest.mark.parametrize(
     "dim, first, second, label",
     [

@@ -242,7 +242,7 @@ def test_what_is_refused(words, wanted, monkeypatch):
 def test_a_wide_interval_above_0_is_not_taken_for_none(monkeypatch):
     """With a cone or two beyond S² the upper value is far off, and the data are separable."""
     monkeypatch.setattr(column_generation, "WORK_OF_MARGIN", 1)
-    changes = {"data.n": 60, "data.dim": 8}
+    changes = {"data.n": 30, "data.dim": 6}
     report = margin_report(ROOT / "cases" / "colt" / "fig2d.toml", **changes)
     assert report.f1.upper > 2.0 * report.f1.lower > 0.0
     assert "not separable" not in str(report) and "the search's end leaves the rest" in str(report)

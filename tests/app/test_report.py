@@ -59,6 +59,11 @@ def runs(tmp_path_factory):
     ]
 
 
+@pytest.fixture
+def without_pictures(monkeypatch):
+    monkeypatch.setattr("hkflow.app.report._figures", lambda run: [])
+
+
 def test_a_page_holds_everything_and_needs_nothing(runs):
     result = CliRunner().invoke(app, ["report", str(runs[0].path)])
     assert result.exit_code == 0 and "report.html" in result.stdout
@@ -85,6 +90,7 @@ def test_a_page_holds_everything_and_needs_nothing(runs):
         assert page.texts[page.texts.index(name) + 1].startswith(f"{value:.8g} ± ")
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_several_runs_are_compared(runs, tmp_path):
     page = Page(
         write_report([run.path for run in runs], tmp_path / "report.html").read_text(
@@ -97,6 +103,7 @@ def test_several_runs_are_compared(runs, tmp_path):
     }
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_an_interactive_report_holds_the_page_of_view_in_a_frame(runs):
     result = CliRunner().invoke(app, ["report", str(runs[0].path), "--interactive"])
     assert result.exit_code == 0
@@ -107,6 +114,7 @@ def test_an_interactive_report_holds_the_page_of_view_in_a_frame(runs):
     assert hkflow.page(runs[0])._repr_html_() in text
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_what_cannot_be_reported_is_told(runs, tmp_path):
     missing = CliRunner().invoke(app, ["report", str(tmp_path / "absent")])
     assert isinstance(missing.exception, hkflow.RunFolderError)

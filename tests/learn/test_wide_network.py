@@ -18,7 +18,7 @@ import hkflow
 from hkflow import WideNetworkClassifier, WideNetworkRegressor
 
 QUICK = {"particles": 60, "time": 30.0}
-CHECKED = {"particles": 40, "time": 10.0}  # of networks that pass with the defaults, in a minute
+CHECKED = {"particles": 20, "time": 4.0}  # of networks that pass with the defaults, in a minute
 
 
 @pytest.mark.filterwarnings("ignore:Estimator's parameters")

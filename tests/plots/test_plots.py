@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT
-from legible import legible
+from legible import SKETCHED, drawn_texts, legible, sketches
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -133,7 +133,8 @@ def drawn(run):
     """The overview of a run, with every warning an error."""
     figure = Figure(figsize=(plots.PAGE, 5.0), layout="constrained")
     draw_overview(figure, run)
-    FigureCanvasAgg(figure).draw()
+    with drawn_texts():  # ticks are
+        FigureCanvasAgg(figure).draw()
     return figure
 
 
@@ -328,6 +329,10 @@ SMALL = {
             "time.saves": [0.0, 0.01, 0.5],
         },
     ),
+    "characteristics": (
+        classes(1, "signed-sphere", 24),
+        {"objective.bias": True, "method.kind": "characteristics", "method.points": "mesh"},
+    ),
     "particles on S³": (teacher(4, "false", "sphere", 24), POINTS),
     "grid on S³": (teacher(3, "true", "signed-sphere", 120), {}),
     "one sign on S³": (teacher(4, "false", "sphere", 120), {}),
@@ -356,12 +361,11 @@ SMALL = {
 def test_every_picture_of_every_run_is_legible_at_both_widths(runs, name):
     run = runs(name)
     for kind in available(run):
-        for wide, save in ((False, -1), (True, 0)):
+        # an overview is the same at both
+        for wide, save in ((True, 0),) if kind == "overview" else ((False, -1), (True, 0)):
             figure = plots.draw(kind, run, save=save, wide=wide)
             texts = legible(figure)
-            assert figure.get_figwidth() == pytest.approx(
-                plots.PAGE if wide or kind == "overview" else plots.COLUMN
-            )
+            assert figure.get_figwidth() == pytest.approx(plots.PAGE if wide else plots.COLUMN)
             axes = [ax for ax in figure.axes if ax.axison]
             assert all(ax.has_data() for ax in figure.axes if ax.get_label() != "<colorbar>")
             assert kind in MAPS or all(
@@ -389,6 +393,28 @@ def test_the_reader_of_texts_sees_what_overlaps_and_what_is_cut_off(runs):
     added.set(position=(0.99, 0.999), text="beyond the edge")
     with pytest.raises(AssertionError, match="'beyond the edge' is cut off"):
         legible(figure)
+
+
+def test_sketches_are_as_they_are_and_the_reader_of_texts_finds_their_texts_room(
+    runs, tmp_path, monkeypatch
+):
+    run = runs("sphere, classes")
+    with sketches():
+        figure = plots.draw("records", run)
+        before = [ax.get_position().bounds for ax in figure.axes]
+        with drawn_texts() as texts:
+            FigureCanvasAgg(figure).draw()
+        ticks = [tick.label1 for ax in figure.axes for tick in ax.xaxis.get_major_ticks()]
+        assert set(ticks) & set(texts)
+        assert [ax.get_position().bounds for ax in figure.axes] == before
+        with monkeypatch.context() as patch, pytest.raises(AssertionError):
+            patch.setattr("legible.LAYOUT", lambda *_: None)
+            legible(figure)
+        legible(figure)
+        assert [ax.get_position().bounds for ax in figure.axes] != before
+        few = plots.write("records", run, tmp_path / "few.png")
+    with Image.open(few) as picture:
+        assert picture.width == pytest.approx(SKETCHED * plots.COLUMN, abs=1)
 
 
 def test_pictures_that_do_not_fit_are_refused_with_those_that_do(runs, tmp_path):
