@@ -776,15 +776,15 @@ def start(case, folder, *options):
     return process
 
 
-# 5000 steps, of which some 250 are done when the signal comes
-LONG = ("--set", "time.end=2.0", "--set", "method.max_step=0.0004", "--set", "time.saves=41")
+# 2500 steps, of which some 250 are done when the signal comes
+LONG = ("--set", "time.end=1.0", "--set", "method.max_step=0.0004", "--set", "time.saves=21")
 
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
     place = tmp_path_factory.mktemp("long")
     (place / "small.toml").write_text(CASE)
-    long = {"time.end": 2.0, "method.max_step": 4e-4, "time.saves": 41}
+    long = {"time.end": 1.0, "method.max_step": 4e-4, "time.saves": 21}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_folder, "MAX_WAIT", -1.0)
         hkflow.run(place / "small.toml", output=place / "whole", **long)
