@@ -391,7 +391,7 @@ def two_caches(place, seed):
     """Two processes that fill one mesh cache: both run, and what they leave can be read."""
     cache = place / f"cache-{seed}"
     environment = os.environ | {"HKFLOW_CACHE": str(cache)}
-    words = ("--quiet", "--set", "time.end=0.02", "--set", "domain.cells=642")
+    words = ("--quiet", "--set", "time.end=0.02", "--set", "domain.cells=2562")
     words += ("--set", "error.companions=none")  # which have meshes of their own
     processes = [
         hkflow_process(
