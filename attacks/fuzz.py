@@ -14,6 +14,7 @@ import shutil
 import signal
 import tempfile
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -248,14 +249,19 @@ def _equal(kept, found):
     return all(np.array_equal(kept[name], np.asarray(found[name]), equal_nan=True) for name in kept)
 
 
+@cache
+def _models():
+    """The texts of all cases."""
+    return [path.read_text(encoding="utf-8") for path in CASES]
+
+
 def one(seed, folder):
     """Make a case file in a folder and check it. Returns None if that went well, else what went
     wrong.
 
     The folder must hold the data files that cases name; nothing may be left in it.
     """
-    rng = random.Random(seed)
-    models = [path.read_text(encoding="utf-8") for path in CASES]
+    rng, models = random.Random(seed), _models()
     path = folder / "case.toml"
     if rng.random() < 0.25:
         path.write_bytes(damage(rng, rng.choice(models)))

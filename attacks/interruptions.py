@@ -80,10 +80,10 @@ def same(a, b):
     )
 
 
-def prepare(place):
-    """A folder with the case and an undisturbed run of it."""
+def prepare(place, end=4.0):
+    """A folder with the case, up to an end, and an undisturbed run of it."""
     place.mkdir(parents=True, exist_ok=True)
-    (place / "case.toml").write_text(CASE)
+    (place / "case.toml").write_text(CASE.replace("end = 4.0", f"end = {end}"))
     (place / "study.toml").write_text(STUDY)
     if not (place / "whole" / "results.h5").exists():
         hkflow.run(place / "case.toml", output=place / "whole", force=True)
@@ -99,9 +99,20 @@ def intact(folder):
     return None
 
 
-def broken_off(place, seed, number):
-    """Start a run, send it a signal at a random moment, go on in the same way until it is done;
-    None, or what went wrong."""
+def begun(process, folder):
+    """Wait until a process has saved the start of its run."""
+    began = time.monotonic()
+    while (
+        not any(folder.glob("snap/*.h5"))
+        and process.poll() is None
+        and time.monotonic() - began < PATIENCE
+    ):
+        time.sleep(0.02)
+
+
+def broken_off(place, seed, number, times=6):
+    """Start a run, send it a signal soon after it has saved its start, go on and send it one at
+    any moment, so many times or until it is done; None, or what went wrong."""
     rng, folder = random.Random(seed), place / f"run-{seed}"
     codes = {0, -number} if number == signal.SIGKILL else {0, 128 + number, -number, 1}
     for attempt in range(20):
@@ -111,8 +122,12 @@ def broken_off(place, seed, number):
             else ("run", place / "case.toml", "--output", folder, "--force")
         )
         process = hkflow_process(*words, "--quiet")
+        moment = rng.uniform(0.3, 3.5)
+        if attempt == 0:
+            begun(process, folder)
+            moment = rng.uniform(0.0, 0.5)
         try:
-            process.wait(timeout=rng.uniform(0.3, 3.5) if attempt < 6 else PATIENCE)
+            process.wait(timeout=moment if attempt < times else PATIENCE)
         except subprocess.TimeoutExpired:
             process.send_signal(number)
         code, words = finished(process)
@@ -136,11 +151,9 @@ def broken_off(place, seed, number):
 class Spoiler(hkflow.Observer):
     """Ends a run from a random step on, by a sentence or by an exception in one of its calls."""
 
-    def __init__(self, rng):
-        self.call, self.last = (
-            rng.choice(("sentence", "record", "save", "step", "stop")),
-            rng.randrange(900),
-        )
+    def __init__(self, rng, steps):
+        self.call = rng.choice(("sentence", "record", "save", "step", "stop"))
+        self.last = rng.randrange(steps)
 
     def _reached(self, call, clock=None):
         self.time = clock.time if clock else self.time
@@ -166,10 +179,11 @@ def spoiled(place, seed):
     """An observer ends the run, or fails: the state in which it ended is a save, and a resumed run
     is as if nothing had been."""
     rng, folder = random.Random(seed), place / f"spoiled-{seed}"
-    overrides, spoiler = {"time.records": rng.choice((0.0, 0.013, 1.0))}, Spoiler(rng)
+    overrides = {"time.records": rng.choice((0.0, 0.013, 1.0))}
     whole = place / f"whole-{overrides['time.records']}"
     if not whole.exists():
         hkflow.run(place / "case.toml", output=whole, **overrides)
+    spoiler = Spoiler(rng, int(0.9 * hkflow.load(whole).records["step"][-1]))
     try:
         hkflow.run(place / "case.toml", output=folder, observers=[spoiler], **overrides)
     except ArithmeticError:
@@ -273,13 +287,7 @@ def removed(place, seed):
     """The output folder is taken away while the run goes on: a sentence."""
     rng, folder = random.Random(seed), place / f"removed-{seed}"
     process = hkflow_process("run", place / "case.toml", "--output", folder, "--quiet")
-    began = time.monotonic()
-    while (
-        not any(folder.glob("snap/*.h5"))
-        and process.poll() is None
-        and time.monotonic() - began < PATIENCE
-    ):
-        time.sleep(0.02)
+    begun(process, folder)
     time.sleep(rng.uniform(0.0, 0.5))
     shutil.rmtree(folder, ignore_errors=True)
     code, words = finished(process)

@@ -15,7 +15,7 @@ from attacks import endurance, files, fuzz, interruptions, numerics
 
 
 def test_wrong_case_files_are_refused():
-    assert fuzz.fuzz(200, first=10**6) == {}
+    assert fuzz.fuzz(150, first=10**6) == {}
 
 
 def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
@@ -74,8 +74,8 @@ def test_wrong_files_are_refused(kind, tries, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # numbers run out there, as they are meant to
 def test_hostile_numbers():
-    ends, wrong = numerics.campaign(60, first=10**6)
-    assert wrong == {} and ends["completed"] > 30
+    ends, wrong = numerics.campaign(40, first=10**6)
+    assert wrong == {} and ends["completed"] > 20
 
 
 def test_sibling_a_rising_objective_is_seen():
@@ -101,18 +101,24 @@ def test_a_long_run_keeps_its_size():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return interruptions.prepare(tmp_path_factory.mktemp("attacks"))
+    return interruptions.prepare(tmp_path_factory.mktemp("attacks"), end=2.0)
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in interruptions.ATTACKS if "SIGINT" not in n and "study" not in n]
+    "number, times", [(signal.SIGKILL, 2), (signal.SIGTERM, 1)], ids=["SIGKILL", "SIGTERM"]
+)
+def test_a_run_that_is_broken_off(number, times, place):
+    assert interruptions.broken_off(place, 3, number, times) is None
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in interruptions.ATTACKS if "resumes" not in n and "study" not in n]
 )
 def test_interruptions(name, place):
     assert interruptions.ATTACKS[name](place, 3) is None
 
 
 def test_sibling_a_run_that_differs_is_seen(place, tmp_path):
-    changed = interruptions.CASE.replace("end = 4.0", "end = 0.2")
-    (tmp_path / "case.toml").write_text(changed)
     (tmp_path / "whole").symlink_to(place / "whole")
-    assert "differs" in interruptions.broken_off(tmp_path, 0, signal.SIGKILL)
+    changed = interruptions.prepare(tmp_path, end=0.2)
+    assert "differs" in interruptions.broken_off(changed, 0, signal.SIGKILL, times=0)

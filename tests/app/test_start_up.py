@@ -67,12 +67,10 @@ def test_a_run_on_a_cached_mesh_draws_nothing_and_loads_no_optimiser():
     integrators and programmes."""
     code = (
         f"import hkflow, sys\nproblem = hkflow.check({str(IRIS)!r}, **{{'domain.cells':"
-        " 162})[1]\nassert hkflow.solve(problem, 0.01).finished\nprint([m for m in ('stats',"
-        " 'integrate', 'optimize', 'special', 'spatial', 'fft') if f'scipy.{m}' in sys.modules])"
+        " 162})[1]\nassert hkflow.solve(problem, 0.01).finished\nassert not [m for m in ('stats',"
+        " 'integrate', 'optimize', 'special', 'spatial', 'fft') if f'scipy.{m}' in sys.modules]"
     )
     hkflow.check(IRIS, **{"domain.cells": 162})  # fills the cache that the environment names
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
     assert not loaded(code) & {"matplotlib", "rich", "typer"}
 
 

@@ -232,6 +232,8 @@ def test_titles_columns_and_streams_that_are_unlike_others(case, tmp_path):
             "--output",
             tmp_path / "run",
             "--force",
+            "--set",
+            "error.companions=none",
             redirections=redirections,
             PYTHONIOENCODING=encoding,
         )

@@ -178,8 +178,12 @@ def run(tmp_path_factory):
     return hkflow.run(CASE, folder, **coarse(CASE) | {"time.end": 0.5, "error.companions": "none"})
 
 
-def test_a_picture_is_drawn_beside_to_the_same_bytes(ahead_of, run):
-    names = asked(ahead_of(), ahead.PICTURE, run.path)
+def test_a_picture_is_drawn_beside_to_the_same_bytes(ahead_of, run, tmp_path):
+    """What cannot be drawn there is left to the first process, and it draws on."""
+    made = ahead_of()
+    assert asked(made, ahead.PICTURE, tmp_path) is None  # which is no run folder
+    assert made.answer(ahead.ERRORS, None) is None  # which it was not asked for
+    names = asked(made, ahead.PICTURE, run.path)
     beside = (run.path / "overview.png").read_bytes()
     assert names == draw_pictures(run) == str(run.path / "overview.png")
     assert beside == (run.path / "overview.png").read_bytes()
@@ -255,13 +259,6 @@ def test_what_takes_too_long_beside_is_given_up(ahead_of, run, monkeypatch):
     made = ahead_of()
     assert asked(made, ahead.PICTURE, run.path) is None
     assert made.process.process.returncode
-
-
-def test_what_cannot_be_drawn_beside_is_left_to_the_first_process(ahead_of, run, tmp_path):
-    made = ahead_of()
-    assert asked(made, ahead.PICTURE, tmp_path) is None  # which is no run folder
-    assert made.answer(ahead.ERRORS, None) is None  # which it was not asked for
-    assert asked(made, ahead.PICTURE, run.path)  # after that it draws on
 
 
 def test_a_library_call_starts_no_process(problem):

@@ -147,14 +147,16 @@ def test_a_study_is_read_back_and_drawn_by_name(refined, tmp_path):
         read_study(tmp_path)
 
 
-def test_finished_runs_are_used_again_and_one_process_gives_the_same(refined, tmp_path, write):
+def test_finished_runs_are_used_again_and_this_process_gives_the_same(
+    refined, tmp_path, write, here
+):
     before = {
         outcome.folder: (outcome.folder / "results.h5").stat().st_mtime_ns
         for outcome in refined.outcomes
     }
     again = study(write(REFINED), refined.folder)
     assert {place: (place / "results.h5").stat().st_mtime_ns for place in before} == before
-    alone = study(write(REFINED), tmp_path / "alone", workers=1)
+    alone = study(write(REFINED), tmp_path / "alone")
     assert same(table_of(refined.folder), table_of(alone.folder)) and again.complete
     longer = study(write(REFINED.replace("64]", "64, 128]")), refined.folder)
     assert len(list((refined.folder / "runs").glob("*/"))) == 4 and longer.complete
@@ -249,7 +251,7 @@ def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(wri
     assert save_study(result).exists()
 
 
-def test_a_table_of_values_reads_of_its_runs_what_it_shows(write, tmp_path, monkeypatch):
+def test_a_table_of_values_reads_of_its_runs_what_it_shows(write, tmp_path, monkeypatch, here):
     text = HEAD.replace("[set]\n", 'values = ["mass", "captures"]\n[set]\n') + "[[sweep]]\n"
     path = write(text + 'initial = [{kind = "uniform"}, {kind = "uniform", mass = 2.0}]\n')
     wanted = study(path, tmp_path / "out")
@@ -265,7 +267,7 @@ def test_a_table_of_values_reads_of_its_runs_what_it_shows(write, tmp_path, monk
         study(path, tmp_path / "out")
 
 
-def test_sibling_a_table_of_errors_reads_all_of_its_runs(write, tmp_path, monkeypatch):
+def test_sibling_a_table_of_errors_reads_all_of_its_runs(write, tmp_path, monkeypatch, here):
     path = write(REFINED)
     study(path, tmp_path / "out")
     monkeypatch.setattr("hkflow.studies.study.load", lambda path: 1 / 0)
@@ -307,8 +309,9 @@ def undisturbed(tmp_path_factory):
     "attack, times", [(signal.SIGKILL, 2), (signal.SIGTERM, 1)], ids=["SIGKILL", "SIGTERM"]
 )
 def test_a_study_that_is_broken_off_goes_on_to_the_same_table(
-    attack, times, write, tmp_path, undisturbed, rng
+    attack, times, write, tmp_path, undisturbed, rng, here
 ):
+    """What processes of the command began, this one ends."""
     path, folder, codes = write(SLOW), tmp_path / "out", []
     for delay in rng.uniform(1.0, 4.0, times):
         process = subprocess.Popen(command(path, folder, "--quiet"), start_new_session=True)
@@ -316,7 +319,7 @@ def test_a_study_that_is_broken_off_goes_on_to_the_same_table(
         process.send_signal(attack)
         codes.append(process.wait(timeout=60))
     assert set(codes) <= {0, -attack, 128 + attack}
-    result = study(path, folder, workers=2)
+    result = study(path, folder)
     assert result.complete and same(table_of(folder), undisturbed)
 
 
@@ -411,7 +414,10 @@ def test_two_studies_in_one_folder_are_refused(write, tmp_path, refined):
 def test_the_command_says_how_it_went(write, tmp_path):
     path = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n")
     done = subprocess.run(
-        command(path, tmp_path / "out"), capture_output=True, text=True, check=False
+        command(path, tmp_path / "out", "--workers", "1"),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (
         done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr
