@@ -11,6 +11,8 @@ from pathlib import Path
 # Each core has a worker of its own: threads of BLAS would wait for one another, and while they wait
 # they keep cores busy. To be said before it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# processes that tests start find byte code, as those of users do
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import numpy as np
 import pytest

@@ -14,6 +14,8 @@ from hkflow.geometry.transfer import (
     _space_overlaps,
     _sphere_overlaps,
     corner_table,
+    nearest_cells,
+    neighbor_table,
     restrict,
     spread,
     transferred,
@@ -70,6 +72,20 @@ def test_areas_are_those_that_counting_points_finds(rng):
     wanted[source, target] = areas
     deviation = (counted - wanted) / np.sqrt(np.maximum(wanted, 1e-4) * 4.0 * np.pi / len(points))
     assert np.abs(deviation).max() < 6.0
+
+
+@pytest.mark.parametrize("space", [False, True], ids=["sphere", "space"])
+def test_the_nearest_cell_is_found_from_neighbour_to_neighbour(space, rng):
+    """From wherever the point before was; without the neighbours of one cell it can be missed."""
+    mesh = hypersphere_of(840) if space else hkflow.Domain(2).mesh(362)
+    points, found = hkflow.random_uniform(rng, 2000, mesh.dim), np.empty(2000, np.int64)
+    wanted, ring = cKDTree(mesh.centers).query(points)[1], neighbor_table(mesh)
+    nearest_cells(points, ring, mesh.centers, found)
+    assert np.array_equal(found, wanted)
+    lost = ring.copy()
+    lost[lost == wanted[0]] = wanted[1]
+    nearest_cells(points, lost, mesh.centers, found)
+    assert not np.array_equal(found, wanted)
 
 
 def test_corners_make_the_cells():

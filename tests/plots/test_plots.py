@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.spatial import cKDTree
 
 import hkflow
 from hkflow import plots
@@ -539,6 +540,18 @@ def test_polygons_have_the_areas_of_their_cells(level):
     owner = np.repeat(cell, [len(polygon) for polygon in polygons])
     areas = 0.5 * np.bincount(owner, x * after[:, 1] - y * after[:, 0])
     assert areas == pytest.approx(mesh.volumes, rel=6e-3)
+
+
+def test_pixels_show_the_cells_that_they_lie_in_and_are_as_many_as_the_picture_has():
+    """So many along a map that is as wide as the figure."""
+    mesh = hkflow.Domain(2).mesh(5762)
+    figure = Figure(figsize=(2.0, 1.0))
+    axes, density = np.array([figure.subplots()]), np.arange(1.0, mesh.n_cells + 1.0)
+    shown = sphere.draw_density(axes, mesh, [density], [""], "xyz").get_array()
+    assert shown.shape == (300, 600)
+    points, inside = sphere.hammer_points(600)
+    owners = cKDTree(mesh.centers).query(points[inside])[1]
+    assert np.array_equal(shown[inside].filled(), density[owners])
 
 
 def test_pictures_go_into_figures_of_ones_own(runs, tmp_path):

@@ -11,10 +11,12 @@ from dataclasses import replace
 
 import h5py
 import numpy as np
+import psutil
 import pytest
 
 import hkflow
 from hkflow.files.writing import checksum
+from hkflow.running import beside
 from hkflow.solving.observer import Observer
 from hkflow.solving.state import LoopState
 from hkflow.store import run_folder
@@ -791,10 +793,21 @@ def long_run(tmp_path_factory):
     return content(place / "whole")
 
 
+def helpers_of(process):
+    """The processes that a run has started: the second one of the command, where a core is free."""
+    return psutil.Process(process.pid).children()
+
+
+def are_gone(processes):
+    return psutil.wait_procs(processes, timeout=30)[1] == []
+
+
 def test_kill_9_loses_nothing(case, tmp_path, long_run):
     process = start(case, tmp_path / "run", *LONG)
+    others = helpers_of(process)
     process.kill()
     process.communicate()
+    assert are_gone(others) and len(others) == (beside._cores() > 1)
     assert len(hkflow.load(tmp_path / "run").time) >= 3
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == long_run
@@ -802,8 +815,10 @@ def test_kill_9_loses_nothing(case, tmp_path, long_run):
 
 def test_sigterm_saves_and_says_how_to_go_on(case, tmp_path, long_run):
     process = start(case, tmp_path / "run", *LONG)
+    others = helpers_of(process)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
+    assert are_gone(others)
     if process.returncode == 0:
         pytest.fail("the run was over before the signal came: make it longer")
     assert process.returncode == 143, err

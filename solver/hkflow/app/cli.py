@@ -42,9 +42,9 @@ def main() -> None:
     """Entry point: errors made on purpose become a message, of the first rank if there are several,
     and exit code 2."""
     _mend_streams()
-    # most objects of modules and pictures stay: Python looks for garbage among new ones 30 times
-    # less often, among all of them half as often
-    gc.set_threshold(20_000, 2, 2)
+    # most objects of modules and pictures stay: Python looks for garbage among new ones 70 times
+    # less often, among all of them hardly ever
+    gc.set_threshold(50_000, 5, 50)
     warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
     try:
         with _one_voice():

@@ -161,6 +161,28 @@ def neighbor_table(mesh: Mesh) -> Integers:
     return table
 
 
+@njit(cache=True)
+def nearest_cells(points, ring, centers, cells):
+    """The Voronoi cell that each point of a sphere lies in, the one with the nearest centre.
+
+    points (n, p);  ring (n_cells, k), see `neighbor_table`, centers (n_cells, p);  cells (n,): out
+    Each is looked for from the cell of the point before, from neighbour to neighbour: points that
+    follow one another had better lie close together.
+    """
+    cell = nearest = np.int64(0)
+    for i in range(len(points)):
+        highest = dot(points[i], centers[cell])
+        while True:
+            for k in range(ring.shape[1]):
+                cosine = dot(points[i], centers[ring[cell, k]])
+                if cosine > highest:
+                    highest, nearest = cosine, np.int64(ring[cell, k])
+            if nearest == cell:
+                break
+            cell = nearest
+        cells[i] = cell
+
+
 def corner_table(mesh: Mesh) -> tuple[Integers, Integers]:
     """The corners of each cell of S² in order, counter-clockwise seen from outside: (n_cells,
     n_slots) int, and how many."""

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from ..arguments import Floats, Integers
 from ..geometry.mesh import Mesh
 from ..geometry.sphere import normalize
-from ..geometry.transfer import corner_table
+from ..geometry.transfer import corner_table, nearest_cells, neighbor_table
 from ..measures.point_measure import PointMeasure
 from .shown import Colors, clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
-PIXELS = 1600  # of the width of a map otherwise
+PIXELS = 300  # of an inch of a figure otherwise, those of a printed picture
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
 ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
@@ -36,7 +36,7 @@ AREA, AREAS = 600.0, (8.0, 120.0)  # points² of the circle of all the mass; lea
 EXTENT = (-2 * ROOT, 2 * ROOT, -ROOT, ROOT)
 
 
-def hammer_points(width: int = PIXELS) -> tuple[Floats, NDArray[np.bool_]]:
+def hammer_points(width: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Pixels of the projection, x in [−2√2, 2√2], y in [−√2, √2], as points of S².
 
     Returns points (width/2, width, 3) and the mask of the pixels inside the ellipse.
@@ -90,13 +90,12 @@ def cell_polygons(mesh: Mesh) -> tuple[list[Floats], Integers]:
 
 
 @lru_cache(maxsize=2)
-def cell_pixels(mesh: Mesh) -> tuple[NDArray[np.bool_], Integers]:
-    """The mask of the pixels of the map, and the cell of each: a Voronoi cell is the set that is
-    nearest to its centre."""
-    from scipy.spatial import cKDTree  # slow to load
-
-    points, inside = hammer_points()
-    return inside, cKDTree(mesh.centers).query(points[inside])[1]
+def cell_pixels(mesh: Mesh, width: int) -> tuple[NDArray[np.bool_], Integers]:
+    """The mask of the pixels of a map of so many along its width, and the cell of each."""
+    points, inside = hammer_points(width)
+    cells = np.empty(np.count_nonzero(inside), dtype=np.int64)
+    nearest_cells(points[inside], neighbor_table(mesh), mesh.centers, cells)
+    return inside, cells
 
 
 def _bent(corners):
@@ -158,7 +157,8 @@ def draw_density(
     if mesh.n_cells <= FEW:
         polygons, cell = cell_polygons(mesh)
     else:
-        inside, cell = cell_pixels(mesh)
+        box = axes[0].figure.bbox
+        inside, cell = cell_pixels(mesh, round(PIXELS * box.width / axes[0].figure.dpi))
     for ax, density, label in zip(axes, densities, labels, strict=True):
         values = clipped(density, norm)[cell]
         if mesh.n_cells <= FEW:
