@@ -32,16 +32,17 @@ gc.freeze()
 gc.set_threshold(100_000, 20, 100)
 
 
-# files that take longest, begun first: at the end no worker waits for another's minute
+# files that take longest, begun first: at the end no worker waits for another's minute; and while
+# one compiles what the documents need, the other draws
 LONGEST = (
     "test_documents.py",
-    "test_agreement.py",
-    "test_run_folder.py",
-    "test_study.py",
     "test_plots.py",
-    "test_attacks.py",
-    "test_commands.py",
+    "test_study.py",
     "test_ranks.py",
+    "test_attacks.py",
+    "test_run_folder.py",
+    "test_commands.py",
+    "test_agreement.py",
     "test_distributed.py",
 )
 
