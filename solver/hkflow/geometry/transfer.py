@@ -162,24 +162,34 @@ def neighbor_table(mesh: Mesh) -> Integers:
 
 
 @njit(cache=True)
-def nearest_cells(points, ring, centers, cells):
-    """The Voronoi cell that each point of a sphere lies in, the one with the nearest centre.
+def nearest_cell(point, cell, ring, centers):
+    """The Voronoi cell that a point (p,) of a sphere lies in, from a guess: go to the neighbour
+    whose centre is nearest while one is nearer.
 
-    points (n, p);  ring (n_cells, k), see `neighbor_table`, centers (n_cells, p);  cells (n,): out
-    Each is looked for from the cell of the point before, from neighbour to neighbour: points that
-    follow one another had better lie close together.
+    ring (n_cells, k), see `neighbor_table`;  centers (n_cells, p)
     """
-    cell = nearest = np.int64(0)
+    while True:
+        nearest, highest = cell, 0.0
+        for a in range(len(point)):
+            highest += point[a] * centers[cell, a]
+        for k in range(ring.shape[1]):
+            cosine = 0.0
+            for a in range(len(point)):
+                cosine += point[a] * centers[ring[cell, k], a]
+            if cosine > highest:
+                highest, nearest = cosine, np.int64(ring[cell, k])
+        if nearest == cell:
+            return cell
+        cell = nearest
+
+
+@njit(cache=True)
+def nearest_cells(points, ring, centers, cells):
+    """The cell of each of points (n, p), cells (n,): out. The guess is the cell of the point
+    before, so points that follow one another had better lie close together."""
+    cell = np.int64(0)
     for i in range(len(points)):
-        highest = dot(points[i], centers[cell])
-        while True:
-            for k in range(ring.shape[1]):
-                cosine = dot(points[i], centers[ring[cell, k]])
-                if cosine > highest:
-                    highest, nearest = cosine, np.int64(ring[cell, k])
-            if nearest == cell:
-                break
-            cell = nearest
+        cell = nearest_cell(points[i], cell, ring, centers)
         cells[i] = cell
 
 

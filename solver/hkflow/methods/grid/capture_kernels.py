@@ -8,6 +8,7 @@ the potential falls towards it from both.
 import numpy as np
 from numba import njit, prange
 
+from ...geometry.transfer import nearest_cell
 from ...operators.parallel_loops import BLOCK, parallel_loop
 from ..frozen_relu.frozen import TOUCH, along, dot
 
@@ -103,29 +104,14 @@ def capture(dt, starts, rates, caught, volumes, live, start, density, amounts, s
 
 @parallel_loop
 def locate(positions, neighbors, centers, cells):
-    """The cell of each atom, from a guess: go to the neighbour whose centre is nearest while one is
-    nearer.
+    """The cell of each atom, from a guess.
 
     positions (n, p); neighbors (n_cells, n_slots); centers (n_cells, p); cells (n,), overwritten
     """
-    n, p = positions.shape
+    n = len(positions)
     for b in prange((n + BLOCK - 1) // BLOCK):
         for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-            cell = nearest = np.int64(cells[i])
-            while True:
-                here = 0.0
-                for a in range(p):
-                    here += positions[i, a] * centers[cell, a]
-                for k in range(neighbors.shape[1]):
-                    there = 0.0
-                    for a in range(p):
-                        there += positions[i, a] * centers[neighbors[cell, k], a]
-                    if there > here:
-                        here, nearest = there, np.int64(neighbors[cell, k])
-                if nearest == cell:
-                    break
-                cell = nearest
-            cells[i] = cell
+            cells[i] = nearest_cell(positions[i], np.int64(cells[i]), neighbors, centers)
 
 
 @njit(cache=True)
