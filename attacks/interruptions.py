@@ -80,10 +80,12 @@ def same(a, b):
     )
 
 
-def prepare(place, end=4.0):
-    """A folder with the case, up to an end, and an undisturbed run of it."""
+def prepare(place, end=4.0, companions="all"):
+    """A folder with the case, up to an end and with such companions, and an undisturbed run of
+    it."""
     place.mkdir(parents=True, exist_ok=True)
-    (place / "case.toml").write_text(CASE.replace("end = 4.0", f"end = {end}"))
+    errors = f'[error]\ncompanions = "{companions}"\n'
+    (place / "case.toml").write_text(CASE.replace("end = 4.0", f"end = {end}") + errors)
     (place / "study.toml").write_text(STUDY)
     if not (place / "whole" / "results.h5").exists():
         hkflow.run(place / "case.toml", output=place / "whole", force=True)

@@ -15,7 +15,7 @@ from attacks import endurance, files, fuzz, interruptions, numerics
 
 
 def test_wrong_case_files_are_refused():
-    assert fuzz.fuzz(150, first=10**6) == {}
+    assert fuzz.fuzz(100, first=10**6) == {}
 
 
 def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_a_long_run_keeps_its_size():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    return interruptions.prepare(tmp_path_factory.mktemp("attacks"), end=2.0)
+    return interruptions.prepare(tmp_path_factory.mktemp("attacks"), end=2.0, companions="none")
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_interruptions(name, place):
 
 def test_sibling_a_run_that_differs_is_seen(place, tmp_path):
     (tmp_path / "whole").symlink_to(place / "whole")
-    changed = interruptions.prepare(tmp_path, end=0.2)
+    changed = interruptions.prepare(tmp_path, end=0.2, companions="none")
     assert "differs" in interruptions.broken_off(changed, 0, signal.SIGKILL, times=0)
