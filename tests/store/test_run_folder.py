@@ -793,7 +793,7 @@ def long_run(tmp_path_factory):
     return content(place / "whole")
 
 
-def helpers_of(process):
+def children_of(process):
     """The processes that a run has started: the second one of the command, where a core is free."""
     return psutil.Process(process.pid).children()
 
@@ -804,7 +804,7 @@ def are_gone(processes):
 
 def test_kill_9_loses_nothing(case, tmp_path, long_run):
     process = start(case, tmp_path / "run", *LONG)
-    others = helpers_of(process)
+    others = children_of(process)
     process.kill()
     process.communicate()
     assert are_gone(others) and len(others) == (beside._cores() > 1)
@@ -815,7 +815,7 @@ def test_kill_9_loses_nothing(case, tmp_path, long_run):
 
 def test_sigterm_saves_and_says_how_to_go_on(case, tmp_path, long_run):
     process = start(case, tmp_path / "run", *LONG)
-    others = helpers_of(process)
+    others = children_of(process)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     assert are_gone(others)

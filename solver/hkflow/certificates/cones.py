@@ -87,14 +87,15 @@ def branch_and_bound(
     order = np.empty(room, np.int64), np.arange(room)
     at_once = np.empty((TOGETHER, p, p)), np.empty((TOGETHER, p)), np.empty((TOGETHER, 3))
     heights = np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER)
-    found, counts = np.full(3, -np.inf), np.array([0, room, -1, 0, 0, 0, nodes])
+    numbers, counts = np.full(3, -np.inf), np.array([0, room, -1, 0, 0, 0, nodes])
     data, scratch = (x, c, linear), _scratch(n, p)
-    while _search(
-        *data, roots, enough, peaks, *still_open, *order, *at_once, *heights, found, counts, scratch
-    ):
-        count, level = counts[0], found[2]
+    search = *data, roots, enough, peaks, *still_open, *order, *at_once, *heights
+    while _search(*search, numbers, counts, scratch):
+        count, level = counts[0], numbers[2]
         _look_together(count, LARGE, *data, level, *at_once, *heights[:2])
-    return float(found[0]), float(found[1]), int(counts[3]), int(counts[5])
+    closed, highest, _ = numbers.tolist()
+    _, _, _, found, _, looked, _ = counts.tolist()
+    return closed, highest, found, looked
 
 
 @njit(cache=True, error_model="numpy")
@@ -109,7 +110,10 @@ def _search(
     heap, free (room,) : the open ones, the highest first, and free places
     V (TOGETHER, p, p), above : of the cones that are looked at, their corners and the bounds of
         their parents;  thetas, cut, bounds, values : what is found of them
-    numbers (3,), counts (7,) : what is kept from one call to the next
+    numbers (3,), counts (7,) : what is kept from one call to the next, in the order of the first
+        two lines: the highest bound of cones that are not cut, the highest value, and the bound up
+        to which a cone is not; cones to look at, free places, the cone whose second half is next
+        or −1, peaks, open cones, cones looked at, and how many may be
     """
     closed, highest, level = numbers
     count, unused, halved, found, open_, looked, last = counts

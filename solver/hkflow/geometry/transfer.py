@@ -1,5 +1,5 @@
 """Areas that the cells of two meshes share, by which densities are carried from a fine mesh to a
-coarse one."""
+coarse one; and the cell that a point lies in."""
 
 import numpy as np
 from numba import njit, prange
@@ -164,7 +164,8 @@ def neighbor_table(mesh: Mesh) -> Integers:
 @njit(cache=True)
 def nearest_cell(point, cell, ring, centers):
     """The Voronoi cell that a point (p,) of a sphere lies in, from a guess: go to the neighbour
-    whose centre is nearest while one is nearer.
+    whose centre is nearest while one is nearer. Outside a cell there always is one, since its faces
+    are the bisectors to its neighbours.
 
     ring (n_cells, k), see `neighbor_table`;  centers (n_cells, p)
     """

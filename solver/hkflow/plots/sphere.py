@@ -25,7 +25,9 @@ from ..measures.point_measure import PointMeasure
 from .shown import Colors, clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
-PIXELS = 300  # of an inch of a figure otherwise, those of a printed picture
+# otherwise, pixels of an inch of the figure, as in the files of pictures, and of the width of a map
+# at most
+INCH, MOST_PIXELS = 300, 1600
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
 ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
@@ -157,8 +159,8 @@ def draw_density(
     if mesh.n_cells <= FEW:
         polygons, cell = cell_polygons(mesh)
     else:
-        box = axes[0].figure.bbox
-        inside, cell = cell_pixels(mesh, round(PIXELS * box.width / axes[0].figure.dpi))
+        inches = axes[0].figure.bbox.width / axes[0].figure.dpi
+        inside, cell = cell_pixels(mesh, min(round(INCH * inches), MOST_PIXELS))
     for ax, density, label in zip(axes, densities, labels, strict=True):
         values = clipped(density, norm)[cell]
         if mesh.n_cells <= FEW:
