@@ -5,6 +5,7 @@ import pytest
 
 import hkflow
 from hkflow.methods.frozen_relu.kinks import Kinks
+from hkflow.methods.grid.steppers import muscl_hancock
 from hkflow.operators.choice import OPERATORS
 from hkflow.operators.dense import blocked, unblocked
 from hkflow.operators.piecewise_linear import PiecewiseLinearOperator
@@ -97,7 +98,7 @@ def solved(feature, kind, mesh, **options):
 
 @FEATURES
 def test_the_methods_agree(feature):
-    """With kinks that capture; a method blind to them stalls on the grid."""
+    """With kinks that capture."""
     mesh = hkflow.geodesic_mesh(2)
     exact = solved(feature, "characteristics", mesh, tolerance=1e-6)
     particles = solved(feature, "particles", mesh, tolerance=1e-7)
@@ -106,6 +107,14 @@ def test_the_methods_agree(feature):
     assert particles.finished and np.abs(particles.scaled_predictions[-1] - h).max() <= 1e-5
     assert grid.records["captured"][-1] > 0.1
     assert np.abs(grid.scaled_predictions[-1] - h).max() <= 0.01
+
+
+def test_sibling_a_grid_that_does_not_capture_disagrees(monkeypatch):
+    mesh = hkflow.geodesic_mesh(2)
+    exact = solved(ABSOLUTE, "characteristics", mesh, tolerance=1e-6)
+    monkeypatch.setattr(muscl_hancock, "captures", lambda problem: False)
+    grid = solved(ABSOLUTE, "grid", mesh)
+    assert np.abs(grid.scaled_predictions[-1] - exact.scaled_predictions[-1]).max() > 0.01
 
 
 def test_certificates_that_know_no_such_feature_say_so():
