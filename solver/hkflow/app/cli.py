@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import sys
+import time
 import traceback
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -18,6 +19,9 @@ import typer
 
 from ..errors import HkflowError
 from ..operators.ranks import ALONE, launched, ranks
+
+# seconds that mpiexec has to pass on why a rank ends all: what it has not read by then is lost
+LAST_WORDS = 0.3
 
 app = typer.Typer(
     help=(
@@ -102,6 +106,7 @@ def _one_voice():
                 else traceback.print_exc()
             )
             sys.stderr.flush()
+            time.sleep(LAST_WORDS)
             together.comm.Abort(1)
         raise
 
