@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
+from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +17,7 @@ from numba import get_num_threads, njit
 from numpy import ndarray
 
 BLOCK = 512
+SHARES = 8  # of a divided loop, for each thread
 LARGE = 50_000  # numbers in an array from which a second thread brings more than waking it costs
 
 
@@ -53,7 +55,8 @@ def small_kernel(**options: Any) -> Callable:
 
 def divided_loop(**options: Any) -> Callable:
     """Compile kernel(begin, end, …), a loop over items, once: call(n, work, …) divides n items
-    among threads if the work, in numbers that are read, is large.
+    among threads if the work, in numbers that are read, is large. Each thread takes the next share
+    when it has done one, since items may differ in cost.
 
     For loops of milliseconds, whose speed with one thread and two is that of `prange`, which takes
     three to eight times as long to compile. The loops of a time step last as long as waking a
@@ -65,14 +68,17 @@ def divided_loop(**options: Any) -> Callable:
 
         @wraps(function)
         def call(n, work, *arguments):
-            parts = min(get_num_threads(), n) if work >= LARGE else 1
+            threads = min(get_num_threads(), n) if work >= LARGE else 1
+            parts = min(SHARES * threads, n) if threads > 1 else 1
             ends = [n * k // parts for k in range(parts + 1)] if n else [0]
-            others = [
-                _threads(os.getpid()).submit(kernel, begin, end, *arguments)
-                for begin, end in zip(ends[1:-1], ends[2:], strict=True)
-            ]
-            if n:
-                kernel(0, ends[1], *arguments)
+            shares = iter(list(pairwise(ends)))
+
+            def take():
+                for begin, end in shares:
+                    kernel(begin, end, *arguments)
+
+            others = [_threads(os.getpid()).submit(take) for _ in range(threads - 1)]
+            take()
             for other in others:
                 other.result()
 
