@@ -4,16 +4,17 @@ the same flow of particles written with JAX + diffrax, PyTorch + torchdiffeq and
     python -m benchmarks.flow_peers [PROBLEM …] [--quick]
 
 θ̇ = −α P ∇J(θ), (log w)' = −β J(θ), h = Σ s w (θ·x)₊, from the centres and areas of the cells of a
-geodesic mesh. Every contestant tries all numbers of cells and all tolerances, and the fastest
-choice whose error is small enough counts. Errors are root mean squares over the data, of margin
-flows for unit mass; truth is a run by characteristics from 2 × 40,962 cells. Each contestant has a
-process and a core of its own. Seconds are processor time of the second of two runs, which compiles
-nothing.
+mesh, or from as many evenly spread points of equal mass. Every contestant tries both, with all
+numbers of points and all tolerances, and the fastest choice whose error is small enough counts.
+Errors are root mean squares over the data, of margin flows for unit mass; truth is a run by
+characteristics from 2 × 40,962 cells. Each contestant has a process and a core of its own. Seconds
+are processor time of the second of two runs, which compiles nothing.
 """
 
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from types import SimpleNamespace
 
@@ -23,7 +24,9 @@ from .contest import environment, settle
 from .steps import RUNGE_KUTTA
 from .timing import clock
 
-SIZES, REFERENCE = (162, 642, 2562, 10242), 40962
+# of points for each sign
+SIZES, REFERENCE = (162, 362, 642, 1442, 2562, 5762, 10242), 40962
+SETS = ("cells", "even")
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 PATIENCE, STEPS = 3.0, 20_000  # seconds and steps after which a run is given up
 ERRORS = {  # wanted
@@ -38,30 +41,40 @@ PER_MASS = ("cluster data",)
 UNITS = ("d = 15",)  # problems whose measure is a set of units, not a density
 
 
-def problem(name, cells):
-    """A flow, from so many seeds for each sign."""
+def problem(name, size, points="cells"):
+    """A flow, from so many points of one of the SETS for each sign."""
     import hkflow
 
     from . import characteristics, kinks
 
+    if name in UNITS:
+        return characteristics.teacher(15, 256, 1024, "HK")
+    cells = size if points == "cells" else SIZES[0]
     if name == "iris":
-        return characteristics.iris(cells)
-    if name == "six data":
-        return characteristics.six(cells, 0, "W")
-    if name == "teacher":
-        return kinks.taught(cells, 0, "hellinger-kantorovich")
-    if name == "cluster data":
-        return hkflow.check(kinks.MARGIN, seed=1, **{"domain.cells": cells})[1]
-    return characteristics.teacher(15, 256, 1024, "HK")
+        given = characteristics.iris(cells)
+    elif name == "six data":
+        given = characteristics.six(cells, 0, "W")
+    elif name == "teacher":
+        given = kinks.taught(cells, 0, "hellinger-kantorovich")
+    else:
+        given = hkflow.check(kinks.MARGIN, seed=1, **{"domain.cells": cells})[1]
+    if points == "cells":
+        return given
+    atoms = hkflow.PointMeasure(
+        np.tile(hkflow.quasi_uniform(size, 2), (2, 1)),
+        np.repeat([1.0, -1.0], size),
+        np.full(2 * size, given.atoms().weights.sum() / (2 * size)),
+    )
+    return replace(given, mesh=None, initial=atoms)
 
 
 def hkflow_by(kind, **options):
     """Runs with every guard and record."""
 
-    def make(name, cells):
+    def make(name, size, points="cells"):
         import hkflow
 
-        given, end = problem(name, cells), ENDS[name]
+        given, end = problem(name, size, points), ENDS[name]
 
         def run(tolerance):
             found = hkflow.solve(given, end, kind=kind, tolerance=tolerance, **options)
@@ -74,10 +87,10 @@ def hkflow_by(kind, **options):
     return make
 
 
-def written(name, cells):
+def written(name, size, points):
     """A flow as arrays: signs s (m,), points θ (m, p) and log w (m,) at the start, inputs x (n, p),
     targets y and weights q (n,), rates α and β, name of the risk."""
-    given = problem(name, cells)
+    given = problem(name, size, points)
     objective, flow, atoms = given.objective, given.flow, given.atoms()
     return SimpleNamespace(
         s=atoms.signs, theta=atoms.positions, log_w=np.log(atoms.weights),
@@ -116,10 +129,10 @@ def predictions(p, theta, log_w):
 def scipy_by(method):
     """scipy's integrator with NumPy."""
 
-    def make(name, cells):
+    def make(name, size, points="cells"):
         from scipy.integrate import solve_ivp
 
-        p, begin = written(name, cells), clock()
+        p, begin = written(name, size, points), clock()
         m = p.theta.size
 
         def velocity(_, state):
@@ -147,14 +160,14 @@ def scipy_by(method):
 def diffrax_by(solver):
     """One compiled loop in double precision."""
 
-    def make(name, cells):
+    def make(name, size, points="cells"):
         import jax
 
         jax.config.update("jax_enable_x64", True)
         import diffrax
         import jax.numpy as jnp
 
-        q = written(name, cells)
+        q = written(name, size, points)
         p = SimpleNamespace(
             **{k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in vars(q).items()}
         )
@@ -182,12 +195,12 @@ def diffrax_by(solver):
 def torch_by(method):
     """torchdiffeq on the processor."""
 
-    def make(name, cells):
+    def make(name, size, points="cells"):
         import torch
         from torchdiffeq import odeint
 
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        q = written(name, cells)
+        q = written(name, size, points)
         p = SimpleNamespace(
             **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in vars(q).items()}
         )
@@ -225,26 +238,29 @@ CONTESTANTS = {
 
 
 def trials(contestant, name, quick):
-    """(cells, tolerance, seconds, predictions) of all choices; larger ones are left out when one
-    has taken longer than PATIENCE."""
+    """(size, points, tolerance, seconds, predictions) of all choices; larger ones are left out when
+    one has taken longer than PATIENCE."""
     make, found = CONTESTANTS[contestant](), []
-    sizes = (0,) if name in UNITS else SIZES[: 2 if quick else None]
     if name in UNITS and "grid" in contestant:
         return found
-    for cells in sizes:
-        run = make(name, cells)
-        for tolerance in TOLERANCES[: 3 if quick else None]:
-            try:
-                run(tolerance)
-                begin = clock()
-                h = run(tolerance)
-            except (TimeoutError, RuntimeError):
-                break
-            found.append((cells, tolerance, clock() - begin, h))
-            if found[-1][2] > PATIENCE:
-                break
-        if not found or found[-1][0] != cells or found[-1][2] > PATIENCE:
-            break  # finer ones take longer
+    sizes, sets = ((0,), SETS[:1]) if name in UNITS else (SIZES, SETS)
+    for points in sets[:1] if "grid" in contestant else sets:
+        for size in sizes[: 2 if quick else None]:
+            run, seconds = make(name, size, points), np.inf
+            for tolerance in TOLERANCES[: 3 if quick else None]:
+                try:
+                    run(tolerance)
+                    begin = clock()
+                    h = run(tolerance)
+                except (TimeoutError, RuntimeError):
+                    seconds = np.inf
+                    break
+                seconds = clock() - begin
+                found.append((size, points, tolerance, seconds, h))
+                if seconds > PATIENCE:
+                    break
+            if seconds > PATIENCE and tolerance == TOLERANCES[0]:
+                break  # more points take longer
     return found
 
 
@@ -281,12 +297,12 @@ def main():
             line = []
             for error in errors:
                 good = [
-                    (seconds, cells, tolerance)
-                    for cells, tolerance, seconds, h in found
+                    (seconds, size, points, tolerance)
+                    for size, points, tolerance, seconds, h in found
                     if np.sqrt(np.mean((h - wanted) ** 2)) <= error
                 ]
                 line.append(
-                    "{:.3g} s ({}, {:g})".format(*min(good)) if good else f"> {PATIENCE:g} s"
+                    "{:.3g} s ({} {}, {:g})".format(*min(good)) if good else f"> {PATIENCE:g} s"
                 )
             print(f"| {contestant} |", " | ".join(line), "|", flush=True)
 

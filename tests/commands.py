@@ -16,6 +16,7 @@ from hkflow.studies.members import compute
 MESHES = {"circle": 64, "hypersphere": 2760}  # cells, by a word in the name; 642 of others
 SHORT = {
     "icm": 5.0,
+    "icm/fig2-m1000": 1.0,
     "wei": 20.0,
     "wei/sec34": 1.0,
     "twohom/thm12": 100.0,

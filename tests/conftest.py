@@ -32,10 +32,13 @@ gc.freeze()
 gc.set_threshold(100_000, 20, 100)
 
 
-# files that take longest, begun first: at the end no worker waits for another's minute; and while
-# one compiles what the documents need, the other draws
-LONGEST = (
+# begun first: the documents, which compile most kernels, and beside them what needs few of these,
+# or two workers would compile the same at the same time; then files that take long, so that at the
+# end no worker waits for another's minute
+FIRST = (
     "test_documents.py",
+    "test_distributed.py",
+    "test_exact_flows.py",
     "test_plots.py",
     "test_study.py",
     "test_ranks.py",
@@ -43,13 +46,12 @@ LONGEST = (
     "test_run_folder.py",
     "test_commands.py",
     "test_agreement.py",
-    "test_distributed.py",
 )
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files first; the order is otherwise kept (see addopts in pyproject.toml)."""
-    place = {name: k for k, name in enumerate(LONGEST)}
+    """FIRST ones first; the order is otherwise kept (see addopts in pyproject.toml)."""
+    place = {name: k for k, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
