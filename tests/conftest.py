@@ -14,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # processes that tests start find byte code, as those of users do
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+import numba
 import numpy as np
 import pytest
 
@@ -113,6 +114,32 @@ def sketched(request):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20201)
+
+
+def by_threads(make):
+    """What make() returns with one thread, and with all of them."""
+    threads = numba.config.NUMBA_NUM_THREADS
+    if threads < 2:
+        pytest.skip("one thread divides nothing")
+    found = []
+    for count in (1, threads):
+        numba.set_num_threads(count)
+        found.append(make())
+    return found
+
+
+@pytest.fixture
+def one_core():
+    """Processes that a test starts have one core, so that `hkflow run` has no second process: for
+    tests that are about something else."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, {sorted(cores)[worker % len(cores)]})
+    yield
+    os.sched_setaffinity(0, cores)
 
 
 def moment_problem(mesh, transport=1.0, reaction=0.0, target=0.8, axis=OFF_AXIS):

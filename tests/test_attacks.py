@@ -111,6 +111,7 @@ def test_a_run_that_is_broken_off(number, times, place):
     assert interruptions.broken_off(place, 3, number, times) is None
 
 
+@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize(
     "name", [n for n in interruptions.ATTACKS if "resumes" not in n and "study" not in n]
 )
@@ -118,6 +119,7 @@ def test_interruptions(name, place):
     assert interruptions.ATTACKS[name](place, 3) is None
 
 
+@pytest.mark.usefixtures("one_core")
 def test_sibling_a_run_that_differs_is_seen(place, tmp_path):
     (tmp_path / "whole").symlink_to(place / "whole")
     changed = interruptions.prepare(tmp_path, end=0.2, companions="none")

@@ -124,6 +124,7 @@ def test_overrides_by_former_names(places, overrides):
     assert case.method.imex == "implicit"
 
 
+@pytest.mark.usefixtures("one_core")
 def test_the_command_line_says_it_once(places):
     former, _ = places
     begin = ("run", former, "-q", "--set", "error.companions=none")

@@ -215,6 +215,7 @@ def hk(*words, redirections="", **environment):
     return done.returncode, done.stderr.decode()
 
 
+@pytest.mark.usefixtures("one_core")
 def test_titles_columns_and_streams_that_are_unlike_others(case, tmp_path):
     """A title and columns that are no mathematics, on a terminal in latin-1, then with streams
     closed."""

@@ -1,7 +1,6 @@
 """The density by backward characteristics: closed forms, areas by finite differences, conservation
 of mass; and the history that it takes, in memory and in run folders."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import twin
+from conftest import by_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import roots_legendre
@@ -414,26 +414,15 @@ def test_killed_and_resumed_to_the_same_density(tmp_path):
     assert np.array_equal(again.density_at(points), whole.density_at(points))
 
 
-PROGRAM = """
-import hashlib, numba, sys, hkflow
-sys.path.insert(0, ".")
-from test_backward import six
-numba.set_num_threads(%d)
-s = hkflow.solve(six(hkflow.Flow(1.0, 2.0), hkflow.geodesic_mesh(1)), 0.5, kind="characteristics")
-print(hashlib.sha256(s.density_at(hkflow.quasi_uniform(3000, 2)).tobytes()).hexdigest())
-"""
-
-
 def test_one_and_two_threads_make_the_same_bits():
-    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM % k], env=environment, cwd=os.path.dirname(__file__),
-            check=True, capture_output=True,
-        ).stdout
-        for k in (1, 2)
-    ]  # fmt: skip
-    assert found[0] == found[1] and len(found[0]) > 60
+    def density():
+        s = hkflow.solve(
+            six(hkflow.Flow(1.0, 2.0), hkflow.geodesic_mesh(1)), 0.5, kind="characteristics"
+        )
+        return s.density_at(hkflow.quasi_uniform(3000, 2))
+
+    one, two = by_threads(density)
+    assert np.array_equal(one, two)
 
 
 def test_implicit_and_rejected_steps_keep_what_was_accepted():

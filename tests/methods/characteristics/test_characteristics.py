@@ -1,12 +1,9 @@
 """The method of characteristics: order, budgets, agreement with particles, stiff margins,
 resumption, refusals."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from conftest import by_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import roots_jacobi
@@ -328,30 +325,14 @@ def test_resumed_bit_for_bit():
             assert all(np.array_equal(a[name], b[name]) for name in a), count
 
 
-PROGRAM = """
-import hashlib, numba, numpy as np, hkflow
-from test_characteristics import problem
-numba.set_num_threads(%d)
-s = hkflow.solve(problem(hkflow.Flow(1.0, 2.0), 40, m=700), 1.0, kind="characteristics")
-last = [np.ascontiguousarray(s.states[-1][name]).tobytes() for name in ("positions", "log_weights")]
-print(hashlib.sha256(b"".join(last)).hexdigest())
-"""
-
-
 def test_one_and_two_threads_make_the_same_bits():
-    here = os.path.dirname(__file__)
-    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM % k],
-            env=environment,
-            cwd=here,
-            check=True,
-            capture_output=True,
-        ).stdout
-        for k in (1, 2)
-    ]
-    assert found[0] == found[1] and len(found[0]) > 60
+    def moved():
+        start = problem(hkflow.Flow(1.0, 2.0), 40, m=700)
+        last = hkflow.solve(start, 1.0, kind="characteristics").states[-1]
+        return last["positions"], last["log_weights"]
+
+    one, two = by_threads(moved)
+    assert all(map(np.array_equal, one, two))
 
 
 def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():

@@ -1,12 +1,9 @@
 """Particles that meet kinks: closed forms, an independent event-driven integration, budgets, few
 steps, resumption."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from conftest import by_threads
 from event_driven import event_driven
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,28 +266,14 @@ def test_resumed_bit_for_bit():
             assert all(np.array_equal(a[name], b[name]) for name in a if name != "random"), count
 
 
-PROGRAM = """
-import hashlib, numba, numpy as np, hkflow
-from test_sliding import problem
-numba.set_num_threads(%d)
-s = hkflow.solve(problem(hkflow.Flow(1.0, 2.0), 40, m=700), 0.5, kind="particles", tolerance=1e-4)
-last = [np.ascontiguousarray(s.states[-1][name]).tobytes() for name in ("positions", "log_weights")]
-print(hashlib.sha256(b"".join(last)).hexdigest())
-"""
-
-
 def test_one_and_two_threads_make_the_same_bits():
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM % k],
-            env=os.environ | {"NUMBA_NUM_THREADS": "2"},
-            cwd=os.path.dirname(__file__),
-            check=True,
-            capture_output=True,
-        ).stdout
-        for k in (1, 2)
-    ]
-    assert found[0] == found[1] and len(found[0]) > 60
+    def moved():
+        start = problem(hkflow.Flow(1.0, 2.0), 40, m=700)
+        last = hkflow.solve(start, 0.5, tolerance=1e-4, **KIND).states[-1]
+        return last["positions"], last["log_weights"]
+
+    one, two = by_threads(moved)
+    assert all(map(np.array_equal, one, two))
 
 
 def leaky(s):
