@@ -24,6 +24,7 @@ from hkflow.errors import RunFolderError
 from hkflow.plots import draw
 from hkflow.plots.convergence import save_study
 from hkflow.store.run_folder import lock
+from hkflow.studies import members
 from hkflow.studies.members import compute_all, is_finished, key_of
 from hkflow.studies.report import latex, markdown
 from hkflow.studies.study import read_study, study
@@ -387,8 +388,9 @@ def test_a_dask_cluster_gives_the_same(write, tmp_path, refined):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_scheduler_that_is_not_there_is_told(write, tmp_path):
+def test_a_scheduler_that_is_not_there_is_told(write, tmp_path, monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr(members, "ANSWER", 0.5)
     with pytest.raises(hkflow.CaseError, match="no Dask scheduler answers"):
         study(write(REFINED), tmp_path / "out", scheduler="tcp://127.0.0.1:9")
 

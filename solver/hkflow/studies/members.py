@@ -28,6 +28,7 @@ from ..solving.observer import Observer
 from ..solving.result import versions
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
+ANSWER = 10.0  # seconds in which a Dask scheduler answers
 # their sentences explain themselves
 EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -199,7 +200,7 @@ def _executor(scheduler, workers, threads, shared):
     except ImportError as error:
         raise CaseError("--scheduler wants Dask: pip install 'hkflow[dask]'.") from error
     try:
-        client = Client(scheduler, timeout=10)
+        client = Client(scheduler, timeout=ANSWER)
     except (OSError, ValueError) as error:
         raise CaseError(
             f"--scheduler {scheduler}: no Dask scheduler answers there ({error})."
