@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
-from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
@@ -69,9 +68,12 @@ def divided_loop(**options: Any) -> Callable:
         @wraps(function)
         def call(n, work, *arguments):
             threads = min(get_num_threads(), n) if work >= LARGE else 1
-            parts = min(SHARES * threads, n) if threads > 1 else 1
-            ends = [n * k // parts for k in range(parts + 1)] if n else [0]
-            shares = iter(list(pairwise(ends)))
+            if threads < 2:
+                if n:
+                    kernel(0, n, *arguments)
+                return
+            parts = min(SHARES * threads, n)
+            shares = iter([(n * k // parts, n * (k + 1) // parts) for k in range(parts)])
 
             def take():
                 for begin, end in shares:
