@@ -1,12 +1,17 @@
 """A loop that is divided among threads gives the same numbers for any number of them."""
 
 import multiprocessing
+import threading
 
 import numba
 import numpy as np
 import pytest
 
-from hkflow.operators.parallel_loops import LARGE, divided_loop
+from hkflow.operators.parallel_loops import LARGE, SHARES, divided_loop
+
+several_threads = pytest.mark.skipif(
+    numba.config.NUMBA_NUM_THREADS < 2, reason="one thread divides nothing"
+)
 
 
 @divided_loop()
@@ -39,22 +44,40 @@ def test_every_item_once(n):
         assert np.array_equal(calculated(squares, n, threads), np.arange(float(n)) ** 2)
 
 
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread divides nothing")
+@several_threads
 def test_parts_that_overlap_are_seen():
     assert not np.array_equal(calculated(overlapping, 1001, 2), np.arange(1001.0) ** 2)
 
 
-def test_little_work_wakes_no_thread():
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Kernels are run by Python."""
+    monkeypatch.setattr(
+        "hkflow.operators.parallel_loops.njit", lambda **_: lambda function: function
+    )
+
+
+def test_little_work_wakes_no_thread(interpreted):
     calls = []
+    divided_loop()(lambda begin, end: calls.append((begin, end)))(7, LARGE - 1)
+    assert calls == [(0, 7)]
+
+
+@several_threads
+def test_threads_that_are_done_take_what_is_left(interpreted):
+    """The first item takes as long as all others, whoever does these."""
+    shares, items, left = SHARES * numba.get_num_threads(), set(), threading.Event()
+    n = 100 * shares
 
     def kernel(begin, end):
-        calls.append((begin, end))
+        if begin == 0:
+            assert left.wait(30.0)
+        items.update(range(begin, end))
+        if len(items) == n - 100:
+            left.set()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hkflow.operators.parallel_loops.njit", lambda **_: lambda function: function)
-        loop = divided_loop()(kernel)
-    loop(7, LARGE - 1)
-    assert calls == [(0, 7)]
+    divided_loop()(kernel)(n, LARGE)
+    assert items == set(range(n))
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
