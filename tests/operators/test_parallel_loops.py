@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 
 import numba
 import numpy as np
@@ -78,6 +79,27 @@ def test_threads_that_are_done_take_what_is_left(interpreted):
 
     divided_loop()(kernel)(n, LARGE)
     assert items == set(range(n))
+
+
+@several_threads
+def test_an_interrupted_call_returns_when_all_threads_are_done(interpreted):
+    here, began, ended, main = threading.Event(), threading.Event(), [], threading.get_ident()
+
+    def kernel(begin, end):
+        if threading.get_ident() == main:
+            here.set()
+            assert began.wait(30.0)
+            raise KeyboardInterrupt
+        assert here.wait(30.0)
+        began.set()
+        time.sleep(0.01)
+        ended.append(begin)
+
+    with pytest.raises(KeyboardInterrupt):
+        divided_loop()(kernel)(1000, LARGE)
+    count = len(ended)
+    time.sleep(0.1)
+    assert len(ended) == count == SHARES * numba.get_num_threads() - 1
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -80,9 +80,11 @@ def divided_loop(**options: Any) -> Callable:
                     kernel(begin, end, *arguments)
 
             others = [_threads(os.getpid()).submit(take) for _ in range(threads - 1)]
-            take()
-            for other in others:
-                other.result()
+            try:
+                take()
+            finally:  # nobody writes once an interrupted call has returned
+                for other in others:
+                    other.result()
 
         return call
 
