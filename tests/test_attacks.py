@@ -111,11 +111,12 @@ def test_a_run_that_is_broken_off(number, times, place):
     assert interruptions.broken_off(place, 3, number, times) is None
 
 
-@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize(
     "name", [n for n in interruptions.ATTACKS if "resumes" not in n and "study" not in n]
 )
-def test_interruptions(name, place):
+def test_interruptions(name, place, request):
+    if not name.startswith("two processes"):  # which are to run at the same time
+        request.getfixturevalue("one_core")
     assert interruptions.ATTACKS[name](place, 3) is None
 
 

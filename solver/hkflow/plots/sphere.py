@@ -25,9 +25,8 @@ from ..measures.point_measure import PointMeasure
 from .shown import Colors, clipped, colors_of, draw_scale, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
-# otherwise, pixels of an inch of the figure, as in the files of pictures, and of the width of a map
-# at most
-INCH, MOST_PIXELS = 300, 1600
+INCH = 300  # pixels of an inch of the figure where there are more cells, as in files of pictures
+MOST_PIXELS = 1600  # of the width of a map
 BEND = 0.05  # radians of an edge of a cell that are drawn straight
 ON_CUT = 1e-12  # coordinates that count as 0
 ROOT = np.sqrt(2.0)
