@@ -6,6 +6,7 @@ import pytest
 import hkflow
 from hkflow.operators.dense import DenseOperator, blocked
 from hkflow.operators.distributed import DistributedOperator, shared
+from hkflow.operators.moving_tree import MovingTreeOperator
 from hkflow.operators.ranks import Alone
 from hkflow.operators.sorted import SortedOperator
 
@@ -126,16 +127,19 @@ def test_sums_over_fixed_points_have_the_same_bits(size, feature, shape, rng):
 
 @pytest.mark.parametrize("size", [2, 3, 7])
 @pytest.mark.parametrize("feature", ["linear", "relu", "squared-relu", "joint-relu"])
-@pytest.mark.parametrize("shape", MANY, ids=str)
+@pytest.mark.parametrize("shape", [*MANY, ("tree", 3000, 70, 3), ("tree", 300, 900, 4)], ids=str)
 def test_sums_over_moving_points_have_the_same_bits(size, feature, shape, rng):
     name, n, n_data, p = shape
+    if name == "tree" and feature not in ("relu", "squared-relu"):
+        return
     feature = hkflow.FEATURES[feature]
     points, inputs = rng.normal(size=(n, p + feature.joint)), rng.normal(size=(n_data, p))
 
     def make(rank):
         return feature.moving_operator(points, inputs, name, rank)
 
-    assert isinstance(make(together(size)[0]), DistributedOperator)
+    kind = MovingTreeOperator if name == "tree" else DistributedOperator
+    assert isinstance(make(together(size)[0]), kind)
     assert same(together(size), make, points, n_data, rng, moving=True)
 
 
@@ -192,7 +196,7 @@ def test_a_part_that_is_sent_from_the_wrong_place_is_seen(name, feature, rng):
     for kind, right in ((Rank, True), (Shifted, False)):
         make = lambda rank: feature.operator(points, inputs, name, ranks=rank)
         assert same(together(3, kind), make, points, 100, rng) == right
-        make = lambda rank: feature.moving_operator(points, inputs, "dense", rank)
+        make = lambda rank: feature.moving_operator(points, inputs, name, rank)
         assert same(together(3, kind), make, points, 100, rng, moving=True) == right
 
 

@@ -58,8 +58,7 @@ def worst(feature, points, inputs, rng, name="auto", moving=False, sabotage=None
 def test_sums_are_those_of_the_matrix_to_rounding(feature, name, p, rng):
     points, inputs = hkflow.quasi_uniform(3000, p - 1), rng.normal(size=(41, p))
     assert worst(feature, points, inputs, rng, name) <= 1e-14
-    if name != "tree":
-        assert worst(feature, points, inputs, rng, name, moving=True) <= 1e-14
+    assert worst(feature, points, inputs, rng, name, moving=True) <= 1e-14
 
 
 def test_single_precision_is_as_exact_as_it_says(rng):

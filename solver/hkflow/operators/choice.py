@@ -7,10 +7,12 @@ of R^p, measured on one core:
     sorted    50 N + 100 n + 10⁴; 150 N where points move                       p = 2
     tree      2.5 f n N + 30 N + 10⁵,  f = 2 (LEAF / N)^(1/(p − 1)) the share of pairs that lie in
               cut leaves, N ≥ n
+              (2.9 f + 0.05) n N + 170 N + 3·10⁵ where points move
 
 "dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The
 tree is taken where it is half as dear, since it must be built and kept: it holds f n N / LEAF
-indices and more.
+indices and more. Where points move it keeps no lists, and is taken where it saves a fifth: what f
+is depends on where they are, at first even.
 """
 
 from functools import partial
@@ -21,6 +23,7 @@ from ..errors import unknown_name
 from .caps import LEAF
 from .dense import LINEAR, DenseOperator
 from .distributed import shared, shared_tree
+from .moving_tree import MovingTreeOperator
 from .ranks import ALONE, Alone
 from .sorted import SortedOperator
 
@@ -39,7 +42,7 @@ def make_operator(
     """The operator of a name for points (n_points, p) and inputs (n_data, p), or the cheapest one
     for "auto".
 
-    moving : whether the points will be overwritten in place, which the tree cannot follow
+    moving : whether the points will be overwritten in place
     ranks : between which sums are shared out (see operators.distributed), but for sorted ones: they
         cost no more than what every rank does anyway
     Raises ValueError for an unknown name, or an operator that cannot make these sums.
@@ -48,13 +51,15 @@ def make_operator(
         raise ValueError(unknown_name("operator", name, OPERATORS))
     if name == "auto":
         name = cheapest(len(points), len(inputs), inputs.shape[1], activation, moving)
-    if name in ("tree", SINGLE) and moving:
+    if name == SINGLE and moving:
         raise ValueError(
             f"'{name}' is for points that stay where they are: a grid's, or fixed units. Take"
-            " 'dense' or 'sorted'."
+            " 'dense', 'sorted' or 'tree'."
         )
     if name == "sorted":
         return SortedOperator(points, inputs, activation, moving)
+    if name == "tree" and moving:
+        return MovingTreeOperator(points, inputs, activation, ranks)
     if name == "tree":
         return shared_tree(ranks, points, inputs, activation)
     return shared(
@@ -71,8 +76,11 @@ def cheapest(n_points: int, n_data: int, axes: int, activation: int, moving: boo
             if (150 if moving else 50) * n_points + 100 * n_data + 10_000 < dense
             else "dense"
         )
-    if moving or axes < 2:
+    if axes < 2 or moving and activation == LINEAR:
         return "dense"
-    many = max(n_points, n_data)
+    many = n_points if moving else max(n_points, n_data)
     cut = 0.0 if activation == LINEAR else min(1.0, 2.0 * (LEAF / many) ** (1.0 / (axes - 1)))
+    if moving:
+        tree = (2.9 * cut + 0.05) * dense + 170 * n_points + 300_000
+        return "tree" if 1.25 * tree < dense else "dense"
     return "tree" if 2.0 * (2.5 * cut * dense + 30 * many + 100_000) < dense else "dense"

@@ -42,6 +42,13 @@ class Alone:
 
     rank, size = 0, 1
 
+    def completion(
+        self, buffer: "Floats", counts: list[int], starts: list[int]
+    ) -> Callable[[], object]:
+        """A function that fills in the other ranks' parts of a buffer of float64: counts[r] numbers
+        of rank r from starts[r] on."""
+        return lambda: None
+
     def told(self, make: Callable[[], Any]) -> Any:
         """What make() returns, or raises, on the first rank, which alone calls it: on all ranks."""
         return make()
@@ -78,8 +85,6 @@ class Ranks(Alone):
     def completion(
         self, buffer: "Floats", counts: list[int], starts: list[int]
     ) -> Callable[[], object]:
-        """A function that fills in the other ranks' parts of a buffer of float64: counts[r] numbers
-        of rank r from starts[r] on."""
         return partial(self.comm.Allgatherv, self.in_place, [buffer, (counts, starts), self.double])
 
     def told(self, make: Callable[[], Any]) -> Any:
