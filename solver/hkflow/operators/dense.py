@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..arguments import Floats
-from .parallel_loops import parallel_loop
+from .parallel_loops import parallel_loop, small_kernel
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2
 
@@ -35,6 +35,8 @@ GROUPS = 64  # groups of blocks of points, at most: a group is summed in order b
 SMALL = 200_000  # multiplications below which a second thread costs more than it brings
 # numbers of `columns` read again and again before the next ones: they stay in the cache
 CHUNK = 32_768
+FEW, MARKED = 1 << 15, 1 << 29  # pairs between which it is kept whether they are positive
+MARK = np.uint8  # a bit for each number of a vector
 
 
 def width_for(n: int, tile: int = TILE) -> int:
@@ -84,12 +86,16 @@ class DenseOperator:
         self.activation = (0,) * activation  # compiled anew for each activation
         self.shape = inputs.shape
         self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA), kind)
-        self.set_inputs(inputs)
         self.loss_gradient = np.zeros((len(self.columns), DATA), kind)
         self.weights, self.potential, self.nothing = (
             np.zeros(shape, kind) for shape in ((B, width), (B, width), (B, 0, width))
         )
         self.partial = np.zeros((min(B, GROUPS), len(self.columns), DATA), kind)
+        # which products are positive, a bit each, and at which points: those of the last `forward`;
+        # made with the first gradient, which points that stay never want
+        self.marks = self.no_marks = np.zeros((B, 0, len(self.columns), 2 * DATA), MARK)
+        self.marked = np.zeros(0)
+        self.set_inputs(inputs)
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
@@ -98,6 +104,7 @@ class DenseOperator:
                 f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
                 " a new operator."
             )
+        self.marked[:] = np.nan
         (n_data, p), rest = inputs.shape, len(inputs) % DATA
         whole = n_data // DATA
         self.columns[:whole] = inputs[: n_data - rest].reshape(whole, DATA, p).swapaxes(1, 2)
@@ -114,8 +121,11 @@ class DenseOperator:
             self.weights,
             len(weights),
             self.partial,
+            self.marks,
             out,
         )
+        if self.marked.size:
+            self.marked[:] = self.points
 
     def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
         """J_c = Σ_i loss_gradient_i φ(θ_c, x_i); loss_gradient (n_data,), out (n_points,)."""
@@ -132,10 +142,23 @@ class DenseOperator:
             self.loss_gradient,
             len(potential),
             len(self.partial),
+            self._marks(gradient.shape[1], len(loss_gradient) * len(potential)),
             self.potential,
             gradient,
         )
         potential[:] = self.potential.reshape(-1)[: len(potential)]
+
+    def _marks(self, wanted, pairs):
+        """The marks of the points as they are, or none; room for those of the next `forward`."""
+        if not wanted or len(self.activation) != RELU or not FEW <= pairs <= MARKED:
+            return self.no_marks
+        if not self.marked.size:
+            B, p, width = self.points.shape
+            self.marks = np.zeros((B, width // TILE, len(self.columns), 2 * DATA), MARK)
+            self.marked = np.full((B, p, width), np.nan)
+        if moved(self.points.reshape(-1), self.marked.reshape(-1)):
+            return self.no_marks
+        return self.marks
 
     def _loop(self, compiled, n):
         return compiled.serial if n * self.columns.size < SMALL else compiled.parallel
@@ -225,20 +248,61 @@ def products(
     }
 
 
+class Marks:
+    """An array of marks among the arguments of an intrinsic: for each tile those of its vectors, in
+    the order of CELLS."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.context, self.builder, self.kind = context, builder, kind
+        self.array = context.make_array(kind)(context, builder, value)
+        self.there = builder.icmp_signed(
+            ">", cgutils.unpack_tuple(builder, self.array.shape)[0], INTEGER(0)
+        )
+
+    def entry(self, tile: Any, data: Any, cell: int) -> Any:
+        return cgutils.get_item_pointer(
+            self.context, self.builder, self.kind, self.array, [tile, data, INTEGER(cell)]
+        )
+
+    def store(self, positive: Any, tile: Any, data: Any, cell: int) -> None:
+        bits = self.builder.bitcast(positive, ir.IntType(positive.type.count))
+        whole = self.context.get_data_type(self.kind.dtype)
+        mark = bits if bits.type == whole else self.builder.zext(bits, whole)
+        self.builder.store(mark, self.entry(tile, data, cell))
+
+    def load(self, tile: Any, data: Any, cell: int, lanes: int) -> Any:
+        mark, bits = self.builder.load(self.entry(tile, data, cell)), ir.IntType(lanes)
+        mark = mark if mark.type == bits else self.builder.trunc(mark, bits)
+        return self.builder.bitcast(mark, ir.VectorType(ir.IntType(1), lanes))
+
+
 @intrinsic
-def forward_tiles(typing, activation, points, columns, weights, out):
+def forward_tiles(typing, activation, points, columns, weights, marks, o, out):
     """out_k += Σ_c weights_c a(θ_c·x_k); points (p, width), columns (p, DATA), weights (whole
-    tiles,), out (DATA,)."""
+    tiles,), out (DATA,).
+
+    marks (n_tiles, n_data / DATA, 2 DATA): in row o, for ReLU, which θ_c·x_k are positive; nothing
+        is written if it is empty
+    """
 
     def write(context, builder, signature, args):
+        given = list(zip(signature.args, args, strict=True))
         points, columns, weights, out = (
-            Array(context, builder, *a) for a in zip(signature.args[1:], args[1:], strict=True)
+            Array(context, builder, *a) for a in (*given[1:4], given[6])
         )
+        kept = Marks(context, builder, *given[4])
         h = [cgutils.alloca_once_value(builder, points.zero) for _ in range(DATA)]
         with cgutils.for_range_slice(
             builder, INTEGER(0), weights.shape[0], INTEGER(2 * points.lanes)
         ) as (c, _):
             s = products(builder, activation, points, c, columns)
+            # numbers of float32, which never move, do not fit a mark
+            if activation.count == RELU and points.lanes <= 8 * MARK().itemsize:
+                with builder.if_then(kept.there):
+                    tile = builder.udiv(c, INTEGER(2 * points.lanes))
+                    for cell, vector in enumerate(s.values()):
+                        positive = builder.fcmp_ordered(">", vector, points.zero)
+                        kept.store(positive, tile, args[5], cell)
             weight = [weights.load(c, v=v) for v in range(2)]
             for k, v in CELLS:
                 a = builder.fmul(s[k, v], s[k, v]) if activation.count == SQUARED_RELU else s[k, v]
@@ -250,7 +314,7 @@ def forward_tiles(typing, activation, points, columns, weights, out):
             )
         return context.get_dummy_value()
 
-    return types.void(activation, points, columns, weights, out), write
+    return types.void(activation, points, columns, weights, marks, types.int64, out), write
 
 
 @intrinsic
@@ -282,20 +346,55 @@ def gradient_tile(typing, activation, points, columns, loss_gradient, potential,
                     )
             for v in range(2):
                 potential.store(J[v], 0, v=v)
-            with cgutils.for_range(builder, gradient.shape[0]) as axis:
-                G = [gradient.load(axis.index, 0, v=v) for v in range(2)]
-                x = [columns.broadcast(data.index, axis.index, k) for k in range(DATA)]
-                for k, v in CELLS:
-                    G[v] = multiply_add(builder, slope[k, v], x[k], G[v])
-                for v in range(2):
-                    gradient.store(G[v], axis.index, 0, v=v)
+            add_slopes(builder, slope, columns, data.index, gradient)
         return context.get_dummy_value()
 
     return types.void(activation, points, columns, loss_gradient, potential, gradient), write
 
 
+@intrinsic
+def marked_tile(typing, columns, loss_gradient, marks, tile, first, gradient):
+    """G += Σ_i r_i [θ·x_i > 0] x_i for the first TILE points, from the marks of a tile that
+    forward_tiles made, row `first` on."""
+
+    def write(context, builder, signature, args):
+        given = list(zip(signature.args, args, strict=True))
+        columns, loss_gradient, gradient = (
+            Array(context, builder, *a) for a in (*given[:2], given[5])
+        )
+        if columns.lanes > 8 * MARK().itemsize:
+            return context.get_dummy_value()
+        kept = Marks(context, builder, *given[2])
+        with cgutils.for_range(builder, columns.shape[0]) as data:
+            r = [loss_gradient.broadcast(data.index, k) for k in range(DATA)]
+            row = builder.add(args[4], data.index)
+            slope = {
+                (k, v): builder.select(
+                    kept.load(args[3], row, cell, columns.lanes), r[k], columns.zero
+                )
+                for cell, (k, v) in enumerate(CELLS)
+            }
+            add_slopes(builder, slope, columns, data.index, gradient)
+        return context.get_dummy_value()
+
+    return types.void(columns, loss_gradient, marks, types.int64, types.int64, gradient), write
+
+
+def add_slopes(
+    builder: Any, slope: dict[tuple[int, int], Any], columns: Array, data: Any, gradient: Array
+) -> None:
+    """G += Σ_k slope_k x_k for the first TILE points."""
+    with cgutils.for_range(builder, gradient.shape[0]) as axis:
+        G = [gradient.load(axis.index, 0, v=v) for v in range(2)]
+        x = [columns.broadcast(data, axis.index, k) for k in range(DATA)]
+        for k, v in CELLS:
+            G[v] = multiply_add(builder, slope[k, v], x[k], G[v])
+        for v in range(2):
+            gradient.store(G[v], axis.index, 0, v=v)
+
+
 @njit(cache=True)
-def forward_group(g, activation, points, columns, weights, n, partial):
+def forward_group(g, activation, points, columns, weights, n, partial, marks):
     """partial[g] = Σ over the points of group g; the arrays of dense_forward."""
     B, width = weights.shape
     G, tile = len(partial), TILE * 8 // points.itemsize
@@ -303,11 +402,13 @@ def forward_group(g, activation, points, columns, weights, n, partial):
     for b in range(g * B // G, (g + 1) * B // G):
         used = -(-min(width, n - b * width) // tile) * tile
         for o in range(len(columns)):
-            forward_tiles(activation, points[b], columns[o], weights[b, :used], partial[g, o])
+            forward_tiles(
+                activation, points[b], columns[o], weights[b, :used], marks[b], o, partial[g, o]
+            )
 
 
 @parallel_loop
-def dense_forward(activation, points, columns, weights, n, partial, out):
+def dense_forward(activation, points, columns, weights, n, partial, marks, out):
     """h_i = Σ_c weights_c a(θ_c·x_i), summed within each group of points, then over the groups in
     order.
 
@@ -315,9 +416,10 @@ def dense_forward(activation, points, columns, weights, n, partial, out):
     columns (n_data / DATA, p, DATA)
     weights (n_blocks, width), zero on padding; n: number of points; out (n_data,)
     partial (n_groups, n_data / DATA, DATA): scratch
+    marks (n_blocks, n_tiles, n_data / DATA, 2 DATA): of forward_tiles, written, or empty
     """
     for g in prange(len(partial)):
-        forward_group(np.int64(g), activation, points, columns, weights, n, partial)
+        forward_group(np.int64(g), activation, points, columns, weights, n, partial, marks)
     for i in range(len(out)):
         out[i] = 0.0
     for g in range(len(partial)):
@@ -326,8 +428,19 @@ def dense_forward(activation, points, columns, weights, n, partial, out):
             out[i] += h[i]
 
 
+@small_kernel()
+def moved(points, before):
+    """How many coordinates (n,) of points are no longer what they were."""
+    different = 0
+    for i in range(len(points)):
+        different += points[i] != before[i]
+    return different
+
+
 @njit(cache=True)
-def gradient_group(g, activation, points, columns, loss_gradient, n, n_groups, potential, gradient):
+def gradient_group(
+    g, activation, points, columns, loss_gradient, n, n_groups, marks, potential, gradient
+):  # fmt: skip
     """J and G for the points of group g; the arrays of dense_gradient."""
     B, p, width = points.shape
     chunk, tile = max(1, CHUNK // (p * DATA)), TILE * 8 // points.itemsize
@@ -338,32 +451,36 @@ def gradient_group(g, activation, points, columns, loss_gradient, n, n_groups, p
         for o in range(0, len(columns), chunk):
             x, r = columns[o : o + chunk], loss_gradient[o : o + chunk]
             for c in range(0, count, tile):
-                gradient_tile(
-                    activation, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:]
-                )
+                if marks.shape[1] > 0:
+                    marked_tile(x, r, marks[b], c // tile, o, gradient[b, :, c:])
+                else:
+                    gradient_tile(
+                        activation, points[b, :, c:], x, r, potential[b, c:], gradient[b, :, c:]
+                    )
         gradient[b, :, count:] = 0.0
+        if len(activation) == RELU and gradient.shape[1] > 0:  # J = θ·∇J, marked or not
+            potential[b] = 0.0
+            for a in range(p):
+                for c in range(count):
+                    potential[b, c] += points[b, a, c] * gradient[b, a, c]
 
 
 @parallel_loop
-def dense_gradient(activation, points, columns, loss_gradient, n, n_groups, potential, gradient):
+def dense_gradient(
+    activation, points, columns, loss_gradient, n, n_groups, marks, potential, gradient
+):  # fmt: skip
     """J_c = Σ_i loss_gradient_i a(θ_c·x_i) and G_c = Σ_i loss_gradient_i a'(θ_c·x_i) x_i, summed
     over i in order.
 
     activation: tuple whose length is the activation; points (n_blocks, p, width)
     columns (n_data / DATA, p, DATA)
     loss_gradient (n_data / DATA, DATA), zero on padding; n: number of points
+    marks: of dense_forward at these points, or empty
     potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0, width) to leave it
     out
     """
     for g in prange(n_groups):
         gradient_group(
-            np.int64(g),
-            activation,
-            points,
-            columns,
-            loss_gradient,
-            n,
-            n_groups,
-            potential,
-            gradient,
-        )
+            np.int64(g), activation, points, columns, loss_gradient, n, n_groups, marks,
+            potential, gradient,
+        )  # fmt: skip

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..arguments import Floats
 from .caps import LEAF
-from .dense import DATA, LINEAR, SQUARED_RELU, TILE, blocked, gradient_tile
+from .dense import DATA, LINEAR, SQUARED_RELU, TILE, blocked, gradient_tile, moved
 from .distributed import RankSlice
 from .parallel_loops import divided_loop, small_kernel
 from .ranks import ALONE, Alone
@@ -122,15 +122,6 @@ class MovingTreeOperator:
             self.columns,
             self.caps,
         )
-
-
-@small_kernel()
-def moved(points, placed):
-    """How many coordinates (n,) of points are not what they were when they were placed."""
-    different = 0
-    for i in range(len(points)):
-        different += points[i] != placed[i]
-    return different
 
 
 @small_kernel()
