@@ -7,11 +7,11 @@ of R^p, measured on one core:
     sorted    50 N + 100 n + 10⁴; 150 N where points move                       p = 2
     tree      2.5 f n N + 30 N + 10⁵,  f = 2 (LEAF / N)^(1/(p − 1)) the share of pairs that lie in
               cut leaves, N ≥ n
-              (2.9 f + 0.05) n N + 170 N + 3·10⁵ where points move
+              (4.1 f + 0.07) n N + 240 N + 4·10⁵ where points move
 
 "dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The
 tree is taken where it is half as dear, since it must be built and kept: it holds f n N / LEAF
-indices and more. Where points move it keeps no lists, and is taken where it saves a fifth: what f
+indices and more. Where points move it keeps no lists, and is taken where it saves a tenth: what f
 is depends on where they are, at first even.
 """
 
@@ -81,6 +81,6 @@ def cheapest(n_points: int, n_data: int, axes: int, activation: int, moving: boo
     many = n_points if moving else max(n_points, n_data)
     cut = 0.0 if activation == LINEAR else min(1.0, 2.0 * (LEAF / many) ** (1.0 / (axes - 1)))
     if moving:
-        tree = (2.9 * cut + 0.05) * dense + 170 * n_points + 300_000
-        return "tree" if 1.25 * tree < dense else "dense"
+        tree = (4.1 * cut + 0.07) * dense + 240 * n_points + 400_000
+        return "tree" if 1.1 * tree < dense else "dense"
     return "tree" if 2.0 * (2.5 * cut * dense + 30 * many + 100_000) < dense else "dense"
