@@ -65,9 +65,11 @@ class TreeOperator:
         # (p, n_few + 1): lists are padded with the last
         self.few = np.concatenate([few, np.zeros((1, p))]).T.copy()
         self.rows, self.values = np.zeros_like(self.moments), np.zeros(len(few) + 1)
+        first, last, _, starts = self.tree
+        leaves_below = (last - first)[starts[:-1]].max(initial=0)
         self.sums, self.given = (
             np.zeros((roots, levels, self.moments.shape[1])),
-            np.zeros((roots, LEAF // DATA, DATA)),
+            np.zeros((roots, leaves_below, LEAF // DATA, DATA)),
         )
         self.points, self.data = (
             np.zeros((roots, p, longest)),
@@ -227,6 +229,13 @@ def up_root(
 ):  # fmt: skip
     """partial = Σ over the points below root r; the arrays of `up`."""
     nothing = np.zeros((0, TILE))
+    # all at once: a leaf would wait for its own to come from memory
+    begin, flat = first[roots[r]], given.reshape(-1)
+    start, whole = begin * LEAF, last[roots[r]] * LEAF
+    stop = min(len(order), whole)
+    for c in range(start, stop):
+        flat[c - start] = values[order[c]]
+    flat[stop - start : whole - start] = 0.0
     for i in range(len(partial)):
         partial[i] = 0.0
     for d in range(len(sums)):
@@ -235,10 +244,8 @@ def up_root(
     for k in range(roots[r + 1] - 1, roots[r] - 1, -1):
         total, leaf = sums[level[k] + 1], first[k]
         if last[k] - leaf == 1:
-            whole = min(LEAF, len(order) - leaf * LEAF)
-            for c in range(LEAF):
-                given[c // DATA, c % DATA] = values[order[leaf * LEAF + c]] if c < whole else 0.0
-            sum_moments(activation, given, columns[leaf], total)
+            own = given[leaf - begin]
+            sum_moments(activation, own, columns[leaf], total)
             data = near[near_start[leaf] : near_start[leaf + 1]]
             for a in range(few.shape[0]):
                 for e in range(len(data)):
@@ -246,7 +253,7 @@ def up_root(
             for e in range(len(data)):
                 answer[e] = 0.0
             for e in range(0, len(data), TILE):
-                gradient_tile(activation, points[:, e:], columns[leaf], given, answer[e:], nothing)
+                gradient_tile(activation, points[:, e:], columns[leaf], own, answer[e:], nothing)
             for e in range(len(data)):
                 partial[data[e]] += answer[e]
         for e in range(far_start[k], far_start[k + 1]):
@@ -266,8 +273,8 @@ def up(
 ):  # fmt: skip
     """out_i = Σ_c values_c a(θ_c·x_i), summed below each root, then over the roots in order.
 
-    given (n_roots, LEAF / DATA, DATA), sums (n_roots, n_levels, M), points (n_roots, p, .), answers
-    (n_roots, .), partial (n_roots, n_few): scratch
+    given (n_roots, n_leaves, LEAF / DATA, DATA), sums (n_roots, n_levels, M), points (n_roots, p,
+    .), answers (n_roots, .), partial (n_roots, n_few): scratch
     """
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
