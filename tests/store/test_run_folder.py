@@ -394,6 +394,9 @@ LAGRANGIAN = {
         'kind = "particles"\nparticles = 20\nnoise = "random"\nnoise_interval = 0.1'
     ),
     "particles on a mesh": 'kind = "particles"\npoints = "mesh"\nnoise_points = 6',
+    "particles in a tree": (
+        'kind = "particles"\nparticles = 300\nnoise_points = 6\nnoise_interval = 0.1'
+    ),
     "network": 'kind = "network"\nunits = 10\npoints = "gaussian"',
     "sgd": 'kind = "network"\nunits = 10\ntraining = "sgd"\nstep = 0.001\nbatch = 3',
     "normalized": 'kind = "network"\nunits = 10\nlayers = "normalized"\nmax_step = 0.05',
@@ -406,6 +409,8 @@ def lagrangian(request, tmp_path):
     happened."""
     text = CASE.replace("max_step = 0.05", LAGRANGIAN[request.param])
     text = text if "mesh" in request.param else text.replace("cells = 24\n", "")
+    if "tree" in request.param:
+        text = text.replace("[objective]", '[objective]\noperator = "tree"')
     path = tmp_path / "lagrangian.toml"
     path.write_text(
         text

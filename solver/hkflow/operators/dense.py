@@ -35,8 +35,10 @@ GROUPS = 64  # groups of blocks of points, at most: a group is summed in order b
 SMALL = 200_000  # multiplications below which a second thread costs more than it brings
 # numbers of `columns` read again and again before the next ones: they stay in the cache
 CHUNK = 32_768
-FEW, MARKED = 1 << 15, 1 << 29  # pairs between which it is kept whether they are positive
-MARK = np.uint8  # a bit for each number of a vector
+# pairs of a point and a datum whose signs are kept: fewer cost less than asking whether points have
+# moved; more need over 64 MiB
+FEWEST_MARKED, MOST_MARKED = 1 << 15, 1 << 29
+MARK_BITS = 8  # the numbers of a vector, at most, whose signs a mark holds
 
 
 def width_for(n: int, tile: int = TILE) -> int:
@@ -91,9 +93,9 @@ class DenseOperator:
             np.zeros(shape, kind) for shape in ((B, width), (B, width), (B, 0, width))
         )
         self.partial = np.zeros((min(B, GROUPS), len(self.columns), DATA), kind)
-        # which products are positive, a bit each, and at which points: those of the last `forward`;
-        # made with the first gradient, which points that stay never want
-        self.marks = self.no_marks = np.zeros((B, 0, len(self.columns), 2 * DATA), MARK)
+        # which products θ·x are positive, a bit each, and at which points: those of the last
+        # `forward`. Made with the first gradient, which points that stay never want
+        self.marks = self.no_marks = np.zeros((B, 0, len(self.columns), 2 * DATA), np.uint8)
         self.marked = np.zeros(0)
         self.set_inputs(inputs)
 
@@ -150,11 +152,15 @@ class DenseOperator:
 
     def _marks(self, wanted, pairs):
         """The marks of the points as they are, or none; room for those of the next `forward`."""
-        if not wanted or len(self.activation) != RELU or not FEW <= pairs <= MARKED:
+        if (
+            not wanted
+            or len(self.activation) != RELU
+            or not (FEWEST_MARKED <= pairs <= MOST_MARKED)
+        ):
             return self.no_marks
         if not self.marked.size:
             B, p, width = self.points.shape
-            self.marks = np.zeros((B, width // TILE, len(self.columns), 2 * DATA), MARK)
+            self.marks = np.zeros((B, width // TILE, len(self.columns), 2 * DATA), np.uint8)
             self.marked = np.full((B, p, width), np.nan)
         if moved(self.points.reshape(-1), self.marked.reshape(-1)):
             return self.no_marks
@@ -254,6 +260,7 @@ class Marks:
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self.context, self.builder, self.kind = context, builder, kind
+        self.mark = ir.IntType(MARK_BITS)
         self.array = context.make_array(kind)(context, builder, value)
         self.there = builder.icmp_signed(
             ">", cgutils.unpack_tuple(builder, self.array.shape)[0], INTEGER(0)
@@ -265,15 +272,15 @@ class Marks:
         )
 
     def store(self, positive: Any, tile: Any, data: Any, cell: int) -> None:
-        bits = self.builder.bitcast(positive, ir.IntType(positive.type.count))
-        whole = self.context.get_data_type(self.kind.dtype)
-        mark = bits if bits.type == whole else self.builder.zext(bits, whole)
+        lanes = positive.type.count
+        bits = self.builder.bitcast(positive, ir.IntType(lanes))
+        mark = bits if lanes == MARK_BITS else self.builder.zext(bits, self.mark)
         self.builder.store(mark, self.entry(tile, data, cell))
 
     def load(self, tile: Any, data: Any, cell: int, lanes: int) -> Any:
-        mark, bits = self.builder.load(self.entry(tile, data, cell)), ir.IntType(lanes)
-        mark = mark if mark.type == bits else self.builder.trunc(mark, bits)
-        return self.builder.bitcast(mark, ir.VectorType(ir.IntType(1), lanes))
+        mark = self.builder.load(self.entry(tile, data, cell))
+        bits = mark if lanes == MARK_BITS else self.builder.trunc(mark, ir.IntType(lanes))
+        return self.builder.bitcast(bits, ir.VectorType(ir.IntType(1), lanes))
 
 
 @intrinsic
@@ -286,23 +293,21 @@ def forward_tiles(typing, activation, points, columns, weights, marks, o, out):
     """
 
     def write(context, builder, signature, args):
-        given = list(zip(signature.args, args, strict=True))
-        points, columns, weights, out = (
-            Array(context, builder, *a) for a in (*given[1:4], given[6])
-        )
-        kept = Marks(context, builder, *given[4])
+        _, *arrays, kept, (_, row), out = zip(signature.args, args, strict=True)
+        points, columns, weights, out = (Array(context, builder, *a) for a in (*arrays, out))
+        kept = Marks(context, builder, *kept)
         h = [cgutils.alloca_once_value(builder, points.zero) for _ in range(DATA)]
         with cgutils.for_range_slice(
             builder, INTEGER(0), weights.shape[0], INTEGER(2 * points.lanes)
         ) as (c, _):
             s = products(builder, activation, points, c, columns)
             # numbers of float32, which never move, do not fit a mark
-            if activation.count == RELU and points.lanes <= 8 * MARK().itemsize:
+            if activation.count == RELU and points.lanes <= MARK_BITS:
                 with builder.if_then(kept.there):
                     tile = builder.udiv(c, INTEGER(2 * points.lanes))
                     for cell, vector in enumerate(s.values()):
                         positive = builder.fcmp_ordered(">", vector, points.zero)
-                        kept.store(positive, tile, args[5], cell)
+                        kept.store(positive, tile, row, cell)
             weight = [weights.load(c, v=v) for v in range(2)]
             for k, v in CELLS:
                 a = builder.fmul(s[k, v], s[k, v]) if activation.count == SQUARED_RELU else s[k, v]
@@ -358,20 +363,16 @@ def marked_tile(typing, columns, loss_gradient, marks, tile, first, gradient):
     forward_tiles made, row `first` on."""
 
     def write(context, builder, signature, args):
-        given = list(zip(signature.args, args, strict=True))
-        columns, loss_gradient, gradient = (
-            Array(context, builder, *a) for a in (*given[:2], given[5])
-        )
-        if columns.lanes > 8 * MARK().itemsize:
+        *arrays, kept, (_, at), (_, start), G = zip(signature.args, args, strict=True)
+        columns, loss_gradient, gradient = (Array(context, builder, *a) for a in (*arrays, G))
+        if columns.lanes > MARK_BITS:
             return context.get_dummy_value()
-        kept = Marks(context, builder, *given[2])
+        kept = Marks(context, builder, *kept)
         with cgutils.for_range(builder, columns.shape[0]) as data:
             r = [loss_gradient.broadcast(data.index, k) for k in range(DATA)]
-            row = builder.add(args[4], data.index)
+            row = builder.add(start, data.index)
             slope = {
-                (k, v): builder.select(
-                    kept.load(args[3], row, cell, columns.lanes), r[k], columns.zero
-                )
+                (k, v): builder.select(kept.load(at, row, cell, columns.lanes), r[k], columns.zero)
                 for cell, (k, v) in enumerate(CELLS)
             }
             add_slopes(builder, slope, columns, data.index, gradient)

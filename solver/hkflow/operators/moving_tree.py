@@ -14,7 +14,7 @@ The order depends on where the points are and on nothing before, so that a run t
 checkpoint has the same bits.
 
 Cost: n N / (BRANCH LEAF) for the branches, n N (BRANCH LEAF / N)^(1/d) / LEAF for the leaves, n N
-(LEAF / N)^(1/d) for the pairs, for n data and N points on S^d; N log N for the order.
+(LEAF / N)^(1/d) for the pairs, for n data and N points on S^d; N for the order.
 """
 
 import numpy as np
@@ -29,6 +29,7 @@ from .tree import sum_moments
 
 BRANCH = 8  # leaves
 GROUPS = 64  # of branches, at most: a group is summed in order by one thread
+INDEX = 32  # bits of a key, its lowest, that number the point
 DIGIT = 12  # bits by which keys are sorted at a time; a place on the curve has two digits
 
 
@@ -110,8 +111,8 @@ class MovingTreeOperator:
         self.placed[:] = self.points
         size = self.points.size
         place_on_curve(len(self.points), size, self.points, self.keys)
-        sort_by_digit(self.keys, 32, self.count, self.sorted)
-        sort_by_digit(self.sorted, 32 + DIGIT, self.count, self.keys)
+        sort_by_digit(self.keys, INDEX, self.count, self.sorted)
+        sort_by_digit(self.sorted, INDEX + DIGIT, self.count, self.keys)
         fill_leaves(
             len(self.leaves),
             size,
@@ -184,7 +185,7 @@ def place_on_curve(begin, end, points, keys):
                         level
                     ) & np.uint32(1)
         for c in range(min(width, n - b * width)):
-            keys[b * width + c] = np.uint64(place[c]) << np.uint64(32) | np.uint64(b * width + c)
+            keys[b * width + c] = np.uint64(place[c]) << np.uint64(INDEX) | np.uint64(b * width + c)
 
 
 @small_kernel()
