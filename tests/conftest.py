@@ -111,6 +111,12 @@ def sketched(request):
         yield
 
 
+@pytest.fixture(autouse=True)
+def all_threads():
+    """A test begins with all threads, however many the one before it has left."""
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(20201)
