@@ -118,6 +118,28 @@ def tree_of(n_leaves):
     return np.array(first), np.array(last), np.array(level), np.array(roots)
 
 
+@njit(cache=True)
+def upward(level, roots):
+    """The nodes (n_nodes,) below each root, each after its children, and leaves as they lie in
+    memory."""
+    order, stack = np.zeros(len(level), dtype=np.int64), np.zeros(len(level), dtype=np.int64)
+    found = 0
+    for r in range(len(roots) - 1):
+        height = 0
+        for k in range(roots[r], roots[r + 1]):
+            while height > 0 and level[stack[height - 1]] >= level[k]:
+                height -= 1
+                order[found] = stack[height]
+                found += 1
+            stack[height] = k
+            height += 1
+        while height > 0:
+            height -= 1
+            order[found] = stack[height]
+            found += 1
+    return order
+
+
 def above(
     tree: tuple[Integers, Integers, Integers, Integers], leaves: slice
 ) -> tuple[Integers, Integers, Integers, Integers]:

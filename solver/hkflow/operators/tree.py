@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit, prange
 
 from ..arguments import Floats
-from .caps import LEAF, above, bisected, directions, lists_of, tree_of
+from .caps import LEAF, above, bisected, directions, lists_of, tree_of, upward
 from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
 
 
@@ -57,6 +57,7 @@ class TreeOperator:
             if leaves is None
             else above(tree_of(len(self.leaves)), leaves)
         )
+        self.upward = upward(*self.tree[2:])
         self.place = self.order if leaves is None else np.arange(len(many), dtype=np.uint32)
         self.lists = lists_of(self.tree, self.leaves, many, few, activation == LINEAR)
         self.moments = moments(few, activation, 2.0)
@@ -101,9 +102,9 @@ class TreeOperator:
     def _up(self, values, out):
         """From the many to the few: their moments go from the leaves to the roots."""
         up(
-            self.activation, *self.tree, *self.lists, self.columns, self.few, self.moments, values,
-            self.order, self.given, self.sums, self.points, self.answers, self.partial,
-            self.few_order, out,
+            self.activation, *self.tree, self.upward, *self.lists, self.columns, self.few,
+            self.moments, values, self.order, self.given, self.sums, self.points, self.answers,
+            self.partial, self.few_order, out,
         )  # fmt: skip
 
 
@@ -166,12 +167,17 @@ def down_root(
         sums[0, a] = 0.0
     for k in range(roots[r], roots[r + 1]):
         above, total = sums[level[k]], sums[level[k] + 1]
-        for a in range(sums.shape[1]):
-            total[a] = above[a]
-        for e in range(far_start[k], far_start[k + 1]):
-            row = rows[far[e]]
-            for a in range(sums.shape[1]):
-                total[a] += row[a]
+        met = far[far_start[k] : far_start[k + 1]]
+        if sums.shape[1] == 3:  # on S², most often
+            m0, m1, m2 = above[0], above[1], above[2]
+            for i in met:
+                m0, m1, m2 = m0 + rows[i, 0], m1 + rows[i, 1], m2 + rows[i, 2]
+            total[0], total[1], total[2] = m0, m1, m2
+        else:
+            total[:] = above
+            for i in met:
+                for a in range(sums.shape[1]):
+                    total[a] += rows[i, a]
         if last[k] - first[k] > 1:
             continue
         leaf = first[k]
@@ -224,8 +230,8 @@ def down(
 
 @njit(cache=True)
 def up_root(
-    r, activation, first, last, level, roots, far_start, far, near_start, near, columns, few,
-    moments, values, order, given, sums, points, answer, partial,
+    r, activation, first, last, level, roots, upward, far_start, far, near_start, near, columns,
+    few, moments, values, order, given, sums, points, answer, partial,
 ):  # fmt: skip
     """partial = Σ over the points below root r; the arrays of `up`."""
     nothing = np.zeros((0, TILE))
@@ -241,7 +247,7 @@ def up_root(
     for d in range(len(sums)):
         for a in range(sums.shape[1]):
             sums[d, a] = 0.0
-    for k in range(roots[r + 1] - 1, roots[r] - 1, -1):
+    for k in upward[roots[r] : roots[r + 1]]:
         total, leaf = sums[level[k] + 1], first[k]
         if last[k] - leaf == 1:
             own = given[leaf - begin]
@@ -256,11 +262,17 @@ def up_root(
                 gradient_tile(activation, points[:, e:], columns[leaf], own, answer[e:], nothing)
             for e in range(len(data)):
                 partial[data[e]] += answer[e]
-        for e in range(far_start[k], far_start[k + 1]):
-            i, value = far[e], 0.0
-            for a in range(sums.shape[1]):
-                value += total[a] * moments[i, a]
-            partial[i] += value
+        met = far[far_start[k] : far_start[k + 1]]
+        if sums.shape[1] == 3:  # on S², most often
+            m0, m1, m2 = total[0], total[1], total[2]
+            for i in met:
+                partial[i] += m0 * moments[i, 0] + m1 * moments[i, 1] + m2 * moments[i, 2]
+        else:
+            for i in met:
+                value = 0.0
+                for a in range(sums.shape[1]):
+                    value += total[a] * moments[i, a]
+                partial[i] += value
         for a in range(sums.shape[1]):
             sums[level[k], a] += total[a]
             total[a] = 0.0
@@ -268,8 +280,8 @@ def up_root(
 
 @njit(parallel=True, cache=True)
 def up(
-    activation, first, last, level, roots, far_start, far, near_start, near, columns, few, moments,
-    values, order, given, sums, points, answers, partial, few_order, out,
+    activation, first, last, level, roots, upward, far_start, far, near_start, near, columns, few,
+    moments, values, order, given, sums, points, answers, partial, few_order, out,
 ):  # fmt: skip
     """out_i = Σ_c values_c a(θ_c·x_i), summed below each root, then over the roots in order.
 
@@ -279,15 +291,16 @@ def up(
     if len(far) + LEAF * len(near) < SMALL // 4:
         for r in range(len(roots) - 1):
             up_root(
-                r, activation, first, last, level, roots, far_start, far, near_start, near, columns,
-                few, moments, values, order, given[r], sums[r], points[r], answers[r], partial[r],
+                r, activation, first, last, level, roots, upward, far_start, far, near_start, near,
+                columns, few, moments, values, order, given[r], sums[r], points[r], answers[r],
+                partial[r],
             )  # fmt: skip
     else:
         for r in prange(len(roots) - 1):
             up_root(
-                np.int64(r), activation, first, last, level, roots, far_start, far, near_start,
-                near, columns, few, moments, values, order, given[r], sums[r], points[r],
-                answers[r], partial[r],
+                np.int64(r), activation, first, last, level, roots, upward, far_start, far,
+                near_start, near, columns, few, moments, values, order, given[r], sums[r],
+                points[r], answers[r], partial[r],
             )  # fmt: skip
     for i in range(len(out)):
         total = 0.0
