@@ -87,6 +87,21 @@ def test_degenerate_geometry_is_exact_too(activation, rng):
         )
 
 
+@pytest.mark.parametrize("n_leaves", [1, 2, 7, 64, 1000, 1321])
+def test_the_way_up_meets_children_first_and_leaves_in_order(n_leaves):
+    first, last, level, roots = caps.tree_of(n_leaves)
+    order = caps.upward(level, roots)
+    leaves = order[last[order] - first[order] == 1]
+    assert (np.sort(order) == np.arange(len(level))).all()
+    assert (first[leaves] == np.arange(n_leaves)).all()
+    for r in range(len(roots) - 1):
+        below = order[roots[r] : roots[r + 1]]
+        assert (np.sort(below) == np.arange(roots[r], roots[r + 1])).all()
+        for at, k in enumerate(below):  # what lies within node k was met just before it
+            within = (first[below] >= first[k]) & (last[below] <= last[k])
+            assert within[at + 1 - within.sum() : at + 1].all()
+
+
 def test_near_pairs_are_those_whose_circle_cuts_the_leaf(rng):
     """Every pair is counted once: far and positive, near, or on the other side; and near lists hold
     no datum without need."""
