@@ -19,8 +19,9 @@ from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import search
-from hkflow.methods.characteristics import backward
+from hkflow.methods.characteristics import backward, tangent_gram
 from hkflow.methods.frozen_relu import movement
+from hkflow.methods.stepping import implicit_residuals
 from hkflow.operators import dense
 from hkflow.operators.dense import blocked
 from hkflow.running import ahead, beside
@@ -32,7 +33,16 @@ from hkflow.store.run_folder import snapshot_paths
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
 PROGRAM = "hkflow.app.second_process"
-KERNELS = [(movement, "move_atoms"), (search, "_walk"), (backward, "trace")]
+KERNELS = [
+    (movement, "move_atoms"),
+    (tangent_gram, "movable"),
+    (tangent_gram, "tangents"),
+    (tangent_gram, "add_squares"),
+    (implicit_residuals, "newton"),
+    (search, "_walk"),
+    (backward, "trace"),
+    (dense.dense_forward, "parallel"),
+]
 
 
 @pytest.fixture
@@ -84,18 +94,20 @@ def asked(made, task, folder, *arguments, seconds=0.0):
 def by_stages(called, problem):
     """The types with which the stages call kernels."""
     name, axes, stages = ahead.order_for(problem, "characteristics")
-    assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE]
-    for stage in stages:
+    assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
+    for stage in (*stages, ahead.IMPLICIT):
         ahead.compile_stage(stage, name, axes)
     return {name: set(types) for name, types in called.items()}
 
 
 def by_a_run(called, folder):
-    """The types with which a run and its density call them."""
+    """The types with which a run, its density and its predictions call them."""
     for types in called.values():
         types.clear()
-    run = hkflow.run(CASE, folder, **coarse(CASE) | {"time.end": 0.5, "error.companions": "none"})
+    changes = {"time.end": 0.5, "error.companions": "none", "method.imex": "implicit"}
+    run = hkflow.run(CASE, folder, **coarse(CASE) | changes)
     run.density_at(np.eye(3), 1)
+    run.predict(np.zeros((2000, 2)))
     return called
 
 
@@ -106,7 +118,7 @@ def test_what_is_compiled_ahead_is_what_a_run_calls(called, problem, tmp_path):
 
 def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(dense, "blocked", lambda points: np.asfortranarray(blocked(points)))
+        patch.setattr(dense, "blocked", lambda *points: np.asfortranarray(blocked(*points)))
         compiled = by_stages(called, problem)
     assert compiled != by_a_run(called, tmp_path / "run")
 
@@ -119,7 +131,7 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
         (
             "characteristics",
             {"objective.loss": "logistic", "objective.weight_decay": 0.1},
-            [ahead.STEP, ahead.PICTURE],
+            [ahead.STEP, ahead.PICTURE, ahead.PREDICTIONS],
         ),
     ],
 )
@@ -140,8 +152,11 @@ def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):
 class Deaf:
     """A second process that does nothing."""
 
+    def __init__(self):
+        self.told = []
+
     def tell(self, words):
-        pass
+        self.told.append(words)
 
     def answers(self):
         return iter(())
@@ -161,6 +176,49 @@ def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
                 ahead.COMPILATION.on_start(None)
                 ahead.COMPILATION.on_end(None)
             assert ahead.waits(ahead.STEP) == (helper is not None and compiles)
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "grid"])
+def test_what_the_other_would_compile_last_is_compiled_while_it_is_waited_for(
+    kind, problem, monkeypatch
+):
+    made, compiled = ahead.Ahead(problem, kind, Deaf()), []
+    made.compiles = True
+    # with these the other process is ready
+    ends = {ahead.IMPLICIT: ahead.STEP, ahead.PICTURE: ahead.MAX_MARGIN}
+
+    def compile_stage(stage, name, axes):
+        assert (name, axes) == ("relu", 3)
+        compiled.append(stage)
+        made.done[ends[stage]].set()
+
+    monkeypatch.setattr(ahead, "compile_stage", compile_stage)
+    if kind == "grid":
+        monkeypatch.setattr(ahead, "PATIENCE", 0.01)
+    for stage in (ahead.STEP, ahead.MAX_MARGIN):
+        made.wait(stage)
+    if kind == "grid":
+        assert compiled == made.process.told == []
+        return
+    assert compiled == [ahead.IMPLICIT, ahead.PICTURE]
+    assert made.process.told == [[ahead.LEAVE, stage] for stage in compiled]
+    assert [made.waits(stage) for stage in made.done] == [False, False, False, True]
+
+
+def test_a_stage_that_it_is_to_leave_is_not_compiled(problem):
+    order = ahead.order_for(problem, "characteristics")
+    process, answers = SecondProcess(PROGRAM), []
+    try:
+        process.tell(order)
+        process.tell([ahead.LEAVE, ahead.PICTURE])
+        for what, stage in process.answers():
+            assert what == ahead.COMPILED
+            answers.append(stage)
+            if stage == ahead.PREDICTIONS:
+                break
+    finally:
+        process.close()
+    assert answers == [ahead.STEP, ahead.MAX_MARGIN, ahead.PREDICTIONS]
 
 
 def test_it_starts_where_there_is_a_core_and_it_is_wanted(monkeypatch):

@@ -98,7 +98,7 @@ def enclose(
 
 
 def _highest(activation, inputs, c, signs, nodes, enough):
-    p, squared = inputs.shape[1], activation == SQUARED_RELU
+    p, squared = inputs.shape[1], True if activation == SQUARED_RELU else None
     nowhere = np.zeros((0, p)), np.zeros(0)
     if activation == LINEAR:
         return float(
@@ -216,6 +216,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
 
     x : (n, 3) unit vectors;  c : (n,);  whole : (3, 3) M of θᵀMθ, or in its first row A of A·θ, to
         be added
+    squared : True for squared ReLU, None for ReLU: what that never does is not compiled for it
     pieces : (n_pieces, p, 3) corners of a cover of the sphere
 
     Pieces of one size are looked at in turn, so that high values are met before smaller pieces are
@@ -256,7 +257,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                     continue
                 lists[then, end] = i
                 end += 1
-                if squared:
+                if squared is not None:
                     undecided += c[i] * max(s, 0.0) ** 2
                 else:
                     undecided += c[i] * max(s, 0.0)
@@ -265,7 +266,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                     share[i] = max(high, 0.0) / (high - low) if c[i] > 0.0 and high > low else 0.5
                     extra -= max(c[i], 0.0) * share[i] * low
             others = lists[then, begin:end]
-            if squared:
+            if squared is not None:
                 for q in range(3):
                     A[q] = _dot(M[q], center)
                 value = max(value, _dot(A, center) + undecided)
@@ -393,7 +394,7 @@ def _climbed(x, c, whole, squared, pieces):
                 copy(trial_slope, slope)
             else:
                 step *= 0.5
-        if squared:  # the top of the quadratic function that G is around here
+        if squared is not None:  # the top of the quadratic function that G is around here
             for _ in range(POLISH):
                 copy(whole, M)
                 for i in range(len(c)):
@@ -412,12 +413,12 @@ def _climbed(x, c, whole, squared, pieces):
 def _value(x, c, whole, squared, theta, slope):
     """G(θ); writes its gradient to slope, up to a factor."""
     for q in range(3):
-        slope[q] = _dot(whole[q], theta) if squared else whole[0, q]
+        slope[q] = whole[0, q] if squared is None else _dot(whole[q], theta)
     value = _dot(slope, theta)
     for i in range(len(c)):
         s = _dot(theta, x[i])
         if s > 0.0:
-            weight = c[i] * s if squared else c[i]
+            weight = c[i] if squared is None else c[i] * s
             value += weight * s
             for q in range(3):
                 slope[q] += weight * x[i, q]
@@ -504,7 +505,7 @@ def _dot(a, b):
 def _add(c, x, squared, M):
     """Add c x to the row M[0], or c x xᵀ to M."""
     for k in range(3):
-        if squared:
+        if squared is not None:
             for q in range(3):
                 M[k, q] += c * x[k] * x[q]
         else:

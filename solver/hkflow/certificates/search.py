@@ -132,9 +132,8 @@ def _maxima(feature, inputs, c, share, starts):
     if feature.activation == LINEAR or not alive.any():
         points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
     elif is_searchable(feature, inputs.shape[1]):
-        points = _exact(
-            _arrangement(ByIdentity(inputs)), c, feature.activation == SQUARED_RELU, share
-        )
+        squared = True if feature.activation == SQUARED_RELU else None
+        points = _exact(_arrangement(ByIdentity(inputs)), c, squared, share)
     else:
         points = _climb(feature, inputs, c, starts)
     points = normalize(points)
@@ -235,7 +234,7 @@ def _value(theta, x, c, squared):
     for i in range(len(c)):
         s = dot(theta, x[i])
         if s > 0.0:
-            total += c[i] * s * s if squared else c[i] * s
+            total += c[i] * s if squared is None else c[i] * s * s
     return total
 
 
@@ -254,7 +253,7 @@ def _within(theta, x, c, active, beyond):
 def _add(sign, c, x, squared, M):
     """Add sign c x to the row M[0], or sign c x xᵀ to M."""
     for k in range(3):
-        if squared:
+        if squared is not None:
             for m in range(3):
                 M[k, m] += sign * c * x[k] * x[m]
         else:
@@ -265,7 +264,7 @@ def _add(sign, c, x, squared, M):
 def _top(M, squared, p, least, theta):
     """Whether A·θ, A = M[0], or θᵀMθ exceeds `least` somewhere on the sphere; writes the highest
     direction to θ if so."""
-    if not squared:
+    if squared is None:
         size = np.sqrt(dot(M[0], M[0]))
         if size > least and size > 0.0:
             for k in range(len(theta)):
@@ -284,6 +283,7 @@ def _top(M, squared, p, least, theta):
 def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, out):
     """Walk along all circles and meet the local maxima of G = Σ c_i φ(·, x_i) that exceed `least`.
 
+    squared: True for squared ReLU, None for ReLU: what that never does is not compiled for it
     single: the highest goes to out[0], any point above all earlier ones counts;  else all go to out
     (room, 3), and are maxima
     Returns the largest value met, or `least`, and the number of points written. The other
@@ -293,7 +293,7 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
         positive below, above it
     """
     n, count = len(x), np.int64(0)  # of one type: every other is compiled anew
-    beyond = BEYOND_SQUARED if squared else BEYOND
+    beyond = BEYOND if squared is None else BEYOND_SQUARED
     theta, begin, end, ray = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
     M, T, side = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((2, 3, 3))
     active, here = np.zeros(n, np.bool_), np.zeros(n, np.int64)
@@ -333,18 +333,18 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
             # the regions on both sides of this arc; on the circle itself (p = 2) the arc is the
             # region
             for above in range(2 if p == 3 else 1):
-                for m in range(3 if squared else 1):
+                for m in range(1 if squared is None else 3):
                     for q in range(3):
                         T[m, q] = M[m, q] + side[above, m, q]
                 if _top(T, squared, p, least, theta):
                     for j in here[:same]:
                         active[j] = (dot(x[j], normal) > 0.0) == (above == 1)
-                    for _ in range(2 if squared else 1):
+                    for _ in range(1 if squared is None else 2):
                         if _within(theta, x, c, active, beyond):
                             least, count = _keep(theta, x, c, squared, least, single, out, count)
                         theta *= -1.0
             # the highest point of the arc, if G falls to both sides of it
-            if p == 3 and not squared:
+            if p == 3 and squared is None:
                 up = dot(M[0], normal)
                 falls = up + dot(side[1, 0], normal) <= 0.0 <= up + dot(side[0, 0], normal)
                 for q in range(3):
@@ -366,9 +366,9 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
             datum = crossings[i, k] - (n if leaves else 0)
             if leaves:
                 _add(-1.0, c[datum], x[datum], squared, M)
-            if single or not squared:
+            if single or squared is None:
                 value = dot(M[0], end)
-                if squared:
+                if squared is not None:
                     value = end[0] * value + end[1] * dot(M[1], end) + end[2] * dot(M[2], end)
                 if value > least and (
                     single or _falls(M[0], side, c[datum], x[datum], end, normal, p, ray)

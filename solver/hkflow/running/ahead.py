@@ -1,8 +1,9 @@
-"""What a run does beside itself, in a second process. Where kernels are to be compiled, this
-compiles those that are needed last, finds the max-margin, and draws:
+"""What a run does beside itself, in a second process. Where kernels are to be compiled, both
+compile: this one what it wants next or, while it waits for the other, what is wanted later. The
+second one finds the max-margin, and draws:
 
-    this process    sums, bound of the margin │ steps           │ companions │
-    the second      kernels of a step ─▸ of the max-margin ─▸ … │ max-margin │ picture
+    this process    kernels of sums, implicit steps │ steps │ companions │ kernels of paths │
+    the second      kernels of steps, the max-margin                     │ max-margin       │ picture
 
 Where all are compiled it only loads them, and computes the companions that tell errors:
 
@@ -33,10 +34,10 @@ from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .beside import SecondProcess
 
-STEP, MAX_MARGIN, PICTURE = "step", "max_margin", "picture"
-COMPANIONS, ERRORS = "companions", "errors"
+STEP, IMPLICIT, MAX_MARGIN, PICTURE = "step", "implicit", "max_margin", "picture"
+PREDICTIONS, COMPANIONS, ERRORS = "predictions", "companions", "errors"
 TASKS = (MAX_MARGIN, PICTURE, COMPANIONS, ERRORS)
-COMPILED = "compiled"
+COMPILED, LEAVE = "compiled", "leave"
 PATIENCE = 60.0  # seconds that this process waits for what it then does itself
 
 
@@ -74,12 +75,16 @@ class Ahead:
     """A second process, which compiles in advance, and is asked to do TASKS.
 
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
+    meanwhile : {stage: others}, what this process compiles while it waits for a stage
     compiles : whether there is anything to compile
     """
 
     def __init__(self, problem: Problem, kind: str, process: SecondProcess) -> None:
         self.order = order_for(problem, kind)
         self.done = {stage: Event() for stage in self.order[-1]}
+        self.meanwhile: dict[str, list[str]] = {}
+        if kind == "characteristics" and MAX_MARGIN in self.done:
+            self.meanwhile = {STEP: [IMPLICIT], MAX_MARGIN: [PICTURE, PREDICTIONS]}
         self.process, self.compiles = process, False
         self.answers: dict[str, Queue] = {task: Queue() for task in TASKS}
         self.asked: set[str] = set()
@@ -106,11 +111,22 @@ class Ahead:
         return self.compiles and stage in self.done and not self.done[stage].is_set()
 
     def wait(self, stage: str) -> None:
-        """Wait until the kernels of a stage are compiled, if they are being compiled."""
+        """Wait until the kernels of a stage are compiled, if they are being compiled; compile what
+        is wanted later meanwhile."""
         if self.waits(stage):
+            self._compile_for(stage)
             begun = time.monotonic()
             self.done[stage].wait(PATIENCE)
             COMPILATION.seconds += time.monotonic() - begun
+
+    def _compile_for(self, stage):
+        for other in self.meanwhile.pop(stage, ()):
+            if not self.waits(stage):
+                return
+            self.process.tell([LEAVE, other])
+            compile_stage(other, *self.order[:2])
+            if other in self.done:
+                self.done[other].set()
 
     def ask(self, task: str, folder: Path, *arguments: Any) -> None:
         """Let the process do one of the TASKS for the run in a folder."""
@@ -137,7 +153,7 @@ def order_for(problem: Problem, kind: str) -> tuple[str, int, list[str]]:
     """What a second process compiles for a run by a kind of method: the name of the feature, axes
     of the inputs, and stages."""
     feature = problem.objective.feature
-    stages = [STEP, PICTURE] if kind == "characteristics" else []
+    stages = [STEP, PICTURE, PREDICTIONS] if kind == "characteristics" else []
     if kind == "grid":
         from ..methods.grid.capture import captures
 
@@ -232,36 +248,74 @@ class WaitsForKernels(Observer):
 
 def compile_stage(stage: str, name: str, axes: int) -> None:
     """Call the kernels of a stage, for a built-in feature and inputs of so many axes."""
-    feature, inputs = FEATURES[name], np.eye(axes)[:1]
-    if stage == MAX_MARGIN:
-        from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
-        from ..certificates.search import local_maxima
+    COMPILE[stage](FEATURES[name], np.eye(axes)[:1])
 
-        local_maxima(feature, inputs, np.ones(1), share=0.5)
-        return
+
+def _steps(feature, inputs):
+    from ..methods.frozen_relu.kinks import Kinks
+    from ..methods.frozen_relu.movement import Movement
+    from ..operators.dense import blocked
+    from ..problem.flow import Flow
+
+    move = Movement(Kinks.of(feature, inputs), 1)
+    before, after = ((blocked(inputs), np.zeros(1), np.zeros(1, dtype=np.int64)) for _ in range(2))
+    move(before, np.ones(1), np.zeros(1), Flow(1.0, 1.0), 0.0, 0.0, 0.0, after)
+
+
+def _implicit_steps(feature, inputs):
+    from ..methods.characteristics.tangent_gram import held_coupling
+    from ..methods.stepping.implicit_residuals import Coupling
+    from ..objectives.losses import RISKS
+    from ..objectives.objective import Objective
+    from ..problem.flow import Flow
+
+    datum = Objective(feature, RISKS["smooth-margin"], inputs, np.ones(1))
+    one_held = np.eye(inputs.shape[1])[:2], np.ones(2), np.arange(2) == 1
+    matrix = held_coupling(datum, inputs, *one_held, Flow(1.0, 1.0))
+    Coupling.stored(datum, 0.0, matrix).solve(1.0, np.zeros(1), -np.ones(1))
+
+
+def _max_margin(feature, inputs):
+    from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
+    from ..certificates.search import local_maxima
+
+    local_maxima(feature, inputs, np.ones(1), share=0.5)
+
+
+def _backward_paths(feature, inputs):
+    from ..methods.characteristics.backward import followed_back
+    from ..methods.characteristics.history import History
     from ..methods.frozen_relu.kinks import Kinks
     from ..problem.flow import Flow
 
-    kinks, flow = Kinks.of(feature, inputs), Flow(1.0, 1.0)
-    if stage == PICTURE:
-        from ..methods.characteristics.backward import followed_back
-        from ..methods.characteristics.history import History
+    nothing, points = History(np.zeros((1, 3))), np.eye(inputs.shape[1])
+    followed_back(Kinks.of(feature, inputs), nothing, Flow(1.0, 1.0), 0.0, points, 1.0)
 
-        followed_back(kinks, History(np.zeros((1, 3))), flow, 0.0, np.eye(axes), 1.0)
-        return
-    from ..methods.frozen_relu.movement import Movement
-    from ..operators.dense import blocked
 
-    before, after = (
-        (blocked(np.eye(axes)[:1]), np.zeros(1), np.zeros(1, dtype=np.int64)) for _ in range(2)
-    )
-    move = Movement(kinks, 1)
-    move(before, np.ones(1), np.zeros(1), flow, 0.0, 0.0, 0.0, after)
+def _predictions(feature, inputs):
+    """So many that threads share them."""
+    from ..measures.point_measure import PointMeasure
+    from ..operators.dense import SMALL
+    from ..solving.predicting import BLOCK, predictions_of
+
+    axes = inputs.shape[1]
+    units = PointMeasure(np.ones((SMALL // BLOCK, axes)))
+    predictions_of(feature, units, np.zeros((BLOCK, axes - feature.joint)))
+
+
+COMPILE: dict[str, Callable] = {
+    STEP: _steps,
+    IMPLICIT: _implicit_steps,
+    MAX_MARGIN: _max_margin,
+    PICTURE: _backward_paths,
+    PREDICTIONS: _predictions,
+}
 
 
 def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]) -> None:
     """The second process: compile what the first line says, tell of each stage, and do the tasks
-    that the others ask for; end when the first process does, which holds the other end of stdin.
+    that the others ask for, or leave stages out; end when the first process does, which holds the
+    other end of stdin.
 
     prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names, for TASKS
     """
@@ -284,15 +338,20 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
             made = tasks[task](Path(folder), *arguments)
         tell(task, made)
 
+    def obey(word, *of):
+        left.update(of) if word == LEAVE else do(word, *of)
+
+    left: set[str] = set()
     name, axes, stages = asked.get()
     for stage in stages:
-        compile_stage(stage, name, axes)
-        tell(COMPILED, stage)
+        if stage not in left:
+            compile_stage(stage, name, axes)
+            tell(COMPILED, stage)
         while not asked.empty():
-            do(*asked.get())
+            obey(*asked.get())
     prepare()
     while True:
-        do(*asked.get())
+        obey(*asked.get())
 
 
 def _receive(asked):

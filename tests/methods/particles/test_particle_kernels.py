@@ -50,6 +50,20 @@ def test_to_sphere_and_signed_weights(shape, rng):
     assert close(weights, signs * np.exp(logs - 0.3))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_combine_on_sphere_is_combine_and_to_sphere(shape, rng):
+    n, _ = shape
+    points, coefficients = blocked(rng.normal(size=shape)), np.array([0.3, 0.0, -1.2])
+    start = np.append(points, rng.normal(size=n))
+    rates = np.array([np.append(blocked(rng.normal(size=shape)), rng.normal(size=n))] * 4)
+    out, wanted = np.full((2, len(start)), np.nan)
+    positions, combined = (y[: points.size].reshape(points.shape) for y in (out, wanted))
+    kernels.combine_on_sphere(start, rates, coefficients, 0.1, positions, out)
+    kernels.combine(start, rates, coefficients, 0.1, wanted)
+    kernels.to_sphere(combined, n, combined)
+    assert np.array_equal(out, wanted) and not np.array_equal(out, start)
+
+
 @pytest.mark.parametrize("depth", [2.0, 3.0])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_particle_rates(shape, depth, rng):

@@ -49,18 +49,46 @@ def local_errors(start, rates, estimates, dt, relative, out):
             out[b, e] = total
 
 
+@njit(cache=True)
+def normalised(positions, count, out):
+    """out = positions / |positions|, both (p, width), of the first `count` columns."""
+    for c in range(count):
+        square = 0.0
+        for a in range(len(positions)):
+            square += positions[a, c] ** 2
+        scale = 1.0 / np.sqrt(square)
+        for a in range(len(positions)):
+            out[a, c] = scale * positions[a, c]
+
+
 @parallel_loop
 def to_sphere(positions, n, out):
     """out = positions / |positions|, both blocked (n_blocks, p, width); n particles."""
     width = positions.shape[2]
     for b in prange(len(positions)):
-        for c in range(min(width, n - b * width)):
-            square = 0.0
-            for a in range(positions.shape[1]):
-                square += positions[b, a, c] ** 2
-            scale = 1.0 / np.sqrt(square)
-            for a in range(positions.shape[1]):
-                out[b, a, c] = scale * positions[b, a, c]
+        normalised(positions[b], min(width, n - b * width), out[b])
+
+
+@parallel_loop
+def combine_on_sphere(start, rates, coefficients, dt, positions, out):
+    """`combine`, and the positions of `out` carried back to the sphere.
+
+    positions (n_blocks, p, width) : those of out, which begins with them; the rest are log weights
+    """
+    (blocks, p, width), n = positions.shape, len(start) - positions.size
+    size = p * width
+    for b in prange(blocks):
+        count = min(width, n - b * width)
+        log_weights = positions.size + b * width
+        for low, high in ((b * size, (b + 1) * size), (log_weights, log_weights + count)):
+            for i in range(low, high):
+                out[i] = start[i]
+            for k in range(len(coefficients)):
+                factor = dt * coefficients[k]
+                if factor != 0.0:
+                    for i in range(low, high):
+                        out[i] += factor * rates[k, i]
+        normalised(positions[b], count, positions[b])
 
 
 @parallel_loop

@@ -70,8 +70,7 @@ class OdeMethod(Method):
     """Advances y by a pair of methods/stepping/embedded.py with error control.
 
     A subclass sets `relative` (1 if errors count relative to |y|, 0 if absolute), calls `allocate`,
-    and has evaluate(e), which fills an Evaluation from e.y, and project(y), which carries y back to
-    its manifold.
+    and has evaluate(e), which fills an Evaluation from e.y.
     """
 
     relative = 0.0
@@ -102,8 +101,12 @@ class OdeMethod(Method):
         )
         self.errors = np.zeros((n_blocks(n), len(self.estimates)))
 
-    def project(self, y: Floats) -> None:
-        """Carry y back to its manifold, in place; nothing to do in a vector space."""
+    def combine(
+        self, begin: Evaluation, rates: Floats, coefficients: Floats, dt: float, after: Evaluation
+    ) -> None:
+        """after.y = begin.y + dt Σ_k coefficients_k rates_k, carried back to the manifold of states
+        if that is no vector space."""
+        kernels.combine(begin.y, rates, coefficients, dt, after.y)
 
     def stage(self, e: Evaluation) -> None:
         """What a stage needs of e.y: e.rate, and its budget e.rates."""
@@ -157,14 +160,12 @@ class OdeMethod(Method):
         for k, weight in enumerate(pair.b):
             if k > 0:
                 at = self.work
-                kernels.combine(self.current.y, self.stages, pair.A[k, :k], dt, at.y)
-                self.project(at.y)
+                self.combine(self.current, self.stages, pair.A[k, :k], dt, at)
                 self.stage(at)
             self.stages[k] = at.rate
             if weight != 0.0:
                 step.budget.integrate(dt * weight, at.rates)
-        kernels.combine(self.current.y, self.stages, pair.b, dt, self.trial.y)
-        self.project(self.trial.y)
+        self.combine(self.current, self.stages, pair.b, dt, self.trial)
         self.evaluate(self.trial)
         self.stages[-1] = self.trial.rate
         step.error = self._local_error(dt)

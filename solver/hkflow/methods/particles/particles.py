@@ -23,6 +23,7 @@ from .shifted import kinks_of
 from .waveform import NODES, Sliding
 
 NOISE_KINDS = ("deterministic", "random")
+ONE = np.ones(1)  # the coefficient of a step of Euler's
 
 
 class Particles(PointMethod, OdeMethod):
@@ -165,10 +166,12 @@ class Particles(PointMethod, OdeMethod):
 
     # --- the right-hand side
 
-    def project(self, y: Floats) -> None:
-        """Carry the positions back to the sphere."""
-        positions = self._positions(y)
-        kernels.to_sphere(positions, self.n, positions)
+    def combine(
+        self, begin: Evaluation, rates: Floats, coefficients: Floats, dt: float, after: Evaluation
+    ) -> None:
+        """after.y = begin.y + dt Σ_k coefficients_k rates_k, positions carried back to the
+        sphere."""
+        kernels.combine_on_sphere(begin.y, rates, coefficients, dt, after.points, after.y)
 
     def stage(self, e: Evaluation) -> None:
         """The rates at e, and their budget, alone."""
@@ -394,13 +397,11 @@ class Particles(PointMethod, OdeMethod):
             begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
             self._set(begin)
             self._drive(begin, sigma)
-            after.y[:] = begin.y + 0.5 * tau * begin.rate
-            self.project(after.y)
+            self.combine(begin, begin.rate[None], ONE, 0.5 * tau, after)
             self._set(after)
             self._drive(after, sigma)
             step.budget.integrate(tau, after.rates)
-            after.y[:] = begin.y + tau * after.rate
-            self.project(after.y)
+            self.combine(begin, after.rate[None], ONE, tau, after)
             self._set(after)
         self.objective.value(self.weights, self.log_scale)
         after.predictions[:] = self.objective.predictions

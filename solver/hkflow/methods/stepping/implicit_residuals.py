@@ -344,21 +344,31 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
 
     pulled (n, n): y_i K_ij y_j;  u, q, theta (n,): margins, weights, θ;  smooth, logistic: bool
     """
-    n = len(theta)
-    a, gradient, entropy, answer, change = np.empty((5, n))
-    system, solved = np.empty((n, n)), np.empty((2, n))
+    n, farthest = len(theta), 0.0
+    system, solved, scratch = np.empty((n, n)), np.empty((2, n)), np.empty((5, n))
+    # loops, since each expression of whole arrays takes a tenth of a second and more to compile
+    a, gradient, entropy = scratch[0], scratch[1], scratch[2]
+    answer, change = scratch[3], scratch[4]
+    for i in range(n):
+        farthest = max(farthest, abs(u[i]))
     last, still = np.inf, 0
     for _ in range(most):
         if smooth:
-            highest, total = theta.max(), 0.0
+            highest, total = theta[0], 0.0
+            for i in range(n):
+                highest = max(highest, theta[i])
             for i in range(n):
                 total += q[i] * np.exp(theta[i] - highest)
-            theta -= highest + np.log(total)
+            highest += np.log(total)
+            for i in range(n):
+                theta[i] -= highest
+        top, moved, finite = 0.0, 0.0, True
         for i in range(n):
             a[i] = q[i] * np.exp(theta[i])
+            top = max(top, a[i])
         multiply(pulled, tau, a, answer)
-        moved = np.abs(answer).max()
         for i in range(n):
+            moved = max(moved, abs(answer[i]))
             room = -np.expm1(theta[i]) if logistic else 1.0  # 1 − a/q
             gradient[i] = u[i] + answer[i] + temperature * theta[i]
             if logistic:
@@ -371,7 +381,7 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
             system[i, i] += entropy[i]
         if not cholesky_solve(system, solved):
             return INDEFINITE
-        multiplier, top = 0.0, a.max()
+        multiplier = 0.0
         if smooth:
             above = below = 0.0
             for i in range(n):
@@ -393,14 +403,15 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
             if change[i] > most_change:
                 change[i] = most_change
             theta[i] += change[i]
+            finite &= abs(theta[i]) < np.inf
             size, largest = max(size, abs(a[i] * change[i]) / top), max(largest, change[i])
-        if not np.isfinite(theta).all():
+        if not finite:
             return LOST
         # or rounding has taken over: at once, or so often that nothing grows behind it
         stands = size > 0.3 * last
         if largest < 1.0 and (size <= tolerance or size < 1e-6 and stands):
             return FOUND
-        noise = 4.0 * EPS * (np.abs(u).max() + moved) / temperature
+        noise = 4.0 * EPS * (farthest + moved) / temperature
         still = still + 1 if stands and size <= max(noise, 1e-6) else 0
         if still == STILL:
             return FOUND
