@@ -2,8 +2,8 @@
 compile: this one what it wants next or, while it waits for the other, what is wanted later. The
 second one finds the max-margin, and draws:
 
-    this process    kernels of sums, implicit steps │ steps │ companions │ kernels of paths │
-    the second      kernels of steps, the max-margin                     │ max-margin       │ picture
+    this process    kernels of sums, implicit steps │ steps │ companions │ of paths    │
+    the second      kernels of steps, the max-margin                     │ max-margin  │ picture
 
 Where all are compiled it only loads them, and computes the companions that tell errors:
 
