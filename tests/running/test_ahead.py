@@ -127,7 +127,12 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
     "kind, changes, stages",
     [
         ("particles", {}, [ahead.MAX_MARGIN]),
-        ("grid", {}, [ahead.STEP, ahead.MAX_MARGIN]),
+        ("grid", {}, [ahead.STEP, ahead.BOUND, ahead.MAX_MARGIN]),
+        (
+            "grid",
+            {"objective.activation": "squared-relu"},
+            [ahead.BOUND, ahead.MAX_MARGIN],
+        ),
         (
             "characteristics",
             {"objective.loss": "logistic", "objective.weight_decay": 0.1},
@@ -273,7 +278,6 @@ def begun(run, folder):
 
 def test_error_bars_are_made_beside_to_the_same_numbers(run, tmp_path, monkeypatch):
     """From companions that were made when the run had only its start."""
-    monkeypatch.setattr(ahead.COMPILATION, "seconds", 0.0)
     monkeypatch.setattr(program, "READY", [])
     assert program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True) == 3
     shutil.copytree(run.path, tmp_path / "run")
@@ -287,7 +291,6 @@ def test_error_bars_are_made_beside_to_the_same_numbers(run, tmp_path, monkeypat
 
 
 def test_sibling_companions_of_another_tolerance_are_not_taken(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(ahead.COMPILATION, "seconds", 0.0)
     monkeypatch.setattr(program, "READY", [])
     program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True)
     for one in program.READY:
@@ -296,10 +299,21 @@ def test_sibling_companions_of_another_tolerance_are_not_taken(run, tmp_path, mo
     assert "did not reach its end" in str(companions.error_bars(run, ready=program.READY))
 
 
-def test_companions_wait_where_kernels_are_to_be_compiled(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(ahead.COMPILATION, "seconds", 1.0)
-    monkeypatch.setattr(program, "READY", [])
-    assert program.TASKS[ahead.COMPANIONS](begun(run, tmp_path / "begun"), True) == 0
+@pytest.mark.parametrize(
+    "kind, compiled, asks",
+    [("grid", 1.0, 1), ("characteristics", 1.0, 0), ("characteristics", 0.0, 1)],
+)
+def test_companions_wait_where_a_few_kernels_are_to_be_compiled(
+    kind, compiled, asks, problem, tmp_path, monkeypatch
+):
+    made = ahead.Ahead(problem, kind, Deaf())
+    monkeypatch.setattr(ahead.COMPILATION, "ahead", made)
+    monkeypatch.setattr(ahead.COMPILATION, "seconds", compiled)
+    observer = ahead.AsksForCompanions(tmp_path, True)
+    for _ in range(2):  # the start, and another save
+        observer.save(None, None)
+    assert made.process.told == asks * [[ahead.COMPANIONS, str(tmp_path), True]]
+    assert ahead.tells_errors() == bool(asks)
 
 
 @pytest.mark.parametrize("large, leaves", [(1e9, True), (1e8, False)])

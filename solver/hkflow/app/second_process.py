@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numba
 
-from ..running.ahead import COMPANIONS, COMPILATION, ERRORS, MAX_MARGIN, PICTURE, serve
+from ..running.ahead import COMPANIONS, ERRORS, MAX_MARGIN, PICTURE, serve
 from ..running.error_bars import estimated, made_beside
 from ..running.run import certified
 from ..solving.solution import Solution
@@ -32,15 +32,13 @@ def _certify(folder: Path, seconds: float) -> bool:
 
 
 def _make_companions(folder: Path, independent: bool) -> int:
-    """How many were made, on one thread, since the first process computes at the same time; none
-    where kernels had to be compiled, which that one does."""
-    if not COMPILATION.seconds:
-        threads = numba.get_num_threads()
-        numba.set_num_threads(1)
-        try:
-            READY.extend(made_beside(load(folder), independent))
-        finally:
-            numba.set_num_threads(threads)
+    """How many were made, on one thread, since the first process computes at the same time."""
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        READY.extend(made_beside(load(folder), independent))
+    finally:
+        numba.set_num_threads(threads)
     return len(READY)
 
 

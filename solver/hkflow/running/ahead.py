@@ -5,7 +5,7 @@ second one finds the max-margin, and draws:
     this process    kernels of sums, implicit steps │ steps │ companions │ of paths    │
     the second      kernels of steps, the max-margin                     │ max-margin  │ picture
 
-Where all are compiled it only loads them, and computes the companions that tell errors:
+Where all are compiled, and for grids, it computes the companions that tell errors:
 
     this process    steps      │ max-margin │
     the second      companions │ error bars │ picture
@@ -34,8 +34,9 @@ from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .beside import SecondProcess
 
-STEP, IMPLICIT, MAX_MARGIN, PICTURE = "step", "implicit", "max_margin", "picture"
-PREDICTIONS, COMPANIONS, ERRORS = "predictions", "companions", "errors"
+STEP, IMPLICIT, BOUND, MAX_MARGIN = "step", "implicit", "bound", "max_margin"
+PICTURE, PREDICTIONS = "picture", "predictions"
+COMPANIONS, ERRORS = "companions", "errors"
 TASKS = (MAX_MARGIN, PICTURE, COMPANIONS, ERRORS)
 COMPILED, LEAVE = "compiled", "leave"
 PATIENCE = 60.0  # seconds that this process waits for what it then does itself
@@ -80,7 +81,7 @@ class Ahead:
     """
 
     def __init__(self, problem: Problem, kind: str, process: SecondProcess) -> None:
-        self.order = order_for(problem, kind)
+        self.kind, self.order = kind, order_for(problem, kind)
         self.done = {stage: Event() for stage in self.order[-1]}
         self.meanwhile: dict[str, list[str]] = {}
         if kind == "characteristics" and MAX_MARGIN in self.done:
@@ -159,7 +160,8 @@ def order_for(problem: Problem, kind: str) -> tuple[str, int, list[str]]:
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
     if certifies_margin(problem) and not problem.domain.fixed:
-        stages.insert(1, MAX_MARGIN)
+        # the bound is wanted with the first record, late where a grid's sums are to be compiled
+        stages[1:1] = [BOUND, MAX_MARGIN] if kind == "grid" else [MAX_MARGIN]
     built_in = FEATURES.get(feature.name) is feature
     return feature.name, problem.objective.axes, stages if built_in else []
 
@@ -218,14 +220,13 @@ def give_up() -> None:
 
 
 def tells_errors() -> bool:
-    """Whether the second process computes companions: if it was asked to, and nothing had to be
-    compiled, which both would do then."""
-    made = COMPILATION.ahead
-    return made is not None and COMPANIONS in made.asked and not COMPILATION.seconds
+    """Whether the second process computes companions, since it was asked to."""
+    return COMPILATION.ahead is not None and COMPANIONS in COMPILATION.ahead.asked
 
 
 class AsksForCompanions(Observer):
-    """Asks for the companions of the run in a folder when its start is saved.
+    """Asks for the companions of the run in a folder when its start is saved: if nothing had to be
+    compiled until then, or the run is one of a grid, which has much more to compile than they.
 
     independent : whether by another method, too
     """
@@ -234,8 +235,9 @@ class AsksForCompanions(Observer):
         self.folder, self.independent, self.asks = folder, independent, True
 
     def save(self, method: Method, clock: LoopState) -> None:
-        if self.asks and not COMPILATION.seconds:
-            ask(COMPANIONS, self.folder, self.independent)
+        made = COMPILATION.ahead
+        if self.asks and made and (made.kind == "grid" or not COMPILATION.seconds):
+            made.ask(COMPANIONS, self.folder, self.independent)
         self.asks = False
 
 
@@ -275,6 +277,12 @@ def _implicit_steps(feature, inputs):
     Coupling.stored(datum, 0.0, matrix).solve(1.0, np.zeros(1), -np.ones(1))
 
 
+def _bound(feature, inputs):
+    from ..certificates.global_upper_bound import global_upper_bound
+
+    global_upper_bound(feature, inputs, np.ones(1))
+
+
 def _max_margin(feature, inputs):
     from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
     from ..certificates.search import local_maxima
@@ -306,6 +314,7 @@ def _predictions(feature, inputs):
 COMPILE: dict[str, Callable] = {
     STEP: _steps,
     IMPLICIT: _implicit_steps,
+    BOUND: _bound,
     MAX_MARGIN: _max_margin,
     PICTURE: _backward_paths,
     PREDICTIONS: _predictions,
