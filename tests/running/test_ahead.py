@@ -21,6 +21,7 @@ from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import search
 from hkflow.methods.characteristics import backward, tangent_gram
 from hkflow.methods.frozen_relu import movement
+from hkflow.methods.particles import waveform
 from hkflow.methods.stepping import implicit_residuals
 from hkflow.operators import dense
 from hkflow.operators.dense import blocked
@@ -35,6 +36,7 @@ CASE = ROOT / "cases" / "quickstart" / "rings.toml"
 PROGRAM = "hkflow.app.second_process"
 KERNELS = [
     (movement, "move_atoms"),
+    (waveform, "move_particles"),
     (tangent_gram, "movable"),
     (tangent_gram, "tangents"),
     (tangent_gram, "add_squares"),
@@ -95,7 +97,7 @@ def by_stages(called, problem):
     """The types with which the stages call kernels."""
     name, axes, stages = ahead.order_for(problem, "characteristics")
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
-    for stage in (*stages, ahead.IMPLICIT):
+    for stage in (*stages, ahead.SLIDING, ahead.HELD, ahead.IMPLICIT):
         ahead.compile_stage(stage, name, axes)
     return {name: set(types) for name, types in called.items()}
 
@@ -108,6 +110,7 @@ def by_a_run(called, folder):
     run = hkflow.run(CASE, folder, **coarse(CASE) | changes)
     run.density_at(np.eye(3), 1)
     run.predict(np.zeros((2000, 2)))
+    hkflow.solve(run.problem, 0.1, kind="particles")
     return called
 
 
@@ -126,7 +129,9 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
 @pytest.mark.parametrize(
     "kind, changes, stages",
     [
-        ("particles", {}, [ahead.MAX_MARGIN]),
+        ("particles", {}, [ahead.SLIDING, ahead.MAX_MARGIN]),
+        ("particles", {"method.stepper": "dopri5"}, [ahead.MAX_MARGIN]),
+        ("particles", {"objective.activation": "squared-relu"}, [ahead.MAX_MARGIN]),
         ("grid", {}, [ahead.STEP, ahead.BOUND, ahead.MAX_MARGIN]),
         (
             "grid",
@@ -141,7 +146,9 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
     ],
 )
 def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
-    assert ahead.order_for(check(CASE, **changes)[1], kind)[-1] == stages
+    case, problem = check(CASE, **{"method.kind": kind}, **changes)
+    stepper = getattr(case.method, "stepper", None) or "auto"
+    assert ahead.order_for(problem, kind, stepper)[-1] == stages
 
 
 def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):
@@ -183,31 +190,41 @@ def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
             assert ahead.waits(ahead.STEP) == (helper is not None and compiles)
 
 
-@pytest.mark.parametrize("kind", ["characteristics", "grid"])
+@pytest.mark.parametrize(
+    "kind, ends, left",
+    [
+        ("characteristics", {ahead.IMPLICIT: ahead.STEP, ahead.PICTURE: ahead.MAX_MARGIN}, 1),
+        ("particles", {ahead.MAX_MARGIN: ahead.SLIDING}, 0),
+        ("grid", {}, 3),
+    ],
+)
 def test_what_the_other_would_compile_last_is_compiled_while_it_is_waited_for(
-    kind, problem, monkeypatch
+    kind, ends, left, problem, monkeypatch
 ):
+    """ends : {what is compiled here: the stage that the other process has ready by then}"""
     made, compiled = ahead.Ahead(problem, kind, Deaf()), []
     made.compiles = True
-    # with these the other process is ready
-    ends = {ahead.IMPLICIT: ahead.STEP, ahead.PICTURE: ahead.MAX_MARGIN}
 
     def compile_stage(stage, name, axes):
         assert (name, axes) == ("relu", 3)
         compiled.append(stage)
-        made.done[ends[stage]].set()
+        if stage in ends:
+            made.done[ends[stage]].set()
 
     monkeypatch.setattr(ahead, "compile_stage", compile_stage)
-    if kind == "grid":
-        monkeypatch.setattr(ahead, "PATIENCE", 0.01)
-    for stage in (ahead.STEP, ahead.MAX_MARGIN):
+    monkeypatch.setattr(ahead, "PATIENCE", 0.01)
+    for stage in (ahead.STEP, ahead.SLIDING, ahead.MAX_MARGIN):
         made.wait(stage)
-    if kind == "grid":
-        assert compiled == made.process.told == []
-        return
-    assert compiled == [ahead.IMPLICIT, ahead.PICTURE]
+    assert (
+        compiled
+        == {
+            "characteristics": [ahead.HELD, ahead.IMPLICIT, ahead.PICTURE],
+            "particles": [ahead.IMPLICIT, ahead.MAX_MARGIN],
+            "grid": [],
+        }[kind]
+    )
     assert made.process.told == [[ahead.LEAVE, stage] for stage in compiled]
-    assert [made.waits(stage) for stage in made.done] == [False, False, False, True]
+    assert sum(map(made.waits, made.done)) == left
 
 
 def test_a_stage_that_it_is_to_leave_is_not_compiled(problem):

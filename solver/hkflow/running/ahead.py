@@ -34,8 +34,8 @@ from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .beside import SecondProcess
 
-STEP, IMPLICIT, BOUND, MAX_MARGIN = "step", "implicit", "bound", "max_margin"
-PICTURE, PREDICTIONS = "picture", "predictions"
+STEP, SLIDING, HELD, IMPLICIT = "step", "sliding", "held", "implicit"
+BOUND, MAX_MARGIN, PICTURE, PREDICTIONS = "bound", "max_margin", "picture", "predictions"
 COMPANIONS, ERRORS = "companions", "errors"
 TASKS = (MAX_MARGIN, PICTURE, COMPANIONS, ERRORS)
 COMPILED, LEAVE = "compiled", "leave"
@@ -80,12 +80,16 @@ class Ahead:
     compiles : whether there is anything to compile
     """
 
-    def __init__(self, problem: Problem, kind: str, process: SecondProcess) -> None:
-        self.kind, self.order = kind, order_for(problem, kind)
+    def __init__(
+        self, problem: Problem, kind: str, process: SecondProcess, stepper: str = "auto"
+    ) -> None:
+        self.kind, self.order = kind, order_for(problem, kind, stepper)
         self.done = {stage: Event() for stage in self.order[-1]}
         self.meanwhile: dict[str, list[str]] = {}
-        if kind == "characteristics" and MAX_MARGIN in self.done:
-            self.meanwhile = {STEP: [IMPLICIT], MAX_MARGIN: [PICTURE, PREDICTIONS]}
+        if MAX_MARGIN in self.done and kind == "characteristics":
+            self.meanwhile = {STEP: [HELD, IMPLICIT], MAX_MARGIN: [PICTURE, PREDICTIONS]}
+        elif MAX_MARGIN in self.done and kind == "particles":
+            self.meanwhile = {SLIDING: [IMPLICIT, MAX_MARGIN]}
         self.process, self.compiles = process, False
         self.answers: dict[str, Queue] = {task: Queue() for task in TASKS}
         self.asked: set[str] = set()
@@ -150,15 +154,18 @@ class Ahead:
         self.listener.join()
 
 
-def order_for(problem: Problem, kind: str) -> tuple[str, int, list[str]]:
-    """What a second process compiles for a run by a kind of method: the name of the feature, axes
-    of the inputs, and stages."""
+def order_for(problem: Problem, kind: str, stepper: str = "auto") -> tuple[str, int, list[str]]:
+    """What a second process compiles for a run by a kind of method and its stepper: the name of the
+    feature, axes of the inputs, and stages."""
     feature = problem.objective.feature
     stages = [STEP, PICTURE, PREDICTIONS] if kind == "characteristics" else []
     if kind == "grid":
         from ..methods.grid.capture import captures
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
+    slides = problem.flow.transport > 0.0 and not problem.objective.entropy and feature.kink
+    if kind == "particles" and stepper == "auto" and slides:
+        stages = [SLIDING]
     if certifies_margin(problem) and not problem.domain.fixed:
         # the bound is wanted with the first record, late where a grid's sums are to be compiled
         stages[1:1] = [BOUND, MAX_MARGIN] if kind == "grid" else [MAX_MARGIN]
@@ -182,10 +189,10 @@ def helped_by(process: SecondProcess | None) -> Iterator[None]:
 HELPERS: list[SecondProcess | None] = []
 
 
-def plan(problem: Problem, kind: str) -> None:
-    """Tell what will be run, and by which kind of method."""
+def plan(problem: Problem, kind: str, stepper: str = "auto") -> None:
+    """Tell what will be run, and by which kind of method and stepper."""
     if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1])
+        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper)
         COMPILATION.ahead.start()
 
 
@@ -245,7 +252,8 @@ class WaitsForKernels(Observer):
     """Waits before the first step until its kernels are compiled."""
 
     def step(self, method: Method, clock: LoopState) -> None:
-        wait(STEP)
+        for stage in (STEP, SLIDING):
+            wait(stage)
 
 
 def compile_stage(stage: str, name: str, axes: int) -> None:
@@ -264,17 +272,38 @@ def _steps(feature, inputs):
     move(before, np.ones(1), np.zeros(1), Flow(1.0, 1.0), 0.0, 0.0, 0.0, after)
 
 
-def _implicit_steps(feature, inputs):
+def _sliding_steps(feature, inputs):
+    from ..methods.particles.shifted import kinks_of
+    from ..methods.particles.waveform import NODES, Sliding
+    from ..operators.dense import blocked
+
+    move, drive = Sliding(kinks_of(feature, inputs), feature.joint, 1), (NODES[:, None], NODES)
+    points = blocked(np.eye(1, inputs.shape[1] + feature.joint))
+    nodes = NODES[1:]
+    out = np.zeros((len(nodes), *points.shape)), np.zeros((len(nodes), 1))
+    move((points, np.zeros(1)), np.ones(1), drive, (1.0, 1.0, 0.0, 0.0), 1.0, 0.0, nodes, out)
+
+
+def _coupling_of_held(feature, inputs):
     from ..methods.characteristics.tangent_gram import held_coupling
-    from ..methods.stepping.implicit_residuals import Coupling
-    from ..objectives.losses import RISKS
-    from ..objectives.objective import Objective
     from ..problem.flow import Flow
 
-    datum = Objective(feature, RISKS["smooth-margin"], inputs, np.ones(1))
     one_held = np.eye(inputs.shape[1])[:2], np.ones(2), np.arange(2) == 1
-    matrix = held_coupling(datum, inputs, *one_held, Flow(1.0, 1.0))
-    Coupling.stored(datum, 0.0, matrix).solve(1.0, np.zeros(1), -np.ones(1))
+    held_coupling(_datum(feature, inputs), inputs, *one_held, Flow(1.0, 1.0))
+
+
+def _implicit_steps(feature, inputs):
+    from ..methods.stepping.implicit_residuals import Coupling
+
+    coupling = Coupling.stored(_datum(feature, inputs), 0.0, np.eye(1))
+    coupling.solve(1.0, np.zeros(1), -np.ones(1))
+
+
+def _datum(feature, inputs):
+    from ..objectives.losses import RISKS
+    from ..objectives.objective import Objective
+
+    return Objective(feature, RISKS["smooth-margin"], inputs, np.ones(1))
 
 
 def _bound(feature, inputs):
@@ -313,6 +342,8 @@ def _predictions(feature, inputs):
 
 COMPILE: dict[str, Callable] = {
     STEP: _steps,
+    SLIDING: _sliding_steps,
+    HELD: _coupling_of_held,
     IMPLICIT: _implicit_steps,
     BOUND: _bound,
     MAX_MARGIN: _max_margin,

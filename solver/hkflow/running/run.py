@@ -180,7 +180,7 @@ def _make(
     case, problem = stated.case, stated.problem
     records = stated.records | records
     if ranks.size == 1:
-        ahead.plan(problem, case.method.kind)
+        ahead.plan(problem, case.method.kind, getattr(case.method, "stepper", None) or "auto")
     with doing(PREPARING, quiet):
         method = ranks.all(
             lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
