@@ -18,7 +18,7 @@ import hkflow
 from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
-from hkflow.certificates import search
+from hkflow.certificates import global_upper_bound, search
 from hkflow.methods.characteristics import backward, tangent_gram
 from hkflow.methods.frozen_relu import movement
 from hkflow.methods.particles import waveform
@@ -41,6 +41,7 @@ KERNELS = [
     (tangent_gram, "tangents"),
     (tangent_gram, "add_squares"),
     (implicit_residuals, "newton"),
+    (global_upper_bound, "_branch_and_bound"),
     (search, "_walk"),
     (backward, "trace"),
     (dense.dense_forward, "parallel"),
@@ -97,7 +98,7 @@ def by_stages(called, problem):
     """The types with which the stages call kernels."""
     name, axes, stages = ahead.order_for(problem, "characteristics")
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
-    for stage in (*stages, ahead.SLIDING, ahead.HELD, ahead.IMPLICIT):
+    for stage in (*stages, ahead.SLIDING, ahead.HELD, ahead.IMPLICIT, ahead.BOUND):
         ahead.compile_stage(stage, name, axes)
     return {name: set(types) for name, types in called.items()}
 
@@ -132,6 +133,7 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
         ("particles", {}, [ahead.SLIDING, ahead.MAX_MARGIN]),
         ("particles", {"method.stepper": "dopri5"}, [ahead.MAX_MARGIN]),
         ("particles", {"objective.activation": "squared-relu"}, [ahead.MAX_MARGIN]),
+        ("particles", {"certificate.seconds": 0.0}, [ahead.SLIDING]),
         ("grid", {}, [ahead.STEP, ahead.BOUND, ahead.MAX_MARGIN]),
         (
             "grid",
@@ -148,7 +150,39 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
 def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
     case, problem = check(CASE, **{"method.kind": kind}, **changes)
     stepper = getattr(case.method, "stepper", None) or "auto"
-    assert ahead.order_for(problem, kind, stepper)[-1] == stages
+    seconds = case.certificate.seconds
+    assert ahead.order_for(problem, kind, stepper, seconds > 0.0)[-1] == stages
+
+
+def test_particles_without_data_do_not_slide():
+    problem = check(ROOT / "cases" / "population" / "circle.toml")[1]
+    assert ahead.order_for(problem, "particles")[-1] == []
+
+
+def test_contradictory_data_have_no_max_margin():
+    problem = check(ROOT / "cases" / "quickstart" / "iris.toml")[1]
+    assert ahead.order_for(problem, "grid")[-1] == [ahead.STEP, ahead.BOUND]
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["relu", "joint-relu", "squared-relu"])
+def test_stages_fit_all_features_and_dimensions(name, axes, called, rng):
+    feature, risk = hkflow.FEATURES[name], hkflow.RISKS["smooth-margin"]
+    data = rng.normal(size=(4, axes)), np.array([1.0, -1.0, 1.0, -1.0])
+    signs = (1,) if feature.joint else (1, -1)
+    start = hkflow.PointMeasure(np.eye(1, axes + feature.joint))
+    objective = hkflow.Objective(feature, risk, *data)
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), signs, start)
+    stages = set()
+    for kind in ("particles", "grid") if feature.joint else ("particles", "characteristics"):
+        if kind == "characteristics" and feature.kink is None:
+            continue
+        made = ahead.Ahead(problem, kind, Deaf())
+        stages |= {*made.order[-1], *sum(made.meanwhile.values(), [])}
+    for stage in stages:
+        ahead.compile_stage(stage, name, axes)
+    # those of three axes are not those of two or four
+    assert bool(called["_walk"]) == (1 < axes < 4) or axes == 1
 
 
 def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):

@@ -5,7 +5,7 @@ second one finds the max-margin, and draws:
     this process    kernels of sums, implicit steps │ steps │ companions │ of paths    │
     the second      kernels of steps, the max-margin                     │ max-margin  │ picture
 
-Where all are compiled, and for grids, it computes the companions that tell errors:
+Where all are compiled, and for grids, the second one computes the companions that tell errors:
 
     this process    steps      │ max-margin │
     the second      companions │ error bars │ picture
@@ -30,6 +30,7 @@ from ..certificates.certificate import certifies_margin
 from ..methods.method import Method
 from ..objectives.activations import FEATURES
 from ..problem.problem import Problem
+from ..solving.final_margin import seeks_max_margin
 from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .beside import SecondProcess
@@ -77,13 +78,11 @@ class Ahead:
 
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
     meanwhile : {stage: others}, what this process compiles while it waits for a stage
-    compiles : whether there is anything to compile
+    compiles : whether this process has had to compile
     """
 
-    def __init__(
-        self, problem: Problem, kind: str, process: SecondProcess, stepper: str = "auto"
-    ) -> None:
-        self.kind, self.order = kind, order_for(problem, kind, stepper)
+    def __init__(self, problem: Problem, kind: str, process: SecondProcess, *more: Any) -> None:
+        self.kind, self.order = kind, order_for(problem, kind, *more)
         self.done = {stage: Event() for stage in self.order[-1]}
         self.meanwhile: dict[str, list[str]] = {}
         if MAX_MARGIN in self.done and kind == "characteristics":
@@ -129,7 +128,8 @@ class Ahead:
             if not self.waits(stage):
                 return
             self.process.tell([LEAVE, other])
-            compile_stage(other, *self.order[:2])
+            with suppress(Exception):  # whoever calls the kernels says what is wrong
+                compile_stage(other, *self.order[:2])
             if other in self.done:
                 self.done[other].set()
 
@@ -154,23 +154,32 @@ class Ahead:
         self.listener.join()
 
 
-def order_for(problem: Problem, kind: str, stepper: str = "auto") -> tuple[str, int, list[str]]:
-    """What a second process compiles for a run by a kind of method and its stepper: the name of the
-    feature, axes of the inputs, and stages."""
-    feature = problem.objective.feature
+def order_for(
+    problem: Problem, kind: str, stepper: str = "auto", proves: bool = True
+) -> tuple[str, int, list[str]]:
+    """What a second process compiles for a run by a kind of method: the name of the feature, axes
+    of the inputs, and stages.
+
+    stepper : of particles;  proves : whether the run may take time for the max-margin
+    """
+    objective = problem.objective
+    feature, axes = objective.feature, objective.inputs.shape[1]
     stages = [STEP, PICTURE, PREDICTIONS] if kind == "characteristics" else []
     if kind == "grid":
         from ..methods.grid.capture import captures
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
-    slides = problem.flow.transport > 0.0 and not problem.objective.entropy and feature.kink
-    if kind == "particles" and stepper == "auto" and slides:
-        stages = [SLIDING]
+    if kind == "particles" and stepper == "auto" and objective.entropy == 0.0:
+        slides = problem.flow.transport > 0.0 and len(objective.inputs) and feature.kink
+        stages = [SLIDING] if slides else []
     if certifies_margin(problem) and not problem.domain.fixed:
         # the bound is wanted with the first record, late where a grid's sums are to be compiled
-        stages[1:1] = [BOUND, MAX_MARGIN] if kind == "grid" else [MAX_MARGIN]
+        of_margins = [BOUND] if kind == "grid" else []
+        if proves and seeks_max_margin(problem):
+            of_margins.append(MAX_MARGIN)
+        stages[1:1] = of_margins
     built_in = FEATURES.get(feature.name) is feature
-    return feature.name, problem.objective.axes, stages if built_in else []
+    return feature.name, axes, stages if built_in else []
 
 
 @contextmanager
@@ -189,10 +198,10 @@ def helped_by(process: SecondProcess | None) -> Iterator[None]:
 HELPERS: list[SecondProcess | None] = []
 
 
-def plan(problem: Problem, kind: str, stepper: str = "auto") -> None:
-    """Tell what will be run, and by which kind of method and stepper."""
+def plan(problem: Problem, kind: str, *more: Any) -> None:
+    """Tell what will be run; arguments as of `order_for`."""
     if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper)
+        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], *more)
         COMPILATION.ahead.start()
 
 
@@ -233,7 +242,8 @@ def tells_errors() -> bool:
 
 class AsksForCompanions(Observer):
     """Asks for the companions of the run in a folder when its start is saved: if nothing had to be
-    compiled until then, or the run is one of a grid, which has much more to compile than they.
+    compiled until then, or the run is one of a grid, whose own kernels take longer to compile than
+    those of its companions.
 
     independent : whether by another method, too
     """
@@ -278,7 +288,7 @@ def _sliding_steps(feature, inputs):
     from ..operators.dense import blocked
 
     move, drive = Sliding(kinks_of(feature, inputs), feature.joint, 1), (NODES[:, None], NODES)
-    points = blocked(np.eye(1, inputs.shape[1] + feature.joint))
+    points = blocked(np.ones((1, inputs.shape[1] + feature.joint)))
     nodes = NODES[1:]
     out = np.zeros((len(nodes), *points.shape)), np.zeros((len(nodes), 1))
     move((points, np.zeros(1)), np.ones(1), drive, (1.0, 1.0, 0.0, 0.0), 1.0, 0.0, nodes, out)
@@ -288,7 +298,7 @@ def _coupling_of_held(feature, inputs):
     from ..methods.characteristics.tangent_gram import held_coupling
     from ..problem.flow import Flow
 
-    one_held = np.eye(inputs.shape[1])[:2], np.ones(2), np.arange(2) == 1
+    one_held = np.ones((2, inputs.shape[1])), np.ones(2), np.arange(2) == 1
     held_coupling(_datum(feature, inputs), inputs, *one_held, Flow(1.0, 1.0))
 
 
@@ -336,8 +346,8 @@ def _predictions(feature, inputs):
     from ..solving.predicting import BLOCK, predictions_of
 
     axes = inputs.shape[1]
-    units = PointMeasure(np.ones((SMALL // BLOCK, axes)))
-    predictions_of(feature, units, np.zeros((BLOCK, axes - feature.joint)))
+    units = PointMeasure(np.ones((SMALL // BLOCK, axes + feature.joint)))
+    predictions_of(feature, units, np.zeros((BLOCK, axes)))
 
 
 COMPILE: dict[str, Callable] = {
@@ -383,12 +393,19 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
 
     left: set[str] = set()
     name, axes, stages = asked.get()
+    wanted = []
     for stage in stages:
         if stage not in left:
             compile_stage(stage, name, axes)
             tell(COMPILED, stage)
         while not asked.empty():
-            obey(*asked.get())
+            word = asked.get()
+            if word[0] == COMPANIONS:  # others wait for stages, nobody yet for them
+                wanted.append(word)
+            else:
+                obey(*word)
+    for word in wanted:
+        obey(*word)
     prepare()
     while True:
         obey(*asked.get())

@@ -180,7 +180,8 @@ def _make(
     case, problem = stated.case, stated.problem
     records = stated.records | records
     if ranks.size == 1:
-        ahead.plan(problem, case.method.kind, getattr(case.method, "stepper", None) or "auto")
+        stepper = getattr(case.method, "stepper", None) or "auto"
+        ahead.plan(problem, case.method.kind, stepper, case.certificate.seconds > 0.0)
     with doing(PREPARING, quiet):
         method = ranks.all(
             lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")

@@ -17,6 +17,16 @@ CERTIFICATE_SECONDS = 5.0  # that it may take in memory; of runs in files the ca
 MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
 
 
+def seeks_max_margin(problem: Problem) -> bool:
+    """Whether the max-margin of a problem's data is looked for at the end of a run."""
+    objective = problem.objective
+    return (
+        certifies_margin(problem)
+        and len(objective.targets) <= MOST_DATA
+        and contradiction(objective) is None
+    )
+
+
 def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> MaxMargin | None:
     """The max-margin of the data of a run, in the units of its record `margin`; None where runs
     enclose none, where the data contradict each other, and where it is not found in time.
@@ -27,9 +37,7 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
     """
     problem = run.problem
     objective = problem.objective
-    if not (len(run.time) and len(objective.targets) <= MOST_DATA and certifies_margin(problem)):
-        return None
-    if contradiction(objective) is not None:
+    if not (len(run.time) and seeks_max_margin(problem)):
         return None
     if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
         local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)

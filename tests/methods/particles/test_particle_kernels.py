@@ -55,7 +55,9 @@ def test_combine_on_sphere_is_combine_and_to_sphere(shape, rng):
     n, _ = shape
     points, coefficients = blocked(rng.normal(size=shape)), np.array([0.3, 0.0, -1.2])
     start = np.append(points, rng.normal(size=n))
-    rates = np.array([np.append(blocked(rng.normal(size=shape)), rng.normal(size=n))] * 4)
+    rates = np.array(
+        [np.append(blocked(rng.normal(size=shape)), rng.normal(size=n)) for _ in range(4)]
+    )
     out, wanted = np.full((2, len(start)), np.nan)
     positions, combined = (y[: points.size].reshape(points.shape) for y in (out, wanted))
     kernels.combine_on_sphere(start, rates, coefficients, 0.1, positions, out)
