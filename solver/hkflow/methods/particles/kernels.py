@@ -12,20 +12,25 @@ from numba import njit, prange
 from ...operators.parallel_loops import BLOCK, parallel_loop
 
 
+@njit(cache=True)
+def add_rates(start, rates, coefficients, dt, low, high, out):
+    """`combine` from low to high."""
+    for i in range(low, high):
+        out[i] = start[i]
+    for k in range(len(coefficients)):
+        factor = dt * coefficients[k]
+        if factor != 0.0:
+            for i in range(low, high):
+                out[i] += factor * rates[k, i]
+
+
 @parallel_loop
 def combine(start, rates, coefficients, dt, out):
     """out = start + dt Σ_k coefficients_k rates_k; start, out (n,); rates (≥ n_stages, n);
     coefficients (n_stages,)."""
     n = len(start)
     for b in prange((n + BLOCK - 1) // BLOCK):
-        low, high = b * BLOCK, min(n, (b + 1) * BLOCK)
-        for i in range(low, high):
-            out[i] = start[i]
-        for k in range(len(coefficients)):
-            factor = dt * coefficients[k]
-            if factor != 0.0:
-                for i in range(low, high):
-                    out[i] += factor * rates[k, i]
+        add_rates(start, rates, coefficients, dt, b * BLOCK, min(n, (b + 1) * BLOCK), out)
 
 
 @parallel_loop
@@ -78,16 +83,9 @@ def combine_on_sphere(start, rates, coefficients, dt, positions, out):
     (blocks, p, width), n = positions.shape, len(start) - positions.size
     size = p * width
     for b in prange(blocks):
-        count = min(width, n - b * width)
-        log_weights = positions.size + b * width
-        for low, high in ((b * size, (b + 1) * size), (log_weights, log_weights + count)):
-            for i in range(low, high):
-                out[i] = start[i]
-            for k in range(len(coefficients)):
-                factor = dt * coefficients[k]
-                if factor != 0.0:
-                    for i in range(low, high):
-                        out[i] += factor * rates[k, i]
+        count, low = min(width, n - b * width), positions.size + b * width
+        add_rates(start, rates, coefficients, dt, b * size, (b + 1) * size, out)
+        add_rates(start, rates, coefficients, dt, low, low + count, out)
         normalised(positions[b], count, positions[b])
 
 
