@@ -81,8 +81,15 @@ class Ahead:
     compiles : whether this process has had to compile
     """
 
-    def __init__(self, problem: Problem, kind: str, process: SecondProcess, *more: Any) -> None:
-        self.kind, self.order = kind, order_for(problem, kind, *more)
+    def __init__(
+        self,
+        problem: Problem,
+        kind: str,
+        process: SecondProcess,
+        stepper: str = "auto",
+        proves: bool = True,
+    ) -> None:
+        self.kind, self.order = kind, order_for(problem, kind, stepper, proves)
         self.done = {stage: Event() for stage in self.order[-1]}
         self.meanwhile: dict[str, list[str]] = {}
         if MAX_MARGIN in self.done and kind == "characteristics":
@@ -198,10 +205,10 @@ def helped_by(process: SecondProcess | None) -> Iterator[None]:
 HELPERS: list[SecondProcess | None] = []
 
 
-def plan(problem: Problem, kind: str, *more: Any) -> None:
+def plan(problem: Problem, kind: str, stepper: str = "auto", proves: bool = True) -> None:
     """Tell what will be run; arguments as of `order_for`."""
     if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], *more)
+        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper, proves)
         COMPILATION.ahead.start()
 
 
@@ -393,18 +400,18 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
 
     left: set[str] = set()
     name, axes, stages = asked.get()
-    wanted = []
+    later = []
     for stage in stages:
         if stage not in left:
             compile_stage(stage, name, axes)
             tell(COMPILED, stage)
         while not asked.empty():
             word = asked.get()
-            if word[0] == COMPANIONS:  # others wait for stages, nobody yet for them
-                wanted.append(word)
+            if word[0] in (COMPANIONS, ERRORS):  # the first process may wait for a stage before
+                later.append(word)
             else:
                 obey(*word)
-    for word in wanted:
+    for word in later:
         obey(*word)
     prepare()
     while True:
