@@ -8,6 +8,7 @@ import pytest
 from brute_force import exact_highest, explicit_candidates
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from scipy.optimize import minimize, minimize_scalar
 
 import hkflow
@@ -350,6 +351,32 @@ def test_exact_arithmetic_sees_data_that_are_slightly_moved(rng, monkeypatch):
     with pytest.raises(AssertionError):
         for _ in range(100):
             check_exactly(*nearly_coinciding(rng))
+
+
+def test_relu_compiles_no_eigenvectors():
+    top = njit(search._top.py_func)
+    for squared in (None, True):
+        assert top(np.eye(3), squared, 3, 0.5, np.zeros(3))
+    relu, other = (top.inspect_llvm(signature) for signature in top.signatures)
+    assert ("evd" in other) and ("evd" not in relu)
+
+
+@pytest.mark.parametrize("feature", [*KINDS, JOINT])
+@pytest.mark.parametrize("c", [[1.0, 0.0], [-1.0, 0.0], [-1.0, -3.0], [2.0, 1.0], [-2.0, 0.5]])
+def test_one_axis_has_two_directions(feature, c):
+    x, c = np.array([[1.0], [-2.0]]), np.array(c)
+    signs = (1,) if feature.joint else (1, -1)
+    found = local_maxima(feature, x, c, signs)
+    thetas = np.array([[1.0], [-1.0]])
+    if feature.joint:
+        thetas = np.sqrt(0.5) * np.array([[a, b] for a in (1.0, -1.0) for b in (1.0, -1.0)])
+    highest = max((sign * value(feature, x, c, thetas)).max() for sign in signs)
+    assert found.certified and found.values[0] == pytest.approx(highest, abs=1e-15)
+    reached = found.signs * value(feature, x, c, found.points)
+    assert (
+        reached == pytest.approx(found.values, abs=1e-15)
+        and highest <= found.bound <= 1.01 * highest + 1e-9
+    )
 
 
 def test_linear_and_zero_sums(rng):

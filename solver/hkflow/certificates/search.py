@@ -131,6 +131,8 @@ def _maxima(feature, inputs, c, share, starts):
     alive = (c != 0.0) & inputs.any(axis=1)
     if feature.activation == LINEAR or not alive.any():
         points = (c @ inputs if (c @ inputs).any() else np.eye(1, inputs.shape[1])[0])[None]
+    elif inputs.shape[1] == 1:
+        points = np.array([[1.0], [-1.0]])  # the whole sphere
     elif is_searchable(feature, inputs.shape[1]):
         squared = True if feature.activation == SQUARED_RELU else None
         points = _exact(_arrangement(ByIdentity(inputs)), c, squared, share)
