@@ -2,8 +2,8 @@
 compile: this one what it wants next or, while it waits for the other, what is wanted later. The
 second one finds the max-margin, and draws:
 
-    this process    kernels of sums, implicit steps │ steps │ companions │ of paths    │
-    the second      kernels of steps, the max-margin                     │ max-margin  │ picture
+    this process    compiles sums, implicit steps │ steps │ companions │ compiles paths │
+    the second      compiles steps, the max-margin                     │ max-margin     │ picture
 
 Where all are compiled, and for grids, the second one computes the companions that tell errors:
 
@@ -76,6 +76,7 @@ def working_time() -> float:
 class Ahead:
     """A second process, which compiles in advance, and is asked to do TASKS.
 
+    kind : of the run's method;  order : what `order_for` says
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
     meanwhile : {stage: others}, what this process compiles while it waits for a stage
     compiles : whether this process has had to compile
@@ -396,7 +397,10 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
         tell(task, made)
 
     def obey(word, *of):
-        left.update(of) if word == LEAVE else do(word, *of)
+        if word == LEAVE:
+            left.update(of)
+        else:
+            do(word, *of)
 
     left: set[str] = set()
     name, axes, stages = asked.get()
