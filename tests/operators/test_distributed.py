@@ -165,10 +165,20 @@ def test_features_given_as_functions_are_the_same_to_rounding(size, rng):
         exact=False,
         moving=True,
     )
+    ridge = hkflow.ridge(lambda s: (np.tanh(s), 1.0 / np.cosh(s) ** 2))
+    sphere, inputs = hkflow.quasi_uniform(400, 2), rng.uniform(-1.0, 1.0, (150, 3))
+    assert same(
+        together(size),
+        lambda rank: ridge.operator(sphere, inputs, "harmonics", ranks=rank),
+        sphere,
+        150,
+        rng,
+        exact=False,
+    )
     joint = hkflow.FEATURES["joint-relu"]
     assert same(
         together(size),
-        lambda rank: joint.operator(points, inputs[:, :3], ranks=rank),
+        lambda rank: joint.operator(points, inputs, ranks=rank),
         points,
         150,
         rng,

@@ -9,13 +9,15 @@ import numpy as np
 
 from ..arguments import Floats, whole_number
 from ..errors import unknown_name
-from ..operators.choice import make_operator
+from ..operators.choice import HARMONICS, harmonics_pay, make_operator
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
+from ..operators.harmonics import AXES, MAX_DEGREE, HarmonicOperator, MovingHarmonicOperator
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
+from .kernels import series_of
 
 VECTORS = ("relu", "linear")  # activations ψ of units with several outputs
 WITH, OUTPUTS = " with ", " outputs"  # in their names
@@ -33,7 +35,8 @@ class Feature:
         not homogeneous
     activation : code of one that compiled operators know, see operators.dense, or None: then the
         matrix is stored, at 8 n_data n_points bytes, but for ridges of degree 1, whose sums are
-        those of ReLU and of first moments
+        those of ReLU and of first moments, and smooth ridges on the circle and S², whose sums go by
+        harmonics where that is cheaper
     pullback : function (points, inputs, loss_gradient (n_data,)) -> (n_points, p), Σ_i
         loss_gradient_i ∇φ(θ_c, x_i) as a vector of R^p; needed by particles and only where there is
         no activation
@@ -115,21 +118,68 @@ class Feature:
             relu = make_operator(name, points, inputs, RELU, moving, ranks)
             held = relu.points if moving else points
             return PiecewiseLinearOperator(relu, held, inputs, *self.pieces)
-        if name not in ("auto", "dense"):
-            raise ValueError(
-                f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
-            )
+        self._check_operator(name)
         if self.joint:
             code: Any = self.activation  # it has one
             if self.outputs > 1:  # each rank makes all sums
                 return JointOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
-        return shared(
-            ranks,
-            lambda points, inputs: MatrixOperator(self.matrix(points, inputs)),
-            points,
-            inputs,
+        degree = self._degree(points, inputs, name)
+        make: Callable = (
+            self._stored
+            if degree is None
+            else partial(HarmonicOperator, function=self._psi, degree=degree)
         )
+        return shared(ranks, make, points, inputs)
+
+    def _stored(self, points, inputs):
+        """The operator that stores the matrix, made of some rows at a time."""
+        found, rows = np.empty((len(inputs), len(points))), max(1, AT_ONCE // len(points))
+        for start in range(0, len(inputs), rows):
+            found[start : start + rows] = self.matrix(points, inputs[start : start + rows])
+        return MatrixOperator(found)
+
+    def _check_operator(self, name):
+        if name not in ("auto", "dense", HARMONICS) or name == HARMONICS and self.joint:
+            raise ValueError(
+                f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
+            )
+
+    def _psi(self, s):
+        """Values of ψ alone."""
+        return np.asarray(self.ridge(s)[0], dtype=float)
+
+    def _degree(self, points, inputs, name, moving=False):
+        """Up to which harmonics make the sums, None where all pairs do. Raises ValueError if they
+        shall and cannot."""
+        n_data, axes = inputs.shape
+        pay = partial(harmonics_pay, len(points), n_data, axes, moving=moving)
+        if name == "dense" or name == "auto" and not pay(0):
+            return None
+        lengths = np.ones(1) if moving else np.einsum("ca,ca->c", points, points)
+        if self.ridge is not None and axes in AXES and np.abs(lengths - 1.0).max() < ROUNDED:
+            degree = self._polynomial(np.linalg.norm(inputs, axis=1).max())
+            if degree is not None and (name == HARMONICS or pay(degree)):
+                return degree
+        if name == HARMONICS:
+            raise ValueError(
+                "Harmonics are for unit vectors θ of the circle or S², and a smooth ψ(θ·x): to"
+                f" rounding a polynomial of a degree of at most {MAX_DEGREE} on all θ·x. With"
+                f" '{self.name}' on {axes} axes it is not so. Leave 'operator' out."
+            )
+        return None
+
+    def _polynomial(self, radius):
+        """The degree of the polynomial that ψ is to rounding between ±radius, None if it is none of
+        a degree that harmonics have."""
+        try:
+            with np.errstate(all="ignore"):
+                series, error = series_of(lambda t: self._psi(radius * t))
+        except ValueError:  # values beyond numbers
+            return None
+        degree = len(series) - 1
+        exact = error <= EXACT * np.abs(series).sum()
+        return degree if exact and degree <= MAX_DEGREE else None
 
     def slopes(self, points: Floats, inputs: Floats) -> Floats:
         """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or one with `pieces`: ∇φ =
@@ -146,10 +196,19 @@ class Feature:
         return slope * points[:, -1] if self.joint else slope
 
     def moving_operator(
-        self, points: Floats, inputs: Floats, name: str = "auto", ranks: Alone = ALONE
+        self,
+        points: Floats,
+        inputs: Floats,
+        name: str = "auto",
+        ranks: Alone = ALONE,
+        on_sphere: bool = False,
     ) -> Any:
-        """The sums over this feature and its gradient for points that move. Raises ValueError if no
-        gradient is known."""
+        """The sums over this feature and its gradient for points that move.
+
+        on_sphere : whether they stay unit vectors, and the part of the gradient along the sphere is
+            all that is wanted
+        Raises ValueError if no gradient is known.
+        """
         if self.activation is not None or self.pieces:
             return self.operator(points, inputs, name, True, ranks)
         if self.pullback is None:
@@ -157,7 +216,13 @@ class Feature:
                 f"Particles need the gradient of the feature '{self.name}': give Feature(…,"
                 " pullback=…)."
             )
-        make = partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback)
+        self._check_operator(name)
+        degree = self._degree(points, inputs, name if on_sphere else "dense", moving=True)
+        make: Callable = (
+            partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback)
+            if degree is None
+            else partial(MovingHarmonicOperator, function=self._psi, degree=degree)
+        )
         return shared(ranks, make, points, inputs)
 
 
@@ -217,6 +282,9 @@ def ridge(
     return Feature(shown, matrix, degree, pullback=pullback, ridge=function, kinks=places)
 
 
+AT_ONCE = 2**22  # numbers of a matrix that a user's function makes
+EXACT = 1e-12  # of its size: what the series of a smooth ψ may be off
+ROUNDED = 1e-12  # how far |θ|² may be from 1
 SAMPLES = 1009  # values of ψ that are compared with its pieces
 STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
 

@@ -365,8 +365,8 @@ class Sum(Shown):
         """F on points (n_points, p) that stay."""
         return SumAtFixedPoints(self, points, signs)
 
-    def at_moving_points(self, points: Floats) -> "SumAtMovingPoints":
-        """F without weight decay on points (n_points, p) that move."""
+    def at_moving_points(self, points: Floats, on_sphere: bool = True) -> "SumAtMovingPoints":
+        """F without weight decay on points (n_points, p) of the sphere that move."""
         return SumAtMovingPoints(self, points)
 
 
@@ -437,7 +437,7 @@ class SumAtMovingPoints:
 
     def __init__(self, objective: Sum, points: Floats) -> None:
         self.objective = objective
-        self.data = objective.data and objective.data.at_moving_points(points)
+        self.data = objective.data and objective.data.at_moving_points(points, True)
         self.operator: Any = self.data.operator if self.data else _Points(points)
         n, width = len(points), self.operator.points.shape[2]
         self.kernel = objective.kernel and objective.kernel.at_moving_points(points, width)

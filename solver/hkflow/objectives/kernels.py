@@ -21,7 +21,7 @@ from ..arguments import Floats, check_positive
 from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..operators.dense import DATA, blocked, unblocked
-from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics
+from ..operators.harmonics import AXES, MAX_DEGREE, Harmonics, projection_on_degrees
 from ..operators.zonal import pair_sums
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
@@ -71,19 +71,9 @@ class ZonalKernel:
         return float(np.abs(self.series).sum() + sum(abs(a) * 2.0**s for a, s in self.powers))
 
     def eigenvalues(self, axes: int) -> Floats:
-        """λ_l of the series, l = 0 … degree, on the sphere of R^axes.
-
-        ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l;  λ_l = ∫K P_l dw / ∫dw by Gauss' rule, P_l(1) = 1, dw = (1 −
-        t²)^((axes − 3)/2) dt
-        """
-        from scipy.special import roots_jacobi  # slow to load
-
-        t, w = roots_jacobi(self.degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
-        P = np.ones((self.degree + 2, len(t)))
-        P[1] = t
-        for l in range(2, self.degree + 1):
-            P[l] = ((2 * l + axes - 4) * t * P[l - 1] - (l - 1) * P[l - 2]) / (l + axes - 3)
-        return P[:-1] @ (w * chebyshev.chebval(t, self.series)) / w.sum()
+        """λ_l of the series, l = 0 … degree, on the sphere of R^axes, see projection_on_degrees."""
+        t, projection = projection_on_degrees(self.degree, axes)
+        return projection @ chebyshev.chebval(t, self.series)
 
     @lru_cache(maxsize=8)  # noqa: B019 - kernels are few and small
     def stiffness(self, axes: int, alpha: float, beta: float) -> tuple[float, float]:
@@ -139,28 +129,23 @@ class HarmonicSums:
 
 
 class MovingHarmonicSums(HarmonicSums):
-    """The same at points that move, and the part of G_c = Σ_j m_j K′(θ_c·θ_j) θ_j along the sphere:
-    ∇J = (θ × ∇J) × θ.
+    """The same at points that move, and the part of G_c = Σ_j m_j K′(θ_c·θ_j) θ_j along the sphere.
 
     points, gradient : (n_blocks, p, width), see operators.dense.blocked
     """
 
     def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
         super().__init__(kernel, points)
-        self.points, self.turned = blocked(points, width), np.zeros((len(points), 3))
-        self.gradient, self.component = np.zeros_like(self.points), np.zeros(len(points))
+        self.points = blocked(points, width)
+        self.gradient = np.zeros_like(self.points)
 
     def __call__(self, masses: Floats, out: Floats) -> None:
         """masses, out (n,); fills the gradient."""
-        n, (_, axes, width) = len(out), self.points.shape
-        theta = np.zeros((n, 3))
-        theta[:, :axes] = unblocked(self.points, n)
-        self.harmonics.move(theta[:, :axes])
+        points = unblocked(self.points, len(out))
+        self.harmonics.move(points)
         super().__call__(masses, out)
-        for k, turn in enumerate(reversed(self.harmonics.turns), 1):
-            self.harmonics.adjoint(turn @ self.moments, self.component)
-            self.turned[:, -k] = self.component
-        self.gradient[:] = blocked(np.cross(self.turned, theta)[:, :axes], width)
+        along = self.harmonics.gradients(self.moments, points)
+        self.gradient[:] = blocked(along, self.gradient.shape[2])
 
 
 class MomentSums:

@@ -174,9 +174,12 @@ class Objective(Shown):
         """The objective of measures carried by fixed points, one weight per sign and point."""
         return ObjectiveAtFixedPoints(self, points, signs)
 
-    def at_moving_points(self, points: Floats) -> "ObjectiveAtMovingPoints":
-        """The objective as a function of points that move and of their signed weights."""
-        return ObjectiveAtMovingPoints(self, points)
+    def at_moving_points(
+        self, points: Floats, on_sphere: bool = False
+    ) -> "ObjectiveAtMovingPoints":
+        """The objective as a function of points that move and of their signed weights; on_sphere :
+        see Feature.moving_operator."""
+        return ObjectiveAtMovingPoints(self, points, on_sphere)
 
     @cached_property
     def feature_sizes(self) -> Floats:
@@ -270,10 +273,10 @@ class ObjectiveAtMovingPoints:
     gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
     """
 
-    def __init__(self, objective: Objective, points: Floats) -> None:
+    def __init__(self, objective: Objective, points: Floats, on_sphere: bool = False) -> None:
         self.objective = objective
         self.operator = objective.feature.moving_operator(
-            points, objective.inputs, objective.operator, objective.ranks
+            points, objective.inputs, objective.operator, objective.ranks, on_sphere
         )
         self.predictions, self.loss_gradient = (np.zeros(objective.n_predictions) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.operator.points)

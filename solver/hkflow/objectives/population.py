@@ -350,7 +350,9 @@ class PopulationRisk(Shown):
         """The objective of measures carried by fixed points, one weight per sign and point."""
         return PopulationAtFixedPoints(self, points, signs)
 
-    def at_moving_points(self, points: Floats) -> "PopulationAtMovingPoints":
+    def at_moving_points(
+        self, points: Floats, on_sphere: bool = False
+    ) -> "PopulationAtMovingPoints":
         """The objective as a function of points that move and of their signed weights."""
         return PopulationAtMovingPoints(self, points)
 

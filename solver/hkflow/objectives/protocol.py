@@ -85,8 +85,8 @@ class ObjectiveProtocol(Protocol):
     def at_fixed_points(self, points: Floats, signs: tuple = (1,)) -> AtFixedPoints:
         """F on points (n_points, p) that stay."""
 
-    def at_moving_points(self, points: Floats) -> AtMovingPoints:
-        """The risk on points (n_points, p) that move."""
+    def at_moving_points(self, points: Floats, on_sphere: bool = False) -> AtMovingPoints:
+        """The risk on points (n_points, p) that move, whether unit vectors or of any length."""
 
     def error(self, predictions: Floats) -> float:
         """The training error."""

@@ -9,10 +9,15 @@ of R^p, measured on one core:
               cut leaves, N ≥ n
               (4.1 f + 0.07) n N + 240 N + 4·10⁵ where points move
 
+and for ψ(θ·x) of a function of one's own, with H harmonics, L² on S² and 2L on the circle:
+
+    matrix      4 n N, a third of it within the cache; 80 n N where points move
+    harmonics   H (f N + 2 n),  f = 1, on the circle 5; H (5 f N + 4 n) where points move
+
 "dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The
 tree is taken where it is half as dear, since it must be built and kept: it holds f n N / LEAF
 indices and more. Where points move it keeps no lists, and is taken where it saves a tenth: what f
-is depends on where they are, at first even.
+is depends on where they are, at first even. Harmonics are taken where they are half as dear.
 """
 
 from functools import partial
@@ -27,8 +32,9 @@ from .moving_tree import MovingTreeOperator
 from .ranks import ALONE, Alone
 from .sorted import SortedOperator
 
-SINGLE = "dense-single"
-OPERATORS = ("auto", "dense", "sorted", "tree", SINGLE)
+SINGLE, HARMONICS = "dense-single", "harmonics"
+OPERATORS = ("auto", "dense", "sorted", "tree", HARMONICS, SINGLE)
+CACHED = 2**20  # numbers of a matrix that stay in the cache
 
 
 def make_operator(
@@ -49,6 +55,11 @@ def make_operator(
     """
     if name not in OPERATORS:
         raise ValueError(unknown_name("operator", name, OPERATORS))
+    if name == HARMONICS:
+        raise ValueError(
+            "Harmonics make the sums of a smooth function ψ(θ·x) of your own; 'relu', 'linear' and"
+            " their powers have faster ones that are exact. Leave 'operator' out."
+        )
     if name == "auto":
         name = cheapest(len(points), len(inputs), inputs.shape[1], activation, moving)
     if name == SINGLE and moving:
@@ -84,3 +95,12 @@ def cheapest(n_points: int, n_data: int, axes: int, activation: int, moving: boo
         tree = (4.1 * cut + 0.07) * dense + 240 * n_points + 400_000
         return "tree" if 1.1 * tree < dense else "dense"
     return "tree" if 2.0 * (2.5 * cut * dense + 30 * many + 100_000) < dense else "dense"
+
+
+def harmonics_pay(n_points: int, n_data: int, axes: int, degree: int, moving: bool = False) -> bool:
+    """Whether harmonics up to a degree are half as dear as all pairs, and these are many."""
+    count, each = (2 * degree + 1, 5) if axes == 2 else ((degree + 1) ** 2, 1)
+    pairs = n_points * n_data
+    if moving:
+        return 4 * pairs > CACHED and count * (5 * each * n_points + 4 * n_data) < 40 * pairs
+    return pairs > CACHED and count * (each * n_points + 2 * n_data) < 2 * pairs

@@ -1,6 +1,8 @@
-"""Sums over the real harmonics of the circle or of S² at given points, made on the fly.
+"""Sums over the real harmonics of the circle or of S² at given points, made on the fly, and what
+they make of a function of θ·x.
 
     h_lm = Σ_c w_c Y_lm(θ_c)      J_c = Σ_lm r_lm Y_lm(θ_c),      ∫ Y_lm Y_l'm' dU = δ
+    ψ(θ·x) = Σ_lm λ_l(|x|) Y_lm(x / |x|) Y_lm(θ)                  (Funk and Hecke)
 
 On S² Y_lm = Q_lm(z) Re (x + iy)^m and Q_lm(z) Im (x + iy)^m, Q by the recurrence in l of fully
 normalised Legendre functions without their factor sin^m, so that no pole is special (Holmes &
@@ -8,6 +10,7 @@ Featherstone 2002). On the circle Y = 1, √2 cos kω, √2 sin kω: the same wi
 Cost of either sum: about 2.5 multiplications for each point and harmonic; nothing is stored.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,8 @@ import numpy as np
 from numba import njit, prange
 
 from ..arguments import Floats
-from .dense import blocked
+from .dense import blocked, unblocked
+from .matrix import MatrixOperator
 from .parallel_loops import parallel_loop
 
 if TYPE_CHECKING:
@@ -64,6 +68,23 @@ class Harmonics:
         self.partial = np.zeros((groups, len(self.degrees)))
         self.scratch = np.zeros((groups, 6 * WIDTH))
 
+    def values(self, points: Floats) -> Floats:
+        """Y_lm of other points (n, p), as an array (n, n_harmonics)."""
+        n, k = len(points), 0
+        out = np.empty((len(self.degrees), n))
+        around = points[:, 0] + 1j * points[:, 1]
+        height = points[:, 2] if self.axes == 3 else np.zeros(n)
+        power = np.ones(n, dtype=complex)  # (x + iy)^m
+        for m, top in enumerate(self.tops):
+            before, Q = np.zeros(n), np.full(n, self.diagonal[m])
+            for l in range(m, top + 1):
+                for part in (power.real, power.imag)[: 1 + (m > 0)]:
+                    out[k] = Q * part
+                    k += 1
+                before, Q = Q, self.up[m, l + 1] * height * Q - self.down[m, l + 1] * before
+            power *= around
+        return np.ascontiguousarray(out.T)
+
     def move(self, points: Floats) -> None:
         """Take other points, as many as before."""
         length = points.shape[1] * WIDTH
@@ -83,6 +104,16 @@ class Harmonics:
             self.coordinates, loss_gradient, self.tops, self.diagonal, self.up, self.down,
             self.scratch, out,
         )  # fmt: skip
+
+    def gradients(self, loss_gradient: Floats, points: Floats) -> Floats:
+        """∇J along the sphere at the points (n, p) that were taken last, (n, p): (θ × ∇J) × θ."""
+        n, component = len(points), np.zeros(len(points))
+        theta, turned = np.zeros((n, 3)), np.zeros((n, 3))
+        theta[:, : self.axes] = points
+        for k, turn in enumerate(reversed(self.turns), 1):
+            self.adjoint(turn @ loss_gradient, component)
+            turned[:, -k] = component
+        return np.ascontiguousarray(np.cross(turned, theta)[:, : self.axes])
 
     @cached_property
     def turns(self) -> "list[csr_array]":
@@ -124,6 +155,91 @@ class Harmonics:
             turn((more_re, re, -up), (more_im, im, -up)),
             around,
         ]
+
+
+class HarmonicOperator:
+    """Both sums over a smooth ψ(θ·x) and points of the circle or S² that stay, by harmonics.
+
+    points : (n_points, p) unit vectors;  inputs : (n_data, p)
+    function : ψ, of arrays;  degree : of the polynomial that it is to rounding on all θ·x
+    Memory: 8 n_data n_harmonics bytes.
+    """
+
+    def __init__(
+        self, points: Floats, inputs: Floats, function: Callable[[Floats], Floats], degree: int
+    ) -> None:
+        self.harmonics, self.function = Harmonics(points, degree), function
+        self.moments = np.zeros(len(self.harmonics.degrees))
+        self.set_inputs(inputs)
+
+    def set_inputs(self, inputs: Floats) -> None:
+        """Take other data, as many as before, on which ψ is of the same degree; inputs (n_data,
+        p)."""
+        radii = np.sqrt(np.einsum("ia,ia->i", inputs, inputs))
+        t, projection = projection_on_degrees(len(self.harmonics.tops) - 1, inputs.shape[1])
+        # not BLAS: its bits may depend on its threads
+        eigenvalues = np.einsum("it,lt->il", self.function(radii[:, None] * t), projection)
+        numbers = self.harmonics.values(inputs / np.where(radii > 0.0, radii, 1.0)[:, None])
+        numbers *= eigenvalues[:, self.harmonics.degrees]
+        self.of_data = MatrixOperator(numbers)
+
+    def forward(self, weights: Floats, out: Floats) -> None:
+        """h_i = Σ_c weights_c ψ(θ_c·x_i); weights (n_points,), out (n_data,)."""
+        self.harmonics.forward(weights, self.moments)
+        self.of_data.forward(self.moments, out)
+
+    def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i ψ(θ_c·x_i); loss_gradient (n_data,), out (n_points,)."""
+        self.of_data.adjoint(loss_gradient, self.moments)
+        self.harmonics.adjoint(self.moments, out)
+
+
+class MovingHarmonicOperator(HarmonicOperator):
+    """The same for unit vectors that move, with gradients along the sphere.
+
+    points : (n_points, p), or blocked: then kept as `points`, which may be overwritten in place
+    """
+
+    def __init__(
+        self, points: Floats, inputs: Floats, function: Callable[[Floats], Floats], degree: int
+    ) -> None:
+        self.points = points if points.ndim == 3 else blocked(points)
+        super().__init__(self._all(), inputs, function, degree)
+
+    def _all(self):
+        """The points, padding included, (n, p)."""
+        return unblocked(self.points, self.points.shape[0] * self.points.shape[2])
+
+    def forward(self, weights: Floats, out: Floats) -> None:
+        """h_i = Σ_c weights_c ψ(θ_c·x_i); weights (n_points,), out (n_data,)."""
+        self.harmonics.move(self._all())
+        super().forward(weights, out)
+
+    def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
+        """J_c = Σ_i loss_gradient_i ψ(θ_c·x_i), (n_points,), and the part of G_c = Σ_i
+        loss_gradient_i ψ′(θ_c·x_i) x_i along the sphere, blocked like the points."""
+        points = self._all()
+        self.harmonics.move(points)
+        self.adjoint(loss_gradient, potential)
+        along = self.harmonics.gradients(self.moments, points)
+        gradient[:] = blocked(along, gradient.shape[2])
+
+
+def projection_on_degrees(degree: int, axes: int) -> tuple[Floats, Floats]:
+    """Gauss' nodes t (degree + 1,), and the matrix that takes K(t) to its λ_l, l = 0 … degree, on
+    the sphere of R^axes.
+
+    ∫K(θ·θ′) Y_l(θ′) dU = λ_l Y_l;  λ_l = ∫K P_l dw / ∫dw, P_l(1) = 1, dw = (1 − t²)^((axes − 3)/2)
+    dt
+    """
+    from scipy.special import roots_jacobi  # slow to load
+
+    t, w = roots_jacobi(degree + 1, 0.5 * (axes - 3), 0.5 * (axes - 3))
+    P = np.ones((degree + 2, len(t)))
+    P[1] = t
+    for l in range(2, degree + 1):
+        P[l] = ((2 * l + axes - 4) * t * P[l - 1] - (l - 1) * P[l - 2]) / (l + axes - 3)
+    return t, P[:-1] * (w / w.sum())
 
 
 def _recurrence(degree, axes):

@@ -24,7 +24,7 @@ Activation = Annotated[
     AfterValidator(_activation),
     Field(json_schema_extra={"anyOf": [{"enum": [*ACTIVATIONS]}, {"pattern": ":"}]}),
 ]
-OperatorName = Literal["auto", "dense", "sorted", "tree", "dense-single"]
+OperatorName = Literal["auto", "dense", "sorted", "tree", "harmonics", "dense-single"]
 
 
 class ObjectiveTable(Table):
@@ -55,7 +55,8 @@ class ObjectiveTable(Table):
         "auto",
         description=(
             "how sums over data are made, exact to rounding: over all pairs, by sorting (circle),"
-            " by a tree of caps; dense-single: over all pairs in float32, to about 1e-6"
+            " by a tree of caps, by harmonics (smooth functions of your own; circle and S²);"
+            " dense-single: over all pairs in float32, to about 1e-6"
         ),
     )
 

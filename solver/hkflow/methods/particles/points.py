@@ -88,7 +88,7 @@ class PointMethod(ImplicitSteps):
         """For a number of points; returns their positions, blocked."""
         self.n, self.signs = len(positions), np.array(signs, dtype=float)
         self.weights = np.zeros(self.n)
-        self.objective = self.problem.objective.at_moving_points(positions)
+        self.objective = self.problem.objective.at_moving_points(positions, on_sphere=True)
         return blocked(positions, self.objective.operator.points.shape[2])
 
     def _set(self, e):

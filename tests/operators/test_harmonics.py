@@ -1,0 +1,232 @@
+"""Sums over smooth functions of θ·x by harmonics, against those over all pairs."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.operators.choice import harmonics_pay
+from hkflow.operators.dense import blocked, unblocked
+from hkflow.operators.harmonics import HarmonicOperator, Harmonics, MovingHarmonicOperator
+from hkflow.operators.matrix import FunctionOperator, MatrixOperator
+from hkflow.operators.operator import MovingOperator, Operator
+
+
+def tanh(s):
+    return np.tanh(s), 1.0 / np.cosh(s) ** 2
+
+
+def softplus(s):
+    return np.logaddexp(0.0, s), 0.5 + 0.5 * np.tanh(0.5 * s)
+
+
+def wave(s):
+    return np.cos(3.0 * s) + s, 1.0 - 3.0 * np.sin(3.0 * s)
+
+
+def square(s):
+    return s * s, 2.0 * s
+
+
+def elu(s):
+    below = np.expm1(np.minimum(s, 0.0))
+    return np.where(s > 0.0, s, below), np.where(s > 0.0, 1.0, below + 1.0)
+
+
+def narrow(s):
+    """Zero at the first nodes of every series, and a spike between them."""
+    bump = np.exp(-(((s - 0.5) / 1e-3) ** 2))
+    return bump, -2.0 * (s - 0.5) / 1e-6 * bump
+
+
+def exponential(s):
+    return np.exp(s), np.exp(s)
+
+
+SMOOTH = [tanh, softplus, wave, square]
+
+
+def given(axes, n_points, n_data, rng):
+    """Unit vectors, inputs of several lengths, one of them 0."""
+    inputs = rng.uniform(-1.5, 1.5, (n_data, axes))
+    inputs[0] = 0.0
+    return hkflow.quasi_uniform(n_points, axes - 1), inputs
+
+
+def along(gradient, points):
+    """The part of a blocked gradient along the sphere, (n, p)."""
+    full = unblocked(gradient, len(points))
+    return full - np.sum(full * points, axis=1)[:, None] * points
+
+
+def sums(operator, points, n_data, seed=5):
+    """h, J and, where points move, G along the sphere, each relative to the sum of what it adds."""
+    rng = np.random.default_rng(seed)
+    w, r = rng.normal(size=len(points)), rng.normal(size=n_data)
+    h, J = np.zeros(n_data), np.zeros(len(points))
+    operator.forward(w, h)
+    if not hasattr(operator, "points"):
+        operator.adjoint(r, J)
+        return [h / np.abs(w).sum(), J / np.abs(r).sum()]
+    G = np.zeros_like(operator.points)
+    operator.gradient(r, J, G)
+    return [h / np.abs(w).sum(), J / np.abs(r).sum(), along(G, points) / np.abs(r).sum()]
+
+
+def worst(one, other, points, n_data):
+    """Largest difference, of gradients for each degree: a derivative multiplies by it."""
+    pairs = zip(sums(one, points, n_data), sums(other, points, n_data), strict=True)
+    h, J, *G = (np.abs(a - b).max() for a, b in pairs)
+    return max(h, J, *(g / (len(one.harmonics.tops) - 1) for g in G))
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("function", SMOOTH)
+def test_sums_over_fixed_points_are_those_of_the_matrix(function, axes, rng):
+    points, inputs = given(axes, 700, 60, rng)
+    feature = hkflow.ridge(function)
+    fast = feature.operator(points, inputs, "harmonics")
+    assert isinstance(fast, HarmonicOperator) and isinstance(fast, Operator)
+    dense = feature.operator(points, inputs, "dense")
+    assert isinstance(dense, MatrixOperator)
+    assert worst(fast, dense, points, 60) < 5e-13
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("function", SMOOTH)
+def test_sums_over_moving_points_are_those_of_the_function(function, axes, rng):
+    points, inputs = given(axes, 300, 60, rng)
+    feature = hkflow.ridge(function)
+    fast = feature.moving_operator(points, inputs, "harmonics", on_sphere=True)
+    assert isinstance(fast, MovingHarmonicOperator) and isinstance(fast, MovingOperator)
+    dense = feature.moving_operator(points, inputs, "dense", on_sphere=True)
+    assert isinstance(dense, FunctionOperator)
+    assert worst(fast, dense, points, 60) < 5e-13
+    moved = points[::-1] @ np.linalg.qr(rng.normal(size=(axes, axes)))[0]
+    others = inputs[::-1].copy()
+    for operator in (fast, dense):
+        operator.points[:] = blocked(moved, operator.points.shape[2])
+        operator.set_inputs(others)
+    assert worst(fast, dense, moved, 60) < 5e-13
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_both_sums_are_those_of_the_same_kernel(axes, rng):
+    """Σ r h = Σ w J to rounding, even where the series is cut short: F falls by the flow of what
+    the sums are of."""
+    points, inputs = given(axes, 700, 60, rng)
+    w, r = rng.normal(size=700), rng.normal(size=60)
+    h, J = np.zeros(60), np.zeros(700)
+    for degree in (5, 60):
+        operator = HarmonicOperator(points, inputs, np.tanh, degree)
+        operator.forward(w, h)
+        operator.adjoint(r, J)
+        assert abs(r @ h - w @ J) < 1e-16 * np.abs(w).sum() * np.abs(r).sum()
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_sibling_a_degree_too_low_is_seen(axes, rng):
+    points, inputs = given(axes, 700, 60, rng)
+    dense = hkflow.ridge(tanh).operator(points, inputs, "dense")
+    assert worst(HarmonicOperator(points, inputs, np.tanh, 15), dense, points, 60) > 1e-9
+
+
+def test_harmonics_are_orthonormal_and_their_values_those_of_the_sums(rng):
+    """By Gauss' rule in z and equal steps of the longitude, exact for products up to degree 20."""
+    z, w = np.polynomial.legendre.leggauss(11)
+    angle = 2.0 * np.pi * np.arange(21) / 21
+    radius = np.sqrt(1.0 - z**2)
+    points = np.stack(
+        [np.outer(radius, np.cos(angle)), np.outer(radius, np.sin(angle)), np.outer(z, angle**0)],
+        axis=-1,
+    ).reshape(-1, 3)
+    weights = np.repeat(w / 2.0, 21) / 21
+    harmonics = Harmonics(points, 10)
+    Y = harmonics.values(points)
+    assert np.abs((Y * weights[:, None]).T @ Y - np.eye(121)).max() < 1e-13
+    other = hkflow.quasi_uniform(300, 2)
+    harmonics, masses, h = Harmonics(other, 10), rng.normal(size=300), np.zeros(121)
+    harmonics.forward(masses, h)
+    assert np.abs(h - masses @ harmonics.values(other)).max() < 1e-12
+
+
+def test_harmonics_are_taken_where_they_pay(rng):
+    assert not harmonics_pay(2562, 256, 3, 10)  # the matrix stays in the cache
+    assert harmonics_pay(2048, 2000, 2, 40) and harmonics_pay(10_242, 4000, 3, 40)
+    assert not harmonics_pay(10_242, 400, 3, 40)
+    # points that move: 0.46 and 22 ms on the circle, 2.3 and 11 ms on S²
+    assert harmonics_pay(2562, 256, 2, 39, True) and harmonics_pay(2562, 256, 3, 39, True)
+    assert not harmonics_pay(10_000, 40, 3, 39, True)
+    points, inputs = given(2, 2048, 700, rng)
+    feature = hkflow.ridge(tanh)
+    assert isinstance(feature.operator(points, inputs), HarmonicOperator)
+    assert isinstance(feature.operator(points[:99], inputs), MatrixOperator)
+    moving = feature.moving_operator(points, inputs, on_sphere=True)
+    assert isinstance(moving, MovingHarmonicOperator)
+    # units of a network have any length
+    assert isinstance(feature.moving_operator(points, inputs), FunctionOperator)
+
+
+@pytest.mark.parametrize("function", [elu, narrow])
+def test_what_is_not_smooth_has_none(function, rng):
+    points, inputs = given(2, 2048, 700, rng)
+    feature = hkflow.ridge(function)
+    assert isinstance(feature.operator(points, inputs), MatrixOperator)
+    assert isinstance(feature.moving_operator(points, inputs, on_sphere=True), FunctionOperator)
+    with pytest.raises(ValueError, match=f"With '{function.__name__}' on 2 axes it is not so"):
+        feature.operator(points, inputs, "harmonics")
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_beyond_numbers_leave_it_to_the_matrix(rng):
+    """exp(θ·x) is infinite where θ is along an input, which no point of this arc is."""
+    angles = np.linspace(1.6, 4.6, 2048)
+    arc = np.column_stack([np.cos(angles), np.sin(angles)])
+    inputs = np.column_stack([rng.uniform(700.0, 800.0, 600), rng.uniform(0.0, 1.0, 600)])
+    operator = hkflow.ridge(exponential).operator(arc, inputs)
+    assert isinstance(operator, MatrixOperator) and np.isfinite(operator.matrix).all()
+
+
+def test_points_of_other_lengths_are_left_to_the_matrix(rng):
+    points, inputs = given(2, 2048, 700, rng)
+    feature = hkflow.ridge(square, degree=2)
+    assert isinstance(feature.operator(points, inputs), HarmonicOperator)
+    assert isinstance(feature.operator(1.1 * points, inputs), MatrixOperator)
+
+
+def test_who_asks_for_harmonics_in_vain_is_told_why(rng):
+    points, inputs = given(4, 50, 20, rng)
+    with pytest.raises(ValueError, match="With 'tanh' on 4 axes it is not so"):
+        hkflow.ridge(tanh).operator(points, inputs, "harmonics")
+    with pytest.raises(ValueError, match="have faster ones that are exact"):
+        hkflow.FEATURES["relu"].operator(points, inputs, "harmonics")
+    with pytest.raises(ValueError, match="has no operator 'harmonics'"):
+        hkflow.FEATURES["joint-relu"].operator(np.eye(4), np.eye(3), "harmonics")
+    with pytest.raises(ValueError, match="has no operator 'tree'"):
+        hkflow.ridge(tanh).moving_operator(points, inputs, "tree")
+
+
+def test_a_matrix_is_made_of_some_rows_at_a_time(rng, monkeypatch):
+    points, inputs = given(3, 100, 37, rng)
+    whole = hkflow.ridge(elu).operator(points, inputs).matrix
+    monkeypatch.setattr("hkflow.objectives.activations.AT_ONCE", 500)
+    assert np.abs(hkflow.ridge(elu).operator(points, inputs).matrix - whole).max() < 1e-15
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("kind", ["grid", "particles"])
+def test_flows_are_those_of_all_pairs(kind, axes, rng):
+    inputs = np.column_stack([rng.uniform(-1.0, 1.0, (90, axes - 1)), np.ones(90)])
+    mesh = hkflow.circle_mesh(128) if axes == 2 else hkflow.geodesic_mesh(2)
+    ends = []
+    for operator in ("dense", "harmonics"):
+        objective = hkflow.Objective(
+            hkflow.ridge(tanh), hkflow.RISKS["square"], inputs, np.sin(2.0 * inputs[:, 0]),
+            operator=operator,
+        )  # fmt: skip
+        flow = hkflow.Flow(transport=1.0, reaction=2.0)
+        problem = hkflow.Problem(mesh, objective, flow, signs=(1, -1))
+        solution = hkflow.solve(problem, end=3.0, kind=kind, tolerance=1e-6)
+        assert np.all(np.diff(solution.records["objective"]) <= 0.0)
+        ends.append(solution)
+    assert len(ends[0].records["time"]) == len(ends[1].records["time"])
+    assert np.abs(ends[0].predictions - ends[1].predictions).max() < 1e-12
