@@ -1,6 +1,7 @@
 """The sums J_c = Σ_i g_i (θ_c·x_i)₊ and h_i = Σ_c w_c (θ_c·x_i)₊ over points and data: the
 operator that hkflow chooses by itself against its own dense tiles on one core, on the circle, and
-against other libraries, see potential_peers.py.
+against other libraries, see potential_peers.py. Those of a function of one's own, tanh θ·x, against
+all pairs.
 """
 
 from functools import partial
@@ -19,6 +20,7 @@ GOALS = {
     (655_362, 4096): {"J": 20.0, "h": 20.0},
 }
 CELLS, DATA, ACCURACY = 98_304, 4096, (8e-5, 3e-4)  # of the comparison with other libraries
+OWN = ((2, 2048, 2000), (3, 10_242, 4096))  # axes, points and data of tanh units
 CIRCLE, MILLISECONDS = (1_000_000, 100_000), 50.0
 
 
@@ -104,6 +106,51 @@ def circle(n_points, n, repeats):
     )
 
 
+def tanh(s):
+    """ψ and ψ′."""
+    value = np.tanh(s)
+    return value, 1.0 - value**2
+
+
+def own_function(axes, n_points, n, repeats):
+    """h and J of tanh units at points that stay, and that move with their gradient, by hkflow's
+    choice and over all pairs, taking turns."""
+    from hkflow import quasi_uniform, ridge
+
+    feature, points, rng = ridge(tanh), quasi_uniform(n_points, axes - 1), np.random.default_rng(1)
+    inputs = np.column_stack([rng.uniform(-1.0, 1.0, (n, axes - 1)), np.ones(n)])
+    w, r = rng.normal(size=n_points) / n_points, rng.normal(size=n) / n
+
+    def both(operator, out, gradient):
+        operator.forward(w, out[0])
+        if gradient is None:
+            operator.adjoint(r, out[1])
+        else:
+            operator.gradient(r, out[1], gradient)
+
+    for moving in (False, True):
+        make = partial(feature.moving_operator, on_sphere=True) if moving else feature.operator
+        operators = make(points, inputs), make(points, inputs, "dense")
+        outs = [(np.zeros(n), np.zeros(n_points)) for _ in operators]
+        gradients = [np.zeros_like(o.points) if moving else None for o in operators]
+        calls = [partial(both, *given) for given in zip(operators, outs, gradients, strict=True)]
+        times = alternate(calls, repeats)
+        error = max(
+            np.abs(fast - all_pairs).max() / np.abs(all_pairs).max()
+            for fast, all_pairs in zip(*outs, strict=True)
+        )
+        what = "h, J and its gradient" if moving else "h and J"
+        yield Row(
+            f"{what} of tanh units in R^{axes}, {n_points:,} {'particles' if moving else 'cells'},"
+            f" {n} data",
+            1e3 * np.median(times[:, 0]),
+            "ms",
+            **ratio(times[:, 1], times[:, 0]),
+            goal=(">=", 1.0),
+            note=f"all pairs / {type(operators[0]).__name__}, which differ by {error:.0e}",
+        )
+
+
 def against_peers(what, n_points, n, threads, rounds):
     """hkflow against each peer in turn; NumPy, which allocates most, with glibc as it is and told
     to keep memory.
@@ -164,6 +211,8 @@ def rows(threads, quick):
                     error,
                     (">=", goals["J"]),
                 )
+        for axes, cells, n in ((2, 2048, 700),) if quick else OWN:
+            yield from own_function(axes, cells, n, repeats)
         try:
             yield from circle(*((2000, 500) if quick else CIRCLE), repeats)
         except ImportError as error:

@@ -35,6 +35,7 @@ from .sorted import SortedOperator
 SINGLE, HARMONICS = "dense-single", "harmonics"
 OPERATORS = ("auto", "dense", "sorted", "tree", HARMONICS, SINGLE)
 CACHED = 2**20  # numbers of a matrix that stay in the cache
+MOST = 2**26  # numbers of data and harmonics that are stored beside points that move
 
 
 def make_operator(
@@ -102,5 +103,6 @@ def harmonics_pay(n_points: int, n_data: int, axes: int, degree: int, moving: bo
     count, each = (2 * degree + 1, 5) if axes == 2 else ((degree + 1) ** 2, 1)
     pairs = n_points * n_data
     if moving:
-        return 4 * pairs > CACHED and count * (5 * each * n_points + 4 * n_data) < 40 * pairs
+        dear = count * (5 * each * n_points + 4 * n_data) >= 40 * pairs
+        return 4 * pairs > CACHED and not dear and count * n_data <= MOST
     return pairs > CACHED and count * (each * n_points + 2 * n_data) < 2 * pairs
