@@ -126,18 +126,11 @@ class Feature:
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
         degree = self._degree(points, inputs, name)
         make: Callable = (
-            self._stored
+            partial(MatrixOperator.of, matrix=self.matrix)
             if degree is None
             else partial(HarmonicOperator, function=self._psi, degree=degree)
         )
         return shared(ranks, make, points, inputs)
-
-    def _stored(self, points, inputs):
-        """The operator that stores the matrix, made of some rows at a time."""
-        found, rows = np.empty((len(inputs), len(points))), max(1, AT_ONCE // len(points))
-        for start in range(0, len(inputs), rows):
-            found[start : start + rows] = self.matrix(points, inputs[start : start + rows])
-        return MatrixOperator(found)
 
     def _check_operator(self, name):
         if name not in ("auto", "dense", HARMONICS) or name == HARMONICS and self.joint:
@@ -219,7 +212,7 @@ class Feature:
         self._check_operator(name)
         degree = self._degree(points, inputs, name if on_sphere else "dense", moving=True)
         make: Callable = (
-            partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback)
+            partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback, ridge=self.ridge)
             if degree is None
             else partial(MovingHarmonicOperator, function=self._psi, degree=degree)
         )
@@ -282,7 +275,6 @@ def ridge(
     return Feature(shown, matrix, degree, pullback=pullback, ridge=function, kinks=places)
 
 
-AT_ONCE = 2**22  # numbers of a matrix that a user's function makes
 EXACT = 1e-12  # of its size: what the series of a smooth ψ may be off
 ROUNDED = 1e-12  # how far |θ|² may be from 1
 SAMPLES = 1009  # values of ψ that are compared with its pieces

@@ -11,7 +11,7 @@ of R^p, measured on one core:
 
 and for ψ(θ·x) of a function of one's own, with H harmonics, L² on S² and 2L on the circle:
 
-    matrix      4 n N, a third of it within the cache; 80 n N where points move
+    matrix      4 n N, a third of it within the cache; 60 n N where points move
     harmonics   H (f N + 2 n),  f = 1, on the circle 5; H (5 f N + 4 n) where points move
 
 "dense-single" makes the dense sums in float32, at half their cost and to 1e-6: never unasked. The
@@ -103,6 +103,6 @@ def harmonics_pay(n_points: int, n_data: int, axes: int, degree: int, moving: bo
     count, each = (2 * degree + 1, 5) if axes == 2 else ((degree + 1) ** 2, 1)
     pairs = n_points * n_data
     if moving:
-        dear = count * (5 * each * n_points + 4 * n_data) >= 40 * pairs
+        dear = count * (5 * each * n_points + 4 * n_data) >= 30 * pairs
         return 4 * pairs > CACHED and not dear and count * n_data <= MOST
     return pairs > CACHED and count * (each * n_points + 2 * n_data) < 2 * pairs

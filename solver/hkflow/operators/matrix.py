@@ -1,6 +1,7 @@
-"""Sums over all pairs of points and data for any feature, from its values as a matrix."""
+"""Sums over all pairs of points and data for any feature, from its values as a matrix that is stored,
+or made anew for some points and data at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numba import njit, prange
@@ -9,12 +10,35 @@ from ..arguments import Floats
 from .dense import blocked, unblocked
 from .parallel_loops import BLOCK, divided_loop
 
+POINTS, DATA = 4096, 16  # whose pairs a function is called for at once: they stay in the cache
+KEPT = 2**21  # numbers
+
+
+def tiles(n_points: int, n_data: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of points and of data that make all pairs, at most POINTS × DATA at once, or as many
+    for fewer points."""
+    width = max(1, min(n_points, POINTS))
+    rows = max(1, POINTS * DATA // width)
+    for own in range(0, n_points, width):
+        for i in range(0, n_data, rows):
+            yield slice(own, min(n_points, own + width)), slice(i, min(n_data, i + rows))
+
 
 class MatrixOperator:
     """Both sums for any feature, from its stored matrix φ(θ_c, x_i), (n_data, n_points)."""
 
     def __init__(self, matrix: Floats) -> None:
         self.matrix = np.ascontiguousarray(matrix, dtype=float)
+
+    @classmethod
+    def of(
+        cls, points: Floats, inputs: Floats, matrix: Callable[[Floats, Floats], Floats]
+    ) -> "MatrixOperator":
+        """The operator of a function (points, inputs) -> φ(θ_c, x_i), see Feature."""
+        found = np.empty((len(inputs), len(points)))
+        for own, rows in tiles(len(points), len(inputs)):
+            found[rows, own] = matrix(points[own], inputs[rows])
+        return cls(found)
 
     def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
@@ -27,10 +51,11 @@ class MatrixOperator:
 
 class FunctionOperator:
     """The sums for any feature and points that move, from functions that know its values and its
-    gradient.
+    gradient, for some data at a time.
 
     points : (n_points, p), or blocked as in DenseOperator: then kept as `points`;  matrix,
         pullback : see Feature
+    ridge : s -> (ψ(s), ψ′(s)) if φ = ψ(θ·x): values and slopes of a pair are then made at once
     """
 
     def __init__(
@@ -39,9 +64,14 @@ class FunctionOperator:
         inputs: Floats,
         matrix: Callable[[Floats, Floats], Floats],
         pullback: Callable[[Floats, Floats, Floats], Floats],
+        ridge: Callable[[Floats], tuple[Floats, Floats]] | None = None,
     ) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
         self.inputs, self.matrix, self.pullback = np.array(inputs), matrix, pullback
+        self.ridge = ridge
+        # glibc gives memory back and asks for it anew with every array that a function makes, page
+        # by page, until one as large as this was freed: half the time, or more
+        np.empty(KEPT)
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
@@ -49,14 +79,25 @@ class FunctionOperator:
 
     def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c φ(θ_c, x_i); weights (n_points,), out (n_data,)."""
-        out[:] = self.matrix(unblocked(self.points, len(weights)), self.inputs) @ weights
+        points, out[:] = unblocked(self.points, len(weights)), 0.0
+        for own, rows in tiles(len(weights), len(out)):
+            out[rows] += self.matrix(points[own], self.inputs[rows]) @ weights[own]
 
     def gradient(self, loss_gradient: Floats, potential: Floats, gradient: Floats) -> None:
         """J_c = Σ_i loss_gradient_i φ(θ_c, x_i), (n_points,), and G_c = Σ_i loss_gradient_i ∇φ(θ_c,
         x_i), blocked like the points."""
         points = unblocked(self.points, len(potential))
-        potential[:] = loss_gradient @ self.matrix(points, self.inputs)
-        gradient[:] = blocked(self.pullback(points, self.inputs, loss_gradient), gradient.shape[2])
+        potential[:], total = 0.0, np.zeros_like(points)
+        for own, rows in tiles(len(potential), len(loss_gradient)):
+            r, x = loss_gradient[rows], self.inputs[rows]
+            if self.ridge is None:
+                potential[own] += r @ self.matrix(points[own], x)
+                total[own] += self.pullback(points[own], x, r)
+            else:
+                values, slopes = self.ridge(x @ points[own].T)
+                potential[own] += r @ np.asarray(values, dtype=float)
+                total[own] += (r[:, None] * slopes).T @ x
+        gradient[:] = blocked(total, gradient.shape[2])
 
 
 # Not BLAS: its own pool of threads and ours slow each other down by a factor of ten.

@@ -1,0 +1,64 @@
+"""Features given as functions: their matrix and sums are made of some data at a time."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.operators import matrix
+from hkflow.operators.dense import unblocked
+from hkflow.operators.matrix import FunctionOperator, MatrixOperator, tiles
+
+
+def tanh(s):
+    return np.tanh(s), 1.0 / np.cosh(s) ** 2
+
+
+RIDGE = hkflow.ridge(tanh)
+FUNCTIONS = hkflow.Feature("tanh", RIDGE.matrix, pullback=RIDGE.pullback)
+
+
+def small_tiles(monkeypatch, points, data):
+    monkeypatch.setattr(matrix, "POINTS", points)
+    monkeypatch.setattr(matrix, "DATA", data)
+
+
+def test_tiles_are_all_pairs_once(monkeypatch):
+    small_tiles(monkeypatch, 10, 4)
+    for n_points, n_data in ((1, 1), (7, 30), (30, 7), (10, 4), (5, 1000), (11, 5)):
+        count = np.zeros((n_data, n_points), dtype=int)
+        for own, rows in tiles(n_points, n_data):
+            assert count[rows, own].size <= 40
+            count[rows, own] += 1
+        assert (count == 1).all()
+    assert list(tiles(7, 0)) == []
+
+
+@pytest.mark.parametrize("feature", [RIDGE, FUNCTIONS], ids=["ridge", "pullback"])
+@pytest.mark.parametrize("shape", [(1, 1), (32, 10), (4096, 16)])
+def test_sums_are_those_of_the_whole_matrix(feature, shape, rng, monkeypatch):
+    small_tiles(monkeypatch, *shape)
+    points, inputs = rng.normal(size=(90, 5)), rng.normal(size=(37, 5))
+    w, r = rng.normal(size=90), rng.normal(size=37)
+    values, slopes = tanh(inputs @ points.T)
+    stored, moving = feature.operator(points, inputs), feature.moving_operator(points, inputs)
+    assert isinstance(stored, MatrixOperator) and isinstance(moving, FunctionOperator)
+    assert np.abs(stored.matrix - values).max() < 1e-15
+    h, J, G = np.ones(37), np.ones(90), np.ones_like(moving.points)
+    moving.forward(w, h)
+    moving.gradient(r, J, G)
+    assert np.abs(h - values @ w).max() < 1e-13 and np.abs(J - r @ values).max() < 1e-13
+    assert np.abs(unblocked(G, 90) - (r[:, None] * slopes).T @ inputs).max() < 1e-13
+
+
+def test_a_ridge_makes_values_and_slopes_at_once(rng):
+    calls = []
+
+    def counted(s):
+        calls.append(s.size)
+        return tanh(s)
+
+    points, inputs = rng.normal(size=(90, 5)), rng.normal(size=(37, 5))
+    operator = hkflow.ridge(counted).moving_operator(points, inputs)
+    calls.clear()
+    operator.gradient(np.ones(37), np.zeros(90), np.zeros_like(operator.points))
+    assert calls == [37 * 90]
