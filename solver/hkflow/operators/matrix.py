@@ -1,5 +1,5 @@
-"""Sums over all pairs of points and data for any feature, from its values as a matrix that is stored,
-or made anew for some points and data at a time."""
+"""Sums over all pairs of points and data for any feature, from its values as a matrix: stored, or
+made anew for some points and data at a time."""
 
 from collections.abc import Callable, Iterator
 
