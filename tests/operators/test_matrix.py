@@ -62,3 +62,24 @@ def test_a_ridge_makes_values_and_slopes_at_once(rng):
     calls.clear()
     operator.gradient(np.ones(37), np.zeros(90), np.zeros_like(operator.points))
     assert calls == [37 * 90]
+
+
+def test_no_points_and_no_data_have_sums(rng):
+    h, J = np.ones(7), np.zeros(0)
+    operator = RIDGE.operator(np.zeros((0, 3)), rng.normal(size=(7, 3)))
+    operator.forward(J, h)
+    operator.adjoint(h, J)
+    assert not h.any()
+    assert RIDGE.operator(np.eye(3), np.zeros((0, 3))).matrix.shape == (0, 3)
+
+
+def test_what_a_feature_stores_is_known_before(rng):
+    inputs = rng.uniform(-1.0, 1.0, (700, 2))
+    assert RIDGE.stored(100, inputs) == 700 * 100
+    assert RIDGE.stored(100, inputs, "harmonics") == RIDGE.stored(2048, inputs)
+    for points in (hkflow.quasi_uniform(100, 1), hkflow.quasi_uniform(2048, 1)):
+        operator = RIDGE.operator(points, inputs)
+        held = operator if isinstance(operator, MatrixOperator) else operator.of_data
+        assert held.matrix.size == RIDGE.stored(len(points), inputs)
+    for name in ("relu", "joint-relu", "absolute-value"):
+        assert hkflow.FEATURES[name].stored(2048, inputs) == 0

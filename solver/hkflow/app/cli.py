@@ -177,7 +177,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
 
     resolved, problem = checked(file)
     typer.echo(toml_of(resolved))
-    data, axes = len(problem.objective.inputs), problem.objective.axes
+    data = len(problem.objective.inputs)
     if resolved.method.kind == "grid" and problem.mesh:
         carriers = f"{problem.mesh.n_cells} cells"
     else:
@@ -189,7 +189,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     )
     for note in getattr(problem.prepare, "notes", ()):
         typer.echo(f"# Data: {note}.")
-    typer.echo(f"# Estimated memory: {estimated_memory(resolved, data, axes) / 1e9:.2f} GB.")
+    typer.echo(f"# Estimated memory: {estimated_memory(resolved, problem.objective) / 1e9:.2f} GB.")
     if asks_for_accuracy(file.case):
         from ..running.accuracy import plan
 

@@ -54,7 +54,7 @@ def build_problem(
     if data is None:
         _, data = read_named(case, folder)
     objective, exact = build_objective(case, folder, data, feature)
-    check_memory(case, len(objective.inputs), objective.axes)
+    check_memory(case, objective)
     feature = objective.feature
     flow, axes = flow_of(case.flow), objective.axes
     domain = domain_of(case, axes)

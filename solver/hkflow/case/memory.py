@@ -1,22 +1,33 @@
 """The memory that a run needs."""
 
+from typing import Any
+
 import psutil
 
 from ..errors import CaseError
+from ..objectives.energies import Sum
+from ..objectives.objective import Objective
 from .first_measure import DEFAULT_POINTS
 from .resolve import domain_of, flow_of
 from .schema.case import Case
 
 
-def estimated_memory(case: Case, n_data: int, axes: int) -> int:
+def estimated_memory(case: Case, objective: Any) -> int:
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
     one."""
+    n_data, axes = len(objective.inputs), objective.axes
     method, signs, libraries = case.method, len(domain_of(case, axes).signs), 2e8
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)
         partial_sums = 8 * n_data * (cells // 512 + 8)
-        return int(libraries + 1500 * cells + states + partial_sums)
+        data = objective.data if isinstance(objective, Sum) else objective
+        pairs = (
+            8 * data.feature.stored(cells, data.inputs, data.operator)
+            if isinstance(data, Objective)
+            else 0
+        )
+        return int(libraries + 1500 * cells + states + partial_sums + pairs)
     mesh = (case.domain.cells or axes) if method.points == "mesh" else 0
     points = (
         signs * mesh
@@ -31,11 +42,11 @@ def estimated_memory(case: Case, n_data: int, axes: int) -> int:
     return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh + kinks)
 
 
-def check_memory(case: Case, n_data: int, axes: int) -> None:
+def check_memory(case: Case, objective: Any) -> None:
     """Raise CaseError if the run needs more memory than the machine has."""
-    needed, there = estimated_memory(case, n_data, axes), psutil.virtual_memory().total
+    needed, there = estimated_memory(case, objective), psutil.virtual_memory().total
     if needed > there:
         raise CaseError(
             f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has"
-            f" {there / 1e9:.1f} GB. Use fewer cells, particles or units."
+            f" {there / 1e9:.1f} GB. Use fewer cells, particles, units or data."
         )

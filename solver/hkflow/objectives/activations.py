@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments import Floats, whole_number
 from ..errors import unknown_name
-from ..operators.choice import HARMONICS, harmonics_pay, make_operator
+from ..operators.choice import HARMONICS, harmonics_pay, make_operator, n_harmonics
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
 from ..operators.harmonics import AXES, MAX_DEGREE, HarmonicOperator, MovingHarmonicOperator
@@ -124,7 +124,8 @@ class Feature:
             if self.outputs > 1:  # each rank makes all sums
                 return JointOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
-        degree = self._degree(points, inputs, name)
+        farthest = np.abs(np.einsum("ca,ca->c", points, points) - 1.0).max(initial=0.0)
+        degree = self._degree_for(len(points), inputs, name, bool(farthest < ROUNDED))
         make: Callable = (
             partial(MatrixOperator.of, matrix=self.matrix)
             if degree is None
@@ -142,25 +143,36 @@ class Feature:
         """Values of ψ alone."""
         return np.asarray(self.ridge(s)[0], dtype=float)
 
-    def _degree(self, points, inputs, name, moving=False):
-        """Up to which harmonics make the sums, None where all pairs do. Raises ValueError if they
-        shall and cannot."""
-        n_data, axes = inputs.shape
-        pay = partial(harmonics_pay, len(points), n_data, axes, moving=moving)
-        if name == "dense" or name == "auto" and not pay(0):
-            return None
-        lengths = np.ones(1) if moving else np.einsum("ca,ca->c", points, points)
-        if self.ridge is not None and axes in AXES and np.abs(lengths - 1.0).max() < ROUNDED:
-            degree = self._polynomial(np.linalg.norm(inputs, axis=1).max())
-            if degree is not None and (name == HARMONICS or pay(degree)):
-                return degree
-        if name == HARMONICS:
+    def _degree_for(self, n_points, inputs, name, unit, moving=False):
+        """The same for points of which `unit` says whether they are unit vectors. Raises ValueError
+        if harmonics shall make the sums and cannot."""
+        degree = self._degree(n_points, inputs, name, moving) if unit else None
+        if degree is None and name == HARMONICS:
             raise ValueError(
                 "Harmonics are for unit vectors θ of the circle or S², and a smooth ψ(θ·x): to"
                 f" rounding a polynomial of a degree of at most {MAX_DEGREE} on all θ·x. With"
-                f" '{self.name}' on {axes} axes it is not so. Leave 'operator' out."
+                f" '{self.name}' on {inputs.shape[1]} axes it is not so. Leave 'operator' out."
             )
-        return None
+        return degree
+
+    def _degree(self, n_points, inputs, name, moving=False):
+        """Up to which harmonics make the sums for unit vectors, None where all pairs do."""
+        n_data, axes = inputs.shape
+        pay = partial(harmonics_pay, n_points, n_data, axes, moving=moving)
+        smooth = self.ridge is not None and axes in AXES
+        if not smooth or name == "dense" or name == "auto" and not pay(0):
+            return None
+        degree = self._polynomial(np.linalg.norm(inputs, axis=1).max(initial=0.0))
+        return degree if degree is not None and (name == HARMONICS or pay(degree)) else None
+
+    def stored(self, n_points: int, inputs: Floats, name: str = "auto") -> int:
+        """How many numbers `operator` stores of pairs with unit vectors: those of the matrix, or of
+        data and harmonics; 0 where values are made on the fly."""
+        if self.activation is not None or self.pieces:
+            return 0
+        degree = self._degree(n_points, inputs, name)
+        many = n_points if degree is None else n_harmonics(degree, inputs.shape[1])
+        return len(inputs) * many
 
     def _polynomial(self, radius):
         """The degree of the polynomial that ψ is to rounding between ±radius, None if it is none of
@@ -210,7 +222,7 @@ class Feature:
                 " pullback=…)."
             )
         self._check_operator(name)
-        degree = self._degree(points, inputs, name if on_sphere else "dense", moving=True)
+        degree = self._degree_for(len(points), inputs, name, on_sphere, moving=True)
         make: Callable = (
             partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback, ridge=self.ridge)
             if degree is None

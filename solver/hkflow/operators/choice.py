@@ -98,10 +98,14 @@ def cheapest(n_points: int, n_data: int, axes: int, activation: int, moving: boo
     return "tree" if 2.0 * (2.5 * cut * dense + 30 * many + 100_000) < dense else "dense"
 
 
+def n_harmonics(degree: int, axes: int) -> int:
+    """How many there are up to a degree on the circle or S²."""
+    return 2 * degree + 1 if axes == 2 else (degree + 1) ** 2
+
+
 def harmonics_pay(n_points: int, n_data: int, axes: int, degree: int, moving: bool = False) -> bool:
     """Whether harmonics up to a degree are half as dear as all pairs, and these are many."""
-    count, each = (2 * degree + 1, 5) if axes == 2 else ((degree + 1) ** 2, 1)
-    pairs = n_points * n_data
+    count, each, pairs = n_harmonics(degree, axes), 5 if axes == 2 else 1, n_points * n_data
     if moving:
         dear = count * (5 * each * n_points + 4 * n_data) >= 30 * pairs
         return 4 * pairs > CACHED and not dear and count * n_data <= MOST

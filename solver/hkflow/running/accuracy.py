@@ -242,8 +242,8 @@ def _tried(file, dim, size, known=(), rival=None):
     known = list(known)
     run = coarse_run(problem, method, save_times(end, resolved.time.saves))
     if run is None:
-        data, seconds = len(problem.objective.inputs), time.perf_counter() - began
-        return _choice(file, case, dim, data, size, None, seconds)
+        seconds = time.perf_counter() - began
+        return _choice(file, case, dim, problem.objective, size, None, seconds)
     bars = bars_for(wanted, run, problem, case.error.companions == "all", known, rival)
     found = _better(file, case, dim, size, run, bars, run.end["seconds"], rival=rival)
     found = replace(found, known=[run, *known], rival=rival)
@@ -301,8 +301,8 @@ def refined(
     if found.size > choice.size or found.tolerance < 0.9 * choice.tolerance:
         return replace(found, **made_before)
     more = size_for(choice.kind, dim, 2.0 * choice.size)
-    data = len(made.inputs)
-    found = _choice(file, case, dim, data, more, choice.tolerance, seconds, choice.size)
+    o = made.problem.objective
+    found = _choice(file, case, dim, o, more, choice.tolerance, seconds, choice.size)
     return replace(found, **made_before)
 
 
@@ -315,9 +315,9 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
     total, space, in_time = relative_error(run, bars)
     if rival:
         space, in_time = total - floor, in_time / OVERRATED
-    tolerance = case.method.tolerance
+    tolerance, o = case.method.tolerance, run.problem.objective
     if np.isnan(total):
-        return _choice(file, case, dim, len(run.inputs), 4 * size, tolerance, seconds)
+        return _choice(file, case, dim, o, 4 * size, tolerance, seconds)
     allowed = wanted if rival else wanted - min(in_time, IN_TIME * wanted)
     order = expected_order(run, bars)
     grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
@@ -326,7 +326,7 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
     if in_time > left:  # how far a looser one would do is not known
         tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, TIGHTEST)
-    return _choice(file, case, dim, len(run.inputs), new, tolerance, seconds, size)
+    return _choice(file, case, dim, o, new, tolerance, seconds, size)
 
 
 def expected_order(run: Result, bars: ErrorBars) -> float:
@@ -343,7 +343,7 @@ def expected_order(run: Result, bars: ErrorBars) -> float:
     return 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
 
 
-def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
+def _choice(file, case, dim, objective, wanted, tolerance, seconds, size=None):
     """The Choice of at least so many cells or points."""
     kind = case.method.kind
     new = size_for(kind, dim, wanted)
@@ -353,7 +353,7 @@ def _choice(file, case, dim, data, wanted, tolerance, seconds, size=None):
     there, power = virtual_memory().total, 1.0 + (1.0 / dim if kind == "grid" else 0.0)
     while True:
         made = sized(file.case, dim, new, tolerance)
-        memory = estimated_memory(resolve(made, file.folder), data, dim + 1)
+        memory = estimated_memory(resolve(made, file.folder), objective)
         takes = seconds * (new / (size or new)) ** power
         if new <= first_size(dim) or (memory <= there and takes <= LONGEST):
             break

@@ -388,8 +388,7 @@ def _leaves_room(case, method):
     """Whether a run is small enough that its companions may be there at the same time."""
     if ahead.COMPILATION.ahead is None:
         return False
-    objective = method.problem.objective
-    return estimated_memory(case, len(objective.inputs), objective.axes) <= LARGE
+    return estimated_memory(case, method.problem.objective) <= LARGE
 
 
 def _estimated_beside(run, companions, quiet):
