@@ -279,9 +279,10 @@ def test_atoms_couple_as_particles_do(name, mistake):
     feature, flow = hkflow.FEATURES[name], Flow(1.3, 2.0)
     objective = hkflow.Objective(feature, hkflow.RISKS["square"], x, np.zeros(9))
     rates = (2.0, 1.3)[:: 1 - 2 * mistake]
-    scratch, out = np.empty((2, 9))
-    pieces = map(float, feature.pieces)
-    coupling_product(points, weights, x.T.copy(), *pieces, *rates, v, scratch, out)
+    slopes, partial = np.empty((2, 3, 9))
+    pieces, columns = map(float, feature.pieces), x.T.copy()
+    coupling_product(points, weights, columns, *pieces, *rates, v * columns, slopes, partial)
+    out = partial.sum(axis=0)
     wanted = particles_product(objective, points, weights, weights, flow, v)
     assert (np.abs(out - wanted).max() <= 1e-13 * np.abs(wanted).max()) == (not mistake)
 

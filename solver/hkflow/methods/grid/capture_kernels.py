@@ -10,7 +10,7 @@ from numba import njit, prange
 
 from ...geometry.transfer import nearest_cell
 from ...operators.parallel_loops import BLOCK, parallel_loop
-from ..frozen_relu.frozen import TOUCH, along, dot
+from ..frozen_relu.frozen import TOUCH, along
 
 DEAD = 1e-6  # of a jump: slopes beyond a kink that are rounding
 COINCIDENT = 1e-20  # square of a distance between atoms that are one
@@ -202,31 +202,43 @@ def two_atoms(group, positions, weights, pair):
     return total, 1.0 - 1.0 / reach if square > COINCIDENT else 1.0
 
 
-@njit(cache=True)
-def coupling_product(positions, weights, inputs, below, above, beta, alpha, v, slopes, out):
-    """out = K v, K_ij = Σ_c w_c (β φ_i φ_j + α ∇φ_i·∇φ_j), for features ψ(θ·x) of slopes ψ′ = below
-    and above 0:
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_coupling(positions, weights, inputs, below, above, beta, alpha, moved, slopes, out):
+    """Add some atoms' part of K v, see coupling_product. Sums may be vectorised."""
+    p, n = inputs.shape
+    force = np.zeros(p)
+    for c in range(len(weights)):
+        along(inputs, positions[c], slopes)
+        for i in range(n):
+            slopes[i] = above if slopes[i] > 0.0 else below
+        J = 0.0
+        for a in range(p):
+            total = 0.0
+            for i in range(n):
+                total += slopes[i] * moved[a, i]
+            force[a] = total
+            J += total * positions[c, a]
+        for a in range(p):
+            push = weights[c] * (alpha * force[a] + (beta - alpha) * J * positions[c, a])
+            for i in range(n):
+                out[i] += slopes[i] * inputs[a, i] * push
+
+
+@parallel_loop
+def coupling_product(positions, weights, inputs, below, above, beta, alpha, moved, slopes, partial):
+    """partial[g] = K v of a group of atoms, K_ij = Σ_c w_c (β φ_i φ_j + α ∇φ_i·∇φ_j), for features
+    ψ(θ·x) of slopes ψ′ = below and above 0:
 
         K v_i = Σ_c w_c ψ′_i x_i·(α G + (β − α) (G·θ) θ),   G = Σ_j v_j ψ′_j x_j
 
-    positions (n, p), weights (n,) of atoms;  inputs (p, n_data);  v, out (n_data,);  slopes
-    (n_data,) : scratch
+    positions (n, p), weights (n,) of atoms;  inputs, moved (p, n_data) : x_j, v_j x_j
+    partial (n_groups, n_data);  slopes (n_groups, n_data) : scratch
     """
-    p = len(inputs)
-    force = np.zeros(p)
-    out[:] = 0.0
-    for c in range(len(weights)):
-        theta = positions[c]
-        along(inputs, theta, slopes)
-        for i in range(len(v)):
-            slopes[i] = above if slopes[i] > 0.0 else below
-        for a in range(p):
-            force[a] = 0.0
-            for i in range(len(v)):
-                force[a] += v[i] * slopes[i] * inputs[a, i]
-        J = dot(force, theta)
-        for a in range(p):
-            force[a] = weights[c] * (alpha * force[a] + (beta - alpha) * J * theta[a])
-        for a in range(p):
-            for i in range(len(v)):
-                out[i] += slopes[i] * inputs[a, i] * force[a]
+    n, groups = len(weights), len(partial)
+    for g in prange(groups):
+        own = slice(g * n // groups, (g + 1) * n // groups)
+        partial[g] = 0.0
+        add_coupling(
+            positions[own], weights[own], inputs, below, above, beta, alpha, moved, slopes[g],
+            partial[g],
+        )  # fmt: skip

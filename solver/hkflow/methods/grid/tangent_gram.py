@@ -15,6 +15,8 @@ from .capture_kernels import coupling_product
 from .state import Evaluation
 from .stencil import face_conductances
 
+GROUPS = 8  # of atoms, whose sums are added in order
+MANY = 200_000  # pairs of atoms and data from which a second thread brings more than it costs
 NEGLIGIBLE = 1e-15  # masses below this share of the largest do not enter the matrix
 
 
@@ -74,13 +76,14 @@ class CellCoupling:
         if v is None:
             masses = atoms.weights, atoms.weights
             return coupling_matrix(objective, atoms.positions, *masses, flow)
-        scratch, out = np.empty((2, len(v)))
+        slopes, partial = np.empty((2, GROUPS, len(v)))
         rates = float(flow.reaction), float(flow.transport)
-        coupling_product(
+        many = len(atoms.weights) * len(v) >= MANY
+        (coupling_product.parallel if many else coupling_product.serial)(
             atoms.positions, atoms.weights, self._columns, *map(float, objective.feature.pieces),
-            *rates, np.ascontiguousarray(v), scratch, out,
+            *rates, v * self._columns, slopes, partial,
         )  # fmt: skip
-        return out
+        return partial.sum(axis=0)
 
     @cached_property
     def _columns(self):
