@@ -10,21 +10,23 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from ..case.load import CaseFile, toml_of
-from ..case.schema.case import ErrorTable
+from ..case.schema.case import CertificateTable, ErrorTable
 from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
+from ..solving.registry import record_of
 from ..solving.result import versions
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
@@ -94,7 +96,7 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
             else:
                 # a process was killed here before it saved anything
                 shutil.rmtree(folder, ignore_errors=True)
-                made = run(_without_companions(file), folder, False, observers=(Stopping(),))
+                made = run(file, folder, False, observers=(Stopping(),))
         if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
             leaving.set()
         return made.finished, made.status
@@ -107,12 +109,15 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
         return False, f"Failed unexpectedly: {type(error).__name__}: {error}"
 
 
-def _without_companions(file):
-    """A case whose errors are judged by the study, unless it asks for companions itself."""
-    if "error" in file.case.model_fields_set:
-        return file
-    case = file.case.model_copy(update={"error": ErrorTable(companions="none")})
-    return replace(file, case=case)
+def as_member(file: CaseFile, curves: Iterable[str]) -> CaseFile:
+    """A case without what its study does not show, unless it asks for that itself: error bars,
+    which the study judges, and the max-margin, which is drawn beside curves of margins."""
+    left_out: dict[str, Any] = {"error": ErrorTable(companions="none")}
+    if not any(record_of(name).panel == "margins" for name in curves):
+        left_out["certificate"] = CertificateTable(seconds=0.0)
+    asked = file.case.model_fields_set
+    update = {name: table for name, table in left_out.items() if name not in asked}
+    return replace(file, case=file.case.model_copy(update=update))
 
 
 class Stopping(Observer):

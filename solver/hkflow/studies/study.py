@@ -21,7 +21,7 @@ from ..files.userfiles import named
 from ..store.run import WORK, load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
-from .members import compute_all, is_finished, key_of
+from .members import as_member, compute_all, is_finished, key_of
 from .report import AGAINST, write_report
 
 ROUNDING = 1e-13  # errors below it are rounding, without an order
@@ -133,7 +133,10 @@ def study(
     what = load_study(path, quick)
     folder = named(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
-    tasks = {place: member.file for place, member in zip(folders, what.members, strict=True)}
+    tasks = {
+        place: as_member(member.file, what.table.curves)
+        for place, member in zip(folders, what.members, strict=True)
+    }
     # the finest take longest
     tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}
     try:
