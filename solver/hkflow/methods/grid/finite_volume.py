@@ -177,6 +177,7 @@ class FiniteVolume(ImplicitSteps):
                 "log_scale": self.log_scale,
                 "residuals": now.loss_gradient.reshape(prediction_shape(self.problem.objective)),
                 "defect": now.defect,
+                "reach": self.reach,
             }
             | self.stepper.state()
         )
@@ -185,6 +186,7 @@ class FiniteVolume(ImplicitSteps):
         """Continue from a state made by `state`; without loss gradients they are those of the
         density."""
         self.rhs.log_scale = float(state["log_scale"])
+        self.reach = float(state.get("reach", 0.0))  # older folders have none
         self.stepper.load(state)
         self.current.density[:] = state["density"]
         if self.stepper.capture:
@@ -290,13 +292,15 @@ class FiniteVolume(ImplicitSteps):
         self.trial, step = stepper.advance(self.current, self.spares, dt)
         dissipated = self.trial.entropy - self.current.entropy
         step.budget.add(energy_entropy=dissipated, energy_exchanged=abs(dissipated))
-        step.error = stepper.error(self.current, self.trial, step, self.tolerance)
+        error = stepper.error(self.current, self.trial, step, self.tolerance)
+        step.error = self.in_reach(error, dt) if implicit else error
         return step
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves
         into log_scale."""
         self.stepper.remember(self.current, step.dt)
+        self.pass_time(step.dt)
         self.spares[self.spares.index(self.trial)] = self.current
         self.current = self.trial
         if self.current.atoms is not None:
