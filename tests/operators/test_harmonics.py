@@ -1,5 +1,7 @@
 """Sums over smooth functions of θ·x by harmonics, against those over all pairs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -117,7 +119,7 @@ def test_both_sums_are_those_of_the_same_kernel(axes, rng):
     w, r = rng.normal(size=700), rng.normal(size=60)
     h, J = np.zeros(60), np.zeros(700)
     for degree in (5, 60):
-        operator = HarmonicOperator(points, inputs, np.tanh, degree)
+        operator = HarmonicOperator(points, inputs, tanh, degree)
         operator.forward(w, h)
         operator.adjoint(r, J)
         assert abs(r @ h - w @ J) < 1e-16 * np.abs(w).sum() * np.abs(r).sum()
@@ -127,7 +129,7 @@ def test_both_sums_are_those_of_the_same_kernel(axes, rng):
 def test_sibling_a_degree_too_low_is_seen(axes, rng):
     points, inputs = given(axes, 700, 60, rng)
     dense = hkflow.ridge(tanh).operator(points, inputs, "dense")
-    assert worst(HarmonicOperator(points, inputs, np.tanh, 15), dense, points, 60) > 1e-9
+    assert worst(HarmonicOperator(points, inputs, tanh, 15), dense, points, 60) > 1e-9
 
 
 def test_harmonics_are_orthonormal_and_their_values_those_of_the_sums(rng):
@@ -141,12 +143,12 @@ def test_harmonics_are_orthonormal_and_their_values_those_of_the_sums(rng):
     ).reshape(-1, 3)
     weights = np.repeat(w / 2.0, 21) / 21
     harmonics = Harmonics(points, 10)
-    Y = harmonics.values(points)
+    Y = harmonics.values(points).T
     assert np.abs((Y * weights[:, None]).T @ Y - np.eye(121)).max() < 1e-13
     other = hkflow.quasi_uniform(300, 2)
     harmonics, masses, h = Harmonics(other, 10), rng.normal(size=300), np.zeros(121)
     harmonics.forward(masses, h)
-    assert np.abs(h - masses @ harmonics.values(other)).max() < 1e-12
+    assert np.abs(h - harmonics.values(other) @ masses).max() < 1e-12
 
 
 def test_harmonics_are_taken_where_they_pay(rng):
@@ -166,14 +168,114 @@ def test_harmonics_are_taken_where_they_pay(rng):
     assert isinstance(feature.moving_operator(points, inputs), FunctionOperator)
 
 
-@pytest.mark.parametrize("function", [elu, narrow])
+def hidden(s):
+    """tanh with a spike of which 2001 values see nothing."""
+    value, slope = tanh(s)
+    bump = np.exp(-(((s - 0.3) / 3e-5) ** 2))
+    return value + bump, slope - 2.0 * (s - 0.3) / 9e-10 * bump
+
+
+def only_pairs(s):
+    """A function of arrays with two axes alone."""
+    return np.tanh(s) * np.ones(s.shape[1]), 1.0 / np.cosh(s) ** 2
+
+
+def raises(s):
+    if np.abs(s).max() > 1.5:
+        raise OverflowError("beyond my table")
+    return tanh(s)
+
+
+@pytest.mark.parametrize("function", [elu, narrow, hidden, only_pairs])
 def test_what_is_not_smooth_has_none(function, rng):
     points, inputs = given(2, 2048, 700, rng)
     feature = hkflow.ridge(function)
     assert isinstance(feature.operator(points, inputs), MatrixOperator)
     assert isinstance(feature.moving_operator(points, inputs, on_sphere=True), FunctionOperator)
-    with pytest.raises(ValueError, match=f"With '{function.__name__}' on 2 axes it is not so"):
+    with pytest.raises(ValueError, match=f"500; '{function.__name__}' on 2 axes is not"):
         feature.operator(points, inputs, "harmonics")
+
+
+def test_functions_are_asked_for_nothing_that_no_pair_needs(rng):
+    """What they raise for numbers between the longest inputs is no error of the run."""
+    angles = np.linspace(1.0, 2.0, 2048)
+    points = np.column_stack([np.cos(angles), np.sin(angles)])
+    inputs = np.column_stack([np.full(700, 1.6), rng.uniform(0.0, 0.1, 700)])
+    assert isinstance(hkflow.ridge(raises).operator(points, inputs), MatrixOperator)
+
+
+def test_declared_kinks_have_none(rng):
+    corners = np.array([0.3, 0.3005, 0.301])
+
+    def hat(s):
+        bends = np.array([2000.0, -4000.0, 2000.0])
+        up = s[..., None] > corners
+        return np.where(up, s[..., None] - corners, 0.0) @ bends, up @ bends
+
+    points, inputs = given(2, 2048, 700, rng)
+    feature = hkflow.ridge(hat, kinks=corners)
+    assert isinstance(feature.operator(points, inputs), MatrixOperator)
+    assert isinstance(feature.moving_operator(points, inputs, on_sphere=True), FunctionOperator)
+
+
+GROWING = {
+    "kink": lambda s: s**8 + np.maximum(s, 0.0),
+    "rational": lambda s: s**6 / (1.0 + s * s),
+    "step": lambda s: np.exp(s) + np.tanh(3.0 * s),
+}
+
+
+@pytest.mark.parametrize("longest", [1.0, 10.0, 100.0, 1000.0])
+@pytest.mark.parametrize("name", GROWING)
+def test_one_long_input_does_not_hide_what_others_see(name, longest, rng):
+    """s⁸ between ±100 swallows a kink at 0, which is all that short inputs know of ψ."""
+    function = GROWING[name]
+    points, inputs = given(2, 2048, 700, rng)
+    inputs *= longest / np.linalg.norm(inputs, axis=1).max() * (np.arange(700) == 5)[:, None] + (
+        0.5 * (np.arange(700) != 5)[:, None]
+    )
+    w, h = rng.uniform(size=2048), np.zeros(700)
+    with np.errstate(over="ignore"):
+        operator = hkflow.ridge(lambda s: (function(s), 0.0 * s)).operator(points, inputs)
+        values = function(inputs @ points.T)
+    operator.forward(w, h)
+    known = np.abs(values).max(axis=1) * w.sum()
+    fine = np.isfinite(known)
+    assert np.all(np.abs(h - values @ w)[fine] <= 1e-11 * known[fine])
+
+
+def test_slopes_that_are_no_derivative_are_kept(rng):
+    """Of a surrogate gradient, which some give on purpose, no polynomial knows."""
+    surrogate = hkflow.ridge(lambda s: (np.tanh(s), np.ones_like(s)))
+    points, inputs = given(2, 2048, 700, rng)
+    assert isinstance(surrogate.operator(points, inputs), HarmonicOperator)
+    moving = surrogate.moving_operator(points, inputs, on_sphere=True)
+    assert isinstance(moving, FunctionOperator)
+
+
+def test_a_gradient_is_that_of_the_points_of_now(rng):
+    """Without `forward` before."""
+    points, inputs = given(3, 300, 60, rng)
+    r, G, J = rng.normal(size=60), [], np.zeros(300)
+    for start in (points, points[::-1].copy()):
+        operator = hkflow.ridge(tanh).moving_operator(start, inputs, "harmonics", on_sphere=True)
+        operator.points[:] = blocked(points, operator.points.shape[2])
+        G.append(np.zeros_like(operator.points))
+        operator.gradient(r, J, G[-1])
+    assert np.array_equal(*G)
+
+
+def test_no_more_is_stored_beside_particles_than_has_room():
+    assert harmonics_pay(10**6, 20_000, 3, 56, True)
+    assert not harmonics_pay(10**6, 21_000, 3, 57, True)
+
+
+def test_tiny_inputs_are_no_zeros(rng):
+    points = hkflow.quasi_uniform(100, 1)
+    inputs = 1e-200 * rng.uniform(0.5, 1.0, (9, 2))
+    h, w = np.zeros(9), rng.uniform(size=100)
+    hkflow.ridge(tanh).operator(points, inputs, "harmonics").forward(w, h)
+    assert np.abs(h / (inputs @ points.T @ w) - 1.0).max() < 1e-9
 
 
 @pytest.mark.filterwarnings("error")
@@ -195,7 +297,7 @@ def test_points_of_other_lengths_are_left_to_the_matrix(rng):
 
 def test_who_asks_for_harmonics_in_vain_is_told_why(rng):
     points, inputs = given(4, 50, 20, rng)
-    with pytest.raises(ValueError, match="With 'tanh' on 4 axes it is not so"):
+    with pytest.raises(ValueError, match="500; 'tanh' on 4 axes is not"):
         hkflow.ridge(tanh).operator(points, inputs, "harmonics")
     with pytest.raises(ValueError, match="have faster ones that are exact"):
         hkflow.FEATURES["relu"].operator(points, inputs, "harmonics")
@@ -223,3 +325,24 @@ def test_flows_are_those_of_all_pairs(kind, axes, rng):
         ends.append(solution)
     assert len(ends[0].records["time"]) == len(ends[1].records["time"])
     assert np.abs(ends[0].predictions - ends[1].predictions).max() < 1e-12
+
+
+def test_particles_of_a_sum_and_values_at_any_save(rng):
+    """A data risk in a sum goes by harmonics, too, and saves without a record have their values."""
+    inputs = np.column_stack([rng.uniform(-1.0, 1.0, 90), np.ones(90)])
+    objective = hkflow.Objective(
+        hkflow.ridge(tanh), hkflow.RISKS["square"], inputs, inputs[:, 0], operator="harmonics"
+    )
+    total = hkflow.Sum(objective, hkflow.External("0.1 * x"))
+    moving = total.at_moving_points(hkflow.quasi_uniform(50, 1))
+    assert isinstance(moving.operator, MovingHarmonicOperator)
+    problem = hkflow.Problem(
+        None,
+        objective,
+        hkflow.Flow(transport=1.0),
+        initial=hkflow.PointMeasure(hkflow.quasi_uniform(50, 1)),
+    )
+    solution = hkflow.solve(problem, end=1.0, kind="particles")
+    unrecorded = replace(solution, records={})
+    by_hand = 0.5 * np.mean((solution.predictions[-1] - inputs[:, 0]) ** 2)
+    assert unrecorded.objective_at(-1) == pytest.approx(by_hand, rel=1e-12)

@@ -83,3 +83,18 @@ def test_what_a_feature_stores_is_known_before(rng):
         assert held.matrix.size == RIDGE.stored(len(points), inputs)
     for name in ("relu", "joint-relu", "absolute-value"):
         assert hkflow.FEATURES[name].stored(2048, inputs) == 0
+
+
+@pytest.mark.parametrize("values", [lambda t, x: np.tanh(t[:, 0]), lambda t, x: np.tanh(x[:, :1])])
+def test_values_of_another_shape_are_refused(values, rng):
+    feature = hkflow.Feature("bad", values)
+    with pytest.raises(ValueError, match="a value for each of 7 data and 90 points, got"):
+        feature.operator(rng.normal(size=(90, 3)), rng.normal(size=(7, 3)))
+
+
+def test_numbers_beside_moving_points_are_known_before():
+    rng = np.random.default_rng(0)
+    points, inputs = hkflow.quasi_uniform(2048, 1), rng.uniform(-1.0, 1.0, (700, 2))
+    operator = RIDGE.moving_operator(points, inputs, on_sphere=True)
+    assert operator.of_data.matrix.size == RIDGE.stored(2048, inputs, moving=True)
+    assert RIDGE.stored(100, inputs[:, :1], moving=True) == 0

@@ -21,12 +21,7 @@ def estimated_memory(case: Case, objective: Any) -> int:
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)
         partial_sums = 8 * n_data * (cells // 512 + 8)
-        data = objective.data if isinstance(objective, Sum) else objective
-        pairs = (
-            8 * data.feature.stored(cells, data.inputs, data.operator)
-            if isinstance(data, Objective)
-            else 0
-        )
+        pairs = _stored(objective, cells)
         return int(libraries + 1500 * cells + states + partial_sums + pairs)
     mesh = (case.domain.cells or axes) if method.points == "mesh" else 0
     points = (
@@ -39,7 +34,17 @@ def estimated_memory(case: Case, objective: Any) -> int:
     if method.kind == "particles" and method.noise == "deterministic" and noise > 0.0:
         points += method.noise_points * case.time.end / method.noise_interval
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
-    return int(libraries + 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh + kinks)
+    pairs = _stored(objective, int(points), moving=True) if method.kind == "particles" else 0
+    own = 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh
+    return int(libraries + own + kinks + pairs)
+
+
+def _stored(objective, n_points, moving=False):
+    """Bytes that the sums over the data store."""
+    data = objective.data if isinstance(objective, Sum) else objective
+    if not isinstance(data, Objective):
+        return 0
+    return 8 * data.feature.stored(n_points, data.inputs, data.operator, moving)
 
 
 def check_memory(case: Case, objective: Any) -> None:

@@ -17,7 +17,7 @@ from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
-from .kernels import series_of
+from .smooth import polynomial_degree
 
 VECTORS = ("relu", "linear")  # activations ψ of units with several outputs
 WITH, OUTPUTS = " with ", " outputs"  # in their names
@@ -30,7 +30,7 @@ class Feature:
 
     name : how messages and files call it
     matrix : function (points (n_points, p), inputs (n_data, p)) -> (n_data, n_points) array of
-        φ(θ_c, x_i)
+        φ(θ_c, x_i), called for some points and some data at a time
     degree : the homogeneity of φ in θ, which fixes the reaction rate of a balanced network; None if
         not homogeneous
     activation : code of one that compiled operators know, see operators.dense, or None: then the
@@ -129,7 +129,7 @@ class Feature:
         make: Callable = (
             partial(MatrixOperator.of, matrix=self.matrix)
             if degree is None
-            else partial(HarmonicOperator, function=self._psi, degree=degree)
+            else partial(HarmonicOperator, ridge=self.ridge, degree=degree)
         )
         return shared(ranks, make, points, inputs)
 
@@ -139,19 +139,17 @@ class Feature:
                 f"The feature '{self.name}' has no operator '{name}'. Leave 'operator' out."
             )
 
-    def _psi(self, s):
-        """Values of ψ alone."""
-        return np.asarray(self.ridge(s)[0], dtype=float)
-
     def _degree_for(self, n_points, inputs, name, unit, moving=False):
         """The same for points of which `unit` says whether they are unit vectors. Raises ValueError
         if harmonics shall make the sums and cannot."""
         degree = self._degree(n_points, inputs, name, moving) if unit else None
         if degree is None and name == HARMONICS:
+            axes = inputs.shape[1]
+            why = f"'{self.name}' on {axes} axes is not" if unit else "these points are none"
             raise ValueError(
-                "Harmonics are for unit vectors θ of the circle or S², and a smooth ψ(θ·x): to"
-                f" rounding a polynomial of a degree of at most {MAX_DEGREE} on all θ·x. With"
-                f" '{self.name}' on {inputs.shape[1]} axes it is not so. Leave 'operator' out."
+                "Harmonics are for unit vectors θ of the circle or S², and a ψ(θ·x) that is smooth"
+                " between -|x| and |x| for every input: to rounding a polynomial of a degree of at"
+                f" most {MAX_DEGREE}; {why}. Leave 'operator' out."
             )
         return degree
 
@@ -159,32 +157,23 @@ class Feature:
         """Up to which harmonics make the sums for unit vectors, None where all pairs do."""
         n_data, axes = inputs.shape
         pay = partial(harmonics_pay, n_points, n_data, axes, moving=moving)
-        smooth = self.ridge is not None and axes in AXES
+        smooth = self.ridge is not None and not self.kinks and axes in AXES
         if not smooth or name == "dense" or name == "auto" and not pay(0):
             return None
-        degree = self._polynomial(np.linalg.norm(inputs, axis=1).max(initial=0.0))
+        degree = polynomial_degree(self.ridge, np.hypot.reduce(inputs, axis=1), moving)
         return degree if degree is not None and (name == HARMONICS or pay(degree)) else None
 
-    def stored(self, n_points: int, inputs: Floats, name: str = "auto") -> int:
-        """How many numbers `operator` stores of pairs with unit vectors: those of the matrix, or of
-        data and harmonics; 0 where values are made on the fly."""
+    def stored(
+        self, n_points: int, inputs: Floats, name: str = "auto", moving: bool = False
+    ) -> int:
+        """How many numbers the sums over unit vectors store: those of the matrix, or of data and
+        harmonics; 0 where values are made on the fly."""
         if self.activation is not None or self.pieces:
             return 0
-        degree = self._degree(n_points, inputs, name)
-        many = n_points if degree is None else n_harmonics(degree, inputs.shape[1])
-        return len(inputs) * many
-
-    def _polynomial(self, radius):
-        """The degree of the polynomial that ψ is to rounding between ±radius, None if it is none of
-        a degree that harmonics have."""
-        try:
-            with np.errstate(all="ignore"):
-                series, error = series_of(lambda t: self._psi(radius * t))
-        except ValueError:  # values beyond numbers
-            return None
-        degree = len(series) - 1
-        exact = error <= EXACT * np.abs(series).sum()
-        return degree if exact and degree <= MAX_DEGREE else None
+        degree = self._degree(n_points, inputs, name, moving)
+        if degree is None:
+            return 0 if moving else len(inputs) * n_points
+        return len(inputs) * n_harmonics(degree, inputs.shape[1])
 
     def slopes(self, points: Floats, inputs: Floats) -> Floats:
         """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or one with `pieces`: ∇φ =
@@ -226,7 +215,7 @@ class Feature:
         make: Callable = (
             partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback, ridge=self.ridge)
             if degree is None
-            else partial(MovingHarmonicOperator, function=self._psi, degree=degree)
+            else partial(MovingHarmonicOperator, ridge=self.ridge, degree=degree)
         )
         return shared(ranks, make, points, inputs)
 
@@ -287,7 +276,6 @@ def ridge(
     return Feature(shown, matrix, degree, pullback=pullback, ridge=function, kinks=places)
 
 
-EXACT = 1e-12  # of its size: what the series of a smooth ψ may be off
 ROUNDED = 1e-12  # how far |θ|² may be from 1
 SAMPLES = 1009  # values of ψ that are compared with its pieces
 STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient

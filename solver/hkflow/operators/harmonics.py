@@ -10,9 +10,8 @@ Featherstone 2002). On the circle Y = 1, √2 cos kω, √2 sin kω: the same wi
 Cost of either sum: about 2.5 multiplications for each point and harmonic; nothing is stored.
 """
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit, prange
@@ -69,7 +68,7 @@ class Harmonics:
         self.scratch = np.zeros((groups, 6 * WIDTH))
 
     def values(self, points: Floats) -> Floats:
-        """Y_lm of other points (n, p), as an array (n, n_harmonics)."""
+        """Y_lm of other points (n, p), as an array (n_harmonics, n)."""
         n, k = len(points), 0
         out = np.empty((len(self.degrees), n))
         around = points[:, 0] + 1j * points[:, 1]
@@ -83,7 +82,7 @@ class Harmonics:
                     k += 1
                 before, Q = Q, self.up[m, l + 1] * height * Q - self.down[m, l + 1] * before
             power *= around
-        return np.ascontiguousarray(out.T)
+        return out
 
     def move(self, points: Floats) -> None:
         """Take other points, as many as before."""
@@ -161,36 +160,36 @@ class HarmonicOperator:
     """Both sums over a smooth ψ(θ·x) and points of the circle or S² that stay, by harmonics.
 
     points : (n_points, p) unit vectors;  inputs : (n_data, p)
-    function : ψ, of arrays;  degree : of the polynomial that it is to rounding on all θ·x
+    ridge : s -> (ψ(s), ψ′(s)), of arrays;  degree : of the polynomial that ψ is to rounding on all
+        θ·x
     Memory: 8 n_data n_harmonics bytes.
     """
 
-    def __init__(
-        self, points: Floats, inputs: Floats, function: Callable[[Floats], Floats], degree: int
-    ) -> None:
-        self.harmonics, self.function = Harmonics(points, degree), function
+    def __init__(self, points: Floats, inputs: Floats, ridge: Any, degree: int) -> None:
+        self.harmonics, self.ridge = Harmonics(points, degree), ridge
         self.moments = np.zeros(len(self.harmonics.degrees))
         self.set_inputs(inputs)
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before, on which ψ is of the same degree; inputs (n_data,
         p)."""
-        radii = np.sqrt(np.einsum("ia,ia->i", inputs, inputs))
+        radii = np.hypot.reduce(inputs, axis=1)  # squares of tiny inputs are 0
         t, projection = projection_on_degrees(len(self.harmonics.tops) - 1, inputs.shape[1])
         # not BLAS: its bits may depend on its threads
-        eigenvalues = np.einsum("it,lt->il", self.function(radii[:, None] * t), projection)
+        eigenvalues = np.einsum("it,lt->li", self.ridge(radii[:, None] * t)[0], projection)
         numbers = self.harmonics.values(inputs / np.where(radii > 0.0, radii, 1.0)[:, None])
-        numbers *= eigenvalues[:, self.harmonics.degrees]
+        for row, degree in zip(numbers, self.harmonics.degrees, strict=True):
+            row *= eigenvalues[degree]
         self.of_data = MatrixOperator(numbers)
 
     def forward(self, weights: Floats, out: Floats) -> None:
         """h_i = Σ_c weights_c ψ(θ_c·x_i); weights (n_points,), out (n_data,)."""
         self.harmonics.forward(weights, self.moments)
-        self.of_data.forward(self.moments, out)
+        self.of_data.adjoint(self.moments, out)
 
     def adjoint(self, loss_gradient: Floats, out: Floats) -> None:
         """J_c = Σ_i loss_gradient_i ψ(θ_c·x_i); loss_gradient (n_data,), out (n_points,)."""
-        self.of_data.adjoint(loss_gradient, self.moments)
+        self.of_data.forward(loss_gradient, self.moments)
         self.harmonics.adjoint(self.moments, out)
 
 
@@ -200,11 +199,9 @@ class MovingHarmonicOperator(HarmonicOperator):
     points : (n_points, p), or blocked: then kept as `points`, which may be overwritten in place
     """
 
-    def __init__(
-        self, points: Floats, inputs: Floats, function: Callable[[Floats], Floats], degree: int
-    ) -> None:
+    def __init__(self, points: Floats, inputs: Floats, ridge: Any, degree: int) -> None:
         self.points = points if points.ndim == 3 else blocked(points)
-        super().__init__(self._all(), inputs, function, degree)
+        super().__init__(self._all(), inputs, ridge, degree)
 
     def _all(self):
         """The points, padding included, (n, p)."""

@@ -37,7 +37,13 @@ class MatrixOperator:
         """The operator of a function (points, inputs) -> φ(θ_c, x_i), see Feature."""
         found = np.empty((len(inputs), len(points)))
         for own, rows in tiles(len(points), len(inputs)):
-            found[rows, own] = matrix(points[own], inputs[rows])
+            values = np.asarray(matrix(points[own], inputs[rows]))
+            if values.shape != found[rows, own].shape:
+                raise ValueError(
+                    f"A feature has a value for each of {len(inputs[rows])} data and"
+                    f" {len(points[own])} points, got an array of the shape {values.shape}."
+                )
+            found[rows, own] = values
         return cls(found)
 
     def forward(self, weights: Floats, out: Floats) -> None:

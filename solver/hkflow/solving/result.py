@@ -476,7 +476,7 @@ class Result:
             with np.errstate(over="ignore"):
                 return float(np.exp(last["log_scale"]) * last["objective"])
         atoms, objective = self.atoms_at(save), self.problem.objective
-        risk = objective.at_moving_points(atoms.positions).value(atoms.signs * atoms.weights)
+        risk = objective.at_moving_points(atoms.positions, True).value(atoms.signs * atoms.weights)
         value = risk + objective.weight_decay * atoms.mass
         return float(value / atoms.mass if normalised else value)
 
