@@ -4,6 +4,7 @@ what stopped them."""
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,6 +66,11 @@ def true_error(run, direction=(1.0, 0.4)):
     return np.sqrt(np.mean(np.square(off), axis=1)).max() / np.sqrt(np.mean(run.targets**2))
 
 
+def of_axes(axes, n_data):
+    """What memory is asked for of an objective that stores nothing."""
+    return SimpleNamespace(axes=axes, inputs=np.zeros((n_data, axes)))
+
+
 @pytest.mark.parametrize("kind", ["auto", "grid", "particles"])
 @pytest.mark.parametrize("accuracy", [1e-2, 1e-4])
 def test_it_is_reached(case, tmp_path, kind, accuracy):
@@ -79,7 +85,7 @@ def test_more_is_computed_where_a_plan_falls_short(case, tmp_path, monkeypatch):
     made = []
 
     def short(*arguments):
-        choice = planning._choice(*arguments[:3], 2, 64, 1e-3, 1.0)
+        choice = planning._choice(*arguments[:3], of_axes(2, 2), 64, 1e-3, 1.0)
         made.append(choice)
         return choice
 
@@ -182,7 +188,7 @@ def test_meshes_between_those_of_the_coarse_run_are_taken(tmp_path):
 def test_a_plan_on_space_that_takes_too_long_comes_to_fewer_cells(case):
     """Sizes there are eight times apart: one less than a fifth of a size is none."""
     file = read_case(case, {"method": {"kind": "grid", "accuracy": 1e-3}})
-    arguments = (file, sizes.sized(file.case, 3), 3, 1, 50_000, 1e-4)
+    arguments = (file, sizes.sized(file.case, 3), 3, of_axes(4, 1), 50_000, 1e-4)
     assert planning._choice(*arguments, 1.0, 40_000).size == 51_360
     assert planning._choice(*arguments, 1e4, 40_000).size == 6480
 
