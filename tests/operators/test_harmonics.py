@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.objectives.smooth import polynomial_degree
 from hkflow.operators.choice import harmonics_pay
 from hkflow.operators.dense import blocked, unblocked
 from hkflow.operators.harmonics import HarmonicOperator, Harmonics, MovingHarmonicOperator
@@ -175,6 +176,12 @@ def hidden(s):
     return value + bump, slope - 2.0 * (s - 0.3) / 9e-10 * bump
 
 
+def with_a_hole(s):
+    """tanh without a value where no series looks."""
+    value, slope = tanh(s)
+    return np.where(np.abs(s - 0.3) < 5e-5, np.nan, value), slope
+
+
 def only_pairs(s):
     """A function of arrays with two axes alone."""
     return np.tanh(s) * np.ones(s.shape[1]), 1.0 / np.cosh(s) ** 2
@@ -184,6 +191,11 @@ def raises(s):
     if np.abs(s).max() > 1.5:
         raise OverflowError("beyond my table")
     return tanh(s)
+
+
+def test_a_hole_is_seen():
+    assert polynomial_degree(tanh, np.array([1.4])) == 33
+    assert polynomial_degree(with_a_hole, np.array([1.4])) is None
 
 
 @pytest.mark.parametrize("function", [elu, narrow, hidden, only_pairs])
