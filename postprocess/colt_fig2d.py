@@ -22,7 +22,7 @@ from hkflow.plots import COLUMN
 from .colt import network_margin
 
 STUDIES = ("colt/fig2d",)
-MINUTES = {"quick": 2.3, "paper": 20}
+MINUTES = {"quick": 1.1, "paper": 20}
 CLOSE = 0.9  # of γ: what the widest networks should reach
 KNOWN = 3  # data sets whose γ is computed, at two minutes each on the scale of the paper
 

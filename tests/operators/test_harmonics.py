@@ -9,7 +9,8 @@ import hkflow
 from hkflow.objectives.smooth import polynomial_degree
 from hkflow.operators.choice import harmonics_pay
 from hkflow.operators.dense import blocked, unblocked
-from hkflow.operators.harmonics import HarmonicOperator, Harmonics, MovingHarmonicOperator
+from hkflow.operators.harmonic_operator import HarmonicOperator, MovingHarmonicOperator
+from hkflow.operators.harmonics import Harmonics
 from hkflow.operators.matrix import FunctionOperator, MatrixOperator
 from hkflow.operators.operator import MovingOperator, Operator
 
@@ -208,8 +209,8 @@ def test_what_is_not_smooth_has_none(function, rng):
         feature.operator(points, inputs, "harmonics")
 
 
-def test_functions_are_asked_for_nothing_that_no_pair_needs(rng):
-    """What they raise for numbers between the longest inputs is no error of the run."""
+def test_what_a_function_raises_where_no_pair_lies_is_no_error(rng):
+    """It is asked for all numbers between ± the longest input."""
     angles = np.linspace(1.0, 2.0, 2048)
     points = np.column_stack([np.cos(angles), np.sin(angles)])
     inputs = np.column_stack([np.full(700, 1.6), rng.uniform(0.0, 0.1, 700)])

@@ -12,7 +12,8 @@ from ..errors import unknown_name
 from ..operators.choice import HARMONICS, harmonics_pay, make_operator, n_harmonics
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
-from ..operators.harmonics import AXES, MAX_DEGREE, HarmonicOperator, MovingHarmonicOperator
+from ..operators.harmonic_operator import HarmonicOperator, MovingHarmonicOperator
+from ..operators.harmonics import AXES, MAX_DEGREE
 from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.piecewise_linear import PiecewiseLinearOperator
@@ -124,12 +125,13 @@ class Feature:
             if self.outputs > 1:  # each rank makes all sums
                 return JointOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
+        ridge: Any = self.ridge  # there is one where there is a degree
         farthest = np.abs(np.einsum("ca,ca->c", points, points) - 1.0).max(initial=0.0)
         degree = self._degree_for(len(points), inputs, name, bool(farthest < ROUNDED))
         make: Callable = (
             partial(MatrixOperator.of, matrix=self.matrix)
             if degree is None
-            else partial(HarmonicOperator, ridge=self.ridge, degree=degree)
+            else partial(HarmonicOperator, ridge=ridge, degree=degree)
         )
         return shared(ranks, make, points, inputs)
 
@@ -211,11 +213,12 @@ class Feature:
                 " pullback=…)."
             )
         self._check_operator(name)
+        ridge: Any = self.ridge
         degree = self._degree_for(len(points), inputs, name, on_sphere, moving=True)
         make: Callable = (
             partial(FunctionOperator, matrix=self.matrix, pullback=self.pullback, ridge=self.ridge)
             if degree is None
-            else partial(MovingHarmonicOperator, ridge=self.ridge, degree=degree)
+            else partial(MovingHarmonicOperator, ridge=ridge, degree=degree)
         )
         return shared(ranks, make, points, inputs)
 

@@ -365,8 +365,8 @@ class Sum(Shown):
         """F on points (n_points, p) that stay."""
         return SumAtFixedPoints(self, points, signs)
 
-    def at_moving_points(self, points: Floats, on_sphere: bool = True) -> "SumAtMovingPoints":
-        """F without weight decay on points (n_points, p) of the sphere that move."""
+    def at_moving_points(self, points: Floats, on_sphere: bool = False) -> "SumAtMovingPoints":
+        """F without weight decay on points (n_points, p) that move, of the sphere in any case."""
         return SumAtMovingPoints(self, points)
 
 

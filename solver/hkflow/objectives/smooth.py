@@ -37,10 +37,11 @@ def polynomial_degree(ridge: Callable, radii: Floats, with_slopes: bool = False)
     try:
         with np.errstate(all="ignore"):
             octaves = np.log2(longest / shortest) + 1.0 if longest else 0.0
-            if not _is_its_series(ridge, longest, with_slopes):
+            found = [_series(ridge, longest)]
+            if not _is_its_series(ridge, longest, found[0][0], with_slopes):
                 return None
-            count = 1 + int(min(octaves, OCTAVES))
-            found = [_series(ridge, longest * 0.5**k) for k in range(count)]
+            shorter = range(1, 1 + int(min(octaves, OCTAVES)))
+            found += [_series(ridge, longest * 0.5**k) for k in shorter]
     except Exception:  # whatever the user's function says to numbers that no θ·x may ever be
         return None
     degree = max(len(series) - 1 for series, _ in found)
@@ -56,10 +57,9 @@ def _series(ridge, radius):
     return series_of(lambda t: values_of(ridge, radius * t))
 
 
-def _is_its_series(ridge, radius, with_slopes):
+def _is_its_series(ridge, radius, series, with_slopes):
     """Whether the series of ψ between ± a radius is ψ at many points, where a spike may hide, and
     its derivative the slopes that the user gives."""
-    series, _ = _series(ridge, radius)
     size, t = np.abs(series[1:]).sum(), np.linspace(-1.0, 1.0, HIDDEN)
     wrong = np.abs(values_of(ridge, radius * t) - chebyshev.chebval(t, series)).max()
     if not wrong <= EXACT * size:  # or nan

@@ -11,7 +11,7 @@ from .dense import blocked, unblocked
 from .parallel_loops import BLOCK, divided_loop
 
 POINTS, DATA = 4096, 16  # whose pairs a function is called for at once: they stay in the cache
-KEPT = 2**21  # numbers
+KEPT = 2**21  # numbers: glibc learns from arrays of up to 32 MB
 
 
 def tiles(n_points: int, n_data: int) -> Iterator[tuple[slice, slice]]:
@@ -57,7 +57,7 @@ class MatrixOperator:
 
 class FunctionOperator:
     """The sums for any feature and points that move, from functions that know its values and its
-    gradient, for some data at a time.
+    gradient, for some points and data at a time.
 
     points : (n_points, p), or blocked as in DenseOperator: then kept as `points`;  matrix,
         pullback : see Feature
@@ -75,8 +75,8 @@ class FunctionOperator:
         self.points = points if points.ndim == 3 else blocked(points)
         self.inputs, self.matrix, self.pullback = np.array(inputs), matrix, pullback
         self.ridge = ridge
-        # glibc gives memory back and asks for it anew with every array that a function makes, page
-        # by page, until one as large as this was freed: half the time, or more
+        # until an array as large as this was freed, glibc gives back what a function's arrays took
+        # and asks for it anew, page by page, with each: half the time, or more
         np.empty(KEPT)
 
     def set_inputs(self, inputs: Floats) -> None:

@@ -9,7 +9,7 @@ from ..measures.point_measure import PointMeasure
 from ..problem.problem import Problem
 
 BLOCK = 4096  # inputs that are predicted at a time
-STORED = 2**22  # pairs whose values are stored, of functions that are called for all of them
+STORED = 2**22  # numbers that features may store for them
 # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
 LARGEST_LOG = 600.0
 
@@ -18,8 +18,8 @@ def predictions_of(feature: Any, atoms: PointMeasure, inputs: Floats) -> Floats:
     """h(x) = Σ_j weight_j ε_j φ(θ_j, x) at inputs (n, p), bias included; (n,), of vectors
     (n, k)."""
     k, rows = feature.outputs, BLOCK
-    if feature.activation is None and not feature.pieces:
-        rows = max(1, min(BLOCK, STORED // max(1, len(atoms))))
+    if each := feature.stored(len(atoms), inputs[:1], "dense"):
+        rows = max(1, min(BLOCK, STORED // each))
     out = np.zeros(k * len(inputs))
     for start in range(0, len(inputs), rows):
         operator = feature.operator(atoms.positions, inputs[start : start + rows], "dense")

@@ -68,9 +68,8 @@ class ImplicitSteps(Method):
 
     coupling_at_current: Callable[[], Coupling]
     implicit_order, stability, least_gain = 2, 2.0, 1.0
-    # the length of the longest step of late, until as much time has gone by, and the share of it
-    # below which a step is short
-    reach, short = 0.0, 1.0
+    reach = 0.0  # the length of the longest step of late, until as much time has gone by
+    short = 1.0  # the share of it below which a step is short
     _coupling = _stiffness = None
 
     @property
