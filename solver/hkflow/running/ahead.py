@@ -303,7 +303,7 @@ def _sliding_steps(feature, inputs):
 
 
 def _coupling_of_held(feature, inputs):
-    from ..methods.characteristics.tangent_gram import held_coupling
+    from ..methods.frozen_relu.tangent_gram import held_coupling
     from ..problem.flow import Flow
 
     one_held = np.ones((2, inputs.shape[1])), np.ones(2), np.arange(2) == 1

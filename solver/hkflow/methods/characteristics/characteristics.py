@@ -12,13 +12,13 @@ from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
+from ..frozen_relu.tangent_gram import held_coupling
 from ..particles.points import PointMethod
 from ..step import Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import DENSE, Coupling
 from .history import Recorder
-from .tangent_gram import held_coupling
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # what errors of all steps add up to is about the largest difference of predictor and corrector,

@@ -12,7 +12,6 @@ from ...geometry.transfer import nearest_cell
 from ...operators.parallel_loops import BLOCK, parallel_loop
 from ..frozen_relu.frozen import TOUCH, along
 
-DEAD = 1e-6  # of a jump: slopes beyond a kink that are rounding
 COINCIDENT = 1e-20  # square of a distance between atoms that are one
 
 
@@ -67,8 +66,8 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
                 caught[s, c] = 0.0
                 for j in range(starts[c], starts[c + 1]):
                     jump = signs[s] * jumps[kink[j]]
-                    traps = 2.0 * abs(slopes[j]) < (1.0 + DEAD) * jump
-                    rates[s, j] = alpha * jump * per_volume[j] if traps else 0.0
+                    caught_there = max(min(jump, 2.0 * (jump - abs(slopes[j]))), 0.0)
+                    rates[s, j] = alpha * caught_there * per_volume[j]
                     caught[s, c] += rates[s, j]
 
 

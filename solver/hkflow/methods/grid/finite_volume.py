@@ -22,11 +22,11 @@ from ..rules import (
 )
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_imex
-from ..stepping.implicit_residuals import Coupling
+from ..stepping.implicit_residuals import DENSE, Coupling
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide
-from .state import next_unit, room_for
+from .state import Evaluation, next_unit, room_for
 from .steppers.choice import STEPPERS
 from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
@@ -125,7 +125,9 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.cfl = self.cfl
         self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
         self.imex = "explicit" if self.fixed_steps else imex
-        self.implicit_stepper = Imex(self.stepper, tolerance, self.accepted_coupling)
+        jumps = self.stepper.capture and len(problem.objective.inputs) <= DENSE
+        renewed = self.coupling_at if jumps else None
+        self.implicit_stepper = Imex(self.stepper, tolerance, self.accepted_coupling, renewed)
         self.implicit_order = self.implicit_stepper.order
         self.cells = CellCoupling(problem, self.rhs.objective)
         self.bounds_gap = bounds_gap(problem)
@@ -325,9 +327,13 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.rescale(factor)
         self.stepper.rates(now)
 
+    def coupling_at(self, e: Evaluation) -> Coupling:
+        """The Coupling of an evaluation."""
+        return self.cells.at(e, self.log_scale)
+
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
-        return self.cells.at(self.current, self.log_scale)
+        return self.coupling_at(self.current)
 
 
 def _check_smooth(problem):

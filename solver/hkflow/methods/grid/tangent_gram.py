@@ -8,7 +8,8 @@ import numpy as np
 from ...objectives.objective import ObjectiveAtFixedPoints
 from ...operators.matrix import gram
 from ...problem.problem import Problem
-from ..particles.tangent_gram import coupling_matrix
+from ..frozen_relu.kinks import Kinks
+from ..frozen_relu.tangent_gram import held_coupling, on_kinks
 from ..stepping.implicit_residuals import DENSE, Coupling
 from . import kernels
 from .capture_kernels import coupling_product
@@ -49,6 +50,7 @@ class CellCoupling:
 
     def at(self, e: Evaluation, log_scale: float) -> Coupling:
         """The Coupling at an Evaluation e in units of e^log_scale; K is known for up to DENSE data.
+        It takes atoms on kinks to be held by them, products take them to be free.
 
         Cost: n_data² (n_cells + n_faces) for the cells that carry mass, where K is asked for, and
         n_data n_cells for each product.
@@ -56,26 +58,36 @@ class CellCoupling:
         mobility_mass, flowing = self._carriers(e)
 
         def product(v):
-            return self._product(mobility_mass, flowing, v) + self._of_atoms(e.atoms, v)
+            return self._product(mobility_mass, flowing, v) + self._of_free(e.atoms, v)
 
         def form():
             phi, jumps = self._features
             matrix = _gram(phi, mobility_mass)
             if self.problem.flow.transport > 0.0:
                 matrix += _gram(jumps, flowing)
-            return matrix + self._of_atoms(e.atoms)
+            return matrix + self._of_held(e.atoms)
 
         known = form if len(e.predictions) <= DENSE else None
         return Coupling(self.problem.objective, log_scale, product, known)
 
-    def _of_atoms(self, atoms, v=None):
-        """What captured atoms add to K, or to its product with a vector."""
+    def _of_held(self, atoms):
+        """What captured atoms add to K, those on kinks along them alone."""
+        if atoms is None or not len(atoms.weights):
+            return 0.0
+        normals, held = self._kinks.normals, on_kinks(self._kinks.normals, atoms.positions)
+        state = atoms.positions, atoms.weights, held
+        return held_coupling(self.problem.objective, normals, *state, self.problem.flow)
+
+    @cached_property
+    def _kinks(self):
+        objective = self.problem.objective
+        return Kinks.of(objective.feature, objective.inputs)
+
+    def _of_free(self, atoms, v):
+        """What captured atoms add to K v if no kink holds them."""
         objective, flow = self.problem.objective, self.problem.flow
         if atoms is None or not len(atoms.weights):
             return 0.0
-        if v is None:
-            masses = atoms.weights, atoms.weights
-            return coupling_matrix(objective, atoms.positions, *masses, flow)
         slopes, partial = np.empty((2, GROUPS, len(v)))
         rates = float(flow.reaction), float(flow.transport)
         many = len(atoms.weights) * len(v) >= MANY

@@ -215,7 +215,7 @@ def coupled_residuals(
     let go what they hold.
     """
     loss_gradient, before, line = guess.copy(), None, None
-    defect, shrinks = 0.0, False
+    defect, shrinks = np.inf, True
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
         predictions = flow_with(loss_gradient, tau, step)
@@ -226,21 +226,21 @@ def coupled_residuals(
             coupling = (renewed() if renewed and not shrinks else coupling).corrected(
                 loss_gradient - before[0], (before[1] - predictions) / tau
             )
-        moved = tau * coupling.product(loss_gradient)
+        moved = tau * coupling.times(loss_gradient)
         allowed = min(tolerance, 1e-3) * np.abs(moved).max()
         model = coupling
         if renewed:
             drag = CONSISTENT * allowed / max(np.abs(loss_gradient).max(), SMALLEST)
             model = coupling.stiffer(drag / tau)
         try:
-            at_start = predictions + tau * model.product(loss_gradient)
+            at_start = predictions + tau * model.times(loss_gradient)
             wanted = model.solve(tau, at_start, loss_gradient)
         except np.linalg.LinAlgError:  # singular to rounding
             wanted = None
         if wanted is None or not np.isfinite(wanted).all():
             step.rejection = "the coupling through the data could not be solved"
             return loss_gradient, step
-        gap = tau * coupling.product(wanted - loss_gradient)
+        gap = tau * coupling.times(wanted - loss_gradient)
         step.defect = float(np.abs(gap).max())
         defect, shrinks = step.defect, step.defect <= SHRINKS * defect
         if step.defect <= CONSISTENT * allowed:

@@ -60,8 +60,8 @@ class Coupling:
         """K (n_data, n_data); None where products have to do."""
         return None if self.form is None else self.form()
 
-    def _times(self, v):
-        """K v, (n_data,), by the matrix where there is one."""
+    def times(self, v: Floats) -> Floats:
+        """K v (n_data,), by the matrix where there is one."""
         return self.product(v) if self.matrix is None else self.matrix @ v
 
     @cached_property
@@ -119,7 +119,7 @@ class Coupling:
             )
         y, q = objective.targets, objective.weights
         u = y * predictions
-        shift = tau * np.abs(self._times(y * (1.0 / n))).max()
+        shift = tau * np.abs(self.times(y * (1.0 / n))).max()
         cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
         smooth = objective.risk.scaled is not None
         theta = np.log(np.maximum(-y * guess, 1e-300) / q)
@@ -266,7 +266,7 @@ class Coupling:
         else:
 
             def product(v):
-                return tau * d * y * self._times(y * d * v) + entropy * v
+                return tau * d * y * self.times(y * d * v) + entropy * v
 
             from scipy.sparse.linalg import LinearOperator, cg  # slow to load
 
@@ -289,7 +289,7 @@ class Coupling:
         from scipy.sparse.linalg import LinearOperator, cg  # slow to load
 
         n = len(right)
-        operator = LinearOperator((n, n), matvec=lambda v: tau * self._times(v) + diagonal * v)
+        operator = LinearOperator((n, n), matvec=lambda v: tau * self.times(v) + diagonal * v)
         return cg(
             operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal)
         )[0]

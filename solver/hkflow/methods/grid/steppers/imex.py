@@ -15,13 +15,19 @@ class Imex(Stepper):
 
     explicit : the stepper that explicit steps of the same run take: it completes every evaluation
     tolerance : of the run;  coupling : function () -> Coupling of the accepted state
+    coupling_at : function of an evaluation -> Coupling, where K jumps with the loss gradients
     """
 
     def __init__(
-        self, explicit: Stepper, tolerance: float, coupling: Callable[[], Coupling]
+        self,
+        explicit: Stepper,
+        tolerance: float,
+        coupling: Callable[[], Coupling],
+        coupling_at: Callable[[Evaluation], Coupling] | None = None,
     ) -> None:
         super().__init__(explicit.rhs)
-        self.explicit, self.tolerance, self.coupling = explicit, tolerance, coupling
+        self.explicit, self.tolerance = explicit, tolerance
+        self.coupling, self.coupling_at = coupling, coupling_at
         self.order = min(explicit.order, 2)
 
     def rates(self, e: Evaluation) -> None:
@@ -35,8 +41,9 @@ class Imex(Stepper):
         states[0].density[:], states[0].loss_gradient[:] = now.density, now.loss_gradient
         states[0].atoms = now.atoms
         step = implicit_step(
-            self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance
-        )
+            self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance,
+            self.coupling_at,
+        )  # fmt: skip
         trial.defect = step.defect
         self.rates(trial)
         return trial, step

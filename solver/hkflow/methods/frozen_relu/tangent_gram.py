@@ -10,8 +10,8 @@ from ...arguments import Floats
 from ...objectives.objective import Objective
 from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
-from ..frozen_relu.frozen import DEPENDENT, dot, project
 from ..particles.tangent_gram import CHUNK, chunks, coupling_matrix
+from .frozen import DEPENDENT, dot, project
 
 ON = 1e-12  # |n_k·θ| of an atom that kink k may hold
 GROUPS = 16  # of lines of K: a group is added to by one thread
@@ -48,6 +48,14 @@ def held_coupling(
         )
         add_squares(GROUPS, len(x) * rows.size, rows, matrix)
     return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
+
+
+def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
+    """Whether atoms lie on a kink, (n,);  normals (n_kinks, p), positions (n, p)."""
+    size = max(1, CHUNK // len(normals))
+    parts = chunks(positions, size=size)
+    on = [(np.abs(part @ normals.T) <= ON).any(axis=1) for (part,) in parts]
+    return np.concatenate(on) if on else np.zeros(0, dtype=bool)
 
 
 @small_kernel(error_model="numpy")

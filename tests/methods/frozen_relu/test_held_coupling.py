@@ -8,8 +8,8 @@ from conftest import ROOT
 
 import hkflow
 from hkflow.methods.characteristics import characteristics
-from hkflow.methods.characteristics.tangent_gram import held_coupling
 from hkflow.methods.choice import make_method
+from hkflow.methods.frozen_relu.tangent_gram import held_coupling
 from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.step import Step
 from hkflow.methods.stepping.implicit_residuals import Coupling
