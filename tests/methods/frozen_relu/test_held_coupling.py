@@ -149,3 +149,22 @@ def test_loss_gradients_that_nothing_answers_to_do_not_wander():
 def test_sibling_without_the_proximal_term_they_do(monkeypatch):
     monkeypatch.setattr(Coupling, "stiffer", lambda coupling, more: coupling)
     assert degenerate().time[-1] < 1400.0
+
+
+def test_atoms_of_a_grid_on_kinks_answer_along_them():
+    """K knows it, which products, for free atoms, do not."""
+    method = make_method(margins(1), "grid")
+    for _ in range(60):
+        step = method.advance(0.3, implicit=True)
+        assert not step.rejection
+        method.accept(step)
+    now, tau, ends = method.current, 1e-4, []
+    assert now.atoms.mass > 0.8 * now.mass
+    for share in (1.001, 0.999):
+        end = now.loss_gradient * share
+        frozen = method.stepper.frozen.drive
+        ends.append(frozen(now, method.spares[0], end, tau, Step(tau)).copy())
+    wanted = (ends[1] - ends[0]) / (2e-3 * tau)
+    coupling, size = method.coupling_at(now), np.abs(wanted).max()
+    assert np.abs(coupling.times(now.loss_gradient) - wanted).max() < 0.01 * size
+    assert np.abs(coupling.product(now.loss_gradient) - wanted).max() > 0.02 * size

@@ -23,6 +23,7 @@ from hkflow.methods.grid.state import Atoms
 from hkflow.methods.grid.stencil import stencil_of
 from hkflow.methods.grid.steppers import muscl_hancock
 from hkflow.methods.particles.tangent_gram import coupling_product as particles_product
+from hkflow.methods.step import Step
 
 VALLEY = -0.570524, 1.9549e-4  # ∫b·θ dν and ∫|a·θ| dν, characteristics with 163,842 seeds
 # the same with noise σ = 0.3, e^−σT M(T) + σ∫e^−σs M(s) ds with M(s) the closed form at s: what is
@@ -95,6 +96,14 @@ def dead_region_errors():
     return [np.abs(dead_region(cells) - wanted).max() for cells in (128, 256, 512)]
 
 
+def with_capture_rates(monkeypatch, rates):
+    """Let grids take a function for the kernel."""
+    names = {name: getattr(capture_kernels, name) for name in dir(capture_kernels)}
+    monkeypatch.setattr(
+        "hkflow.methods.grid.capture.kernels", SimpleNamespace(**names | {"capture_rates": rates})
+    )
+
+
 def test_mass_that_comes_to_a_dead_region_stays_at_its_edge():
     found = dead_region_errors()
     assert 1.0 <= 0.5 * np.log2(found[0] / found[2]) <= 2.0 and found[2] < 1e-4, found
@@ -102,12 +111,9 @@ def test_mass_that_comes_to_a_dead_region_stays_at_its_edge():
 
 def test_sibling_mass_at_the_edge_of_a_dead_region_comes_back(monkeypatch):
     def rates(starts, kink, per_volume, slopes, *others):
-        capture_kernels.capture_rates(starts, kink, per_volume, 1.0001 * slopes, *others)
+        capture_kernels.capture_rates(starts, kink, per_volume, 2.0 * slopes, *others)
 
-    names = {name: getattr(capture_kernels, name) for name in dir(capture_kernels)}
-    monkeypatch.setattr(
-        "hkflow.methods.grid.capture.kernels", SimpleNamespace(**names | {"capture_rates": rates})
-    )
+    with_capture_rates(monkeypatch, rates)
     found = dead_region_errors()
     assert found[2] > 5e-4 and found[2] > 0.8 * found[1], found
 
@@ -454,3 +460,64 @@ def test_smooth_features_and_explicit_steppers_capture_nothing():
         )
         method = FiniteVolume(hkflow.Problem(mesh, objective, flow))
         assert method.current.atoms is None and "atom_weights" not in method.state()
+
+
+def traps(starts, kink, per_volume, slopes, signs, jumps, *others):
+    """Capture by kinks that trap, and by no others."""
+    held = 2.0 * np.abs(slopes) <= (1.0 + 1e-6) * np.abs(jumps[kink])
+    capture_kernels.capture_rates(
+        starts, kink, per_volume, np.where(held, 0.0, np.inf), signs, jumps, *others
+    )
+
+
+def tilted_valley():
+    """Predictions after a time 0.1 in J = ½|a·θ| + tilt a·θ, a function of the tilt."""
+    a = np.array([0.3, -0.5, 0.8]) / np.sqrt(0.98)
+    data = np.array([a, -a]), np.ones(2)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.Risk("linear", _linear, False), *data
+    )
+    method = FiniteVolume(hkflow.Problem(hkflow.geodesic_mesh(3), objective, Flow(1.0, 0.0)))
+    after = method.rhs.new_evaluation()
+
+    def predictions(tilt):
+        r = np.array([0.5 + tilt, 0.5 - tilt])
+        return method.stepper.frozen.drive(method.current, after, r, 0.1, Step(0.1)).copy()
+
+    return predictions
+
+
+def test_what_a_kink_captures_is_continuous_in_the_loss_gradients():
+    predictions = tilted_valley()
+    for tilt in (0.5, -0.5, 1.0, -1.0):  # where it traps no longer, and where it catches nothing
+        change = predictions(tilt + 1e-7) - predictions(tilt - 1e-7)
+        assert np.abs(change).max() <= 1e-6, tilt
+
+
+def test_sibling_kinks_that_trap_or_do_not_make_predictions_jump(monkeypatch):
+    with_capture_rates(monkeypatch, traps)
+    predictions = tilted_valley()
+    assert np.abs(predictions(0.5 + 1e-5) - predictions(0.5 - 1e-5)).max() >= 1e-4
+
+
+def stiff_margin_flow():
+    """A run by implicit steps in which kinks let go what they hold, at log masses of 30."""
+    case = {
+        "seed": 7,
+        "data": {"source": "cluster-grid", "n": 20, "clusters": 2},
+        "objective": {"activation": "relu", "bias": True, "loss": "smooth-margin"},
+        "domain": {"kind": "signed-sphere", "cells": 162},
+        "flow": {"transport": 1.0, "reaction": 2.0},
+        "time": {"end": 140.0},
+    }
+    return hkflow.solve(hkflow.check(case)[1], 140.0, imex="implicit", saves=2)
+
+
+def test_implicit_steps_go_on_where_kinks_let_go():
+    run = stiff_margin_flow()
+    assert run.finished and run.end["steps"] < 600, run.status
+
+
+def test_sibling_with_kinks_that_trap_or_do_not_they_stop(monkeypatch):
+    with_capture_rates(monkeypatch, traps)
+    assert not stiff_margin_flow().finished

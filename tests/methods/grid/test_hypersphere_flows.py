@@ -13,7 +13,7 @@ from hkflow.geometry import hypersphere
 from hkflow.geometry.sphere import normalize
 from hkflow.measures.initial import balanced_atoms
 from hkflow.methods.grid import capture
-from hkflow.methods.grid.chords import cut_mesh
+from hkflow.methods.grid.chords import SIDE, cut_mesh
 from hkflow.methods.grid.steppers import muscl_hancock
 
 WEIGHTS = np.full((4, 4), 0.1381966011250105) + 0.4472135954999579 * np.eye(4)
@@ -181,7 +181,7 @@ def test_the_edge_of_a_dead_half_keeps_what_comes():
 def test_sibling_chords_beside_the_edge_let_it_pass(monkeypatch):
     def beside(mesh, normals):
         chords, cuts = cut_mesh(mesh, normals)
-        return replace(chords, middles=normalize(chords.middles + 1e-9 * normals[0])), cuts
+        return replace(chords, middles=normalize(chords.middles + 2.0 * SIDE * normals[0])), cuts
 
     monkeypatch.setattr(capture, "cut_mesh", beside)
     assert abs(beyond_the_edge(840) - DEAD_HALF) > 5e-3

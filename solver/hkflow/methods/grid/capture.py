@@ -7,7 +7,9 @@ density cannot hold that. The chords of such kinks take it out of their cells,
 
 with transport spread evenly over a step. (Capture before or after transport, or half of it each,
 would make transport see a strip along the kink that is too empty or too full, which turns its
-fluxes aside: an error of first order.) It moves on as atoms by exact characteristics (see
+fluxes aside: an error of first order.) What crosses a kink and becomes much slower there gathers
+beyond it, in a layer thinner than a cell; of that a part is captured as well, see
+capture_kernels.capture_rates. Captured mass moves on as atoms by exact characteristics (see
 methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
 A cell that density only enters is a sink, and its density becomes atoms as well: beside cells with
 one density each, these find the point to which all flows.

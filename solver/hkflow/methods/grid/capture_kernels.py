@@ -1,8 +1,9 @@
 """The loops of mass that kinks capture. Index conventions and parallel blocks as in kernels.py;
 j chord, i atom.
 
-A chord of kink k in cell c catches what flows to it from both sides: ν ℓ α ε κ_k per time, where
-the potential falls towards it from both.
+A chord of kink k in cell c catches what flows to it from both sides, ν ℓ α ε κ_k per time, where
+the potential falls towards it from both, and a part of that where mass crosses it and becomes much
+slower.
 """
 
 import numpy as np
@@ -52,12 +53,17 @@ def cut_flows(
 
 @parallel_loop
 def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, caught):
-    """Share of a cell's density that each chord catches per time, α ε κ ℓ / V where it traps.
+    """Share of a cell's density that each chord catches per time,
 
-    slopes (n_chords,) : mean over both sides of the normal slope of J for ε = 1; a kink traps where
-    it is less than half the jump, or half the jump but for rounding: beyond the last kink of dead
-    units nothing moves, and what comes to it stays;  rates (n_signs, n_chords);  caught (n_signs,
-    n_cells) their sum
+        (α ℓ / V) min(εκ, 2 (εκ − |s|)), or 0 if that is negative.
+
+    The normal slopes of εJ on both sides are s ∓ εκ/2. If |s| ≤ εκ/2 the kink traps: it catches
+    all. Beyond that, mass crosses it, at (|s| − εκ/2)/(|s| + εκ/2) of its speed: the kink catches
+    less the faster it leaves, and nothing from a third of the speed on. So the rate is continuous
+    in the loss gradients, as implicit steps need it.
+
+    slopes (n_chords,) : s for ε = 1;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their
+    sum
     """
     n_signs, n = caught.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -66,8 +72,8 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
                 caught[s, c] = 0.0
                 for j in range(starts[c], starts[c + 1]):
                     jump = signs[s] * jumps[kink[j]]
-                    caught_there = max(min(jump, 2.0 * (jump - abs(slopes[j]))), 0.0)
-                    rates[s, j] = alpha * caught_there * per_volume[j]
+                    stopped = min(jump, 2.0 * (jump - abs(slopes[j])))
+                    rates[s, j] = alpha * max(stopped, 0.0) * per_volume[j]
                     caught[s, c] += rates[s, j]
 
 

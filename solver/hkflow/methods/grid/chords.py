@@ -19,7 +19,7 @@ from ...geometry.sphere import normalize
 
 ASIDE = 1e-9  # by which kinks on S³ are moved, where many lie in faces of the mesh
 OFF_AXES = np.array([0.31, -0.57, 0.23, 0.71])
-SIDE = 1e-6  # distance from a kink at which slopes on its sides are taken
+SIDE = 1e-5  # distance from a kink at which slopes on its sides are taken
 
 
 @dataclass(frozen=True, eq=False)

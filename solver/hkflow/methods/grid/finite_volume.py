@@ -77,7 +77,6 @@ class FiniteVolume(ImplicitSteps):
     sees_kinks = True
     rates = varying = RATES
     knows_entropy = True
-    short = 0.01  # steps that shrink as a flow grows faster are controlled by themselves
 
     def __init__(
         self,
@@ -180,7 +179,6 @@ class FiniteVolume(ImplicitSteps):
                 "log_scale": self.log_scale,
                 "residuals": now.loss_gradient.reshape(prediction_shape(self.problem.objective)),
                 "defect": now.defect,
-                "reach": self.reach,
             }
             | self.stepper.state()
         )
@@ -189,7 +187,6 @@ class FiniteVolume(ImplicitSteps):
         """Continue from a state made by `state`; without loss gradients they are those of the
         density."""
         self.rhs.log_scale = float(state["log_scale"])
-        self.reach = float(state.get("reach", 0.0))  # older folders have none
         self.stepper.load(state)
         self.current.density[:] = state["density"]
         if self.stepper.capture:
@@ -295,15 +292,13 @@ class FiniteVolume(ImplicitSteps):
         self.trial, step = stepper.advance(self.current, self.spares, dt)
         dissipated = self.trial.entropy - self.current.entropy
         step.budget.add(energy_entropy=dissipated, energy_exchanged=abs(dissipated))
-        error = stepper.error(self.current, self.trial, step, self.tolerance)
-        step.error = self.in_reach(error, dt) if implicit else error
+        step.error = stepper.error(self.current, self.trial, step, self.tolerance)
         return step
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves
         into log_scale."""
         self.stepper.remember(self.current, step.dt)
-        self.pass_time(step.dt)
         self.spares[self.spares.index(self.trial)] = self.current
         self.current = self.trial
         if self.current.atoms is not None:

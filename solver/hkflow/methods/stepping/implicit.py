@@ -68,8 +68,6 @@ class ImplicitSteps(Method):
 
     coupling_at_current: Callable[[], Coupling]
     implicit_order, stability, least_gain = 2, 2.0, 1.0
-    reach = 0.0  # the length of the longest step of late, until as much time has gone by
-    short = 1.0  # the share of it below which a step is short
     _coupling = _stiffness = None
 
     @property
@@ -86,20 +84,6 @@ class ImplicitSteps(Method):
     def speed(self) -> float:
         """Of the clock, per unit of time."""
         return 1.0
-
-    def in_reach(self, error: float | None, passed: float) -> float | None:
-        """The budgets' error of an implicit step of a length, of a short one relative to what is
-        exchanged in the share `short` of the `reach`.
-
-        Where kinks let go what they hold, the loss gradients of a stiff flow jump: no step across
-        is accurate by itself, and steps would come near the jump for ever.
-        """
-        long = max(self.short * self.reach, SMALLEST)
-        return error if error is None else error * min(1.0, passed / long)
-
-    def pass_time(self, passed: float) -> None:
-        """A step of a length is accepted."""
-        self.reach = max(passed, self.reach - passed)
 
     def state_changed(self) -> None:
         """Forget the coupling of the state before."""
