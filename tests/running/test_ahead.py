@@ -19,8 +19,8 @@ from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import global_upper_bound, search
-from hkflow.methods.characteristics import backward, tangent_gram
-from hkflow.methods.frozen_relu import movement
+from hkflow.methods.characteristics import backward
+from hkflow.methods.frozen_relu import movement, tangent_gram
 from hkflow.methods.particles import waveform
 from hkflow.methods.stepping import implicit_residuals
 from hkflow.operators import dense

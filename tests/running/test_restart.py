@@ -52,13 +52,13 @@ def test_a_flow_goes_on_as_it_would_have(unbroken):
         again = solved(hkflow.restarted(run, 0), kind, 2.0)
         assert again.mass[0] == pytest.approx(run.mass[0], rel=1e-13)
         assert apart(again, 0, run, 0) < 1e-13
-        assert apart(again, -1, run, 1) < {"grid": 1e-4, "characteristics": 1e-4}.get(kind, 1e-5)
+        assert apart(again, -1, run, 1) < {"grid": 3e-5, "characteristics": 1e-4}.get(kind, 1e-5)
     grid = runs["grid"]
     atoms = hkflow.restarted(grid, 0).initial.atoms
     assert np.array_equal(atoms.weights, grid.captured_at(0).weights)
     # captured atoms that go into cells go another way
     flat = replace(hkflow.restarted(grid, 0), initial=grid.cell_density_at(0))
-    assert apart(solved(flat, "grid", 2.0), -1, grid, 1) > 2e-4
+    assert apart(solved(flat, "grid", 2.0), -1, grid, 1) > 5e-5
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

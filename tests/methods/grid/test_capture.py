@@ -110,8 +110,8 @@ def test_mass_that_comes_to_a_dead_region_stays_at_its_edge():
 
 
 def test_sibling_mass_at_the_edge_of_a_dead_region_comes_back(monkeypatch):
-    def rates(starts, kink, per_volume, slopes, *others):
-        capture_kernels.capture_rates(starts, kink, per_volume, 2.0 * slopes, *others)
+    def rates(starts, kink, per_volume, width, slopes, *others):
+        capture_kernels.capture_rates(starts, kink, per_volume, width, 2.0 * slopes, *others)
 
     with_capture_rates(monkeypatch, rates)
     found = dead_region_errors()
@@ -462,11 +462,11 @@ def test_smooth_features_and_explicit_steppers_capture_nothing():
         assert method.current.atoms is None and "atom_weights" not in method.state()
 
 
-def traps(starts, kink, per_volume, slopes, signs, jumps, *others):
+def traps(starts, kink, per_volume, width, slopes, signs, jumps, *others):
     """Capture by kinks that trap, and by no others."""
     held = 2.0 * np.abs(slopes) <= (1.0 + 1e-6) * np.abs(jumps[kink])
     capture_kernels.capture_rates(
-        starts, kink, per_volume, np.where(held, 0.0, np.inf), signs, jumps, *others
+        starts, kink, per_volume, width, np.where(held, 0.0, np.inf), signs, jumps, *others
     )
 
 

@@ -7,10 +7,10 @@ density cannot hold that. The chords of such kinks take it out of their cells,
 
 with transport spread evenly over a step. (Capture before or after transport, or half of it each,
 would make transport see a strip along the kink that is too empty or too full, which turns its
-fluxes aside: an error of first order.) What crosses a kink and becomes much slower there gathers
-beyond it, in a layer thinner than a cell; of that a part is captured as well, see
-capture_kernels.capture_rates. Captured mass moves on as atoms by exact characteristics (see
-methods/frozen_relu); of those with one sign, cell and region between kinks two are kept.
+fluxes aside: an error of first order.) What leaves a kink slowly gathers behind it, in a layer as
+thin as a cell; a part of that is captured as well, see capture_kernels.capture_rates. Captured mass
+moves on as atoms by exact characteristics (see methods/frozen_relu); of those with one sign, cell
+and region between kinks two are kept.
 A cell that density only enters is a sink, and its density becomes atoms as well: beside cells with
 one density each, these find the point to which all flows.
 """
@@ -34,6 +34,8 @@ from .stencil import Stencil
 
 # kinks on an arc as long as a cell is wide, beyond which the potential is smooth on the mesh
 MOST_KINKS = 24.0
+# cells that mass goes beyond a kink, while the flow contracts there, before none of it is captured
+NEAR = 4.0
 ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 
 
@@ -77,6 +79,7 @@ class Capture:
         self.potential = np.zeros(2 * count)
         self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
         self.caught, self.sunk = (np.zeros((len(self.signs), mesh.n_cells)) for _ in range(2))
+        self.width = NEAR * mesh.width
         self.smallest = ROUNDING / mesh.width**2
         self.movement = Movement(self.kinks, 1)
         self.codes = np.random.default_rng(0).integers(
@@ -102,8 +105,8 @@ class Capture:
         self.sides.adjoint(loss_gradient, self.potential)
         ahead, behind = self.potential.reshape(2, -1)
         kernels.capture_rates(
-            chords.starts, chords.kink, chords.per_volume, (ahead - behind) / (2.0 * SIDE),
-            self.signs, jumps, alpha, self.rates, self.caught,
+            chords.starts, chords.kink, chords.per_volume, self.width,
+            (ahead - behind) / (2.0 * SIDE), self.signs, jumps, alpha, self.rates, self.caught,
         )  # fmt: skip
         kernels.cut_flows(
             cuts.starts, cuts.slot, cuts.kink, cuts.excess, self.signs, jumps, alpha,

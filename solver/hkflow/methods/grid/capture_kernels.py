@@ -2,8 +2,8 @@
 j chord, i atom.
 
 A chord of kink k in cell c catches what flows to it from both sides, ν ℓ α ε κ_k per time, where
-the potential falls towards it from both, and a part of that where mass crosses it and becomes much
-slower.
+the potential falls towards it from both, and a part of that where mass crosses it and leaves it
+slowly.
 """
 
 import numpy as np
@@ -52,18 +52,18 @@ def cut_flows(
 
 
 @parallel_loop
-def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, caught):
+def capture_rates(starts, kink, per_volume, width, slopes, signs, jumps, alpha, rates, caught):
     """Share of a cell's density that each chord catches per time,
 
-        (α ℓ / V) min(εκ, 2 (εκ − |s|)), or 0 if that is negative.
+        (α ℓ / V) (εκ − s₊ / w),   s = |mean slope| − εκ/2,   or 0 if that is negative.
 
-    The normal slopes of εJ on both sides are s ∓ εκ/2. If |s| ≤ εκ/2 the kink traps: it catches
-    all. Beyond that, mass crosses it, at (|s| − εκ/2)/(|s| + εκ/2) of its speed: the kink catches
-    less the faster it leaves, and nothing from a third of the speed on. So the rate is continuous
-    in the loss gradients, as implicit steps need it.
+    The normal slopes of εJ on both sides are its mean ∓ εκ/2. If s ≤ 0 the kink traps: it catches
+    all. Else mass crosses it and leaves at the speed αs. The kink catches the less the farther that
+    takes it while the flow contracts there, in the time 1/(αεκ), and nothing from the distance w
+    on. So the rate is continuous in the loss gradients, as implicit steps need it.
 
-    slopes (n_chords,) : s for ε = 1;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their
-    sum
+    width : w, some cells;  slopes (n_chords,) : mean over both sides of the normal slope of J for
+    ε = 1;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their sum
     """
     n_signs, n = caught.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -72,8 +72,8 @@ def capture_rates(starts, kink, per_volume, slopes, signs, jumps, alpha, rates, 
                 caught[s, c] = 0.0
                 for j in range(starts[c], starts[c + 1]):
                     jump = signs[s] * jumps[kink[j]]
-                    stopped = min(jump, 2.0 * (jump - abs(slopes[j])))
-                    rates[s, j] = alpha * max(stopped, 0.0) * per_volume[j]
+                    leaves = max(abs(slopes[j]) - 0.5 * jump, 0.0)
+                    rates[s, j] = alpha * max(jump - leaves / width, 0.0) * per_volume[j]
                     caught[s, c] += rates[s, j]
 
 
