@@ -24,7 +24,7 @@ from .colt import REACH, SIDE, cosine, draw_map, l2_on_units, limits, network_ma
 
 STUDIES = ("colt/fig1",)
 ALSO = ("icm-fig5",)
-MINUTES = {"quick": 2, "paper": 6}
+MINUTES = {"quick": 1.4, "paper": 6}
 NEAR = 0.8  # of its limit's margin: what a network should reach
 ALIKE = 0.95  # of the square on which a classifier and its limit should agree
 

@@ -34,7 +34,7 @@ from .stencil import Stencil
 
 # kinks on an arc as long as a cell is wide, beyond which the potential is smooth on the mesh
 MOST_KINKS = 24.0
-# cells that mass goes beyond a kink, while the flow contracts there, before none of it is captured
+# in cells: what goes so far beyond a kink while the flow contracts there is not captured
 NEAR = 4.0
 ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 
