@@ -21,14 +21,20 @@ def margins(seed, cells=162):
     return hkflow.check(ROOT / "cases" / "colt" / "cluster-margin.toml", **overrides)[1]
 
 
+def after(steps, dt, kind):
+    """A method after implicit steps of its margin flow."""
+    method = make_method(margins(1), kind)
+    for _ in range(steps):
+        step = method.advance(dt, implicit=True)
+        assert not step.rejection
+        method.accept(step)
+    return method
+
+
 @pytest.fixture(scope="module")
 def sliding():
     """A method whose kinks hold a good part of the mass."""
-    method = make_method(margins(1), "characteristics")
-    for _ in range(70):
-        step = method.advance(0.5, implicit=True)
-        assert not step.rejection
-        method.accept(step)
+    method = after(70, 0.5, "characteristics")
     assert method.record(None)["held"] > 0.2
     return method
 
@@ -153,11 +159,7 @@ def test_sibling_without_the_proximal_term_they_do(monkeypatch):
 
 def test_atoms_of_a_grid_on_kinks_answer_along_them():
     """K knows it, which products, for free atoms, do not."""
-    method = make_method(margins(1), "grid")
-    for _ in range(60):
-        step = method.advance(0.3, implicit=True)
-        assert not step.rejection
-        method.accept(step)
+    method = after(60, 0.3, "grid")
     now, tau, ends = method.current, 1e-4, []
     assert now.atoms.mass > 0.8 * now.mass
     for share in (1.001, 0.999):

@@ -50,7 +50,7 @@ class CellCoupling:
 
     def at(self, e: Evaluation, log_scale: float) -> Coupling:
         """The Coupling at an Evaluation e in units of e^log_scale; K is known for up to DENSE data.
-        It takes atoms on kinks to be held by them, products take them to be free.
+        K takes atoms on kinks to be held by them; products, which cost less, take them to be free.
 
         Cost: n_data² (n_cells + n_faces) for the cells that carry mass, where K is asked for, and
         n_data n_cells for each product.
