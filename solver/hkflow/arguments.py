@@ -52,6 +52,16 @@ def real_array(value: Any, what: str) -> Floats:
     return np.asarray(array, dtype=float)
 
 
+def real_number(value: Any, what: str) -> float:
+    """A float, and one that is a float as it stands: kernels would be compiled anew for an int.
+    Raises ValueError for what is no real number."""
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, Real):
+        raise ValueError(f"{what} must be a real number, got {value!r}.")
+    return float(value)
+
+
 def whole_number(value: Any, what: str, least: int = 0) -> int:
     """An int. Raises ValueError for other numbers, and below the least."""
     if not (isinstance(value, Real) and value == value // 1 and least <= value < np.inf):  # type: ignore[operator]

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import numpy as np
 import pytest
 from conftest import ROOT
 
 import hkflow
+from hkflow.methods.particles.kernels import particle_rates
+from hkflow.objectives import objective as objectives
+from hkflow.problem import flow as flows
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SOLVER = {"numpy", "numba", "scipy", "matplotlib", "h5py"}
@@ -100,6 +104,32 @@ def test_nothing_is_compiled_twice(tmp_path):
     saved("first")
     again, output = saved("second")
     assert not again and "data loaded" in output
+
+
+def compiled_for(transport, reaction, weight_decay, noise):
+    """The types for which a kernel is compiled once particles have moved with these numbers."""
+    points = np.eye(3)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], points, np.ones(3),
+        weight_decay=weight_decay,
+    )  # fmt: skip
+    flow = hkflow.Flow(transport, reaction, noise)
+    start = hkflow.PointMeasure(points, np.ones(3))
+    problem = hkflow.Problem(None, objective, flow, initial=start)
+    hkflow.solve(problem, 0.01, kind="particles", stepper="dopri5")
+    return set(particle_rates.serial.signatures)
+
+
+def test_whole_numbers_compile_nothing_anew():
+    floats = compiled_for(1.0, 4.0, 0.0, 0.0)
+    assert floats and compiled_for(1, 4, 0, np.int64(0)) == floats
+
+
+def test_sibling_numbers_taken_as_they_come_do(monkeypatch):
+    floats = compiled_for(1.0, 4.0, 0.0, 0.0)
+    for module in (flows, objectives):
+        monkeypatch.setattr(module, "real_number", lambda value, what: value)
+    assert compiled_for(1, 4, 0, 0) > floats
 
 
 def unresolved(package):

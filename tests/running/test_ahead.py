@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, nullcontext
 from threading import Thread
 from types import SimpleNamespace
 
@@ -94,12 +95,14 @@ def asked(made, task, folder, *arguments, seconds=0.0):
     return made.answer(task, seconds)
 
 
-def by_stages(called, problem):
-    """The types with which the stages call kernels."""
+def by_stages(called, problem, last=None):
+    """The types with which the stages call kernels; the last of them within a context, if one is given."""
     name, axes, stages = ahead.order_for(problem, "characteristics")
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
-    for stage in (*stages, ahead.SLIDING, ahead.HELD, ahead.IMPLICIT, ahead.BOUND):
+    for stage in (*stages[:-1], ahead.SLIDING, ahead.HELD, ahead.IMPLICIT, ahead.BOUND):
         ahead.compile_stage(stage, name, axes)
+    with last or nullcontext():
+        ahead.compile_stage(stages[-1], name, axes)
     return {name: set(types) for name, types in called.items()}
 
 
@@ -121,9 +124,13 @@ def test_what_is_compiled_ahead_is_what_a_run_calls(called, problem, tmp_path):
 
 
 def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(dense, "blocked", lambda *points: np.asfortranarray(blocked(*points)))
-        compiled = by_stages(called, problem)
+    @contextmanager
+    def other_arrays():
+        with monkeypatch.context() as patch:
+            patch.setattr(dense, "blocked", lambda *points: np.asfortranarray(blocked(*points)))
+            yield
+
+    compiled = by_stages(called, problem, other_arrays())
     assert compiled != by_a_run(called, tmp_path / "run")
 
 

@@ -100,6 +100,12 @@ def test_errors_are_those_of_the_runs(refined):
     assert fit.low < fit.order < fit.high
 
 
+def test_its_runs_do_what_is_asked_of_members_alone(refined):
+    asked = load_case(CASE).case.error.companions
+    found = {hkflow.load(outcome.folder).case.error.companions for outcome in refined.outcomes}
+    assert found == {"none"} and asked != "none"
+
+
 def test_the_folder_holds_tables_and_a_figure(refined):
     text = (refined.folder / "table.md").read_text()
     assert "Holds: order of L¹" in text and "least squares" in text and text == markdown(refined)

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ..arguments import Floats, real_array
+from ..arguments import Floats, real_array, real_number
 from ..errors import unknown_name
 from ..geometry.sphere import normalize
 from ..operators.dense import blocked
@@ -305,6 +305,8 @@ class PopulationRisk(Shown):
             raise ValueError(
                 "The teacher's units and weights must be finite, and its units not zero."
             )
+        for name in ("weight_decay", "entropy"):
+            object.__setattr__(self, name, real_number(getattr(self, name), name))
         if not self.weight_decay >= 0.0:
             raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
         if not 0.0 <= self.entropy < float("inf"):

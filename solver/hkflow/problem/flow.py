@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, real_number
 from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..shown import Shown
@@ -99,6 +99,8 @@ class Flow(Shown):
         for name in RATES:
             if isinstance(rate := getattr(self, name), str) or callable(rate):
                 object.__setattr__(self, name, VaryingRate(rate, 0.0))
+        for name in (*RATES, "depth"):
+            object.__setattr__(self, name, real_number(getattr(self, name), name))
         self.over(0.0, 0.0)
         for name in RATES:
             if not 0.0 <= getattr(self, name) < float("inf"):
