@@ -96,7 +96,7 @@ def asked(made, task, folder, *arguments, seconds=0.0):
 
 
 def by_stages(called, problem, last=None):
-    """The types with which the stages call kernels; the last of them within a context, if one is given."""
+    """The types with which the stages call kernels; the last stage within a context, if given."""
     name, axes, stages = ahead.order_for(problem, "characteristics")
     assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
     for stage in (*stages[:-1], ahead.SLIDING, ahead.HELD, ahead.IMPLICIT, ahead.BOUND):
