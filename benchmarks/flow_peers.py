@@ -28,7 +28,7 @@ from .timing import clock
 # of points for each sign
 SIZES, REFERENCE = (162, 362, 642, 1442, 2562, 5762, 10242), 40962
 SETS = ("cells", "even")
-TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+TOLERANCES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 1e-7)
 PATIENCE, STEPS = 3.0, 20_000  # seconds and steps after which a run is given up
 ERRORS = {  # wanted
     "iris": (1e-3, 2.5e-4, 5e-5),
