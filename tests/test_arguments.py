@@ -123,11 +123,9 @@ def test_all_that_is_real_numbers_is_taken():
             "Inputs need at least one row and one column, got an array of shape (3, 2, 2).",
         ),
         (lambda: hkflow.Flow(None), "transport must be a real number, got None."),
+        (lambda: hkflow.Flow(10**400), "transport is too large for a float."),
         (lambda: hkflow.Flow(depth="2"), "depth must be a real number, got '2'."),
-        (
-            lambda: objective(weight_decay=1j),
-            "weight_decay must be a real number, got 1j.",
-        ),
+        (lambda: objective(weight_decay=1j), "weight_decay must be a real number, got 1j."),
         (lambda: hkflow.Sum(axes=3, entropy="1"), "entropy must be a real number, got '1'."),
         (lambda: hkflow.geodesic_mesh(-1), "The level must be a whole number, at least 0, got -1."),
         (

@@ -53,13 +53,19 @@ def real_array(value: Any, what: str) -> Floats:
 
 
 def real_number(value: Any, what: str) -> float:
-    """A float, and one that is a float as it stands: kernels would be compiled anew for an int.
-    Raises ValueError for what is no real number."""
+    """A float, since kernels would be compiled anew for an int; a float of any class stays itself.
+
+    what : how the sentence calls it
+    Raises ValueError for what is no real number, and for whole numbers too large for a float.
+    """
     if isinstance(value, float):
         return value
     if not isinstance(value, Real):
         raise ValueError(f"{what} must be a real number, got {value!r}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{what} is too large for a float.") from None
 
 
 def whole_number(value: Any, what: str, least: int = 0) -> int:

@@ -10,12 +10,14 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 from conftest import ROOT
+from numba import typeof
 
 import hkflow
-from hkflow.methods.particles.kernels import particle_rates
+from hkflow.methods.particles import kernels
 from hkflow.objectives import objective as objectives
 from hkflow.problem import flow as flows
 
+LAMBDA_TAU = ("weight_decay", "entropy")
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SOLVER = {"numpy", "numba", "scipy", "matplotlib", "h5py"}
 LOADED = (
@@ -106,30 +108,54 @@ def test_nothing_is_compiled_twice(tmp_path):
     assert not again and "data loaded" in output
 
 
-def compiled_for(transport, reaction, weight_decay, noise):
-    """The types for which a kernel is compiled once particles have moved with these numbers."""
+@pytest.fixture
+def types_for(monkeypatch):
+    """(α, β, λ, σ) -> the types with which a kernel is called when particles move with them."""
+    found, kernel = set(), kernels.particle_rates
+
+    def noted(*arguments):
+        found.add(tuple(map(typeof, arguments)))
+        return kernel(*arguments)
+
+    monkeypatch.setattr(kernels, "particle_rates", noted)
     points = np.eye(3)
-    objective = hkflow.Objective(
-        hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], points, np.ones(3),
-        weight_decay=weight_decay,
-    )  # fmt: skip
-    flow = hkflow.Flow(transport, reaction, noise)
     start = hkflow.PointMeasure(points, np.ones(3))
-    problem = hkflow.Problem(None, objective, flow, initial=start)
-    hkflow.solve(problem, 0.01, kind="particles", stepper="dopri5")
-    return set(particle_rates.serial.signatures)
+
+    def solved(transport, reaction, weight_decay, noise):
+        found.clear()
+        objective = hkflow.Objective(
+            hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], points, np.ones(3),
+            weight_decay=weight_decay,
+        )  # fmt: skip
+        flow = hkflow.Flow(transport, reaction, noise)
+        problem = hkflow.Problem(None, objective, flow, initial=start)
+        hkflow.solve(problem, 0.01, kind="particles", stepper="dopri5")
+        return set(found)
+
+    return solved
 
 
-def test_whole_numbers_compile_nothing_anew():
-    floats = compiled_for(1.0, 4.0, 0.0, 0.0)
-    assert floats and compiled_for(1, 4, 0, np.int64(0)) == floats
+def test_whole_numbers_compile_nothing_anew(types_for):
+    floats = types_for(1.0, 4.0, 0.0, 0.0)
+    assert floats and types_for(1, 4, 0, np.int64(0)) == floats
 
 
-def test_sibling_numbers_taken_as_they_come_do(monkeypatch):
-    floats = compiled_for(1.0, 4.0, 0.0, 0.0)
+def test_sibling_numbers_taken_as_they_come_do(types_for, monkeypatch):
+    floats = types_for(1.0, 4.0, 0.0, 0.0)
     for module in (flows, objectives):
         monkeypatch.setattr(module, "real_number", lambda value, what: value)
-    assert compiled_for(1, 4, 0, 0) > floats
+    assert types_for(1, 4, 0, 0).isdisjoint(floats)
+
+
+def test_problems_keep_floats():
+    risk, unit = hkflow.PopulationRisk, [[1.0, 0.0]]
+    kept = (
+        (hkflow.Flow(0, 9, depth=3), ("transport", "reaction", "noise", "depth")),
+        (risk(hkflow.FEATURES["relu"], unit, [1.0], weight_decay=1, entropy=1), LAMBDA_TAU),
+        (hkflow.Sum(axes=3, weight_decay=1, entropy=1), LAMBDA_TAU),
+    )
+    for one, names in kept:
+        assert {type(getattr(one, name)) for name in names} == {float}
 
 
 def unresolved(package):
