@@ -400,7 +400,8 @@ def sum_data(begin, end, activation, leaves, caps, loss_gradient, inputs, norms,
                 some[a, e] = inputs[a, cut[e]]
         for leaf in range(BRANCH):
             n_near = meet(caps[b, leaf], some, some_norms, n_cut, clear, hits, near)
-            total[:] = whole
+            for a in range(len(total)):
+                total[a] = whole[a]
             add_moments(activation, clear, some_given, some, n_cut, far, total)
             points, J, G = leaves[b, leaf], sums[b, leaf, p], sums[b, leaf, :p]
             polynomial(activation, total, points, LEAF, J)

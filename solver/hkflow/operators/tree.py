@@ -174,7 +174,8 @@ def down_root(
                 m0, m1, m2 = m0 + rows[i, 0], m1 + rows[i, 1], m2 + rows[i, 2]
             total[0], total[1], total[2] = m0, m1, m2
         else:
-            total[:] = above
+            for a in range(sums.shape[1]):
+                total[a] = above[a]
             for i in met:
                 for a in range(sums.shape[1]):
                     total[a] += rows[i, a]

@@ -168,7 +168,8 @@ def merge(keys, order, positions, weights, normals, codes, kept):
             if first == region(pair[1], normals, codes, s):
                 kept[group[1 + (share < 1.0) :]] = False
                 weights[group[0]], weights[group[1]] = total * share, total * (1.0 - share)
-                positions[group[0]], positions[group[1]] = pair[0], pair[1]
+                for a in range(p):
+                    positions[group[0], a], positions[group[1], a] = pair[0, a], pair[1, a]
         begin = end
 
 
