@@ -221,7 +221,7 @@ def accepted_step(
             return reason
         if reason:
             control.size.limit = 0.5 * dt
-        elif control.learn(dt, step.error):
+        elif control.learn(step.dt, step.error):
             clock.tiny_steps = (
                 clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
             )

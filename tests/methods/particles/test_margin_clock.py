@@ -5,27 +5,32 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import hkflow
 from hkflow.methods.particles import points
 from hkflow.methods.step import Step
 
 
-def trials(grown, dt):
-    """The times tried until γ̃ has grown by dt, where grown(time) is what it grows by."""
-    tried = []
+def tried(grown, dt, *, remaining=0.0, fixed=False, varies=False, max_step=np.inf):
+    """The Step that asks γ̃ to grow by dt, where grown(time) is what it grows by, and the times that
+    are tried for it."""
+    times = []
 
     def advance(time):
-        tried.append(time)
+        times.append(time)
         made.trial.objective = -grown(time)
         return Step(time)
 
     made = SimpleNamespace(
         current=SimpleNamespace(speed=1.0, objective=0.0),
         trial=SimpleNamespace(objective=0.0),
-        flow=SimpleNamespace(time_variable="margin"),
+        flow=SimpleNamespace(time_variable="margin", varies=varies),
+        remaining=remaining,
+        fixed_steps=fixed,
+        max_step=max_step,
     )
-    step, _ = points.PointMethod.by_clock(made, dt, advance)
-    assert step.dt == dt and step.rejection is None
-    return tried
+    step, time = points.PointMethod.by_clock(made, dt, advance)
+    assert time == times[-1]
+    return step, times
 
 
 @pytest.mark.parametrize("dt", [1e-3, 1.0])
@@ -33,11 +38,71 @@ def trials(grown, dt):
     "grown", [lambda t: t, lambda t: t**0.5, lambda t: t**1.5, np.log1p, np.expm1, np.arcsinh]
 )
 def test_the_clock_is_met_in_few_trials(grown, dt):
-    tried = trials(grown, dt)
-    assert abs(grown(tried[-1]) - dt) <= points.CLOCK_ERROR * dt
-    assert len(tried) <= 7
+    step, times = tried(grown, dt)
+    assert step.dt == dt and step.rejection is None
+    assert abs(grown(times[-1]) - dt) <= points.CLOCK_ERROR * dt
+    assert len(times) <= 7
 
 
 def test_sibling_without_the_power_it_takes_many(monkeypatch):
     monkeypatch.setattr(points, "MIN_POWER", 1.0)
-    assert len(trials(lambda t: t**0.5, 100.0)) == points.MOST_CLOCK_CORRECTIONS
+    assert len(tried(lambda t: t**0.5, 100.0)[1]) == points.MOST_CLOCK_CORRECTIONS
+
+
+@pytest.mark.parametrize(
+    "grown, dt, trials",
+    [(np.log1p, 0.3, 1), (np.expm1, 0.1, 1), (np.log1p, 3.0, 2), (np.expm1, 1.0, 2)],
+)
+def test_a_step_between_saves_is_as_long_as_an_early_trial(grown, dt, trials):
+    step, times = tried(grown, dt, remaining=10.0 * dt)
+    assert step.rejection is None and len(times) == trials
+    assert step.dt == grown(times[-1]) != dt
+    assert points.NEAR[0] * dt <= step.dt <= points.NEAR[1] * dt
+
+
+@pytest.mark.parametrize(
+    "told", [{"remaining": 0.1}, {"fixed": True}, {"varies": True}, {"max_step": 0.1}]
+)
+def test_a_step_that_may_not_be_longer_is_not(told):
+    step, _ = tried(np.expm1, 0.1, **{"remaining": 1.0} | told)
+    assert 0.09 < step.dt <= 0.1 * (1.0 + 2.0 * points.CLOCK_ERROR)
+
+
+def test_a_clock_that_cannot_be_met_rejects_the_step():
+    step, times = tried(lambda t: 1.0 if t < 2.0 else 5.0, 3.0)  # jumps past it
+    assert "did not come" in step.rejection and len(times) == points.MOST_CLOCK_CORRECTIONS
+
+
+@pytest.mark.parametrize("kind", ["particles", "characteristics"])
+def test_a_run_by_the_margin_ends_at_its_saves_and_tries_its_steps_once(kind, monkeypatch):
+    """γ̃ = −F gains what the clock says; with every step exact all others are tried again."""
+    x = np.array([[1.0, 0.4], [-0.3, 0.8], [-0.9, -0.7]])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], x, np.array([1.0, -1.0, 1.0])
+    )
+    start = hkflow.PointMeasure(
+        np.tile(hkflow.quasi_uniform(9, 1), (2, 1)), np.repeat([1.0, -1.0], 9), np.full(18, 0.1)
+    )
+    flow = hkflow.Flow(1.0, 2.0, time_variable="margin")
+    problem = hkflow.Problem(None, objective, flow, (1, -1), start)
+    counts = []
+
+    class Count(hkflow.Observer):
+        def finish(self, method, clock, status):
+            counts.append(method.evaluations)
+
+    def run():
+        s = hkflow.solve(
+            problem, 8.0, saves=[0.0, 1.0, 3.5, 8.0], kind=kind, tolerance=1e-4,
+            imex="implicit", observers=[Count()],
+        )  # fmt: skip
+        assert s.finished and s.time.tolist() == [0.0, 1.0, 3.5, 8.0], s.status
+        r = s.records
+        assert np.allclose(r["objective"][0] - r["objective"], r["time"], rtol=1e-9, atol=1e-12)
+        return s
+
+    short = run()
+    monkeypatch.setattr(points, "NEAR", (1.0 - points.CLOCK_ERROR, 1.0 + points.CLOCK_ERROR))
+    exact = run()
+    assert np.abs(short.predictions[-1] - exact.predictions[-1]).max() < 3e-3 * 8.0
+    assert counts[0] / short.records["step"][-1] < 0.6 * counts[1] / exact.records["step"][-1]

@@ -195,6 +195,7 @@ class Characteristics(PointMethod):
 
     def largest_stable_step(self, remaining: float) -> float:
         """Nothing but accuracy bounds the step."""
+        self.remaining = remaining
         return float("inf")
 
     def initial_step(self) -> float:
@@ -218,7 +219,7 @@ class Characteristics(PointMethod):
         `accept`."""
         step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
         if self.flow.time_variable == "margin":
-            self.trial.speed = dt / self.passed
+            self.trial.speed = step.dt / self.passed
         # an implicit step begins from a copy of the accepted state
         self.path = self.between[int(implicit)], self.trial
         if implicit and not step.rejection:

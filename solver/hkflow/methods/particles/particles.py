@@ -254,7 +254,7 @@ class Particles(PointMethod, OdeMethod):
         elif not step.rejection:
             # relative to what J exchanges in its own time: a kink that one particle crosses spoils
             # a share of any step
-            share = dt / self.own_time()
+            share = step.dt / self.own_time()
             error = budget_error(self.current, self.trial, step, self.tolerance / share)
             step.error = None if error is None else share * error
         return step
@@ -428,11 +428,13 @@ class Particles(PointMethod, OdeMethod):
     def largest_stable_step(self, remaining: float) -> float:
         """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
         an interval."""
+        self.remaining = remaining
         if self.flow.noise == 0.0:
             return float("inf")
         if self.wait == 0.0:
             self.interval = remaining / max(1.0, np.ceil(remaining / self.noise_interval - 1e-9))
             self.wait, self.renewed = 0.5 * self.interval, False
+        self.remaining = self.wait
         return self.wait
 
     def _ends_wait(self, dt):

@@ -18,7 +18,8 @@ from . import kernels
 from .tangent_gram import coupling_matrix, coupling_product
 
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
-CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin
+CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
+NEAR = 0.5, 1.1  # shares of a step that others may gain instead
 MOST_CLOCK_CORRECTIONS = 12
 MIN_POWER = 0.1  # of the time, like which the clock grows; beyond it and its inverse 1 is taken
 
@@ -37,6 +38,7 @@ class PointMethod(ImplicitSteps):
     substeps = 2  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
+    remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
 
     def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Positions, blocked, and log masses (n,) of an evaluation, to be read and written."""
@@ -155,18 +157,22 @@ class PointMethod(ImplicitSteps):
         """The step in which the clock goes on by dt, and its time; advance : function (time) ->
         Step, into `trial`.
 
-        The clock grows like a power of the time: first taken for 1, then from the last two trials.
+        The clock of the smooth margin grows like a power of the time: first taken for 1, then from
+        the last two trials. Only a step that has to end at a given time is tried until it does;
+        another one may be somewhat shorter or longer than dt, as its Step says.
         """
         time, last, power = dt / self.current.speed, None, 1.0
+        exact = dt >= self.remaining or self.fixed_steps or self.flow.varies
+        least, most = (1.0 - CLOCK_ERROR, 1.0 + CLOCK_ERROR) if exact else NEAR
+        longest = min(most * dt, self.max_step * (1.0 + CLOCK_ERROR))
         self.guesses = None
         for _ in range(MOST_CLOCK_CORRECTIONS):
-            step = advance(time)
+            step, spent = advance(time), time
             gained = self.current.objective - self.trial.objective
-            if (
-                step.rejection
-                or self.flow.time_variable == "time"
-                or abs(gained - dt) <= CLOCK_ERROR * dt
-            ):
+            if step.rejection or self.flow.time_variable == "time":
+                break
+            if least * dt <= gained <= longest:
+                dt = dt if exact else gained
                 break
             if not gained > 0.0:
                 step.rejection = "the smooth margin does not grow"
@@ -176,8 +182,11 @@ class PointMethod(ImplicitSteps):
                 power = power if MIN_POWER < power < 1.0 / MIN_POWER else 1.0
             last = time, gained
             time *= min((dt / gained) ** (1.0 / power), 10.0)
+        else:  # rounding may hide the clock's last digits, not all of them
+            if not NEAR[0] * dt <= gained <= NEAR[1] * dt:
+                step.rejection = "the clock of the smooth margin did not come to the step's end"
         step.dt = dt
-        return step, time
+        return step, spent
 
     def implicit(self, time: float) -> Step:
         """A step with loss gradients implicit in their effect (see methods/stepping/implicit.py),
