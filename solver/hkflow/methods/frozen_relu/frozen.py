@@ -29,6 +29,7 @@ DEPENDENT = 1e-9
 SLIP = 1e-13  # normal velocity, relative to the vectors that make it, that is rounding
 SURE = 1e-6  # normal velocity, relative to the jump, that is none of rounding
 FAR = 1e300  # chord that stands for an infinite one
+AT_ONCE = 16  # kinks that vector instructions look at before any is looked at by itself
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
@@ -258,6 +259,12 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
             lists[0, kept], lists[1, kept], lists[4, kept] = k, at, at
             limits[0, kept], limits[1, kept] = limits[0, i], limits[1, i]
             kept += 1
+    met = 0
+    for k in range(len(s)):
+        met += (sides[k] * s[k] <= TOUCH) & (sides[k] != 0.0)
+    if met == (sides[j] * s[j] <= TOUCH):  # no other, most often
+        enter(j, kept, sign, jumps, rows, sides, base, lists, limits)
+        return kept + 1
     for k in range(len(s)):
         if sides[k] != 0.0 and (sides[k] * s[k] <= TOUCH or k == j):
             enter(k, kept, sign, jumps, rows, sides, base, lists, limits)
@@ -299,14 +306,16 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
 @small_kernel(error_model="numpy")
 def next_kink(s, slopes, sides, far):
     """The first kink that θ + c e meets for 0 ≤ c < far, and c; (−1, far) if there is none."""
-    ahead = 0
-    for k in range(len(s)):
-        ahead += sides[k] * (s[k] + far * slopes[k]) < 0.0
     first = -1
-    if ahead > 0:
-        for k in range(len(s)):
-            if sides[k] * (s[k] + far * slopes[k]) < 0.0:
-                first, far = k, max(0.0, -s[k] / slopes[k])
+    for begin in range(0, len(s), AT_ONCE):
+        stop = begin + AT_ONCE
+        own, speeds, side = s[begin:stop], slopes[begin:stop], sides[begin:stop]
+        ahead = 0
+        for k in range(len(own)):
+            ahead += side[k] * (own[k] + far * speeds[k]) < 0.0
+        for k in range(len(own) if ahead > 0 else 0):
+            if side[k] * (own[k] + far * speeds[k]) < 0.0:
+                first, far = begin + k, max(0.0, -own[k] / speeds[k])
     return first, far
 
 
