@@ -61,7 +61,14 @@ def test_a_step_between_saves_is_as_long_as_an_early_trial(grown, dt, trials):
 
 
 @pytest.mark.parametrize(
-    "told", [{"remaining": 0.1}, {"fixed": True}, {"varies": True}, {"max_step": 0.1}]
+    "told",
+    [
+        {"remaining": 0.1},
+        {"remaining": 0.104},
+        {"fixed": True},
+        {"varies": True},
+        {"max_step": 0.1},
+    ],
 )
 def test_a_step_that_may_not_be_longer_is_not(told):
     step, _ = tried(np.expm1, 0.1, **{"remaining": 1.0} | told)

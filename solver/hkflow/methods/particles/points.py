@@ -164,7 +164,8 @@ class PointMethod(ImplicitSteps):
         time, last, power = dt / self.current.speed, None, 1.0
         exact = dt >= self.remaining or self.fixed_steps or self.flow.varies
         least, most = (1.0 - CLOCK_ERROR, 1.0 + CLOCK_ERROR) if exact else NEAR
-        longest = min(most * dt, self.max_step * (1.0 + CLOCK_ERROR))
+        end = min(self.max_step, max(dt, self.remaining))
+        longest = min(most * dt, (1.0 + CLOCK_ERROR) * end)
         self.guesses = None
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step, spent = advance(time), time
@@ -172,7 +173,7 @@ class PointMethod(ImplicitSteps):
             if step.rejection or self.flow.time_variable == "time":
                 break
             if least * dt <= gained <= longest:
-                dt = dt if exact else gained
+                dt = dt if exact else float(gained)
                 break
             if not gained > 0.0:
                 step.rejection = "the smooth margin does not grow"
