@@ -39,8 +39,8 @@ def best_network(m, each=50):
     """The largest normalised margin of m units, (that of a network, a bound that none exceeds).
 
     Between two neighbouring kinks the activation is linear, so units of one sign there are as good
-    as their sum, one unit. A mixed-integer linear programme chooses m of these arcs and signs, and a
-    measure on `each` directions of every arc; the bound adds what other directions can gain.
+    as their sum, one unit. A mixed-integer linear programme chooses m of these arcs and signs, and
+    a measure on `each` directions of every arc; the bound adds what other directions can gain.
     """
     objective, _ = on_the_line()
     x, y = objective.inputs, objective.targets

@@ -14,15 +14,15 @@ import numpy as np
 from numba import njit
 
 from ...arguments import Floats
-from ...operators.parallel_loops import divided_loop
+from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
-from ..frozen_relu.frozen import FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
+from ..frozen_relu.frozen import AT_ONCE, FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS
 from .history import History
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def next_crossing(s, slopes, sides, far):
     """The first kink that θ + c e meets for 0 ≤ c < far from the side it is on, and c; (−1, far) if
     there is none.
@@ -31,13 +31,19 @@ def next_crossing(s, slopes, sides, far):
     a kink does not meet it again because rounding has left it on the other side.
     """
     first = -1
-    for k in range(len(s)):
-        if sides[k] * slopes[k] < 0.0 and sides[k] * (s[k] + far * slopes[k]) < 0.0:
-            first, far = k, max(0.0, -s[k] / slopes[k])
+    for begin in range(0, len(s), AT_ONCE):
+        stop = begin + AT_ONCE
+        own, speeds, side = s[begin:stop], slopes[begin:stop], sides[begin:stop]
+        ahead = 0
+        for k in range(len(own)):
+            ahead += (side[k] * speeds[k] < 0.0) & (side[k] * (own[k] + far * speeds[k]) < 0.0)
+        for k in range(len(own) if ahead > 0 else 0):
+            if side[k] * speeds[k] < 0.0 and side[k] * (own[k] + far * speeds[k]) < 0.0:
+                first, far = begin + k, max(0.0, -own[k] / speeds[k])
     return first, far
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def glide(theta, e, aside, z, plus, minus, tau):
     """Take θ along the great circle towards e for τ, in place; returns log f.
 
@@ -54,7 +60,7 @@ def glide(theta, e, aside, z, plus, minus, tau):
     return tau + np.log(half)
 
 
-@njit(cache=True, error_model="numpy")
+@small_kernel(error_model="numpy")
 def go_back(
     theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
     values,
