@@ -2,6 +2,8 @@
 S^d."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,10 +76,11 @@ class MomentFlow:
         """κ at times ≥ 0, in any order, to an error of about 1e-12. Returns (n_times,)."""
         return self._solve(times)[0]
 
-    def mass_and_moment(self, time: float) -> tuple[float, float]:
-        """∫dν_t and ∫u dν_t."""
-        _, _, mass, moment = self._solve(time)
-        return float(mass[0]), float(moment[0])
+    def mass_and_moment(self, times: ArrayLike) -> tuple[Any, Any]:
+        """∫dν_t and ∫u dν_t, each in the shape of the times."""
+        _, _, *found = self._solve(times)
+        mass, moment = (values.reshape(np.shape(times))[()] for values in found)
+        return mass, moment
 
     def density(self, points: Floats, time: float) -> Floats:
         """ν_t at points (n, d+1), mass per unit area, to a relative error of about 1e-11. Returns
@@ -112,49 +115,49 @@ class MomentFlow:
         return np.append(0.0, 0.5 * time * (1 + s)), np.append(1.0, 0.5 * time * sigma * w)
 
     def _solve(self, times):
-        """κ, z, ∫dν and ∫u dν at times, each (n_times,).
-
-        In x = log tan(χ/2), χ the angle from e, u = −tanh x and the uniform probability is ∝
-        sech(x)^d dx. The flow map shifts x by κ, so with the label v = x − κ and ν = g dv (no
-        Jacobian) each node v of a trapezoidal rule has its own
-
-            ∂_t g = −β g (J − mean) − σ g + σ sech(v + κ)^d,   J = (M − m*) u,   mean = ∫J dν for
-            "probability", else 0
-
-        which is solved together with κ and z. For α = 0 nothing is shifted.
-        """
-        flow, d, m_star = self.flow, self.dim, self.target
-        rate, shift = (flow.transport, 1.0) if flow.transport else (1.0, 0.0)
+        """κ, z, ∫dν and ∫u dν at times, each (n_times,)."""
         times, order = np.unique(np.atleast_1d(np.asarray(times, dtype=float)), return_inverse=True)
-        # M stays between 0 and m*, so |κ| ≤ α |m*| t: only births use labels that far out.
-        reach = 40.0 / d + (shift * rate * abs(m_star) * times[-1] if flow.noise else 0.0)
-        v = np.arange(-reach, reach, SPACING)
+        return [values[order] for values in _solved(self.flow, self.dim, self.target, tuple(times))]
 
-        def uniform(x):
-            tail = np.exp(-np.abs(x))
-            return (
-                SPACING
-                * surface_area(d - 1)
-                / surface_area(d)
-                * (2.0 * tail / (1.0 + tail**2)) ** d
-            )
 
-        def velocity(_, state):
-            x, g = v + shift * state[0], state[2:]
-            u = -np.tanh(x)
-            c = u @ g - m_star
-            mean = c * (u @ g) if flow.drive == "probability" else 0.0
-            dg = -flow.reaction * g * (c * u - mean) - flow.noise * g + flow.noise * uniform(x)
-            return np.concatenate([[rate * c, flow.reaction * mean - flow.noise], dg])
+@lru_cache(maxsize=256)
+def _solved(flow, d, m_star, times):
+    """κ, z, ∫dν and ∫u dν at times that increase, each (n_times,), known once they were asked for.
 
-        states = np.concatenate([[0.0, 0.0], uniform(v)])[:, None]
-        if times[-1] > 0.0:
-            from scipy.integrate import solve_ivp
+    In x = log tan(χ/2), χ the angle from e, u = −tanh x and the uniform probability is ∝ sech(x)^d
+    dx. The flow map shifts x by κ, so with the label v = x − κ and ν = g dv (no Jacobian) each node
+    v of a trapezoidal rule has its own
 
-            span = (0.0, times[-1])
-            states = solve_ivp(
-                velocity, span, states[:, 0], method="DOP853", t_eval=times, rtol=1e-13, atol=1e-16
-            ).y
-        kappa, z, g = states[0], states[1], states[2:]
-        u = -np.tanh(v[:, None] + shift * kappa)
-        return kappa[order], z[order], g.sum(axis=0)[order], (u * g).sum(axis=0)[order]
+        ∂_t g = −β g (J − mean) − σ g + σ sech(v + κ)^d,   J = (M − m*) u,   mean = ∫J dν for
+        "probability", else 0
+
+    which is solved together with κ and z. For α = 0 nothing is shifted.
+    """
+    rate, shift = (flow.transport, 1.0) if flow.transport else (1.0, 0.0)
+    # M stays between 0 and m*, so |κ| ≤ α |m*| t: only births use labels that far out.
+    reach = 40.0 / d + (shift * rate * abs(m_star) * times[-1] if flow.noise else 0.0)
+    v = np.arange(-reach, reach, SPACING)
+
+    def uniform(x):
+        tail = np.exp(-np.abs(x))
+        return SPACING * surface_area(d - 1) / surface_area(d) * (2.0 * tail / (1.0 + tail**2)) ** d
+
+    def velocity(_, state):
+        x, g = v + shift * state[0], state[2:]
+        u = -np.tanh(x)
+        c = u @ g - m_star
+        mean = c * (u @ g) if flow.drive == "probability" else 0.0
+        dg = -flow.reaction * g * (c * u - mean) - flow.noise * g + flow.noise * uniform(x)
+        return np.concatenate([[rate * c, flow.reaction * mean - flow.noise], dg])
+
+    states = np.concatenate([[0.0, 0.0], uniform(v)])[:, None]
+    if times[-1] > 0.0:
+        from scipy.integrate import solve_ivp
+
+        span = (0.0, times[-1])
+        states = solve_ivp(
+            velocity, span, states[:, 0], method="DOP853", t_eval=times, rtol=1e-13, atol=1e-16
+        ).y
+    kappa, z, g = states[0], states[1], states[2:]
+    u = -np.tanh(v[:, None] + shift * kappa)
+    return kappa, z, g.sum(axis=0), (u * g).sum(axis=0)

@@ -551,8 +551,9 @@ class Result:
         """
         if self.problem.exact is None:
             return None
-        errors = self._grid_errors if self.method == "grid" else self._moment_errors
-        return tuple(np.array([errors(*pair) for pair in enumerate(self.time)]).T)
+        if self.method != "grid":
+            return self._moment_errors()
+        return tuple(np.array([self._grid_errors(*pair) for pair in enumerate(self.time)]).T)
 
     def _grid_errors(self, save, time):
         wanted = self.problem.exact.density(self.mesh.centers, time)
@@ -560,11 +561,13 @@ class Result:
         difference, volumes = np.abs(got - wanted), self.mesh.volumes
         return (difference @ volumes) / (wanted @ volumes), difference.max() / wanted.max()
 
-    def _moment_errors(self, save, time):
-        exact, atoms = self.problem.exact, self.atoms_at(save)
-        mass, moment = exact.mass_and_moment(time)
-        off = np.linalg.norm(atoms.moment() - moment * exact.direction)
-        return abs(atoms.mass / mass - 1.0), off / max(abs(moment), 0.1 * mass)
+    def _moment_errors(self):
+        exact, atoms = self.problem.exact, [self.atoms_at(k) for k in range(len(self.time))]
+        masses, moments = exact.mass_and_moment(self.time)
+        got = np.array([one.moment() for one in atoms])
+        off = np.linalg.norm(got - moments[:, None] * exact.direction, axis=1)
+        relative = np.array([one.mass for one in atoms]) / masses - 1.0
+        return np.abs(relative), off / np.maximum(np.abs(moments), 0.1 * masses)
 
 
 # what functions take that want a result: itself, or the path of a run folder or a results.h5

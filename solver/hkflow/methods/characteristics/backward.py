@@ -11,7 +11,6 @@ is 0. Along a characteristic, with f as in frozen_relu/frozen.py,
 """
 
 import numpy as np
-from numba import njit
 
 from ...arguments import Floats
 from ...operators.parallel_loops import divided_loop, small_kernel
