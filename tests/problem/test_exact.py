@@ -254,3 +254,23 @@ def test_parameter_takes_times_in_any_order_and_nothing_has_moved_at_the_start()
     )
     assert exact.mass_and_moment(0.0) == pytest.approx((1.0, 0.0), abs=1e-14)
     assert profile(exact, np.linspace(-1, 1, 5), 0.0) == pytest.approx(np.ones(5), rel=1e-14)
+
+
+@pytest.mark.parametrize("rates", [(1, 4), (0, 4), (1, 4, 0.5)])
+def test_many_times_at_once_are_the_same_as_one_by_one(rates):
+    exact, times = off_axis(2, Flow(*rates)), np.array([1.5, 0.0, 3.0, 1.5])
+    together = exact.mass_and_moment(times)
+    alone = np.transpose([exact.mass_and_moment(t) for t in times])
+    assert together[0].shape == (4,) and isinstance(exact.mass_and_moment(1.5)[0], float)
+    assert np.array(together) == pytest.approx(alone, rel=1e-10, abs=1e-12)
+    assert np.ptp(together[0][:3]) > 0.05  # the order of the times matters
+
+
+def test_what_is_remembered_is_not_changed_by_who_asked_for_it():
+    exact = off_axis(2, Flow(1, 4))
+    first = exact.mass_and_moment([1.0, 2.0])[0]
+    kept = first.copy()
+    first[:] = np.nan
+    assert np.array_equal(exact.mass_and_moment([1.0, 2.0])[0], kept)
+    other = off_axis(2, Flow(1, 2)).mass_and_moment([1.0, 2.0])[0]
+    assert np.abs(other - kept).max() > 1e-3  # another flow is not taken for it

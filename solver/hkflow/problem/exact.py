@@ -77,10 +77,10 @@ class MomentFlow:
         return self._solve(times)[0]
 
     def mass_and_moment(self, times: ArrayLike) -> tuple[Any, Any]:
-        """∫dν_t and ∫u dν_t, each in the shape of the times."""
-        _, _, *found = self._solve(times)
-        mass, moment = (values.reshape(np.shape(times))[()] for values in found)
-        return mass, moment
+        """∫dν_t and ∫u dν_t at a time, two numbers, or at times (n_times,), two arrays of that
+        shape."""
+        _, _, mass, moment = self._solve(times)
+        return (mass, moment) if np.ndim(times) else (float(mass[0]), float(moment[0]))
 
     def density(self, points: Floats, time: float) -> Floats:
         """ν_t at points (n, d+1), mass per unit area, to a relative error of about 1e-11. Returns
@@ -117,12 +117,13 @@ class MomentFlow:
     def _solve(self, times):
         """κ, z, ∫dν and ∫u dν at times, each (n_times,)."""
         times, order = np.unique(np.atleast_1d(np.asarray(times, dtype=float)), return_inverse=True)
-        return [values[order] for values in _solved(self.flow, self.dim, self.target, tuple(times))]
+        found = _solved(self.flow, self.dim, float(self.target), tuple(times))
+        return [values[order] for values in found]
 
 
 @lru_cache(maxsize=256)
 def _solved(flow, d, m_star, times):
-    """κ, z, ∫dν and ∫u dν at times that increase, each (n_times,), known once they were asked for.
+    """κ, z, ∫dν and ∫u dν at times that increase, each (n_times,); the last calls are remembered.
 
     In x = log tan(χ/2), χ the angle from e, u = −tanh x and the uniform probability is ∝ sech(x)^d
     dx. The flow map shifts x by κ, so with the label v = x − κ and ν = g dv (no Jacobian) each node

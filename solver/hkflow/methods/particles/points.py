@@ -164,6 +164,7 @@ class PointMethod(ImplicitSteps):
         time, last, power = dt / self.current.speed, None, 1.0
         exact = dt >= self.remaining or self.fixed_steps or self.flow.varies
         least, most = (1.0 - CLOCK_ERROR, 1.0 + CLOCK_ERROR) if exact else NEAR
+        # beyond `remaining` it would pass what waits there: a save, or noise
         end = min(self.max_step, max(dt, self.remaining))
         longest = min(most * dt, (1.0 + CLOCK_ERROR) * end)
         self.guesses = None
