@@ -5,7 +5,7 @@ import numpy as np
 
 import hkflow
 
-KINDS = ("grid", "particles")
+KINDS = ("grid", "particles", "characteristics", "network")
 # of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
 HOPELESS = 1e12
 
@@ -105,6 +105,8 @@ def one(seed):
         (0.0, 0.0, 1.0),
     ][rng.integers(6)]
     kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
+    if kind == "network":  # of both layers, which has this flow alone
+        rates = (1.0, 4.0 if feature == "squared-relu" else 2.0, 0.0)
     name = ", ".join(
         [
             f"seed {seed}",
@@ -131,7 +133,8 @@ def one(seed):
                 weight_decay=decay,
             )
             problem = hkflow.Problem(mesh, objective, hkflow.Flow(*rates), signs, density)
-            solution = hkflow.solve(problem, end, kind=kind, observers=(Few(),))
+            few = Few()
+            solution = hkflow.solve(problem, end, kind=kind, observers=(few,))
     except (ValueError, hkflow.HkflowError) as error:
         return (
             "refused",
@@ -139,33 +142,37 @@ def one(seed):
             None if str(error).rstrip().endswith(".") else f"a message without an end: {error}",
         )
     return (
-        ("completed", name, faults(solution))
+        ("completed", name, faults(solution, few.slack))
         if solution.finished
-        else ("stopped", name, stopped(solution))
+        else ("stopped", name, stopped(solution, few.slack))
     )
 
 
 class Few:
     """Ends a run after some steps: stiff ones need many, each of which is guarded like the
-    first."""
+    first.
+
+    slack : of the energy that was exchanged, what the method may give back
+    """
 
     STEPS = 400
 
     def __init__(self):
-        self.steps = 0
+        self.steps, self.slack = 0, 0.0
 
     def __getattr__(self, name):
         return lambda *_: None
 
-    def step(self, *_):
+    def step(self, method, clock):
         self.steps += 1
+        self.slack = method.energy_slack * clock.budget["energy_exchanged"]
 
     def stop(self):
         return "Enough steps" if self.steps >= self.STEPS else None
 
 
-def faults(solution):
-    """What is wrong with a run that ended, or None."""
+def faults(solution, slack=0.0):
+    """What is wrong with a run that ended, or None; slack as of Few."""
     records = solution.records
     for name in ("objective", "mass", "log_mass"):
         if np.isnan(records[name]).any():
@@ -180,12 +187,8 @@ def faults(solution):
     allowed = (
         1e-6 * np.abs(records["objective"]).max()
         + 1e-12 * (size + objective.weight_decay * mass) * slope
+        + slack
     )
-    # which may give back a share of what they exchanged
-    if solution.method == "particles":
-        allowed += 2e-4 * sum(
-            np.abs(records[name]).max() for name in ("energy_transport", "energy_reaction")
-        )
     if (
         solution.problem.flow.noise == 0.0
         and (records["log_scale"] == 0.0).all()
@@ -195,11 +198,11 @@ def faults(solution):
     return None
 
 
-def stopped(solution):
+def stopped(solution, slack):
     """What is wrong with the way a run stopped, or None: numbers that ran out are no fault of the
     run."""
     if solution.status.startswith("Enough steps"):
-        return faults(solution)
+        return faults(solution, slack)
     reasons = (
         "not finite",
         "beyond",
@@ -215,8 +218,10 @@ def stopped(solution):
     if any(reason in solution.status for reason in reasons):
         return None
     objective = solution.problem.objective
-    hopeless = objective.largest_feature * (1.0 + solution.records["mass"][0]) > HOPELESS
-    return None if hopeless else f"stopped: {solution.status}"
+    # networks have explicit steps alone, as short as 1 / (|ν| max φ²)
+    power = 2.0 if solution.method == "network" else 1.0
+    size = objective.largest_feature**power * (1.0 + solution.records["mass"][0])
+    return None if size > HOPELESS else f"stopped: {solution.status}"
 
 
 def campaign(tries, first=0, told=lambda done: None):

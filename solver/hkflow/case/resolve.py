@@ -99,7 +99,7 @@ def _resolved_flow(case, folder):
         try:
             check_network_flow(case.method.layers, degree, own if flow is None else flow_of(flow))
         except ValueError as error:
-            raise CaseError(f"flow: {error}; leave [flow] out or make it that.") from error
+            raise CaseError(f"flow: {error} A case without [flow] has it.") from error
         time_variable = flow.time_variable if flow else "time"
         flow = FlowTable(
             transport=own.transport,

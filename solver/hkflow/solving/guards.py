@@ -133,14 +133,15 @@ def attained_margin(objective: Objective, predictions: Floats, log_scale: float)
     weights 1/n.
 
     g = γ̃ − log(1/min q) for the exponential loss, and −log(e^v − 1) = g − log((e^v − 1)/v), v =
-    e^−g, for the logistic one.
+    e^−g, for the logistic one; (e^v − 1)/v = e^v (1 − e^−v)/v, whose factor e^v may be beyond
+    numbers.
     """
     scale = exp(min(log_scale, LARGEST_LOG))
     g = objective.smooth_margin(predictions, log_scale) + _log_smallest_weight(objective) / scale
     if objective.risk.tail == "exponential":
         return g
-    v = exp(-min(g * scale, LARGEST_LOG))
-    return g - (log(expm1(v) / v) if v > 1e-8 else 0.5 * v) / scale
+    v = exp(min(max(-g * scale, -LARGEST_LOG), LARGEST_LOG))
+    return g - (v + log(-expm1(-v) / v) if v > 1e-8 else 0.5 * v) / scale
 
 
 @lru_cache(maxsize=8)

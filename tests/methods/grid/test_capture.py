@@ -462,6 +462,25 @@ def test_smooth_features_and_explicit_steppers_capture_nothing():
         assert method.current.atoms is None and "atom_weights" not in method.state()
 
 
+@pytest.mark.parametrize("mesh", MESHES)
+def test_data_at_zero_have_no_kink_and_count_for_nothing_beside_others(mesh):
+    def solved(count, at_zero):
+        axes = MESHES[mesh].centers.shape[1]
+        inputs = np.random.default_rng(0).normal(size=(count, axes))
+        inputs = np.concatenate([inputs, np.zeros((at_zero, axes))])
+        targets = np.append(np.ones(count), np.zeros(at_zero))
+        weights = np.full(len(inputs), 1.0 / max(count, 1))
+        objective = hkflow.Objective(
+            hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets, weights
+        )
+        return hkflow.solve(hkflow.Problem(MESHES[mesh], objective, Flow(1.0, 4.0)), 0.1)
+
+    nothing_moves = solved(0, 2).density
+    assert nothing_moves[-1] == pytest.approx(nothing_moves[0], rel=1e-12)
+    many, none = (solved(2, at_zero).predictions[-1, :2] for at_zero in (5000, 0))
+    assert many == pytest.approx(none, rel=1e-12)
+
+
 def traps(starts, kink, per_volume, width, slopes, signs, jumps, *others):
     """Capture by kinks that trap, and by no others."""
     held = 2.0 * np.abs(slopes) <= (1.0 + 1e-6) * np.abs(jumps[kink])

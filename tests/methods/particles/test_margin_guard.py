@@ -1,5 +1,7 @@
 """The guard of the normalised smooth margin: honest flows pass, broken ones do not."""
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,21 @@ def test_the_smooth_margin_is_the_inverse_loss_of_the_sum(risk, log_scale):
         assert got * np.exp(log_scale) == pytest.approx(wanted, rel=1e-12)
     else:
         assert got == pytest.approx(u.min() / np.exp(100.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("smallest", [1e-4, 1e-30, 1e-300])
+@pytest.mark.parametrize("u", [-1e4, -300.0, -1.0, 0.0, 1.0, 30.0, 300.0])
+def test_it_is_so_for_weights_of_all_sizes(smallest, u):
+    weights = np.array([1.0 - smallest, smallest])
+    o = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["logistic"], np.ones((2, 2)), np.ones(2), weights
+    )
+    with localcontext(prec=500):
+        v = (1 + Decimal(-u).exp()).ln() * Decimal(weights.sum()) / Decimal(weights.min())
+        wanted = -v if v > 1000 else -(v.exp() - 1).ln()
+    got = guards.attained_margin(o, np.full(2, u), 0.0)
+    largest = np.exp(guards.LARGEST_LOG)  # all beyond is as wrong a margin
+    assert got == pytest.approx(max(float(wanted), -largest), rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from conftest import order
 from scipy.optimize import minimize
 
 import hkflow
+from hkflow.methods.choice import make_method
 from hkflow.methods.stepping import implicit
 from hkflow.methods.stepping.implicit_residuals import (
     INDEFINITE,
@@ -251,6 +252,22 @@ def test_a_correction_whose_slopes_are_rounding_alone_is_taken_whole():
     gap = np.array([-1e-17, 0.0])
     line = implicit._Line(np.zeros(2), np.ones(2), gap)
     assert not line.shorten(gap) and line.share == 1.0  # a quotient of 0 and 0 else
+
+
+def test_a_start_at_which_nothing_acts_stays_there():
+    """Data that contradict each other, and a measure that predicts 0 of them: J = 0, so there is no
+    exchange that an error could be relative to."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["exponential"], np.ones((2, 2)), [-1.0, 1.0]
+    )
+    points = np.tile(hkflow.quasi_uniform(8, 1), (2, 1))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 8), np.full(16, 1e5))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(0.0, 1.0), (1, -1), atoms)
+    method = make_method(problem, kind="particles")
+    step = method.advance(0.1, implicit=True)
+    assert step.error is None and not step.rejection
+    solution = hkflow.solve(problem, 1.0, kind="particles")
+    assert solution.finished and (solution.records["objective"] == 1.0).all()
 
 
 def test_unknown_risks_and_empty_data_are_refused():

@@ -41,13 +41,14 @@ ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 
 def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
-    not more data than the mesh can tell apart."""
+    not more data than the mesh can tell apart. Data at 0 have no kink."""
     feature, mesh = problem.objective.feature, problem.mesh
     gathers = problem.flow.moves and problem.objective.entropy == 0.0
     if not feature.kink or feature.joint or not gathers or mesh is None:
         return False
     known = problem.domain.in_space or problem.domain.in_slices
-    return known and 0 < len(problem.objective.inputs) * mesh.width <= MOST_KINKS
+    with_kink = np.count_nonzero(problem.objective.inputs.any(axis=1))
+    return bool(known and 0 < with_kink * mesh.width <= MOST_KINKS)
 
 
 class Capture:

@@ -60,7 +60,7 @@ def check_network_flow(layers: str, degree: int | None, flow: Flow) -> None:
         depth = f", depth {own.depth:g}" if layers == "diagonal" else ""
         raise ValueError(
             f"a network with layers '{layers}' follows transport {own.transport:g}, reaction"
-            f" {own.reaction:g}{depth} and no noise"
+            f" {own.reaction:g}{depth} and no noise. Make the flow that, or take another method."
         )
 
 

@@ -255,8 +255,9 @@ class Particles(PointMethod, OdeMethod):
             # relative to what J exchanges in its own time: a kink that one particle crosses spoils
             # a share of any step
             share = step.dt / self.own_time()
-            error = budget_error(self.current, self.trial, step, self.tolerance / share)
-            step.error = None if error is None else share * error
+            if share > 0.0:  # else J is 0 to rounding
+                error = budget_error(self.current, self.trial, step, self.tolerance / share)
+                step.error = None if error is None else share * error
         return step
 
     def _brownian_step(self, dt):
