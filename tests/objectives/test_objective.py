@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+import hkflow
 from hkflow import FEATURES, RISKS, Objective
 
 
@@ -133,3 +134,17 @@ def test_data_of_no_weight_do_not_set_the_scale_of_the_others(name, slope):
     )
     value = RISKS[name].evaluate(h, y, np.array([1e-300, 0.5, 0.5]), out)
     assert value == pytest.approx(slope - 300.0 * np.log(10.0), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "function, got",
+    [
+        (np.tanh, r"those of the shapes \[\(1,\), \(1,\), \(1,\)\]"),
+        (lambda s: (s, 1.0), r"\[\(3, 1\), \(\)\]"),
+        (lambda s: 1 // 0, "ZeroDivisionError"),
+        (3, "not callable"),
+    ],
+)
+def test_a_ridge_wants_a_function_and_its_derivative(function, got):
+    with pytest.raises(ValueError, match=rf"{got}.* Wanted a function s -> \(ψ\(s\), ψ′\(s\)\)"):
+        hkflow.ridge(function)

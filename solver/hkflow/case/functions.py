@@ -22,7 +22,7 @@ from ..objectives.activations import (
     Feature,
     check_feature,
     feature_named,
-    ridge,
+    unchecked_ridge,
     vector_feature,
 )
 from ..objectives.losses import ALL_RISKS, SOFTMAX, Risk
@@ -236,7 +236,8 @@ class StoredFeature(Table):
     def built(self, where: str) -> Feature:
         """The Feature, whose functions are imported when they are first called."""
         if self.ridge is not None:
-            return ridge(self.ridge.deferred(where), self.name, self.degree, self.kinks or ())
+            function = self.ridge.deferred(where)
+            return unchecked_ridge(function, self.name, self.degree, self.kinks or ())
         pullback = None if self.pullback is None else self.pullback.deferred(where)
         assert self.matrix is not None
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
@@ -334,10 +335,10 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
     if isinstance(found, Feature):
         feature = Feature(activation, found.matrix, found.degree, pullback=found.pullback)
         if found.ridge is not None:
-            feature = ridge(found.ridge, activation, found.degree, found.kinks)
+            feature = unchecked_ridge(found.ridge, activation, found.degree, found.kinks)
         fits = not found.joint and found.activation is None
     else:
-        feature, fits = ridge(found, activation), callable(found)
+        feature, fits = unchecked_ridge(found, activation), callable(found)
     if not fits:
         raise CaseError(
             f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"

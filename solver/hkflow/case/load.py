@@ -285,7 +285,8 @@ def _sentence(fault, model):
         hint = did_you_mean(fault["input"], choices)
         return f"{key}: unknown value {fault['input']!r}.{hint} Choose from: {', '.join(choices)}."
     if kind == "value_error":  # that of the whole case names its keys itself
-        return f"{key}: {context['error']}." if location else f"{context['error']}."
+        said = str(context["error"]).rstrip(".")
+        return f"{key}: {said}." if location else f"{said}."
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"{key}: must be a table, got {_short(fault['input'])}."
     message = fault["msg"].replace("Input should be", "must be")

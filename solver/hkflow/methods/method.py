@@ -2,11 +2,13 @@
 stands here."""
 
 from abc import ABC, abstractmethod
+from math import exp
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..objectives.losses import LARGEST_LOG
 from ..operators.dense import RELU
 from ..problem.flow import Flow
 from ..problem.problem import Problem
@@ -74,6 +76,11 @@ class Method(ABC):
     rates: tuple[str, ...] = ("transport", "reaction", "noise")
     varying: tuple[str, ...] = ()
     knows_entropy: bool = False
+
+    @property
+    def unit(self) -> float:
+        """e^L, in which numbers are; the largest that there is for those beyond."""
+        return exp(min(self.log_scale, LARGEST_LOG))
 
     @abstractmethod
     def largest_stable_step(self, remaining: float) -> float:

@@ -10,7 +10,7 @@ from ..errors import unknown_name
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
     """Raise ValueError if a stepper of fixed steps is not told their length."""
     if stepper == "euler" and (max_step is None or isinf(max_step)):
-        raise ValueError("'euler' takes fixed steps: give their length, 'max_step'")
+        raise ValueError("'euler' takes fixed steps: give their length, 'max_step'.")
 
 
 def best_method(
@@ -64,7 +64,7 @@ def check_courant_number(cfl: float | None, stepper: str | None, limiter: str) -
     if not 0.0 < cfl <= largest:
         raise ValueError(
             f"'cfl' is {cfl}; positivity with '{stepper}' and '{limiter}' needs at most"
-            f" {largest:g}, and more than 0"
+            f" {largest:g}, and more than 0."
         )
 
 
@@ -83,7 +83,7 @@ def check_reconstruction(reconstruction: str, stepper: str | None, limiter: str)
     if reconstruction == "quadratic" and limiter != "mc":
         raise ValueError(
             f"'reconstruction' is 'quadratic', which has no slopes to limit, got limiter"
-            f" '{limiter}'; leave it out"
+            f" '{limiter}'; leave it out."
         )
 
 
@@ -96,7 +96,7 @@ def check_descent(training: str, schedule: str, layers: str, given: Collection[s
     if descends and proved and (training, layers) not in PROVED:
         raise ValueError(
             "schedule 'proposition' is for training 'gradient-descent' of layers 'radii' or"
-            f" 'output', got '{training}' of layers '{layers}'"
+            f" 'output', got '{training}' of layers '{layers}'."
         )
     for unread, reader, names in (
         (not descends, "descent alone reads", ("step", "schedule")),
@@ -105,7 +105,7 @@ def check_descent(training: str, schedule: str, layers: str, given: Collection[s
         (proved, "the other schedules alone read", ("step",)),
     ):
         if unread and (found := [name for name in names if name in given]):
-            raise ValueError(f"{reader} {', '.join(map(repr, found))}; leave it out")
+            raise ValueError(f"{reader} {', '.join(map(repr, found))}; leave it out.")
 
 
 # training and layers of Chizat & Bach 2020, Prop. 6 and 7

@@ -134,6 +134,7 @@ class Step:
 
 
 MASS_ROUNDING = 1e-13  # of the mass, in one step
+NO_GROWTH = "the smooth margin does not grow"  # why a step by its clock cannot be taken
 SMALLEST = np.finfo(float).tiny  # numbers below have lost digits
 
 

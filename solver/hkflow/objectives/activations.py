@@ -263,8 +263,27 @@ def ridge(
     name : by default that of the function;  degree : of homogeneity of ψ, if it has one
     kinks : all s at which the slope jumps, of a ψ that is linear between them: particles then slide
         along θ·x = s. Of degree 1 it is known without
-    Raises ValueError for kinks that are no finite numbers, each larger than the one before.
+    Raises ValueError for a function that returns something else, and for kinks that are no finite
+    numbers, each larger than the one before.
     """
+    feature, s = unchecked_ridge(function, name, degree, kinks), np.array([[-0.5], [0.0], [0.5]])
+    try:
+        shapes = [np.shape(part) for part in function(s)]
+    except Exception as error:  # whatever the user's function says
+        raise _misfit(feature, error) from error
+    if shapes != [s.shape, s.shape]:
+        why = f"of an array of the shape {s.shape} it makes those of the shapes {shapes}"
+        raise _misfit(feature, ValueError(why))
+    return feature
+
+
+def unchecked_ridge(
+    function: Callable,
+    name: str | None = None,
+    degree: int | None = None,
+    kinks: Sequence[float] = (),
+) -> Feature:
+    """As `ridge`, of a function that is not called before it is needed."""
     places = tuple(float(kink) for kink in kinks)
     if not (np.isfinite(places).all() and (np.diff(places) > 0.0).all()):
         raise ValueError(f"kinks must be finite numbers that grow, got {list(places)}.")
@@ -293,11 +312,7 @@ def check_feature(feature: Feature) -> None:
         values = _real(feature.matrix(points, inputs), (4, 5))
         pulled = feature.pullback and _real(feature.pullback(points, inputs, loss_gradient), (5, 3))
     except Exception as error:  # whatever the user's function says
-        why = str(error).rstrip(".")
-        hint = " Wanted a function s -> (ψ(s), ψ′(s)) of arrays." if feature.ridge else ""
-        raise ValueError(
-            f"'{feature.name}' does not fit: {type(error).__name__}: {why}.{hint}"
-        ) from error
+        raise _misfit(feature, error) from error
     _ = feature.hinges  # which looks at its kinks
     if feature.degree is not None:
         scaled = feature.matrix(2.0 * points, inputs)
@@ -314,6 +329,13 @@ def check_feature(feature: Feature) -> None:
             f"'{feature.name}' has another gradient than its values: {found[k]:.6g} where"
             f" differences of the values give {wanted[k]:.6g}."
         )
+
+
+def _misfit(feature, error):
+    """The ValueError for what a user's function does when it is tried."""
+    why = str(error).rstrip(".")
+    hint = " Wanted a function s -> (ψ(s), ψ′(s)) of arrays." if feature.ridge else ""
+    return ValueError(f"'{feature.name}' does not fit: {type(error).__name__}: {why}.{hint}")
 
 
 def _real(values, shape):

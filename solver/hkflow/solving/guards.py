@@ -163,7 +163,7 @@ def margin_clock(method: Method, step: Step, clock: LoopState) -> str | None:
     time = clock.time + step.dt
     if method.flow.time_variable != "margin" or method.fixed_steps:
         return None
-    grown = (clock.objective_at_start - method.trial.objective) * np.exp(method.log_scale)
+    grown = (clock.objective_at_start - method.trial.objective) * method.unit
     if abs(grown - time) <= CLOCK_DRIFT * time:
         return None
     return (

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
+from hkflow.methods.step import Step
 from hkflow.solving.guards import GUARDS, energy_decrease, mass_budget, sound
 from hkflow.solving.solve import integrate
 from hkflow.solving.state import LoopState
@@ -272,3 +273,15 @@ def test_a_start_that_is_not_finite_is_told():
     assert not s.finished and s.status.startswith(
         "Stopped at t = 0: the initial objective is inf and the mass 0.157"
     )
+
+
+@pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES)
+def test_a_step_that_leaves_no_mass_is_seen_by_a_guard(mesh):
+    """As of a flow that keeps the mass, whose J is taken relative to its mean."""
+    flow = hkflow.Flow(1.0, 2.0, drive="probability")
+    method = FiniteVolume(random_problem(1, mesh, "squared-relu", flow=flow))
+    method.advance(1e-3)
+    method.trial.density[:] = 0.0
+    method.rhs.evaluate(method.trial)
+    clock = LoopState(1.0, method.current.mass, [])
+    assert method.trial.mass == 0.0 and "mass 0 where" in mass_budget(method, Step(1e-3), clock)

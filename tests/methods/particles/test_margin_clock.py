@@ -1,11 +1,13 @@
 """The step in which the clock of the smooth margin goes on by a given amount."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hkflow
+from hkflow.methods.method import Method
 from hkflow.methods.particles import points
 from hkflow.methods.step import Step
 
@@ -27,6 +29,7 @@ def tried(grown, dt, *, remaining=0.0, fixed=False, varies=False, max_step=np.in
         remaining=remaining,
         fixed_steps=fixed,
         max_step=max_step,
+        unit=1.0,
     )
     step, time = points.PointMethod.by_clock(made, dt, advance)
     assert time == times[-1]
@@ -113,3 +116,42 @@ def test_a_run_by_the_margin_ends_at_its_saves_and_tries_its_steps_once(kind, mo
     exact = run()
     assert np.abs(short.predictions[-1] - exact.predictions[-1]).max() < 3e-3 * 8.0
     assert counts[0] / short.records["step"][-1] < 0.6 * counts[1] / exact.records["step"][-1]
+
+
+X = np.random.default_rng(0).normal(size=(6, 2))
+
+
+def by_the_margin(kind, name, end):
+    objective = hkflow.Objective(
+        hkflow.FEATURES[name], hkflow.RISKS["smooth-margin"], X, np.sign(X[:, 0])
+    )
+    flow = hkflow.named_flow("hellinger-kantorovich", objective.feature.degree, True)
+    flow = replace(flow, time_variable="margin")
+    problem = hkflow.Problem(hkflow.circle_mesh(24), objective, flow, (1, -1))
+    return hkflow.solve(problem, end, kind=kind)
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [("particles", "relu"), ("particles", "squared-relu"), ("characteristics", "relu")],
+)
+def test_the_clock_is_right_at_masses_that_change_the_unit(kind, name, monkeypatch):
+    """Beyond e^44 the mass is the unit of F; the clock has none."""
+    s = by_the_margin(kind, name, 1e24)
+    assert s.finished and s.records["log_mass"][-1] > 50.0, s.status
+    grown = -s.records["objective"][-1] * np.exp(s.records["log_scale"][-1])
+    assert grown == pytest.approx(1e24, rel=1e-6)
+    monkeypatch.setattr(Method, "unit", 1.0)
+    assert not by_the_margin(kind, name, 1e24).finished
+
+
+@pytest.mark.parametrize("kind", ["particles", "characteristics", "network"])
+def test_where_the_margin_cannot_grow_its_clock_says_so(kind):
+    """Data that contradict each other, and units that predict 0."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], np.ones((2, 2)), [-1.0, 1.0]
+    )
+    flow = hkflow.Flow(1.0, 2.0, time_variable="margin")
+    problem = hkflow.Problem(hkflow.circle_mesh(24), objective, flow, (1, -1))
+    s = hkflow.solve(problem, 1.0, kind=kind)
+    assert not s.finished and "the smooth margin does not grow" in s.status

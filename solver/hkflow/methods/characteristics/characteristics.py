@@ -28,6 +28,7 @@ CAUTION = 2.0
 HALVES = 0.5 + np.array([[1.0, -1.0], [-1.0, 1.0]]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
 ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
+ROUNDINGS = 16.0  # that Objective.rounding allows: log masses may have as many
 
 
 class Cloud:
@@ -121,6 +122,8 @@ class Characteristics(PointMethod):
         self.past, self.ages = self.values[3:], np.zeros(HISTORY - 1)
         self.within = np.zeros((len(GAUSS), n_data))
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
+        if self.flow.transport > 0.0:  # log masses are β/α times a logarithm, and its rounding
+            self.rounded = max(1.0, self.flow.reaction / self.flow.transport / ROUNDINGS)
         self.reach = 0.0
         self._start()
 
@@ -209,7 +212,8 @@ class Characteristics(PointMethod):
         steep = np.maximum(np.sum(along**2, axis=1) - o.slopes**2, 0.0)
         weights = np.abs(self.weights)
         if self.flow.time_variable == "margin":
-            e.speed = float(weights @ (self.flow.transport * steep + self.flow.reaction * J**2))
+            gained = weights @ (self.flow.transport * steep + self.flow.reaction * J**2)
+            e.speed = float(gained) * self.unit
         rough = np.sqrt(weights @ (J**2 + steep) / e.mass)
         rate = max(self.flow.reaction, self.flow.transport) * rough
         return 0.05 * e.speed / rate if rate > 0.0 else float("inf")
@@ -218,7 +222,7 @@ class Characteristics(PointMethod):
         """Try a step of size dt from the accepted state, into `trial`. Nothing is changed until
         `accept`."""
         step, self.passed = self.by_clock(dt, self.implicit if implicit else self._explicit)
-        if self.flow.time_variable == "margin":
+        if self.flow.time_variable == "margin" and not step.rejection:
             self.trial.speed = step.dt / self.passed
         # an implicit step begins from a copy of the accepted state
         self.path = self.between[int(implicit)], self.trial
@@ -300,7 +304,9 @@ class Characteristics(PointMethod):
         transport, energy, exchange = sums["transport"], sums["energy"], sums["exchange"]
         before, log_factor = begin.mass, 0.0
         gained = sums["mass"] - before
-        if flow.keeps_mass:
+        if flow.keeps_mass and not sums["mass"] > 0.0:
+            step.rejection = "no mass is left"
+        elif flow.keeps_mass:
             shrink = self.mass_at_start / sums["mass"]
             log_factor = float(np.log(shrink))
             after.log_weights += log_factor

@@ -163,7 +163,8 @@ class RightHandSide:
             e.objective, e.loss_gradient, mass, self.log_scale
         )
         e.rms_potential = np.sqrt(max(second, 0.0) / mass) if mass > 0.0 else 0.0
-        e.shift = first / mass if flow.keeps_mass else 0.0
+        # a step that is too long may leave nothing
+        e.shift = first / mass if flow.keeps_mass and mass > 0.0 else 0.0
         e.mobility_mass = mass if flow.depth == 2.0 else float((e.mobility @ st.volumes).sum())
         if self.temperature > 0.0 and mass > 0.0:
             self._add_entropy(e)

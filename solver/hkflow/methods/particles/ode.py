@@ -15,7 +15,7 @@ from ...operators.parallel_loops import n_blocks
 from ...problem.problem import Problem
 from ..method import Method
 from ..rules import needs_max_step
-from ..step import Budget, Step
+from ..step import NO_GROWTH, Budget, Step
 from ..stepping.embedded import PAIRS
 from . import kernels
 
@@ -149,14 +149,18 @@ class OdeMethod(Method):
         """If the clock is the smooth margin γ̃ = −F, make all rates of e those per unit of γ̃:
         divide by dγ̃/dt."""
         if self.flow.time_variable == "margin":
-            e.speed = -float(e.rates.energy.sum())
-            e.rate /= e.speed
-            e.rates.values /= e.speed
+            e.speed = -float(e.rates.energy.sum()) * self.unit
+            if e.speed != 0.0:  # else nothing moves
+                e.rate /= e.speed
+                e.rates.values /= e.speed
 
     def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step of size dt from the accepted state; the result is `trial`. Nothing is changed
         until `accept`."""
         step, at, pair = Step(dt), self.current, self.pair
+        if not at.speed > 0.0:
+            step.rejection = NO_GROWTH
+            return step
         for k, weight in enumerate(pair.b):
             if k > 0:
                 at = self.work

@@ -213,7 +213,7 @@ class Particles(PointMethod, OdeMethod):
         """Set rates to what these integrals exchange, of J and J² over m(ν), and α∫|∇J|² dν;
         returns what reaction takes J relative to."""
         beta = self.flow.reaction
-        shift = first / mass if self.flow.keeps_mass else 0.0
+        shift = first / mass if self.flow.keeps_mass and mass > 0.0 else 0.0
         reaction, lost = -beta * (second - shift * first), -sigma * first
         rates.set(
             energy_transport=-transport,
@@ -316,7 +316,7 @@ class Particles(PointMethod, OdeMethod):
 
     def _shift(self, loss_gradient, predictions, mass):
         """What reaction takes J relative to: ∫J dν̄ if it keeps the mass."""
-        if not self.flow.keeps_mass:
+        if not (self.flow.keeps_mass and mass > 0.0):
             return 0.0
         return float(loss_gradient @ predictions) / mass + self.problem.objective.weight_decay
 

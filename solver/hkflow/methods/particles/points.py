@@ -11,7 +11,7 @@ from ...arguments import Floats
 from ...measures.point_measure import PointMeasure
 from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
-from ..step import Step
+from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
 from ..stepping.implicit_residuals import DENSE, Coupling
 from . import kernels
@@ -38,6 +38,7 @@ class PointMethod(ImplicitSteps):
     substeps = 2  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
+    rounded = 1.0  # how many times more than sums the log masses are rounded
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
 
     def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -67,7 +68,9 @@ class PointMethod(ImplicitSteps):
         )
         self._complete(e)
         e.objective = risk + objective.weight_decay * e.mass
-        e.rounding = objective.rounding(e.objective, e.loss_gradient, e.mass, self.log_scale)
+        e.rounding = self.rounded * objective.rounding(
+            e.objective, e.loss_gradient, e.mass, self.log_scale
+        )
         e.defect = float(defect)
 
     # --- state
@@ -161,6 +164,8 @@ class PointMethod(ImplicitSteps):
         the last two trials. Only a step that has to end at a given time is tried until it does;
         another one may be somewhat shorter or longer than dt, as its Step says.
         """
+        if not self.current.speed > 0.0:
+            return Step(dt, rejection=NO_GROWTH), 0.0
         time, last, power = dt / self.current.speed, None, 1.0
         exact = dt >= self.remaining or self.fixed_steps or self.flow.varies
         least, most = (1.0 - CLOCK_ERROR, 1.0 + CLOCK_ERROR) if exact else NEAR
@@ -170,14 +175,14 @@ class PointMethod(ImplicitSteps):
         self.guesses = None
         for _ in range(MOST_CLOCK_CORRECTIONS):
             step, spent = advance(time), time
-            gained = self.current.objective - self.trial.objective
+            gained = (self.current.objective - self.trial.objective) * self.unit
             if step.rejection or self.flow.time_variable == "time":
                 break
             if least * dt <= gained <= longest:
                 dt = dt if exact else float(gained)
                 break
             if not gained > 0.0:
-                step.rejection = "the smooth margin does not grow"
+                step.rejection = NO_GROWTH
                 break
             if last is not None and time != last[0] and gained != last[1]:
                 power = np.log(gained / last[1]) / np.log(time / last[0])
