@@ -6,8 +6,53 @@ import numpy as np
 import hkflow
 
 KINDS = ("grid", "particles", "characteristics", "network")
+RATES = (
+    (1.0, 4.0, 0.0),
+    (1.0, 2.0, 0.0),
+    (1.0, 0.0, 0.0),
+    (0.0, 1.0, 0.0),
+    (0.0, 0.0, 0.0),
+    (1.0, 1.0, 0.1),
+    (0.0, 0.0, 1.0),
+    (1e-3, 1e3, 0.0),
+    (1e3, 1e-3, 0.0),
+    (1.0, 1.0, 10.0),
+)
+MESHES = {
+    2: [hkflow.circle_mesh(8), hkflow.circle_mesh(64)],
+    3: [hkflow.geodesic_mesh(0), hkflow.geodesic_mesh(2)],
+    4: [hkflow.Domain(3).mesh(120)],
+}
+
+
+def tanh(s):
+    """ψ and ψ′, smooth."""
+    return np.tanh(s), 1.0 / np.cosh(np.minimum(np.abs(s), 700.0)) ** 2
+
+
+def leaky(s):
+    """ψ and ψ′, with a kink at 0."""
+    return np.where(s > 0.0, s, 0.1 * s), np.where(s > 0.0, 1.0, 0.1)
+
+
+def shifted(s):
+    """ψ and ψ′, with a kink elsewhere."""
+    return np.maximum(s - 0.2, 0.0), 1.0 * (s > 0.2)
+
+
+FEATURES = {
+    **hkflow.FEATURES,
+    "tanh": hkflow.ridge(tanh),
+    "leaky": hkflow.ridge(leaky, degree=1),
+    "shifted": hkflow.ridge(shifted, kinks=[0.2]),
+}
+KNOWN = {  # to methods that have not all of them
+    "characteristics": ("linear", "relu", "absolute-value", "leaky"),
+    "network": ("linear", "relu", "squared-relu", "absolute-value", "leaky"),
+}
 # of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
 HOPELESS = 1e12
+VANISHED = 1e-250  # of a mass: what is exchanged of it runs out of numbers
 
 
 def data_of(rng, axes, classifies):
@@ -78,69 +123,98 @@ def start_of(rng, mesh, n_signs):
     return density, str(what)
 
 
+def flow_of(rng, kind, feature, risk):
+    """A flow, which networks choose themselves."""
+    rates = RATES[rng.integers(len(RATES))]
+    if kind == "network":
+        rates = (1.0, 4.0 if feature == "squared-relu" else 2.0, 0.0)
+    elif kind == "characteristics":
+        rates = (*rates[:2], 0.0)
+    words = {}
+    if "margin" in risk and not rates[2] and rng.random() < 0.3:
+        words["time_variable"] = "margin"
+    if kind != "network" and rng.random() < 0.2:
+        words["drive"] = "probability"
+    return hkflow.Flow(*rates, **words)
+
+
+def options_of(rng, kind, entropy):
+    """Options of a method, which hurt in many ways and not by being unknown."""
+    chosen = {}
+
+    def now_and_then(share, name, value):
+        if rng.random() < share:
+            chosen[name] = value
+
+    now_and_then(0.4, "tolerance", float(10.0 ** rng.uniform(-9.0, -1.0)))
+    now_and_then(0.2, "max_step", float(10.0 ** rng.uniform(-4.0, 0.0)))
+    if kind != "network":
+        now_and_then(0.3, "imex", str(rng.choice(("explicit", "implicit", "auto"))))
+    if kind == "grid":
+        limiters = ("mc", "minmod", "ultimate", "van-leer", "koren", "first-order")
+        now_and_then(0.3, "limiter", str(rng.choice(limiters)))
+        if "limiter" not in chosen:
+            now_and_then(0.3, "reconstruction", "quadratic")
+    if kind == "particles":
+        now_and_then(0.3, "stepper", str(rng.choice(("auto", "dopri5", "dop853"))))
+        now_and_then(0.3, "noise", "random")
+        chosen["noise_points"] = 20  # each time, or particles become too many
+        now_and_then(0.3, "noise_interval", float(rng.choice((1e-3, 0.05, 10.0))))
+        if entropy:
+            chosen["max_step"] = float(10.0 ** rng.uniform(-4.0, -1.0))
+    return chosen
+
+
 def one(seed):
     """Solve a hostile problem. Returns how it ended, "completed", "refused" or "stopped", its name,
     and what is wrong or None."""
     rng = np.random.default_rng(seed)
-    axes = int(rng.choice((2, 3)))
-    risk = str(
-        rng.choice(("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin"))
-    )
-    feature = str(rng.choice(("relu", "squared-relu", "linear")))
-    inputs, targets, words = data_of(rng, axes, risk != "square")
-    mesh = (
-        hkflow.circle_mesh(int(rng.choice((8, 64))))
-        if axes == 2
-        else hkflow.geodesic_mesh(int(rng.choice((0, 2))))
-    )
-    signs = (1, -1) if rng.random() < 0.7 else (1,)
+    axes, kind = int(rng.choice((2, 3, 4))), str(rng.choice(KINDS))
+    risk = str(rng.choice((*hkflow.RISKS, "softmax")))
+    vectors = risk == "softmax"  # of 3 outputs, on a sphere that no mesh covers
+    kind = "particles" if vectors else kind
+    feature = str(rng.choice(("linear", "relu") if vectors else KNOWN.get(kind, tuple(FEATURES))))
+    inputs, targets, words = data_of(rng, axes - (feature == "joint-relu"), risk != "square")
+    mesh = MESHES[axes][rng.integers(len(MESHES[axes]))]
+    one_sign = feature == "joint-relu" or vectors or kind != "network" and rng.random() < 0.3
+    signs = (1,) if one_sign else (1, -1)
     density, start = start_of(rng, mesh, len(signs))
-    weights, weighing = weights_of(np.random.default_rng((seed, 1)), len(targets))
-    rates = [
-        (1.0, 4.0, 0.0),
-        (1.0, 0.0, 0.0),
-        (0.0, 1.0, 0.0),
-        (0.0, 0.0, 0.0),
-        (1.0, 1.0, 0.1),
-        (0.0, 0.0, 1.0),
-    ][rng.integers(6)]
-    kind, end = str(rng.choice(KINDS)), float(rng.choice((1e-12, 0.01, 1.0)))
-    if kind == "network":  # of both layers, which has this flow alone
-        rates = (1.0, 4.0 if feature == "squared-relu" else 2.0, 0.0)
+    weights, weighing = weights_of(rng, len(targets))
+    flow, end = flow_of(rng, kind, feature, risk), float(rng.choice((1e-12, 0.01, 1.0)))
+    entropy = 10.0 ** rng.uniform(-3.0, 1.0) if kind in KINDS[:2] and rng.random() < 0.1 else 0.0
+    options, decay = options_of(rng, kind, entropy), float(rng.choice((0.0, 0.0, 0.01, 10.0)))
     name = ", ".join(
         [
-            f"seed {seed}",
-            f"S^{axes - 1}",
-            feature,
-            risk,
-            *words,
-            weighing,
-            start,
-            f"α, β, σ = {rates}",
-            kind,
-            f"t = {end:g}",
+            f"seed {seed}", f"S^{axes - 1}", feature, risk, *words, weighing, start, f"{flow}",
+            kind, f"{options}", f"τ = {entropy:.2g}", f"λ = {decay}", f"t = {end:g}",
         ]
-    )
-    decay = float(rng.choice((0.0, 0.0, 0.01)))
+    )  # fmt: skip
+    few = Few()
     try:
         with np.errstate(all="ignore"):
+            if vectors:
+                mesh, targets = None, rng.integers(3, size=len(targets))
+                points = hkflow.quasi_uniform(20, axes + 2)
+                density = hkflow.PointMeasure(points, np.ones(20), 10.0 ** rng.uniform(-3, 1, 20))
             objective = hkflow.Objective(
-                hkflow.FEATURES[feature],
-                hkflow.RISKS[risk],
+                hkflow.vector_feature(feature, 3) if vectors else FEATURES[feature],
+                hkflow.SOFTMAX if vectors else hkflow.RISKS[risk],
                 inputs,
                 targets,
                 weights,
                 weight_decay=decay,
+                entropy=entropy,
             )
-            problem = hkflow.Problem(mesh, objective, hkflow.Flow(*rates), signs, density)
-            few = Few()
-            solution = hkflow.solve(problem, end, kind=kind, observers=(few,))
+            problem = hkflow.Problem(mesh, objective, flow, signs, density)
+            solution = hkflow.solve(problem, end, kind=kind, observers=(few,), **options)
     except (ValueError, hkflow.HkflowError) as error:
         return (
             "refused",
             name,
             None if str(error).rstrip().endswith(".") else f"a message without an end: {error}",
         )
+    if entropy and kind == "particles":
+        return "completed" if solution.finished else "stopped", name, None  # which move at random
     return (
         ("completed", name, faults(solution, few.slack))
         if solution.finished
@@ -214,6 +288,11 @@ def stopped(solution, slack):
         "rounding",
         "loses",
         "coupling through the data",
+        "margin does not grow",
+        "clock of the smooth margin",
+        "smooth margin has grown",
+        "no mass is left",
+        "in a row were tiny",
     )
     if any(reason in solution.status for reason in reasons):
         return None
@@ -221,7 +300,8 @@ def stopped(solution, slack):
     # networks have explicit steps alone, as short as 1 / (|ν| max φ²)
     power = 2.0 if solution.method == "network" else 1.0
     size = objective.largest_feature**power * (1.0 + solution.records["mass"][0])
-    return None if size > HOPELESS else f"stopped: {solution.status}"
+    hopeless = size > HOPELESS or solution.records["mass"][-1] < VANISHED
+    return None if hopeless else f"stopped: {solution.status}"
 
 
 def campaign(tries, first=0, told=lambda done: None):

@@ -74,7 +74,7 @@ def test_wrong_files_are_refused(kind, tries, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # numbers run out there, as they are meant to
 def test_hostile_numbers():
-    ends, wrong = numerics.campaign(40, first=10**6)
+    ends, wrong = numerics.campaign(60, first=10**6)
     assert wrong == {} and ends["completed"] > 20
 
 
