@@ -52,7 +52,7 @@ KNOWN = {  # to methods that have not all of them
 }
 # of |ν| max φ: where rounding of predictions decides; a run may say there that it cannot go on
 HOPELESS = 1e12
-VANISHED = 1e-250  # of a mass: what is exchanged of it runs out of numbers
+VANISHED = 1e-15  # of the mass at the start: what is left is rounding of what was
 
 
 def data_of(rng, axes, classifies):
@@ -261,6 +261,7 @@ def faults(solution, slack=0.0):
     allowed = (
         1e-6 * np.abs(records["objective"]).max()
         + 1e-12 * (size + objective.weight_decay * mass) * slope
+        + (1e-14 * size) ** 2  # of a loss that is curved where predictions are rounded
         + slack
     )
     if (
@@ -299,8 +300,9 @@ def stopped(solution, slack):
     objective = solution.problem.objective
     # networks have explicit steps alone, as short as 1 / (|ν| max φ²)
     power = 2.0 if solution.method == "network" else 1.0
-    size = objective.largest_feature**power * (1.0 + solution.records["mass"][0])
-    hopeless = size > HOPELESS or solution.records["mass"][-1] < VANISHED
+    masses = np.exp(solution.records["log_mass"])
+    size = objective.largest_feature**power * (1.0 + masses[0])
+    hopeless = size > HOPELESS or masses[-1] < VANISHED * masses[0]
     return None if hopeless else f"stopped: {solution.status}"
 
 
