@@ -462,6 +462,8 @@ def _tamper(rng, path, what):
             file.visititems(
                 lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
             )
+            if not names:  # an earlier blow has taken them
+                return
             name = rng.choice(names)
             old = file[name][()]
             del file[name]

@@ -385,6 +385,14 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(
     assert resumed >= len(points) - (4 if half else 12)
 
 
+@pytest.mark.parametrize("value", ["[{}]", "a\0b", [1, {}], 2**70, {"a": "\0"}, None, True, 1.5])
+def test_a_header_is_packed_whatever_stands_in_it(value, case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    header = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps(header | {"ranks": value}))
+    assert hkflow.load(hkflow.pack(run.path)).header["ranks"] == value
+
+
 LAGRANGIAN = {
     "particles": (
         'kind = "particles"\nparticles = 20\npoints = "random"\nnoise_points = 6\nnoise_interval'

@@ -103,11 +103,18 @@ def add_to_packed(run: Run) -> Run:
     return run
 
 
+def _attribute(value):
+    """A value of a header as HDF5 can hold it: what is no number and no plain text as JSON."""
+    if value is None:
+        return ""
+    plain = "\0" not in value if isinstance(value, str) else isinstance(value, bool | float)
+    whole = isinstance(value, int) and -(2**63) <= value < 2**63
+    return value if plain or whole else json.dumps(value)
+
+
 def _fill(file, run):
     for name, value in {"format": FORMAT, **run.header, **run.end}.items():
-        file.attrs[name] = (
-            json.dumps(value) if isinstance(value, dict) else "" if value is None else value
-        )
+        file.attrs[name] = _attribute(value)
     file.attrs["header"] = json.dumps(run.header)
     if run.mesh is not None:
         file.attrs["mesh"] = run.mesh.name

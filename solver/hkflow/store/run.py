@@ -505,13 +505,15 @@ def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:
         raise ValueError("arrays of a state have different lengths, or none")
     if (values.get("density", NOTHING) < 0.0).any() and not flow_of(case.flow).signed:
         raise ValueError("'density' is negative")
-    if (np.abs(values.get("signs", NOTHING)) != 1.0).any():
-        raise ValueError("'signs' are not all 1 or -1")
-    if (
-        case.method.kind in ("particles", "characteristics")
-        and not values["positions"].any(axis=1).all()
-    ):
-        raise ValueError("'positions' are zero")
+    if (values.get("atom_weights", NOTHING) < 0.0).any():
+        raise ValueError("'atom_weights' are negative")
+    of_atoms = values.get("atom_weights", NOTHING) > 0.0  # the others are room for more
+    on_sphere = case.method.kind in ("particles", "characteristics")
+    for prefix, alive, pointed in (("", ..., on_sphere), ("atom_", of_atoms, bool(of_atoms.any()))):
+        if (np.abs(values.get(f"{prefix}signs", NOTHING)[alive]) != 1.0).any():
+            raise ValueError(f"'{prefix}signs' are not all 1 or -1")
+        if pointed and not values[f"{prefix}positions"][alive].any(axis=1).all():
+            raise ValueError(f"'{prefix}positions' are zero")
 
 
 def read_records(path: Path, case: Any) -> dict[str, Floats]:

@@ -1,6 +1,7 @@
 """Density and captured atoms: convergence in a valley, budgets, exact merging, and a state that
 resumes to the bit."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import h5py
@@ -24,6 +25,7 @@ from hkflow.methods.grid.stencil import stencil_of
 from hkflow.methods.grid.steppers import muscl_hancock
 from hkflow.methods.particles.tangent_gram import coupling_product as particles_product
 from hkflow.methods.step import Step
+from hkflow.store.run import check_state
 
 VALLEY = -0.570524, 1.9549e-4  # ∫b·θ dν and ∫|a·θ| dν, characteristics with 163,842 seeds
 # the same with noise σ = 0.3, e^−σT M(T) + σ∫e^−σs M(s) ds with M(s) the closed form at s: what is
@@ -346,6 +348,30 @@ def test_run_folders_keep_atoms(tmp_path):
         np.testing.assert_array_equal(run.predictions, made.predictions)
         inputs = problem.objective.inputs
         np.testing.assert_allclose(run.predict(inputs), run.predictions[-1], atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "name, value, why",
+    [
+        ("atom_signs", 0.0, "'atom_signs' are not all 1 or -1"),
+        ("atom_positions", 0.0, "'atom_positions' are zero"),
+        ("atom_weights", -1.0, "'atom_weights' are negative"),
+        ("atom_weights", np.nan, "not finite"),
+    ],
+)
+def test_atoms_that_cannot_be_are_seen_when_they_are_read(name, value, why, tmp_path):
+    problem = problem_of(MESHES["circle"], Flow(1.0, 2.0))
+    run = hkflow.run(problem, tmp_path / "run", end=0.5, error={"companions": "none"})
+    state = run.state_at(-1)
+    sizes = {"sign": 2, "cell": MESHES["circle"].n_cells, "axis": 2}
+    check_state(state, run.case, sizes)
+    beyond = len(state["atom_weights"]) - 1  # room for more
+    assert state["atom_weights"][0] > 0.0 == state["atom_weights"][beyond]
+    for place, seen in ((0, True), (beyond, name == "atom_weights")):
+        changed = np.array(state[name])
+        changed[place] = value
+        with pytest.raises(ValueError, match=why) if seen else nullcontext():
+            check_state(state | {name: changed}, run.case, sizes)
 
 
 def test_the_room_for_atoms_grows_seldom_and_is_part_of_the_state():
