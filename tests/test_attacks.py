@@ -9,6 +9,7 @@ from conftest import ROOT
 
 import hkflow
 from hkflow.case.load import toml_of
+from hkflow.methods.method import Method
 
 sys.path.insert(0, str(ROOT))
 from attacks import endurance, files, fuzz, interruptions, numerics
@@ -92,6 +93,16 @@ def test_sibling_a_rising_objective_is_seen():
     assert numerics.faults(solution) is None
     solution.records["objective"][-1] *= 2.0
     assert "rose" in numerics.faults(solution)
+
+
+def test_sibling_a_clock_that_stops_where_the_unit_changes_is_seen(monkeypatch):
+    monkeypatch.setattr(Method, "unit", 1.0)
+    risk, flow = hkflow.RISKS["smooth-margin"], hkflow.Flow(1.0, 2.0, time_variable="margin")
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, np.eye(2), [1.0, -1.0])
+    problem = hkflow.Problem(hkflow.circle_mesh(8), objective, flow, (1, -1))
+    solution = hkflow.solve(problem, 1e24, kind="characteristics")
+    assert not solution.finished
+    assert numerics.stopped(solution, 0.0) == f"stopped: {solution.status}"
 
 
 def test_a_long_run_keeps_its_size():

@@ -107,8 +107,9 @@ def case(tmp_path):
     ],
 )
 def test_faults_are_named(case, extra, message):
-    with pytest.raises(hkflow.CaseError, match=re.escape(message)):
+    with pytest.raises(hkflow.CaseError, match=re.escape(message)) as told:
         hkflow.check(case(extra))
+    assert re.search(r"[^.]\.$", str(told.value))  # one full stop
 
 
 def test_a_grid_needs_cells_and_steps_belong_to_descent(case):

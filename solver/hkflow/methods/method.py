@@ -79,7 +79,7 @@ class Method(ABC):
 
     @property
     def unit(self) -> float:
-        """e^L, in which numbers are; the largest that there is for those beyond."""
+        """e^L, the unit of extensive numbers; capped at e^690, before float64 ends."""
         return exp(min(self.log_scale, LARGEST_LOG))
 
     @abstractmethod

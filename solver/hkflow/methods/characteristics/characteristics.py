@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats, check_positive
+from ...objectives.objective import ROUNDINGS
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
@@ -28,7 +29,6 @@ CAUTION = 2.0
 HALVES = 0.5 + np.array([[1.0, -1.0], [-1.0, 1.0]]) / np.sqrt(3.0)
 COUNTED = ("crossings", "captures", "releases")
 ATOMS = ("positions", "log_weights", "held")  # that the kernel moves
-ROUNDINGS = 16.0  # that Objective.rounding allows: log masses may have as many
 
 
 class Cloud:

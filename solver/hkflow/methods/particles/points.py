@@ -38,7 +38,7 @@ class PointMethod(ImplicitSteps):
     substeps = 2  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
-    rounded = 1.0  # how many times more than sums the log masses are rounded
+    rounded = 1.0  # rounding of log masses, relative to that of sums
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
 
     def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
