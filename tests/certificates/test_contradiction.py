@@ -40,6 +40,12 @@ def test_the_weights_balance_every_unit(feature, rng):
     )
 
 
+def test_inputs_0_with_both_labels_balance_each_other():
+    """Where a unit is not 0 at 0, or need not be: two data, for one proves nothing."""
+    found = contradiction(objective([[0.0, 0.0], [1.0, 2.0], [-0.0, 0.0]], [1, 1, -1], "tanh"))
+    assert found.data == (0, 2) and found.dual.tolist() == [0.5, 0.0, 0.5]
+
+
 @pytest.mark.parametrize(
     "inputs, targets, wanted",
     [

@@ -379,6 +379,13 @@ def test_one_axis_has_two_directions(feature, c):
     )
 
 
+def test_squares_below_numbers_leave_a_direction():
+    """φ of inputs of 1e-200 is 0, whatever θ."""
+    found = local_maxima(SQUARED, 1e-200 * np.eye(3), np.ones(3), (1, -1), share=0.5)
+    assert np.isfinite(found.points).all() and not found.values.any()
+    assert np.allclose(np.linalg.norm(found.points, axis=1), 1.0)
+
+
 def test_linear_and_zero_sums(rng):
     x, c = rng.normal(size=(7, 5)), rng.normal(size=7)
     found = local_maxima(LINEAR, x, c, (1, -1))

@@ -66,6 +66,9 @@ def test_predictions_beyond_numbers_are_infinite_with_their_sign_and_zeros_stay(
     s.log_scale[:] = 800.0
     s.scaled_predictions[:] = [[0.5, -0.5, 0.0]] * 2
     assert np.array_equal(s.predictions, [[np.inf, -np.inf, 0.0]] * 2)
+    s.states[-1]["density"][:, ::2] = 0.0
+    for density in (s.density_on(s.mesh), s.density_at(s.mesh.centers)):
+        assert (density[:, ::2] == 0.0).all() and (density[:, 1::2] == np.inf).all()
     path = tmp_path / "case.toml"
     path.write_text(CASE)
     run = hkflow.run(path, output=tmp_path / "run")

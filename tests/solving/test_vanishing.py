@@ -94,6 +94,19 @@ def test_a_mass_set_apart_returns_when_it_vanishes(kind):
     assert at == pytest.approx(plain.records["log_mass"][early], abs=0.05)
 
 
+def test_atoms_without_mass_are_drawn():
+    """On S³, where no map shows them; F over their mass is infinite."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(4), np.ones(4), weight_decay=1e3
+    )
+    atoms = hkflow.PointMeasure(hkflow.quasi_uniform(16, 3), np.resize([1.0, -1.0], 16))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), atoms)
+    run = hkflow.solve(problem, 1.0, kind="particles", tolerance=0.1)
+    assert run.finished and run.mass[-1] == 0.0
+    hkflow.plots.draw("density", run)
+    assert run.objective_at(-1, normalised=True) == np.inf
+
+
 @pytest.mark.parametrize("kind", ["grid", "network"])
 def test_a_folder_of_a_vanished_mass_is_drawn_and_summarised(kind, tmp_path):
     (tmp_path / "decay.toml").write_text(CASE)

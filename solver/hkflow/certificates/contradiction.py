@@ -58,17 +58,17 @@ def contradiction(objective: Objective) -> Contradiction | None:
     )
     if len(y) == 0 or (np.abs(y) != 1.0).any():
         return None
-    sizes = np.abs(inputs).max(axis=1)
-    if built_in and not sizes.all():
+    sizes = np.abs(inputs).max(axis=1) if built_in else np.ones(len(inputs))
+    if not sizes.all():
         return _between((int(sizes.argmin()),), np.ones(1), len(y))
     # of parallel inputs the same to the last bit
-    directions = inputs / sizes[:, None] if built_in else inputs
+    directions = inputs / sizes[:, None]
     # + 0.0 makes -0.0 the same number
     group = np.unique(directions + 0.0, axis=0, return_inverse=True)[1].ravel()
     suspects = np.flatnonzero(np.isin(group, np.intersect1d(group[y > 0.0], group[y < 0.0])))
     seen: dict = {}
     for k in suspects.tolist():
-        largest = Fraction(float(sizes[k])) if built_in else 1
+        largest = Fraction(float(sizes[k]))
         exactly = tuple(Fraction(float(value)) / largest for value in inputs[k])
         first = seen.setdefault(exactly, k)
         if y[first] != y[k]:

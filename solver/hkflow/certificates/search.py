@@ -222,6 +222,8 @@ def _exact(arrangement, c, squared, share):
     c = c * a.sizes ** (2 if squared else 1)
     geometry = a.x, c, squared, a.p, a.normals, a.counts, a.crossings, a.across
     best, _ = _walk(*geometry, -np.inf, True, highest)
+    if not highest.any():  # squares of sizes are below numbers: all directions are as high
+        highest[0, 0] = 1.0
     if share == 1.0 or best <= 0.0:
         return highest[:, : a.p]
     room = np.zeros((MOST, 3))

@@ -13,9 +13,8 @@ from ..shown import Shown
 from .activations import Feature
 from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
-ROUNDINGS = 16.0  # of double precision that a sum may have
 # relative rounding of sums, in double and in single precision
-ROUNDED = ROUNDINGS * float(np.finfo(float).eps)
+ROUNDED = 16.0 * float(np.finfo(float).eps)
 ROUNDED_SINGLE = 2.0 * float(np.finfo(np.float32).eps)
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 

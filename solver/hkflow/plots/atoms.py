@@ -14,7 +14,7 @@ def draw_atoms(ax: Axes, atoms: PointMeasure, signs: Collection[float]) -> None:
     """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their
     weights."""
     values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
-    share = values[::-1] / values.sum()
+    share = values[::-1] / (values.sum() or 1.0)
     for sign in signs:
         positions, weights = atoms.sheet(sign)
         label = "atoms" if len(signs) == 1 else sign_name(sign)

@@ -306,7 +306,7 @@ class Result:
                 mesh: Any = self.mesh
                 cells = CellDensity(mesh, self.state_at(save)["density"], self.problem.signs)
                 scale, values = self.log_scale[save], np.array([cells(places, s) for s in signs])
-                found = scale + np.log(values) if log else np.exp(scale) * values
+                found = scale + np.log(values) if log else in_plain_units(values, scale)
             else:
                 logs = np.array([self._log_density(places, save, s) for s in signs])
                 found = logs if log else np.exp(logs)
@@ -325,8 +325,8 @@ class Result:
             found, scale = self._grid_density_on(mesh, save), self.log_scale[save]
         else:
             found, scale = self._spread_on(mesh, save)
-        with np.errstate(over="ignore", divide="ignore"):
-            return scale + np.log(found) if log else np.exp(scale) * found
+        with np.errstate(divide="ignore"):
+            return scale + np.log(found) if log else in_plain_units(found, scale)
 
     def _spread_on(self, mesh, save):
         """The density of characteristics on a mesh in units of e^s, and s."""
@@ -471,9 +471,9 @@ class Result:
         times = self.records.get("time", np.zeros(0))
         if found := np.flatnonzero(times == self.time[save]).tolist():
             last = {name: values[found[-1]] for name, values in self.records.items()}
-            if normalised:
-                return float(last["objective"] / last["mass"])
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                if normalised:
+                    return float(last["objective"] / last["mass"])
                 return float(np.exp(last["log_scale"]) * last["objective"])
         atoms, objective = self.atoms_at(save), self.problem.objective
         risk = objective.at_moving_points(atoms.positions, True).value(atoms.signs * atoms.weights)
@@ -579,9 +579,9 @@ def has_bias(inputs: Floats) -> bool:
     return bool(len(inputs) and inputs.shape[1] > 1 and (inputs[:, -1] == 1.0).all())
 
 
-def in_plain_units(scaled: Floats, log_scale: Floats) -> Floats:
-    """e^log_scale · scaled, row by row, where log_scale is (n,) and scaled (n, …); inf with a sign
-    where it is beyond numbers."""
+def in_plain_units(scaled: Floats, log_scale: Any) -> Floats:
+    """e^log_scale · scaled, row by row for log_scale (n,) and scaled (n, …), or for a number; inf
+    with a sign where it is beyond numbers, and 0 where scaled is."""
     with np.errstate(over="ignore", invalid="ignore"):
         factors = np.exp(log_scale).reshape(-1, *[1] * (scaled.ndim - 1))
         return np.where(scaled == 0.0, 0.0, factors * scaled)

@@ -18,6 +18,7 @@ from ...problem.flow import Flow
 from ..frozen_relu.frozen import AT_ONCE, FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS
+from ..frozen_relu.tiles import log_of_f
 from .history import History
 
 
@@ -56,7 +57,7 @@ def glide(theta, e, aside, z, plus, minus, tau):
     for a in range(len(theta)):
         theta[a] = aside[a] * (shrink / half) + later * e[a]
     to_unit(theta)
-    return tau + np.log(half)
+    return log_of_f(tau, shrink, minus, half)
 
 
 @small_kernel(error_model="numpy")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats, check_positive
-from ...objectives.objective import ROUNDINGS
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
@@ -122,8 +121,6 @@ class Characteristics(PointMethod):
         self.past, self.ages = self.values[3:], np.zeros(HISTORY - 1)
         self.within = np.zeros((len(GAUSS), n_data))
         self.events, self.history = np.zeros(len(COUNTED)), Recorder(n_data)
-        if self.flow.transport > 0.0:  # log masses are β/α times a logarithm, and its rounding
-            self.rounded = max(1.0, self.flow.reaction / self.flow.transport / ROUNDINGS)
         self.reach = 0.0
         self._start()
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...operators.dense import TILE
 from ...operators.parallel_loops import divided_loop, small_kernel
-from .tiles import END, LATER, LEAST, LOG_F, SIGN, SIZE, SQUARE, START, TAU, Z, glide
+from .tiles import END, LATER, LEAST, LOG_F, SIGN, SIZE, SQUARE, START, TAU, Z, glide, log_of_f
 
 TOUCH = 1e-13  # |n_k·θ| of an atom that is on kink k
 # distance of a normal from the span of those that hold: nearer, it holds nothing that they do not
@@ -401,7 +401,7 @@ def move(
             log_f = -tau
             if half > 0.0:
                 later = 0.5 * (plus - minus * shrink * shrink) / half
-                log_f = tau + np.log(half)
+                log_f = log_of_f(tau, shrink, minus, half)
                 for a in range(p):
                     theta[a] = aside[a] * (shrink / half) + later * e[a]
                 project(theta, basis[0], held)

@@ -49,6 +49,17 @@ def least_products(typing, starts, ends, columns, least):
     return types.void(starts, ends, columns, least), write
 
 
+@small_kernel(error_model="numpy", forceinline=True)
+def log_of_f(tau, shrink, minus, half):
+    """log f, to a rounding of τ; shrink = e^−τ, minus = 1 − z, half = f e^−τ.
+
+    Masses grow by β/α log f: where transport is slow, a rounding of 1 is more than their growth.
+    """
+    drop = np.expm1(-tau) if shrink > 0.5 else shrink - 1.0
+    less = 0.5 * minus * drop * (1.0 + shrink)  # f e^−τ − 1
+    return tau + (np.log1p(less) if less > -0.5 else np.log(half))
+
+
 @small_kernel(error_model="numpy")
 def glide(columns, jumps, constant, alpha, time, vectors, numbers):
     """Move a tile of atoms for a time along great circles, each driven by the vector ε (g₀ +
@@ -86,16 +97,15 @@ def glide(columns, jumps, constant, alpha, time, vectors, numbers):
     for i in range(TILE):
         part[i] = np.exp(-tau[i])
     for i in range(TILE):
-        less = square[i] / (1.0 + abs(z[i]))
+        shrink, less = part[i], square[i] / (1.0 + abs(z[i]))
         plus = 1.0 + z[i] if z[i] >= 0.0 else less
-        minus = (less if z[i] >= 0.0 else 1.0 - z[i]) * part[i] * part[i]
-        log_f[i] = 0.5 * (plus + minus)
-        part[i] = part[i] / log_f[i] if tau[i] > 0.0 else 1.0
-        later[i] = 0.5 * (plus - minus) / log_f[i]
-        known = log_f[i] > 0.0 and (tau[i] > 0.0 or size[i] == 0.0)  # false for nan
+        minus = less if z[i] >= 0.0 else 1.0 - z[i]
+        half = 0.5 * (plus + minus * shrink * shrink)
+        log_f[i] = log_of_f(tau[i], shrink, minus, half)
+        part[i] = shrink / half if tau[i] > 0.0 else 1.0
+        later[i] = 0.5 * (plus - minus * shrink * shrink) / half
+        known = half > 0.0 and (tau[i] > 0.0 or size[i] == 0.0)  # false for nan
         least[i] = np.inf if known else -1.0
-    for i in range(TILE):
-        log_f[i] = tau[i] + np.log(log_f[i]) if tau[i] > 0.0 else 0.0
     for a in range(len(theta)):
         for i in range(TILE):
             end[a, i] = aside[a, i] * part[i] + later[i] * e[a, i]

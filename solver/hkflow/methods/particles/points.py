@@ -38,7 +38,6 @@ class PointMethod(ImplicitSteps):
     substeps = 2  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
-    rounded = 1.0  # rounding of log masses, relative to that of sums
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
 
     def points(self, e: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -68,9 +67,7 @@ class PointMethod(ImplicitSteps):
         )
         self._complete(e)
         e.objective = risk + objective.weight_decay * e.mass
-        e.rounding = self.rounded * objective.rounding(
-            e.objective, e.loss_gradient, e.mass, self.log_scale
-        )
+        e.rounding = objective.rounding(e.objective, e.loss_gradient, e.mass, self.log_scale)
         e.defect = float(defect)
 
     # --- state

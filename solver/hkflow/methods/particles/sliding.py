@@ -154,20 +154,26 @@ def series(y, F, rate, left, terms):
             terms[j + 1, a] *= rate / (j + 1)
         power *= left
         small = small + 1 if power * size_of(terms, j + 1) < LAST_TERM else 0
-        if small == ENOUGH:
+        if small >= ENOUGH and j + 1 >= len(F):  # in a slow flow, only those of F count
             return j + 2
     return len(terms)
 
 
 @njit(cache=True)
 def at_time(terms, t, out):
-    """y(t) from its Taylor coefficients, into out (p + 1,)."""
-    last = len(terms) - 1
+    """y(t) from its Taylor coefficients, into out (p + 1,); returns log |y(t)|, where |y(0)| = 1.
+
+    That is known to a rounding of y(t) − y(0): masses grow by a power of |y|, which is large where
+    transport is slow.
+    """
+    last, grown = len(terms) - 1, 0.0
     for a in range(len(out)):
-        total = terms[last, a]
-        for j in range(last - 1, -1, -1):
-            total = total * t + terms[j, a]
-        out[a] = total
+        change = 0.0
+        for j in range(last, 0, -1):
+            change = (change + terms[j, a]) * t
+        out[a] = change + terms[0, a]
+        grown += change * (2.0 * terms[0, a] + change)
+    return 0.5 * np.log1p(grown)
 
 
 @njit(cache=True)
@@ -188,20 +194,19 @@ def length_of_piece(terms, left):
 
 @njit(cache=True)
 def to_scale(y, halves):
-    """Make |y| = 1, or |a| = |b| = 1/√2 for halves; returns log of what |y| was."""
+    """Make |y| = 1, or |a| = |b| = 1/√2 for halves."""
     p, inner = len(y) - 1, 0.0
     for a in range(p):
         inner += y[a] * y[a]
-    size = np.sqrt(inner + y[p] * y[p])
     if halves:
         half = np.sqrt(0.5 / inner)
         for a in range(p):
             y[a] *= half
         y[p] = np.sqrt(0.5) if y[p] > 0.0 else -np.sqrt(0.5)
     else:
+        size = np.sqrt(inner + y[p] * y[p])
         for a in range(p + 1):
             y[a] /= size
-    return np.log(size)
 
 
 @njit(cache=True)
@@ -219,7 +224,7 @@ def integrate(
         grows = grows or lost[j] != 0.0
     for g in range(len(times)):
         t = end * times[g]
-        at_time(terms, t, node)
+        log_size = at_time(terms, t, node)
         square = dot(node, node)
         bend, steep = 0.0, 0.0
         for a in range(p):
@@ -232,7 +237,7 @@ def integrate(
         m = mass * shares[g] * end * time
         if grows:
             m *= np.exp(
-                power * 0.5 * np.log(square)
+                power * log_size
                 - (value(drift, len(drift), begin + t) - value(drift, len(drift), begin))
                 - value(lost, len(lost), t)
             )
@@ -543,10 +548,11 @@ def move(
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
         while written < len(nodes) and (nodes[written] <= now or last):
-            at_time(terms, nodes[written] - begin, at_nodes[written])
+            log_size = at_time(terms, nodes[written] - begin, at_nodes[written])
+            to_scale(at_nodes[written], halves)
             growths[written] = (
                 growth
-                + power * to_scale(at_nodes[written], halves)
+                + power * log_size
                 - (value(drift, len(drift), nodes[written]) - value(drift, len(drift), begin))
                 - value(lost, len(lost), nodes[written] - begin)
             )
@@ -555,9 +561,10 @@ def move(
             written += 1
         if last:
             return
-        at_time(terms, end, y)
+        log_size = at_time(terms, end, y)
+        to_scale(y, halves)
         growth += (
-            power * to_scale(y, halves)
+            power * log_size
             - (value(drift, len(drift), now) - value(drift, len(drift), begin))
             - value(lost, len(lost), end)
         )
