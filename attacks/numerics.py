@@ -17,6 +17,14 @@ RATES = (
     (1e-3, 1e3, 0.0),
     (1e3, 1e-3, 0.0),
     (1.0, 1.0, 10.0),
+    (1e-12, 1.0, 0.0),
+)
+FORMULAS = (
+    "where(t < 0.005, 0, 1)",
+    "exp(-300*t)",
+    "sin(20*t)**2",
+    "1e3*t",
+    "where(t > 0.3, 0, 10)",
 )
 MESHES = {
     2: [hkflow.circle_mesh(8), hkflow.circle_mesh(64)],
@@ -130,6 +138,9 @@ def flow_of(rng, kind, feature, risk):
         rates = (1.0, 4.0 if feature == "squared-relu" else 2.0, 0.0)
     elif kind == "characteristics":
         rates = (*rates[:2], 0.0)
+    if kind in KINDS[:2] and rng.random() < 0.15:
+        rates = list(rates)
+        rates[rng.integers(2 if kind == "particles" else 3)] = str(rng.choice(FORMULAS))
     words = {}
     if "margin" in risk and not rates[2] and rng.random() < 0.3:
         words["time_variable"] = "margin"

@@ -127,6 +127,21 @@ def test_ghk_between_two_atoms_has_its_closed_form(mass, angle):
     )
 
 
+@pytest.mark.parametrize("mass", [1e-250, 1e250])
+def test_ghk_of_masses_whose_products_are_no_numbers(mass, rng):
+    """GHK(m a, m b) = √m GHK(a, b)."""
+    one, other = (
+        (sphere.normalize(points(rng, 20)), None, rng.dirichlet(np.ones(20))) for _ in range(2)
+    )
+    far = metrics.gaussian_hellinger_kantorovich(
+        *(hkflow.PointMeasure(x, s, mass * w) for x, s, w in (one, other))
+    )
+    near = metrics.gaussian_hellinger_kantorovich(
+        *(hkflow.PointMeasure(x, s, w) for x, s, w in (one, other))
+    )
+    assert far.value == pytest.approx(np.sqrt(mass) * near.value, rel=1e-9)
+
+
 def primal(plan, cost, a, b):
     p, q = plan.sum(axis=1), plan.sum(axis=0)
     return np.sum(cost * plan) + np.sum(rel_entr(p, a) - p + a) + np.sum(rel_entr(q, b) - q + b)

@@ -94,8 +94,10 @@ def gaussian_hellinger_kantorovich(
     squares = np.zeros(4)
     for sign in (1.0, -1.0):
         (x, p, moved_x), (y, q, moved_y) = quantised(a.sheet(sign), b.sheet(sign), atoms)
-        lower, upper = ghk_bounds(distances(x, y) ** 2, p, q)
-        squares += lower, upper, moved_x * p.sum(), moved_y * q.sum()
+        # in units of a mass, whose products are numbers; a power of 2 changes no bit
+        unit = 2.0 ** np.floor(np.log2(max(p.sum(), q.sum(), np.finfo(float).tiny)))
+        lower, upper = ghk_bounds(distances(x, y) ** 2, p / unit, q / unit)
+        squares += unit * lower, unit * upper, moved_x * p.sum(), moved_y * q.sum()
     low, high, bar_a, bar_b = np.sqrt(squares)
     return Distance(float(low), float(high - low + bar_a + bar_b))
 

@@ -178,8 +178,8 @@ class Feature:
         return len(inputs) * n_harmonics(degree, inputs.shape[1])
 
     def slopes(self, points: Floats, inputs: Floats) -> Floats:
-        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or one with `pieces`: ∇φ =
-        slope x, besides ψ along b if it is joint.
+        """b ψ′(a·x) for φ = b ψ(a·x), or ψ′(θ·x), of a built-in feature or a ridge: ∇φ = slope x,
+        besides ψ along b if it is joint.
 
         points : (n_points, p);  inputs : (n_data, p).   Returns (n_data, n_points)
         """
@@ -187,6 +187,8 @@ class Feature:
         if self.pieces:
             below, above = self.pieces
             slope = np.where(s > 0.0, above, below)
+        elif self.ridge is not None:
+            slope = np.asarray(self.ridge(s)[1], dtype=float)
         else:
             slope = 2.0 * np.maximum(s, 0.0)  # squared ReLU
         return slope * points[:, -1] if self.joint else slope

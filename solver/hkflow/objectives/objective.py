@@ -10,12 +10,13 @@ from ..arguments import Floats, real_array, real_number
 from ..operators.choice import SINGLE
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
-from .activations import Feature
+from .activations import SAMPLES, Feature
 from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
 
 # relative rounding of sums, in double and in single precision
 ROUNDED = 16.0 * float(np.finfo(float).eps)
 ROUNDED_SINGLE = 2.0 * float(np.finfo(np.float32).eps)
+UNBOUNDED = 1e200  # stands for a bound of features of which nothing is known
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
 
@@ -186,10 +187,20 @@ class Objective(Shown):
 
     @cached_property
     def feature_sizes(self) -> Floats:
-        """(n_data,) bounds of φ(θ, x_i)² and |∇φ(θ, x_i)|² for homogeneous features."""
-        degree = self.feature.degree
-        assert degree is not None
-        return degree**2 * np.sum(self.inputs**2, axis=1) ** degree
+        """(n_data,) bounds of φ(θ, x_i)² and |∇φ(θ, x_i)|², from 1009 values of ψ if it is not
+        homogeneous; 1e200 where nothing is known."""
+        degree, ridge = self.feature.degree, self.feature.ridge
+        squares = np.sum(self.inputs**2, axis=1)
+        if degree is not None:
+            return degree**2 * squares**degree
+        if ridge is None:
+            return np.full(len(squares), UNBOUNDED)
+        sizes = np.sqrt(squares)
+        s = np.linspace(0.0, sizes.max(initial=0.0), SAMPLES)
+        both = np.abs(ridge(np.array([s, -s])))  # ψ and ψ′ at s and at −s
+        values, slopes = np.maximum.accumulate(both.max(axis=1), axis=1)
+        upto = np.minimum(np.searchsorted(s, sizes), SAMPLES - 1)
+        return np.maximum(values[upto], sizes * slopes[upto]) ** 2
 
     @cached_property
     def largest_feature(self) -> float:

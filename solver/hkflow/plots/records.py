@@ -42,7 +42,8 @@ def mass_of(records: Records, logarithmic: bool) -> tuple[NDArray[np.float64], s
 
 def scale_of_objective(values: NDArray[np.float64]) -> str:
     """The scale of an axis of objectives: those of smooth margins fall below 0, exponentially."""
-    falls = np.nanmin(values) < -LOG_FROM and np.nanmax(values) < LOG_FROM
+    known = values[np.isfinite(values)]
+    falls = known.size and known.min() < -LOG_FROM and known.max() < LOG_FROM
     return "asinh" if falls else RECORDS["objective"].scale
 
 

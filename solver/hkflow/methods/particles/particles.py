@@ -20,6 +20,7 @@ from .brownian import geodesic_steps
 from .ode import Evaluation, OdeMethod
 from .points import PointMethod
 from .shifted import kinks_of
+from .tangent_gram import knows_slopes
 from .waveform import NODES, Sliding
 
 NOISE_KINDS = ("deterministic", "random")
@@ -72,6 +73,11 @@ class Particles(PointMethod, OdeMethod):
         if noise not in NOISE_KINDS:
             raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
         check_imex(imex, problem.objective)
+        if imex == "implicit" and not knows_slopes(problem.objective.feature):
+            raise ValueError(
+                "imex = 'implicit' of particles needs a built-in feature or one of hkflow.ridge:"
+                f" '{problem.objective.feature.name}' does not tell its gradients datum by datum."
+            )
         if self.flow.signed:
             raise ValueError(
                 "Particles have log weights, which a signed density (depth 1) has not: take the"

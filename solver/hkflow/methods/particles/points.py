@@ -15,7 +15,7 @@ from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
 from ..stepping.implicit_residuals import DENSE, Coupling
 from . import kernels
-from .tangent_gram import coupling_matrix, coupling_product
+from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
@@ -211,12 +211,8 @@ class PointMethod(ImplicitSteps):
     def knows_implicit(self) -> bool:
         """Whether steps can be implicit; by themselves they are not where products with K cost more
         than explicit steps."""
-        feature = self.problem.objective.feature
-        if feature.activation is None and feature.pieces is None:
-            return False
-        return super().knows_implicit() and (
-            self.imex == "implicit" or len(self.current.predictions) <= DENSE
-        )
+        known = knows_slopes(self.problem.objective.feature) and super().knows_implicit()
+        return known and (self.imex == "implicit" or len(self.current.predictions) <= DENSE)
 
     # K where it jumps with the loss gradients; None where it does not
     coupling_at: Callable[[Any], Coupling] | None = None

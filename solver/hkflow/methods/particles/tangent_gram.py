@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...arguments import Floats
+from ...objectives.activations import Feature
 from ...objectives.objective import Objective
 from ...operators.matrix import gram
 from ...problem.flow import Flow
@@ -26,24 +27,36 @@ def add_gram(rows: Floats, weights: Floats, out: Floats) -> None:
     out += part
 
 
+def knows_slopes(feature: Feature) -> bool:
+    """Whether the gradient at each datum is known, and not only sums of them: of built-in features
+    and ridges."""
+    return feature.activation is not None or feature.ridge is not None
+
+
 def coupling_matrix(
     objective: Objective, positions: Floats, weights: Floats, mobility: Floats, flow: Flow
 ) -> Floats:
-    """K, (n_data, n_data), for a built-in feature.
+    """K, (n_data, n_data), for a built-in feature or a ridge.
 
     positions : (n, p) unit vectors;  weights, mobility : (n,) w ≥ 0 and m(w)
-    φ is homogeneous of degree k in θ, so that θ·∇φ = kφ: ∇φ_i·∇φ_j = (x_i·x_j) slope_i slope_j +
-    [ψ_i ψ_j] − k² φ_i φ_j
+
+        ∇φ_i·∇φ_j = (x_i·x_j) slope_i slope_j + [ψ_i ψ_j] − (θ·∇φ_i)(θ·∇φ_j),   θ·∇φ = slope θ·x,
+
+    which is kφ if φ is homogeneous of degree k in θ.
     """
     feature, x, n = objective.feature, objective.inputs, len(objective.inputs)
     values, moved, outputs = (np.zeros((n, n)) for _ in range(3))
     for points, w, m in chunks(positions, weights, mobility):
-        phi = feature.matrix(points, x)
-        add_gram(phi, flow.reaction * m - feature.degree**2 * flow.transport * w, values)  # type: ignore[operator]
+        phi, degree = feature.matrix(points, x), feature.degree
+        along = flow.transport * w
+        add_gram(phi, flow.reaction * m - (degree or 0) ** 2 * along, values)
         if flow.transport > 0.0:
-            add_gram(feature.slopes(points, x), flow.transport * w, moved)
+            slope = feature.slopes(points, x)
+            add_gram(slope, along, moved)
+            if degree is None:
+                add_gram(slope * (x @ points.T), -along, values)
             if feature.joint:
-                add_gram(np.maximum(x @ points[:, :-1].T, 0.0), flow.transport * w, outputs)
+                add_gram(np.maximum(x @ points[:, :-1].T, 0.0), along, outputs)
     return values + (x @ x.T) * moved + outputs
 
 
@@ -55,7 +68,7 @@ def coupling_product(
     flow: Flow,
     v: Floats,
 ) -> Floats:
-    """K v, (n_data,), for a built-in feature, without storing K."""
+    """K v, (n_data,), for a built-in feature or a ridge, without storing K."""
     feature, x, out = objective.feature, objective.inputs, np.zeros(len(v))
     columns = x.shape[1]
     for points, w, m in chunks(positions, weights, mobility):

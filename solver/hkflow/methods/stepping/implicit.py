@@ -92,9 +92,7 @@ class ImplicitSteps(Method):
     def knows_implicit(self) -> bool:
         """Whether R* is known at the current state, so that steps can be implicit."""
         e, objective = self.current, self.problem.objective
-        return objective.feature.degree is not None and implicit_is_known(
-            objective, e.predictions, self.log_scale
-        )
+        return implicit_is_known(objective, e.predictions, self.log_scale)
 
     def accepted_coupling(self) -> Coupling:
         """The Coupling of the accepted state."""
