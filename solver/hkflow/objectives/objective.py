@@ -1,7 +1,7 @@
 """The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| + τ∫ν log ν dθ and the first variation of
 its first two terms, the potential J_ν."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -201,6 +201,17 @@ class Objective(Shown):
         values, slopes = np.maximum.accumulate(both.max(axis=1), axis=1)
         upto = np.minimum(np.searchsorted(s, sizes), SAMPLES - 1)
         return np.maximum(values[upto], sizes * slopes[upto]) ** 2
+
+    @cached_property
+    def counting(self) -> "Objective":
+        """The same of those data that have a weight."""
+        those = self.weights > 0.0
+        return replace(
+            self,
+            inputs=self.inputs[those],
+            targets=self.targets[those],
+            weights=self.weights[those],
+        )
 
     @cached_property
     def largest_feature(self) -> float:

@@ -70,6 +70,73 @@ def test_residuals_are_those_at_the_end(loss, log_scale, tau, rng):
     assert tau == 1e-4 or r != pytest.approx(out, rel=1e-6)  # the test can fail
 
 
+def with_idle_data(objective):
+    """The same, with two data of weight 0 among its six."""
+    x, y, q = objective.inputs, objective.targets, objective.weights
+    more = np.array([[0.3, 1.0], [-5.0, 2.0]])
+    return hkflow.Objective(
+        objective.feature,
+        objective.risk,
+        np.insert(x, [0, 3], more, axis=0),
+        np.insert(y, [0, 3], [1.0, -1.0]),
+        np.insert(q, [0, 3], 0.0),
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_data_of_weight_0_have_no_loss_gradients(loss, rng):
+    """And change none of the others, whether K is stored or applied."""
+    objective, coupling, _, K = a_coupling(rng, loss, 1.0)
+    h, start = rng.normal(size=6), np.zeros(6)
+    objective.evaluate_risk(h, 1.0, start)  # a guess
+    wanted = coupling.solve(0.3, h, start)
+    wider = np.zeros((8, 8))
+    idle = with_idle_data(objective)
+    those = np.flatnonzero(idle.weights)
+    wider[np.ix_(those, those)] = K
+    wider[[0, 4]], wider[:, [0, 4]] = 0.5, 0.5
+    among, guess = np.full(8, -7.0), np.zeros(8)
+    among[those], guess[those] = h, start
+    for made in (
+        Coupling.stored(idle, 1.0, wider),
+        Coupling(idle, 1.0, lambda v: wider @ v),
+    ):
+        if loss == "smooth-logistic-margin" and made.matrix is None:
+            continue  # its small margins need K itself
+        r = made.solve(0.3, among, guess)
+        assert r[[0, 4]].tolist() == [0.0, 0.0]
+        assert r[those] == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles", "characteristics"])
+@pytest.mark.parametrize("loss", LOSSES[3:])
+def test_data_of_weight_0_do_not_slow_a_margin_flow(kind, loss):
+    """Steps are implicit beside them; explicit ones would be as many as the mass is large."""
+    few = an_objective(loss, feature="relu")
+    points = np.tile(hkflow.quasi_uniform(50, 1), (2, 1))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 50))
+    runs = [
+        hkflow.solve(
+            hkflow.Problem(
+                hkflow.circle_mesh(64) if kind == "grid" else None,
+                objective,
+                hkflow.Flow(1.0, 4.0),
+                (1, -1),
+                None if kind == "grid" else atoms,
+            ),
+            30.0,
+            kind=kind,
+            tolerance=1e-3,
+            observers=[lambda state: state.step > 1000],
+        )
+        for objective in (few, with_idle_data(few))
+    ]
+    assert all(run.finished for run in runs) and runs[0].log_mass[-1] > 8.0
+    counts = [len(run.records["time"]) for run in runs]
+    assert counts[1] < 1.3 * counts[0]
+    assert runs[1].log_mass[-1] == pytest.approx(runs[0].log_mass[-1], abs=2e-2)
+
+
 @pytest.mark.parametrize("loss", LOSSES[1:])
 def test_a_matrix_that_rounding_made_indefinite_is_solved_for_all_the_same(loss, rng, monkeypatch):
     """The compiled loop of Newton's method gives up; the one in Python finds the same."""

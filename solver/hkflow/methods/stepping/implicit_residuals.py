@@ -70,6 +70,17 @@ class Coupling:
         y = self.objective.targets
         return None if self.matrix is None else y[:, None] * self.matrix * y
 
+    @cached_property
+    def _counting(self):
+        """Numbers of the data that have a weight, and the Coupling between these."""
+        counting, n = np.flatnonzero(self.objective.weights), len(self.objective.weights)
+        return counting, Coupling(
+            self.objective.counting,
+            self.log_scale,
+            lambda v: self.product(_widened(v, counting, n))[counting],
+            self.form and (lambda: self.matrix[np.ix_(counting, counting)]),
+        )
+
     def corrected(self, change: Floats, answer: Floats) -> "Coupling":
         """The coupling with K change = answer, as was found; the rest of K stays as it can (the
         BFGS formula).
@@ -110,8 +121,12 @@ class Coupling:
 
     def solve(self, tau: float, predictions: Floats, guess: Floats) -> Floats | None:
         """The loss gradients r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
-        predictions h, guess (n_data,)."""
+        predictions h, guess (n_data,). Data of weight 0 have none."""
         objective, log_scale, n = self.objective, self.log_scale, len(predictions)
+        if not objective.weights.all():
+            counting, among = self._counting
+            part = among.solve(tau, predictions[counting], guess[counting])
+            return None if part is None else _widened(part, counting, n)
         if objective.risk.tail == "square":
             cold = np.exp(-log_scale)
             return self._system(
@@ -295,6 +310,13 @@ class Coupling:
         )[0]
 
 
+def _widened(v, places, n):
+    """v (n_places,) at its places among n, 0 elsewhere."""
+    out = np.zeros(n)
+    out[places] = v
+    return out
+
+
 def solve_positive(matrix: Floats, right: Floats) -> Floats:
     """x of matrix x_k = right_k, rows (n_right, n); matrix (n, n) symmetric and positive definite.
 
@@ -430,10 +452,10 @@ def multiply(matrix, factor, x, out):
 
 
 def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
-    """Whether `Coupling.solve` can do it: for built-in risks of weighted data, for the smooth
-    logistic margin only with K stored, or from margins of 35 on."""
+    """Whether `Coupling.solve` can do it: for built-in risks of data, for the smooth logistic
+    margin only with K stored, or from margins of 35 on."""
     risk = objective.risk
-    if risk.tail is None or len(predictions) == 0 or not (objective.weights > 0.0).all():
+    if risk.tail is None or len(predictions) == 0:
         return False
     if risk.tail == "logistic" and risk.scaled is not None:
         return len(predictions) <= DENSE or large_margins(objective, predictions, log_scale)
@@ -441,10 +463,11 @@ def implicit_is_known(objective: Objective, predictions: Floats, log_scale: floa
 
 
 def large_margins(objective: Objective, predictions: Floats, log_scale: float) -> bool:
-    """Whether all margins are so large that the logistic tail is the exponential one."""
-    return (
-        np.exp(min(log_scale, LARGEST_LOG)) * (objective.targets * predictions).min() > LARGE_MARGIN
-    )
+    """Whether all margins of data that count are so large that the logistic tail is the exponential
+    one."""
+    margins = objective.targets * predictions
+    least = np.minimum.reduce(margins, where=objective.weights > 0.0, initial=np.inf)
+    return bool(np.exp(min(log_scale, LARGEST_LOG)) * least > LARGE_MARGIN)
 
 
 def logistic_margin_hessian(
@@ -470,5 +493,5 @@ def curvatures(
     if objective.risk.tail == "square":
         return scale * q
     if objective.risk.tail == "logistic" and objective.risk.scaled is None:
-        return scale * size * (1.0 - size / q)
+        return scale * size * (1.0 - size / np.where(q > 0.0, q, 1.0))
     return scale * size
