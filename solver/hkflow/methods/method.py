@@ -40,7 +40,7 @@ class Method(ABC):
     tolerance : largest relative error of a step;  max_step : no step is longer;  order : of the
         error of a step
     imex : "explicit", "implicit" or "auto", see stepping/implicit.py;  evaluations : of the
-        potential, so far
+        potential, so far;  implicit_cost : explicit steps that an implicit one costs, where many
     log_scale : L; numbers of evaluations, steps and budgets are in units of e^L
     energy_slack : share of the energy exchanged by which F may rise;  mass_slack : share of the
         mass exchanged by which steps may miss the mass budget
@@ -65,6 +65,7 @@ class Method(ABC):
     imex: str = "explicit"
     implicit_order: int = 1
     evaluations: int = 0
+    implicit_cost: float = 1.0
     log_scale: float = 0.0
     energy_slack: float = 0.0
     mass_slack: float = 0.05

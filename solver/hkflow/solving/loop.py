@@ -209,7 +209,9 @@ def accepted_step(
     for attempt in range(MAX_REJECTIONS):
         try:
             _take_rates(method, clock.time, 0.0, target)
-            dt = control.propose(target - clock.time, look=attempt > 0 or clock.step % LOOK == 0)
+            often = method.implicit_cost == 1.0
+            look = clock.step % round(LOOK * method.implicit_cost) == 0 or attempt > 0 and often
+            dt = control.propose(target - clock.time, look)
             dt = _take_rates(method, clock.time, dt, target)
         except RateError as error:
             return str(error).rstrip(".")

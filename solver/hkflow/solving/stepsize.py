@@ -10,7 +10,9 @@ explicit ones short, and back where they gain nothing:
     implicit -> explicit   if the implicit step is below `leaves`/λ
 
 λ is the largest rate at which the loss gradient reacts to itself. Where implicit steps were no
-longer than explicit ones when last tried, explicit steps go on at the stability limit at most.
+longer than explicit ones when last tried, explicit steps go on at the stability limit at most. A
+method of many data, whose implicit steps cost as much as `implicit_cost` explicit ones, takes them
+where they, and the time to the next save, are as many times as long.
 """
 
 from dataclasses import dataclass
@@ -98,7 +100,8 @@ class StepControl:
         look : whether explicit steps are to be compared with λ, which costs as much as some of them
         """
         bound = self.method.largest_stable_step(remaining)
-        self.implicit = self._wants_implicit(bound, look)
+        ends = remaining if self.method.implicit_cost > 1.0 else float("inf")
+        self.implicit = self._wants_implicit(bound, look, ends)
         return self.size.propose(bound, remaining)
 
     def learn(self, dt: float, error: float | None) -> bool:
@@ -110,7 +113,7 @@ class StepControl:
             self.sizes[not self.implicit].rejected = 0
         return accurate
 
-    def _wants_implicit(self, bound, look):
+    def _wants_implicit(self, bound, look, ends):
         method, (explicit, implicit) = self.method, self.sizes
         if method.imex == "explicit" or not method.knows_implicit():
             return False
@@ -119,19 +122,23 @@ class StepControl:
         if method.fixed_steps:
             return method.exceeds_stiffness(method.max_step, 1.0)
         bound = min(bound, method.max_step)
+        cost = method.implicit_cost
         if self.implicit:
-            dt = min(bound, implicit.limit)
-            if method.exceeds_stiffness(dt, method.leaves):
+            dt = min(bound, implicit.limit, ends)
+            leaves = method.leaves if cost == 1.0 else 0.5 * cost * method.stability
+            if method.exceeds_stiffness(dt, leaves):
                 return True
-            explicit.limit = dt
+            explicit.limit = dt if cost == 1.0 else min(dt, method.stable_step())
             return False
         dt = min(bound, explicit.limit)
         if not look or not method.exceeds_stiffness(
             dt, method.enters if dt < bound else method.stability
         ):
             return False
-        if method.least_gain * dt < implicit.limit:
-            implicit.limit = 2.0 * dt if implicit.limit == float("inf") else implicit.limit
+        gain = max(method.least_gain, cost)
+        if gain * dt < min(implicit.limit, ends):
+            first = max(2.0, gain) * dt
+            implicit.limit = first if implicit.limit == float("inf") else implicit.limit
             return True
         explicit.limit = min(explicit.limit, method.stable_step())
         return False

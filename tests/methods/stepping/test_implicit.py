@@ -18,6 +18,8 @@ from hkflow.methods.stepping.implicit_residuals import (
     cholesky_solve,
     solve_positive,
 )
+from hkflow.solving.solve import integrate
+from hkflow.solving.stepsize import StepControl
 
 LOSSES = ("square", "logistic", "exponential", "smooth-margin", "smooth-logistic-margin")
 
@@ -396,18 +398,99 @@ def test_errors_of_implicit_steps_are_relative_to_the_longest_of_late():
     assert method.reach == pytest.approx(6e-4)
 
 
+def many_data_problem(n=600):
+    """Many data on the circle that a threshold separates, and 40 atoms for each sign."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    y = np.where(x > 0.0, 1.0, -1.0)
+    inputs = np.column_stack([x + 0.3 * y, np.ones(n)])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], inputs, y)
+    points = np.tile(hkflow.quasi_uniform(40, 1), (2, 1))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 40))
+    return hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), (1, -1), atoms)
+
+
+def many_data(kind, n=600, end=12.0, **options):
+    """Its margin flow."""
+    return hkflow.solve(many_data_problem(n), end, kind=kind, tolerance=1e-3, **options)
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "particles"])
+def test_of_many_data_implicit_steps_are_taken_where_they_pay(kind):
+    """Each costs as much as 75 explicit ones, which would be as many as the mass is large."""
+    run = many_data(kind)
+    margin = (run.targets * run.predictions[-1]).min() / run.mass[-1]
+    assert run.finished and run.log_mass[-1] > 10.0 and margin > 0.0
+    assert len(run.records["time"]) < 1500
+    few = many_data(kind, n=200)  # where implicit steps cost next to nothing
+    assert len(few.records["time"]) < 200
+    implicit = many_data(kind, end=4.0, imex="implicit")
+    explicit = many_data(kind, end=4.0, imex="explicit")
+    assert implicit.log_mass[-1] == pytest.approx(explicit.log_mass[-1], abs=2e-3)
+
+
+def test_sibling_steps_of_many_data_that_stay_explicit_do_not_end(monkeypatch):
+    monkeypatch.setattr("hkflow.methods.particles.points.STORED", 512)
+    run = many_data("characteristics", observers=[lambda state: state.step >= 1500])
+    assert not run.finished
+
+
+class Costly:
+    """A method whose explicit steps are stable up to 1e-3, and whose implicit ones cost as much as
+    10 of them."""
+
+    order, trusted, implicit_order, tolerance, max_step = 2, 0, 2, 1e-3, 1.0
+    imex, fixed_steps, implicit_cost, least_gain = "auto", False, 10.0, 1.0
+    stability, enters, leaves = 2.0, 0.8, 0.2
+
+    def knows_implicit(self):
+        return True
+
+    def largest_stable_step(self, remaining):
+        return np.inf
+
+    def exceeds_stiffness(self, dt, limit):
+        return dt * 2000.0 > limit
+
+    def stable_step(self):
+        return 1e-3
+
+
+def test_what_an_implicit_step_costs_is_what_it_has_to_gain():
+    """By its own length and before the next save: or else steps are explicit."""
+    control = StepControl(Costly(), [9e-4, np.inf], False)
+    assert control.propose(5e-3) == 9e-4 and not control.implicit  # the save comes first
+    assert control.propose(1.0, look=False) == 9e-4 and not control.implicit
+    assert control.propose(1.0) == 9e-3 and control.implicit  # 10 times as long, at first
+    assert control.learn(9e-3, 1e-9) and control.propose(1.0) == 18e-3 and control.implicit
+    control.propose(4e-3)  # what is left before a save does not pay
+    assert not control.implicit and control.limits[False] == 1e-3
+    control = StepControl(Costly(), [9e-4, 8e-3], False)  # found to be too short when last tried
+    control.propose(1.0)
+    assert not control.implicit
+
+
 @pytest.mark.parametrize("make", [grid, particles])
 def test_an_implicit_run_resumes_to_the_same_bits(make):
     """Loss gradients and their defect belong to the state: at large mass they do not follow from
     the measure."""
-    from hkflow.methods.choice import make_method
-    from hkflow.solving.solve import integrate
-
     problem = make("smooth-margin", np.exp(6.0), flow=hkflow.Flow(1.0, 4.0, drive="measure"))
     kind = {"kind": "particles", "tolerance": 1e-4} if make is particles else {}
+    whole = cut(problem, 0.3, 0.6, **kind)
+    assert whole.current.defect > 0.0 and whole.log_scale > 6.0
+
+
+@pytest.mark.parametrize("at", [8.0, 10.0])
+def test_a_run_of_many_data_resumes_to_the_same_bits(at):
+    """Before and after its steps become implicit."""
+    cut(many_data_problem(), at, 10.5, kind="characteristics", tolerance=1e-3)
+
+
+def cut(problem, at, end, **kind):
+    """Compute a run at once, and in two parts, which have to be the same; returns its method."""
     whole, first = make_method(problem, **kind), make_method(problem, **kind)
-    integrate(whole, [0.0, 0.3, 0.6])
-    clock, _, _ = integrate(first, [0.0, 0.3])
+    integrate(whole, [0.0, at, end])
+    clock, _, _ = integrate(first, [0.0, at])
     second = make_method(problem, **kind)
     second.load(
         {
@@ -415,11 +498,11 @@ def test_an_implicit_run_resumes_to_the_same_bits(make):
             for name, value in first.state().items()
         }
     )
-    integrate(second, [0.0, 0.3, 0.6], clock=clock)
+    integrate(second, [0.0, at, end], clock=clock)
     for name, value in whole.state().items():
         if name != "random":
             assert np.array_equal(value, second.state()[name]), name
-    assert whole.current.defect > 0.0 and whole.log_scale > 6.0
+    return whole
 
 
 def test_the_output_layer_on_a_sphere_is_a_linear_flow():

@@ -17,7 +17,7 @@ from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
-from ..stepping.implicit_residuals import DENSE, Coupling
+from ..stepping.implicit_residuals import STORED, Coupling
 from .history import Recorder
 
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
@@ -90,7 +90,7 @@ class Characteristics(PointMethod):
     max_step : no step is longer
     imex : through the data; implicit steps, of order 2, have their errors controlled by the
         energy budget. auto takes them where explicit ones would be unstable and much shorter, if
-        there are at most 512 data
+        there are at most 2048 data
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
@@ -355,7 +355,7 @@ class Characteristics(PointMethod):
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
-        if len(self.past[0]) > DENSE:
+        if len(self.past[0]) > STORED:
             return super().coupling_at_current()
         return self.coupling_at(self.current)
 

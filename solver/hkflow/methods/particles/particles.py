@@ -42,7 +42,7 @@ class Particles(PointMethod, OdeMethod):
     max_step : no step is longer
     imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
-        auto takes them where stability keeps explicit steps short and there are at most 512 data
+        auto takes them where stability keeps explicit steps short and there are at most 2048 data
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
         middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
         particles then move with the others: their number grows. "random": there, every particle

@@ -19,7 +19,9 @@ from ...arguments import Floats
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
 from ...objectives.objective import Objective
 
-DENSE = 512  # data up to which K is stored and factorised; beyond it is applied, never formed
+DENSE = 512  # data up to which K is stored and factorised at little cost
+# data up to which that of atoms is stored, too, where steps are few; beyond it is applied
+STORED = 2048
 # temperature below which float64 cannot tell the margins apart, relative to their size
 COLDEST = 1e-11
 COOLING = 0.2
@@ -359,6 +361,10 @@ def cholesky_solve(matrix, right):
     return True
 
 
+# share of the largest weight below which data do not enter the system: they are led by the others
+NEGLIGIBLE = 1e-9
+
+
 @njit(cache=True, error_model="numpy")
 def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, theta):
     """Coupling._newton with K stored, in place; returns FOUND, LOST or INDEFINITE, where rounding
@@ -367,10 +373,11 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
     pulled (n, n): y_i K_ij y_j;  u, q, theta (n,): margins, weights, θ;  smooth, logistic: bool
     """
     n, farthest = len(theta), 0.0
-    system, solved, scratch = np.empty((n, n)), np.empty((2, n)), np.empty((5, n))
+    room, pair, scratch = np.empty(n * n), np.empty(2 * n), np.empty((6, n))
+    heavy = np.empty(n, dtype=np.int64)
     # loops, since each expression of whole arrays takes a tenth of a second and more to compile
     a, gradient, entropy = scratch[0], scratch[1], scratch[2]
-    answer, change = scratch[3], scratch[4]
+    answer, change, driven = scratch[3], scratch[4], scratch[5]
     for i in range(n):
         farthest = max(farthest, abs(u[i]))
     last, still = np.inf, 0
@@ -389,33 +396,45 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
             a[i] = q[i] * np.exp(theta[i])
             top = max(top, a[i])
         multiply(pulled, tau, a, answer)
+        count = 0
         for i in range(n):
             moved = max(moved, abs(answer[i]))
-            room = -np.expm1(theta[i]) if logistic else 1.0  # 1 − a/q
+            free = -np.expm1(theta[i]) if logistic else 1.0  # 1 − a/q
             gradient[i] = u[i] + answer[i] + temperature * theta[i]
             if logistic:
-                gradient[i] -= temperature * np.log(room)
-            entropy[i] = temperature / room
-            solved[1, i] = np.sqrt(a[i])
-            solved[0, i] = -solved[1, i] * gradient[i]
-            for j in range(i + 1):
-                system[i, j] = tau * solved[1, i] * pulled[i, j] * solved[1, j]
-            system[i, i] += entropy[i]
+                gradient[i] -= temperature * np.log(free)
+            entropy[i] = temperature / free
+            if a[i] >= NEGLIGIBLE * top:
+                heavy[count] = i
+                count += 1
+        system, solved = room[: count * count].reshape(count, count), pair[: 2 * count]
+        solved = solved.reshape(2, count)
+        for k in range(count):
+            i = heavy[k]
+            solved[1, k] = np.sqrt(a[i])
+            solved[0, k] = -solved[1, k] * gradient[i]
+            for m in range(k + 1):
+                system[k, m] = tau * solved[1, k] * pulled[i, heavy[m]] * np.sqrt(a[heavy[m]])
+            system[k, k] += entropy[i]
         if not cholesky_solve(system, solved):
             return INDEFINITE
         multiplier = 0.0
         if smooth:
             above = below = 0.0
-            for i in range(n):
-                above += np.sqrt(a[i]) * solved[0, i]
-                below += np.sqrt(a[i]) * solved[1, i]
+            for k in range(count):
+                above += np.sqrt(a[heavy[k]]) * solved[0, k]
+                below += np.sqrt(a[heavy[k]]) * solved[1, k]
             multiplier = -above / below
         for i in range(n):
-            whole = solved[0, i] + multiplier * solved[1, i]
-            change[i] = whole / np.sqrt(a[i]) if a[i] > 0.0 else 0.0
+            change[i] = 0.0
             gradient[i] = multiplier - gradient[i]
-            solved[0, i] = a[i] * change[i]
-        multiply(pulled, tau, solved[0], answer)
+        for k in range(count):
+            i = heavy[k]
+            whole = solved[0, k] + multiplier * solved[1, k]
+            change[i] = whole / np.sqrt(a[i]) if a[i] > 0.0 else 0.0
+        for i in range(n):
+            driven[i] = a[i] * change[i]
+        multiply(pulled, tau, driven, answer)
         size, largest = 0.0, -np.inf
         for i in range(n):
             # there the entropy alone answers, which the scaled system does not resolve
