@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from . import endurance, files, fuzz, interruptions, numerics
+from . import endurance, files, fuzz, interruptions, numerics, shown
 
 ROOT = Path(__file__).parent.parent
 HEAD = """# Reliability
@@ -106,6 +106,11 @@ PARTS = {
         damaged("hostile"),
     ),
     "numerics": ("hostile data, starts, rates, features and options", 1_000, hostile),
+    "shown": (
+        "pictures, error bars, comparisons, densities of such problems",
+        300,
+        lambda tries, told: shown.campaign(tries, told=told),
+    ),
     "long": ("steps of a smooth-margin flow, memory and cost watched", 100_000, long_run),
     **{
         key: (name, tries, interrupt(name))

@@ -35,7 +35,7 @@ MESHES = {
 
 def tanh(s):
     """ψ and ψ′, smooth."""
-    return np.tanh(s), 1.0 / np.cosh(np.minimum(np.abs(s), 700.0)) ** 2
+    return np.tanh(s), 1.0 / np.cosh(np.minimum(np.abs(s), 300.0)) ** 2
 
 
 def leaky(s):
@@ -179,6 +179,18 @@ def options_of(rng, kind, entropy):
 def one(seed):
     """Solve a hostile problem. Returns how it ended, "completed", "refused" or "stopped", its name,
     and what is wrong or None."""
+    name, solution, few = solved(seed)
+    if not isinstance(solution, hkflow.Solution):
+        right = str(solution).rstrip().endswith(".")
+        return "refused", name, None if right else f"a message without an end: {solution}"
+    how = "completed" if solution.finished else "stopped"
+    if solution.problem.objective.entropy and solution.method == "particles":
+        return how, name, None  # which move at random
+    return how, name, (faults if solution.finished else stopped)(solution, few.slack)
+
+
+def solved(seed):
+    """A hostile problem's name, its Solution or the error that refused it, and the Few."""
     rng = np.random.default_rng(seed)
     axes, kind = int(rng.choice((2, 3, 4))), str(rng.choice(KINDS))
     risk = str(rng.choice((*hkflow.RISKS, "softmax")))
@@ -219,18 +231,8 @@ def one(seed):
             problem = hkflow.Problem(mesh, objective, flow, signs, density)
             solution = hkflow.solve(problem, end, kind=kind, observers=(few,), **options)
     except (ValueError, hkflow.HkflowError) as error:
-        return (
-            "refused",
-            name,
-            None if str(error).rstrip().endswith(".") else f"a message without an end: {error}",
-        )
-    if entropy and kind == "particles":
-        return "completed" if solution.finished else "stopped", name, None  # which move at random
-    return (
-        ("completed", name, faults(solution, few.slack))
-        if solution.finished
-        else ("stopped", name, stopped(solution, few.slack))
-    )
+        return name, error, few
+    return name, solution, few
 
 
 class Few:

@@ -12,7 +12,7 @@ from hkflow.case.load import toml_of
 from hkflow.methods.method import Method
 
 sys.path.insert(0, str(ROOT))
-from attacks import endurance, files, fuzz, interruptions, numerics
+from attacks import endurance, files, fuzz, interruptions, numerics, shown
 
 
 def test_wrong_case_files_are_refused():
@@ -79,8 +79,13 @@ def test_hostile_numbers():
     assert wrong == {} and ends["completed"] > 20
 
 
-def test_sibling_a_rising_objective_is_seen():
-    solution = numerics.hkflow.solve(
+def test_what_is_shown_of_hostile_runs(tmp_path):
+    assert shown.campaign(5, first=10**6 + 1) == {}
+
+
+def small():
+    """A run of two data on eight cells."""
+    return hkflow.solve(
         hkflow.Problem(
             hkflow.circle_mesh(8),
             hkflow.Objective(
@@ -90,6 +95,19 @@ def test_sibling_a_rising_objective_is_seen():
         ),
         0.1,
     )
+
+
+def test_sibling_what_cannot_be_shown_is_seen(monkeypatch, tmp_path):
+    monkeypatch.setattr(numerics, "solved", lambda seed: ("small", small(), None))
+    monkeypatch.setattr(shown, "views", lambda run, folder: [("a view", lambda: 1 / 0)])
+    assert shown.one(0, tmp_path) == ("small", "a view: ZeroDivisionError: division by zero")
+    warned = [("a view", lambda: np.float64(1.0) / 0.0)]
+    monkeypatch.setattr(shown, "views", lambda run, folder: warned)
+    assert "RuntimeWarning: divide by zero" in shown.one(0, tmp_path)[1]
+
+
+def test_sibling_a_rising_objective_is_seen():
+    solution = small()
     assert numerics.faults(solution) is None
     solution.records["objective"][-1] *= 2.0
     assert "rose" in numerics.faults(solution)

@@ -52,7 +52,7 @@ def l1_margin(z: Floats, seconds: float = np.inf) -> Margin:
     limit = {"time_limit": max(seconds, 0.0)} if np.isfinite(seconds) else {}
     solution = linprog(
         np.append(np.zeros(m), -1.0),
-        A_ub=np.column_stack([-z * (SHARP / size), np.ones(n)]),
+        A_ub=np.column_stack([-(z / size) * SHARP, np.ones(n)]),
         b_ub=np.zeros(n),
         A_eq=np.append(np.ones(m), 0.0)[None],
         b_eq=[1.0],

@@ -14,7 +14,7 @@ from ..analysis.comparison import POPULATION_FRAME
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias
-from ..solving.result import Result
+from ..solving.result import Result, in_plain_units
 from ..store.shown import is_normalised
 from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
@@ -279,8 +279,8 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     h = _name(normalised)
 
     def predicted(k, of="scaled_predictions"):
-        scale = np.exp(run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0))
-        return scale * getattr(run, of)[k]
+        unit = run.log_scale[k] - (run.log_mass_at(k) if normalised else 0.0)
+        return in_plain_units(getattr(run, of)[k], unit)
 
     tests = predicted(save, "scaled_test_predictions")
     predictions, targets, whose = predicted(save), run.targets, ""
