@@ -40,7 +40,7 @@ class Method(ABC):
     tolerance : largest relative error of a step;  max_step : no step is longer;  order : of the
         error of a step
     imex : "explicit", "implicit" or "auto", see stepping/implicit.py;  evaluations : of the
-        potential, so far;  implicit_cost : explicit steps that an implicit one costs, where many
+        potential, so far;  implicit_cost : how many explicit steps an implicit one costs
     log_scale : L; numbers of evaluations, steps and budgets are in units of e^L
     energy_slack : share of the energy exchanged by which F may rise;  mass_slack : share of the
         mass exchanged by which steps may miss the mass budget

@@ -32,6 +32,7 @@ from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
+BY_PRODUCTS = 64.0  # explicit steps that an implicit one costs whose K is applied, not stored
 SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
 
 
@@ -124,6 +125,8 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.cfl = self.cfl
         self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
         self.imex = "explicit" if self.fixed_steps else imex
+        if len(problem.objective.inputs) > DENSE:
+            self.implicit_cost = BY_PRODUCTS
         jumps = self.stepper.capture and len(problem.objective.inputs) <= DENSE
         renewed = self.coupling_at if jumps else None
         self.implicit_stepper = Imex(self.stepper, tolerance, self.accepted_coupling, renewed)

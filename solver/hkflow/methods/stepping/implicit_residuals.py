@@ -27,6 +27,8 @@ COLDEST = 1e-11
 COOLING = 0.2
 EPS = np.finfo(float).eps
 MOST_PRODUCTS, SETTLED = 8, 1.01  # of the power method, which ends where its value grows no more
+# share of the largest weight below which data do not enter Newton's system: others lead them
+NEGLIGIBLE = 1e-9
 STILL = 8  # Newton steps that are rounding; a weight that is to grow doubles its log in one
 MOST_NEWTON_STEPS = 80
 FOUND, LOST, INDEFINITE = range(3)  # how Newton's method ends
@@ -359,10 +361,6 @@ def cholesky_solve(matrix, right):
             for i in range(j):
                 x[i] -= matrix[j, i] * x[j]
     return True
-
-
-# share of the largest weight below which data do not enter the system: they are led by the others
-NEGLIGIBLE = 1e-9
 
 
 @njit(cache=True, error_model="numpy")
