@@ -7,7 +7,7 @@ from conftest import order
 
 import hkflow
 from hkflow.methods.choice import make_method
-from hkflow.methods.particles import particles, tangent_gram
+from hkflow.methods.particles import tangent_gram
 
 
 def tanh(s):
@@ -74,9 +74,9 @@ def test_the_coupling_is_that_of_differences(name):
 
 
 def test_sibling_radial_parts_count(monkeypatch):
-    monkeypatch.setattr(tangent_gram, "add_gram", lambda rows, w, out, add=tangent_gram.add_gram: (
-        add(rows, np.maximum(w, 0.0), out)
-    ))  # fmt: skip
+    add = tangent_gram.add_gram
+    without = lambda rows, weights, out: add(rows, np.maximum(weights, 0.0), out)
+    monkeypatch.setattr(tangent_gram, "add_gram", without)
     stored, _, wanted = couplings("tanh")
     assert np.abs(stored - wanted).max() > 1e-3 * np.abs(wanted).max()
 
@@ -170,7 +170,6 @@ def test_explicit_steps_of_a_margin_flow_are_many():
 def test_particles_that_know_no_slopes_stay_explicit(monkeypatch):
     """Sibling of the flow that ends: without the coupling it does not."""
     monkeypatch.setattr("hkflow.methods.particles.points.knows_slopes", lambda feature: False)
-    assert particles.knows_slopes(OWN["tanh"])
     run = hkflow.solve(
         problem("tanh", "particles", 1.0),
         24.0,
