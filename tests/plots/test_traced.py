@@ -54,6 +54,15 @@ def test_pixels_of_a_map_show_the_density_there(solutions):
     assert len(s.captured_at()) and (wanted == 0.0).any()
 
 
+def test_maps_have_fewer_pixels_where_points_have_longer_ways(solutions, monkeypatch):
+    s, bounds = solutions[2], (240, 1600)
+    flows, kinks, signs = s.state_at(-1)["flows"], 6, 2
+    monkeypatch.setattr(traced, "WORK", 500.0**2 * traced.INSIDE * signs * flows * (kinks + 8))
+    assert traced.map_width(s, -1, bounds) == pytest.approx(500, abs=1)
+    assert traced.map_width(s, -1, bounds, maps=4) == pytest.approx(250, abs=1)
+    assert traced.map_width(s, -1, bounds, maps=9) == 240
+
+
 def test_the_circle_shows_the_density_and_the_mass_that_kinks_hold(solutions):
     s = solutions[1]
     ax, twin = drawn(s).axes

@@ -11,8 +11,10 @@ from ..store.shown import is_normalised, name_of
 from . import sphere
 from .figures import AnyFigure, Saves
 from .shown import COLORS, NAME, colors_of, draw_scale, frame, plain, sign_name, thinned, time_of
+from .traced import map_width
 
-WIDTH, FEW = 400, 60  # pixels of the width of a map; of one that only finds colours
+WIDTHS = (200, 400)  # pixels of the width of a map, at least and at most
+WIDTH_OF_COLORS = 60  # of a map from which colours are chosen
 PIXELS = 120  # of a plane, along each side
 FEW = 12  # of them along an axis, from which colours are chosen
 NEAR = 0.5  # standard deviations from a plane within which data are drawn on it
@@ -44,9 +46,11 @@ def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
     shared = thinned(shared or [save], save)
     normalised = is_normalised(*((run, k) for k in shared))
     figure.suptitle(time_of(run, save))
-    points, inside = sphere.hammer_points(WIDTH)
+    traced = run.method == "characteristics"
+    width = map_width(run, save, WIDTHS, run.dim + 1) if traced else WIDTHS[1]
+    points, inside = sphere.hammer_points(width)
     densities = _on_slices(run, save, points[inside], normalised)
-    few = sphere.hammer_points(FEW)
+    few = sphere.hammer_points(WIDTH_OF_COLORS)
     others = [_on_slices(run, k, few[0][few[1]], normalised) for k in shared if k != save]
     norm, map_name, extend = colors_of([densities, *others])
     names, signs = run.axis_names, run.signs

@@ -55,8 +55,13 @@ def _density(run, save, points, normalised):
     return np.exp(logs - run.log_mass_at(save) if normalised else logs)
 
 
-def _affordable(run, save):
-    """How many points of each sign a picture can have."""
+def map_width(run: Result, save: int, pixels: tuple[int, int], maps: int = 1) -> int:
+    """Pixels of the width of each of so many maps for a sign, within bounds."""
+    return int(np.clip(np.sqrt(_affordable(run, save) / (maps * INSIDE)), *pixels))
+
+
+def _affordable(run: Result, save: int) -> float:
+    """How many points of each sign a picture of a run by characteristics can have."""
     flows, kinks = run.state_at(save)["flows"], len(run.problem.objective.inputs)
     return WORK / (len(run.signs) * max(flows, 1.0) * (kinks + 8.0))
 
@@ -98,7 +103,7 @@ def _draw_maps(figure, run, save, shared, normalised, width):
 
     axes, nu = sheets(figure, run.signs), name_of(normalised)
     labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
-    width = width or int(np.clip(np.sqrt(_affordable(run, save) / INSIDE), *PIXELS))
+    width = width or map_width(run, save, PIXELS)
     points, inside = sphere.hammer_points(width)
     densities = _density(run, save, normalize(points[inside]), normalised)
     few = quasi_uniform(SAMPLE, 2)
