@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 # that a message lists, and looks through for what may have been meant
 MAX_CHOICES, MAX_COMPARED = 40, 10_000
+LONGEST_NAME = 200  # letters that a message shows
 
 
 class HkflowError(Exception):
@@ -20,8 +21,10 @@ class RunFolderError(HkflowError):
 
 
 def printable(name: object) -> str:
-    """A name as messages show it, in one line."""
-    return str(name) if str(name).isprintable() else repr(name)
+    """A name as messages show it, in one line of bounded length."""
+    text = str(name)
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
 def unknown_name(what: str, name: object, choices: Collection[str]) -> str:

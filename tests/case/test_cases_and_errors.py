@@ -251,6 +251,34 @@ def test_bad_csv_files_are_refused_with_their_line(case, tmp_path, content, mess
     assert "d.csv" in str(caught.value) or str(caught.value).startswith(str(path))
 
 
+def test_every_line_of_a_message_names_the_file(case, tmp_path):
+    (tmp_path / "d.csv").write_text("x,y\n0.5,cow\n-1,cat\n")
+    path = case((CSV[0], CSV[1] + '\npositive = ["dog"]\nnegative = ["cot", "bee"]'))
+    with pytest.raises(hkflow.CaseError) as error:
+        hkflow.check(path)
+    lines = str(error.value).splitlines()
+    assert len(lines) == 3 and all(line.startswith(f"{path}: data.") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[flow]\nreaction = "a\\nb"',
+        '[data]\nsource = "csv"\nfile = "a\\nb"\nlabel = "y"',
+        '[objective]\nactivation = "my\\nown:psi"\nloss = "square"',
+        f'[method]\nkind = "{"grid" * 1000}"',
+    ],
+)
+def test_what_was_got_is_shown_in_one_line_of_bounded_length(case, table):
+    head, _, rest = table.partition("\n")
+    old = MINIMAL[MINIMAL.find(head) :].partition("\n[")[0] if head in MINIMAL else None
+    path = case((old, table)) if old else case(text=MINIMAL + table)
+    with pytest.raises(hkflow.CaseError) as error:
+        hkflow.check(path)
+    lines = str(error.value).splitlines()
+    assert all(line.startswith(f"{path}: ") and len(line) < 600 for line in lines), lines
+
+
 def test_labels_become_classes(case, tmp_path):
     (tmp_path / "d.csv").write_text("x,y\n1,cat\n2,dog\n3,cow\n4,emu\n")
     path = case(CSV, ('label = "y"', 'label = "y"\npositive = ["cat", "cow"]\nnegative = ["dog"]'))

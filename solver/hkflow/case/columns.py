@@ -69,7 +69,8 @@ class Columns:
             found |= dict(_split(str(name), cells_of(frame[name])))
         lengths = {name: len(cells) for name, cells in found.items()}
         if len(set(lengths.values())) > 1:
-            said = ", ".join(f"'{name}' {n}" for name, n in list(lengths.items())[:MAX_SHOWN])
+            few = list(lengths.items())[:MAX_SHOWN]
+            said = ", ".join(f"'{printable(name)}' {n}" for name, n in few)
             raise CaseError(f"{source}: columns have different lengths: {said}.")
         return Columns(source, found, np.arange(1, 1 + max(lengths.values(), default=0)))
 
@@ -105,7 +106,9 @@ def _split(name, cells):
     if cells.ndim == 1:
         return [(name, cells)]
     if cells.ndim != 2:
-        raise CaseError(f"data.frame: '{name}' has the shape {cells.shape}; wanted (n,) or (n, k).")
+        raise CaseError(
+            f"data.frame: '{printable(name)}' has the shape {cells.shape}; wanted (n,) or (n, k)."
+        )
     return [(f"{name}{k + 1}", column) for k, column in enumerate(cells.T)]
 
 

@@ -47,7 +47,9 @@ def read_columns(
         return Columns.of(frame, str(path))
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise CaseError(f"{key}: {path} cannot be read ({reason.rstrip('.')}).") from error
+        raise CaseError(
+            f"{key}: {printable(path)} cannot be read ({reason.rstrip('.')})."
+        ) from error
 
 
 def _read_numpy(path):
@@ -81,7 +83,7 @@ def read_text_columns(
         delimiter = delimiter or _delimiter(text)
         header, cells, lines, faults = _fields(text, delimiter)
     except OSError as error:
-        raise CaseError(f"{key}: {path} cannot be read ({error.strerror}).") from error
+        raise CaseError(f"{key}: {printable(path)} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise CaseError(
             f"{key}: {path} is not a readable CSV file: {error}. Save it as UTF-8."

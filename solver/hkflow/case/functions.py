@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import model_validator
 
 from ..arguments import Floats
-from ..errors import CaseError
+from ..errors import CaseError, printable
 from ..objectives.activations import (
     FEATURES,
     Feature,
@@ -40,8 +40,8 @@ def imported(reference: str, folder: str | Path | None = None) -> Any:
     module, _, names = reference.partition(":")
     if not REFERENCE.fullmatch(reference):
         raise CaseError(
-            f"'{reference}' cannot be imported: wanted module:function, with a function at the top"
-            " of a module."
+            f"'{printable(reference)}' cannot be imported: wanted module:function, with a function"
+            " at the top of a module."
         )
     try:
         found = _module(module, folder)

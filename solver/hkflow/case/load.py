@@ -283,7 +283,10 @@ def _sentence(fault, model):
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         hint = did_you_mean(fault["input"], choices)
-        return f"{key}: unknown value {fault['input']!r}.{hint} Choose from: {', '.join(choices)}."
+        return (
+            f"{key}: unknown value {_short(fault['input'])}.{hint} Choose from:"
+            f" {', '.join(choices)}."
+        )
     if kind == "value_error":  # that of the whole case names its keys itself
         said = str(context["error"]).rstrip(".")
         return f"{key}: {said}." if location else f"{said}."

@@ -183,7 +183,8 @@ class Preparation(Table):
             except ValueError as error:
                 column = self.input_names[int(str(error).split()[1])]
                 raise CaseError(
-                    f"data.standardize: column '{column}' is constant and cannot be standardized."
+                    f"data.standardize: column '{printable(column)}' is constant and cannot be"
+                    " standardized."
                 ) from error
             update = dict(
                 zip(("size", "mean", "spread"), map(np.ndarray.tolist, scales), strict=True)
@@ -231,11 +232,11 @@ class RawTable:
                 shown = f"its commonest category {fill}"
             if fill is None:
                 raise CaseError(
-                    f"data.missing: column '{column.name}' has no value to impute from."
+                    f"data.missing: column '{printable(column.name)}' has no value to impute from."
                 )
             columns.append(column.model_copy(update={"fill": fill}))
             if len(gaps):
-                said.append(f"{len(gaps)} in '{column.name}' by {shown}")
+                said.append(f"{len(gaps)} in '{printable(column.name)}' by {shown}")
         notes = (f"missing values imputed: {', '.join(said)}",) if said else ()
         return replace(self, columns=tuple(columns), notes=self.notes + notes)
 
@@ -276,7 +277,7 @@ def raw_table(
         if comma:
             faults.remedies["Numbers with a decimal comma: data.decimal = ','."] = None
         elif texts and wrong:
-            faults.remedies[f"If texts are meant: data.categorical = ['{name}']."] = None
+            faults.remedies[f"If texts are meant: data.categorical = ['{printable(name)}']."] = None
         values.append(found)
         if table.missing == "refuse":
             faults.missing(name, rows[_gaps(found, wrong)], REMEDY)
@@ -296,7 +297,7 @@ def raw_table(
         if one.categories is not None:
             many = len(one.inputs)
             notes.append(
-                f"'{one.name}' becomes {many} input{'s' * (many > 1)}: "
+                f"'{printable(one.name)}' becomes {many} input{'s' * (many > 1)}: "
                 + ", ".join(one.inputs[:MAX_CATEGORIES])
                 + (", …" if many > MAX_CATEGORIES else "")
             )

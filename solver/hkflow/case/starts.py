@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..arguments import Floats
-from ..errors import CaseError
+from ..errors import CaseError, printable
 from ..files.userfiles import size_of
 from ..geometry.mesh import Mesh
 from ..measures.initial import atoms_on_mesh, with_mass
@@ -60,7 +60,7 @@ def _arrays(path, axes, signs, mesh):
             return _of_numpy(path, axes, signs, mesh)
     except OSError as error:
         raise CaseError(
-            f"initial.file: {path} cannot be read ({error.strerror or error})."
+            f"initial.file: {printable(path)} cannot be read ({error.strerror or error})."
         ) from error
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CaseError(

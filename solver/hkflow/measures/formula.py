@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats
-from ..errors import did_you_mean
+from ..errors import did_you_mean, printable
 
 MAX_LETTERS = 2000
 MAX_DEPTH = 200  # of operations in one another, or terms of a sum: far from Python's own limit
@@ -67,7 +67,7 @@ class Formula:
                 raise ValueError(f"a formula nests at most {MAX_DEPTH} operations")
             self._check(tree)
         except (SyntaxError, MemoryError, RecursionError) as error:
-            raise ValueError(f"'{self.text}' is no formula: {error}") from None
+            raise ValueError(f"'{printable(self.text)}' is no formula: {error}") from None
         object.__setattr__(self, "tree", tree)
 
     def __call__(self, values: Mapping[str, Floats | float]) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arguments import Floats, Integers
+from ..errors import printable
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import distance, normalize
@@ -144,13 +145,13 @@ class Expression:
             found = np.array(np.broadcast_to(formula(values), len(points)), dtype=float)
         except KeyError as error:
             raise ValueError(
-                f"'{self.expression}' names {error}, and points have {axes} coordinates"
+                f"'{printable(self.expression)}' names {error}, and points have {axes} coordinates"
             ) from None
         wrong = np.flatnonzero(~((found >= 0.0) & (found < np.inf)))
         if len(wrong):
             place = ", ".join(f"{c:.3g}" for c in points[wrong[0]])
             raise ValueError(
-                f"'{self.expression}' is {found[wrong[0]]:.3g} at θ = ({place}), sign"
+                f"'{printable(self.expression)}' is {found[wrong[0]]:.3g} at θ = ({place}), sign"
                 f" {self.sign:+g}; a density is finite and at least 0"
             )
         return found

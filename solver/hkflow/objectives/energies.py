@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats, real_number
+from ..errors import printable
 from ..measures.formula import Formula
 from ..measures.initial import COORDINATES, MOST_AXES, VARIABLES
 from ..operators.dense import blocked, unblocked
@@ -71,7 +72,7 @@ class External(Shown):
             )
         except KeyError as error:
             raise ValueError(
-                f"The potential '{self.potential}' names {error}, and points have"
+                f"The potential '{printable(self.potential)}' names {error}, and points have"
                 f" {points.shape[1]} coordinates."
             ) from None
         return self._checked(found, points, (len(points),))

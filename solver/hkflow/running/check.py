@@ -45,7 +45,10 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
         resolved, data = read_named(resolve(file.case, file.folder), file.folder)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))
     except CaseError as error:
-        raise CaseError(f"{file.source}: {error}") from error
+        lines = str(error).splitlines()
+        raise CaseError(
+            "\n".join(line if line.startswith("  ") else f"{file.source}: {line}" for line in lines)
+        ) from error
 
 
 def _earlier(file: CaseFile) -> Result | None:
