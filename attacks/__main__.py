@@ -97,6 +97,11 @@ PARTS = {
         20_000,
         lambda tries, told: (fuzz.fuzz(tries, told=told), ""),
     ),
+    "studies": (
+        "study files made wrong at random; those that are right read with all their members",
+        20_000,
+        lambda tries, told: (fuzz.fuzz(tries, told=told, one=fuzz.one_study), ""),
+    ),
     "csv": ("data files made wrong at random, special files", 5_000, damaged("csv")),
     "folders": ("run folders and results files damaged or tampered with", 2_000, damaged("run")),
     "hostile": (

@@ -1,5 +1,5 @@
-"""Case files made wrong in random ways: each must be one that can run, or be refused with a message
-that names what is wrong.
+"""Case and study files made wrong in random ways: each must be one that can run, or be refused with
+a message that names what is wrong.
 
 What can run is written out and read back, and what is small is run for a step, packed and opened:
 nothing may have changed.
@@ -23,9 +23,11 @@ import tomlkit
 import hkflow
 from hkflow.case.load import parse_case, toml_of
 from hkflow.case.resolve import resolve
+from hkflow.studies.file import load_study
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted(path for path in (ROOT / "cases").rglob("*.toml") if path.parent.name != "studies")
+STUDIES = sorted((ROOT / "cases" / "studies").glob("*.toml"))
 SECONDS, PACKING = 20, 600  # that a check may take, and a run of one step with all that it compiles
 SMALL = 5000  # numbers of data, cells and particles, up to which a case is run
 NUMBERS = (
@@ -84,6 +86,10 @@ WORDS = (
     *("kind", "source", "file", "n", "dim", "cells", "seed", "end", "saves", "noise", "depth"),
     *("positions", "weights", "targets", "inputs"),
 )
+STUDY_WORDS = (
+    *("sweep", "refine", "set", "case", "repeats", "against", "reference", "quick", "values"),
+    *("curves", "errors", "domain.cells", "time.steps", "flow.noise", "method.kind"),
+)
 
 
 class Hang(Exception):
@@ -116,7 +122,7 @@ def keys_of(tables, prefix=()):
             yield from keys_of(inner, (*prefix, key))
 
 
-def mutate(rng, tables, models):
+def mutate(rng, tables, models, words=WORDS):
     """One to four changes of a case's tables, in place: keys removed, renamed, given other values;
     tables of another case."""
     for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
@@ -134,7 +140,7 @@ def mutate(rng, tables, models):
             del place[key]
         elif what < 0.8:
             name = (
-                rng.choice(WORDS)
+                rng.choice(words)
                 if rng.random() < 0.5
                 else key[: rng.randrange(len(key) + 1)] + rng.choice("xyzé_-")
             )
@@ -144,7 +150,7 @@ def mutate(rng, tables, models):
             name = rng.choice(list(other))
             tables[name] = other[name]
         else:
-            place[rng.choice(WORDS)] = value(rng)
+            place[rng.choice(words)] = value(rng)
 
 
 def nearby(rng, old):
@@ -250,9 +256,23 @@ def _equal(kept, found):
 
 
 @cache
-def _models():
-    """The texts of all cases."""
-    return [path.read_text(encoding="utf-8") for path in CASES]
+def _models(study=False):
+    """The texts of all cases, or studies."""
+    return [path.read_text(encoding="utf-8") for path in (STUDIES if study else CASES)]
+
+
+def make(rng, models, path, words=WORDS):
+    """Write a wrong file that is like one of the models; returns whether TOML can say it."""
+    if rng.random() < 0.25:
+        path.write_bytes(damage(rng, rng.choice(models)))
+        return True
+    tables = copy.deepcopy(tomllib.loads(rng.choice(models)))
+    mutate(rng, tables, models, words)
+    try:
+        path.write_text(tomlkit.dumps(tables), encoding="utf-8")
+    except (ValueError, TypeError, UnicodeError):
+        return False
+    return True
 
 
 def one(seed, folder):
@@ -261,17 +281,9 @@ def one(seed, folder):
 
     The folder must hold the data files that cases name; nothing may be left in it.
     """
-    rng, models = random.Random(seed), _models()
     path = folder / "case.toml"
-    if rng.random() < 0.25:
-        path.write_bytes(damage(rng, rng.choice(models)))
-    else:
-        tables = copy.deepcopy(tomllib.loads(rng.choice(models)))
-        mutate(rng, tables, models)
-        try:
-            path.write_text(tomlkit.dumps(tables), encoding="utf-8")
-        except (ValueError, TypeError, UnicodeError):
-            return None  # not TOML at all
+    if not make(random.Random(seed), _models(), path):
+        return None
     before = sorted(folder.iterdir())
     try:
         with time_limit(SECONDS):
@@ -287,6 +299,23 @@ def one(seed, folder):
     if fault is None and sorted(folder.iterdir()) != before:
         fault = "it left something behind"
     return fault
+
+
+def one_study(seed, folder):
+    """The same of a study file, whose members are checked and not run."""
+    rng, path = random.Random(seed), folder / "studies" / "study.toml"
+    if not make(rng, _models(study=True), path, WORDS + STUDY_WORDS):
+        return None
+    try:
+        with time_limit(SECONDS):
+            load_study(path, quick=rng.random() < 0.5)
+    except hkflow.CaseError as error:
+        return unhelpful(str(error), path)
+    except Hang:
+        return f"no answer within {SECONDS} s"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def unhelpful(message, path):
@@ -326,11 +355,13 @@ class time_limit:
         raise Hang
 
 
-def fuzz(tries, first=0, told=lambda done: None):
-    """Check so many case files, from a seed on; returns {seed: fault}."""
+def fuzz(tries, first=0, told=lambda done: None, one=one):
+    """Check so many case files, or study files by `one_study`, from a seed on; returns {seed:
+    fault}."""
     faults = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        shutil.copytree(ROOT / "cases", folder, dirs_exist_ok=True)
         for file in (ROOT / "cases").rglob("*.csv"):
             shutil.copy(file, folder)
         os.mkfifo(folder / "pipe")

@@ -19,6 +19,10 @@ def test_wrong_case_files_are_refused():
     assert fuzz.fuzz(100, first=10**6) == {}
 
 
+def test_wrong_study_files_are_refused():
+    assert fuzz.fuzz(300, first=10**6, one=fuzz.one_study) == {}
+
+
 def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):
     path = tmp_path / "case.toml"
     path.write_text(files.CASE)

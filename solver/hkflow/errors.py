@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 # that a message lists, and looks through for what may have been meant
 MAX_CHOICES, MAX_COMPARED = 40, 10_000
-LONGEST_NAME = 200  # letters that a message shows
+LONGEST_NAME = 1000  # letters that a message shows
 
 
 class HkflowError(Exception):
@@ -25,6 +25,12 @@ def printable(name: object) -> str:
     text = str(name)
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def led_by(lead: str, error: Exception) -> str:
+    """An error's message, every line of which begins with a lead but those that are indented."""
+    lines = str(error).splitlines()
+    return "\n".join(line if line.startswith("  ") else f"{lead}: {line}" for line in lines)
 
 
 def unknown_name(what: str, name: object, choices: Collection[str]) -> str:

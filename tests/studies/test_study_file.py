@@ -150,11 +150,38 @@ def test_repeats_have_seeds_where_something_is_drawn(make, method, seeds):
         ("[reference]\ndomain.cells = 64", "for a study with \\[refine\\]"),
         ("repeats = 0", "repeats: must be greater than or equal to 1"),
         ("[refine\n", "not valid TOML"),
+        ("[set]\ndomain = 5\n[sweep]\ntime.end = [1.0]", "domain: must be a table, got 5"),
+        ("[refine]\ndomain = [5, 6]", "domain = 5: .*domain: must be a table, got 5"),
+        ("repeats = 1_000_000\n[sweep]\ntime.end = [0.1]", "most 100,000 runs, got 1,000,000"),
+        (
+            f"repeats = 2\n[set]\nseed = {2**63}\n[sweep]\ntime.end = [0.1]",
+            "less than 9223372036854775808",
+        ),
+        ("[set]\ntime.end = -1\ndomain.cells = 2", "cells = 2: .*cells: .*\n.*study.toml, with .*end: "),
     ],
 )
 def test_faults_are_told_with_their_key(make, text, message):
     with pytest.raises(CaseError, match=f"(?s)study.toml.*{message}"):
         make(text)
+
+
+def test_a_small_version_that_is_no_table_is_refused(make, tmp_path):
+    make("[sweep]\ntime.end = [0.1]\n[quick]\nrepeats = 2")
+    assert len(load_study(tmp_path / "study.toml", quick=True).members) == 2
+    with pytest.raises(CaseError, match="study.toml: quick: "):
+        make("quick = 5\n[sweep]\ntime.end = [0.1]")
+    with pytest.raises(CaseError, match="study.toml: quick: "):
+        load_study(tmp_path / "study.toml", quick=True)
+
+
+def test_the_seed_of_the_last_repeat_is_checked(make, tmp_path):
+    drawn = 'method = {{kind = "particles", points = "random", particles = 8}}'
+    text = CASE.replace("[data]", f"seed = {2**63 - 2}\n[data]", 1)
+    (tmp_path / "late.toml").write_text(text)
+    study = f'case = "late.toml"\nrepeats = {{}}\n[set]\n{drawn}\n[sweep]\ntime.end = [0.1]'
+    assert [m.file.case.seed for m in make(study.format(2)).members] == [2**63 - 2, 2**63 - 1]
+    with pytest.raises(CaseError, match="seed: .*less than 9223372036854775808"):
+        make(study.format(3))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -73,10 +73,10 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
     try:
         text = read_text(path, MAX_CASE_BYTES)
     except OSError as error:
-        raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise CaseError(f"{printable(path)}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise CaseError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
-    return parse_case(text, path.parent, path.stem, overrides, source=str(path))
+        raise CaseError(f"{printable(path)}: is not UTF-8 text (byte {error.start}).") from error
+    return parse_case(text, path.parent, path.stem, overrides, source=printable(path))
 
 
 def plain_tables(value: Any) -> Any:

@@ -13,7 +13,7 @@ from ..case.load import CaseFile, case_of_tables, load_case
 from ..case.randomness import DYNAMICS
 from ..case.resolve import resolve
 from ..case.schema.case import Case
-from ..errors import CaseError, HkflowError
+from ..errors import CaseError, HkflowError, led_by
 from ..methods.choice import make_method
 from ..methods.method import Method
 from ..problem.problem import Problem
@@ -45,10 +45,7 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
         resolved, data = read_named(resolve(file.case, file.folder), file.folder)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))
     except CaseError as error:
-        lines = str(error).splitlines()
-        raise CaseError(
-            "\n".join(line if line.startswith("  ") else f"{file.source}: {line}" for line in lines)
-        ) from error
+        raise CaseError(led_by(file.source, error)) from error
 
 
 def _earlier(file: CaseFile) -> Result | None:

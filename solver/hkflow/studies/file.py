@@ -2,8 +2,9 @@
 of members."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from ..case.load import (
 from ..case.resolve import resolve
 from ..case.schema.case import Case
 from ..case.schema.tables import Count, Table
-from ..errors import CaseError, unknown_name
+from ..errors import CaseError, led_by, printable, unknown_name
 from ..files.userfiles import read_text
 from ..solving.registry import RECORDS
 
@@ -35,6 +36,7 @@ Values = dict[str, Any]
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 # data that no random numbers make
 GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment", "none")
+MOST_MEMBERS = 100_000
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 
@@ -179,7 +181,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         tables = parse_toml(text, path)
         refuse_unfit(tables, path)
         tables = current(tables, str(path), text)
-        if quick:
+        if quick and isinstance(tables.get("quick", {}), dict):
             tables = _changed(tables, tables.pop("quick", {}))
             text = tomlkit.dumps(tables)
     except OSError as error:
@@ -194,10 +196,16 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         ) from None
     cases = [table.case] if isinstance(table.case, str) else table.case
     axes = [[{"case": case} for case in cases]] + [_entries(axis) for axis in _axes(table.sweep)]
+    levels = _entries(_flat(table.refine))
+    count = prod(map(len, axes)) * (len(levels) + bool(table.reference)) * table.repeats
+    if count > MOST_MEMBERS:
+        raise CaseError(
+            f"{path}: a study has at most {MOST_MEMBERS:,} runs, got {count:,}: the entries of"
+            " [sweep] times those of [refine] times repeats."
+        )
     groups = [
         {key: value for part in parts for key, value in part.items()} for parts in product(*axes)
     ]
-    levels = _entries(_flat(table.refine))
     members = []
     for g, group in enumerate(groups):
         swept = {key: value for key, value in group.items() if key != "case"}
@@ -205,10 +213,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         ends = [(-1, _flat(table.reference))] if table.reference else []
         for level, changes in (*enumerate(levels), *ends):
             merged = _merged(common, changes)
-            members += [
-                _member(path, g, level, k, group["case"], merged, table.repeats)
-                for k in range(table.repeats)
-            ]
+            members += _repeated(path, g, level, group["case"], merged, table.repeats)
     records = {*RECORDS, *(name for m in members for name in m.file.case.records or ())}
     for key, names in (("values", table.values), ("curves", table.curves)):
         if unknown := [name for name in names if name not in records]:
@@ -218,19 +223,25 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     return Study(table, path.stem, text, groups, levels if table.refine else [], members)
 
 
-def _member(path, group, level, repeat, case, changes, repeats):
-    """The checked member; messages say which one is wrong."""
-    place = path.parent / case
-    if repeats > 1 and "seed" not in changes:
-        stated = load_case(place, changes).case
-        if needs_seed(stated):
-            changes = changes | {"seed": stated.seed + repeat}
+def _repeated(path, group, level, case, changes, repeats):
+    """The checked members of a place, one for each repeat; messages say which place is wrong."""
+    place, seeds = path.parent / case, None
     try:
         file = load_case(place, changes)
         resolve(file.case, file.folder)
-        return Member(group, level, repeat, file, changes)
+        if repeats > 1 and "seed" not in changes and needs_seed(file.case):
+            seeds = range(file.case.seed, file.case.seed + repeats)
+            load_case(place, changes | {"seed": seeds[-1]})  # the largest is a seed, too
     except CaseError as error:
-        raise CaseError(f"{path}, with {described(changes)}: {error}") from None
+        lead = f"{path}, with {printable(described(changes))}"
+        raise CaseError(led_by(lead, error)) from None
+    if seeds is None:
+        return [Member(group, level, k, file, changes) for k in range(repeats)]
+    cases = [file.case.model_copy(update={"seed": seed}) for seed in seeds]
+    return [
+        Member(group, level, k, replace(file, case=one), changes | {"seed": seed})
+        for k, (one, seed) in enumerate(zip(cases, seeds, strict=True))
+    ]
 
 
 def needs_seed(case: Case) -> bool:
@@ -322,7 +333,9 @@ def _merged(earlier, later):
     chosen = {
         table
         for table, field in UNIONS.items()
-        if f"{table}.{field}" in later or field in (later.get(table) or ())
+        if f"{table}.{field}" in later
+        or isinstance(later.get(table), dict)
+        and field in later[table]
     }
     return {
         key: value for key, value in earlier.items() if key.partition(".")[0] not in chosen
