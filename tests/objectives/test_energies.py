@@ -297,6 +297,21 @@ def bars_of_moment(independent=True):
     return np.sqrt(np.mean(wrong**2)), bar.total[-1], bar.verdict
 
 
+@pytest.mark.parametrize("kind", ["grid", "particles"])
+def test_a_mass_that_blows_up_is_named_at_its_time(kind):
+    # K = -1: ν′ = |ν| ν, whose mass is 1/(1 − t)
+    mesh = hkflow.circle_mesh(16)
+    density = np.full((1, 16), 1.0 / (2.0 * np.pi))
+    objective = hkflow.Sum(hkflow.Interaction("1 + 0*t", strength=-1.0), axes=2)
+    problem = hkflow.Problem(mesh, objective, hkflow.Flow(0.0, 1.0), (1,), density)
+    if kind == "particles":
+        problem = dataclasses.replace(problem, mesh=None, initial=problem.atoms())
+    run = hkflow.solve(problem, 2.0, kind=kind, tolerance=1e-6)
+    assert not run.finished and run.time[-1] == pytest.approx(1.0, abs=1e-5)
+    assert "the mass has grown from 1 to " in run.status and "in finite time" in run.status
+    assert run.mass[-1] * (1.0 - run.time[-1]) < 1.1 and run.mass[-1] > 1e5
+
+
 def test_particles_are_the_independent_companion_of_grids():
     """The error lies in the bar, which is three times as narrow as that of meshes alone."""
     wrong, bar, verdict = bars_of_moment()

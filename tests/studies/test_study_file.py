@@ -157,7 +157,10 @@ def test_repeats_have_seeds_where_something_is_drawn(make, method, seeds):
             f"repeats = 2\n[set]\nseed = {2**63}\n[sweep]\ntime.end = [0.1]",
             "less than 9223372036854775808",
         ),
-        ("[set]\ntime.end = -1\ndomain.cells = 2", "cells = 2: .*cells: .*\n.*study.toml, with .*end: "),
+        (
+            "[set]\ntime.end = -1\ndomain.cells = 2",
+            "cells = 2: .*cells: .*\n.*study.toml, with .*end: ",
+        ),
     ],
 )
 def test_faults_are_told_with_their_key(make, text, message):

@@ -24,6 +24,7 @@ CERTIFIED_STEPS = 16
 # besides
 LOOK = 4
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
+BLOWN_UP = 7.0  # growth of the log mass, a factor 1000, after which a stop may be a blow-up
 
 # the guards look for nan and inf themselves
 _quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -129,7 +130,7 @@ class Loop:
         whole = clock.time if method.flow.time_variable == "margin" else self.times[-1]
         step = accepted_step(method, clock, self.control, target, TINY_STEP * whole, self.guards)
         if isinstance(step, str):
-            self.status = f"Stopped {self._here()}: {step}."
+            self.status = f"Stopped {self._here()}: {step}{_blow_up(method)}."
             return False
         hit, lowest = (
             step.dt == target - clock.time,
@@ -239,6 +240,19 @@ def accepted_step(
             )
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
+
+
+def _blow_up(method):
+    """What to add to a stop if the mass has grown as one does that blows up by attraction, or
+    nothing."""
+    problem, log_mass = method.problem, method.current.log_mass
+    attracts = getattr(problem.objective, "interactions", ()) and problem.flow.reaction != 0.0
+    if not attracts or not log_mass - np.log(problem.atoms().mass) > BLOWN_UP:
+        return ""
+    return (
+        f"; the mass has grown from {problem.atoms().mass:.3g} to {np.exp(log_mass):.3g}, as where"
+        " attraction makes it grow without bound in finite time"
+    )
 
 
 def _take_rates(method, begin, dt, target):
