@@ -1,12 +1,15 @@
 """HDF5 files are those that h5py makes by itself, and the same numbers make the same file."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
 
+import hkflow
 from hkflow.files import writing
 from hkflow.files.reading import read_arrays
-from hkflow.files.writing import write_arrays, write_hdf5
+from hkflow.files.writing import write_arrays, write_hdf5, write_page
 
 NEW = ("v108", "v110")  # of results.h5: in these versions a file may say when it was written
 ARRAYS = {
@@ -33,6 +36,14 @@ def described(file):
 
     file.visititems(add)
     return found
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_the_current_folder_is_no_page(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(hkflow.RunFolderError, match="the page cannot be written"):
+        write_page(Path(name), "text", "page")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_arrays_are_stored_as_h5py_stores_them(tmp_path):

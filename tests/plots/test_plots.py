@@ -571,6 +571,15 @@ def test_pictures_go_into_figures_of_ones_own(runs, tmp_path):
 # --- films
 
 
+def test_slow_films_show_their_last_picture_and_endless_ones_are_refused(runs, tmp_path):
+    run = runs("sphere, classes")
+    with Image.open(plots.animate("density", run, tmp_path / "slow.gif", fps=0.1)) as film:
+        assert film.n_frames == len(run.time)
+    for fps in (0.0, np.inf, np.nan, 1e6):
+        with pytest.raises(hkflow.CaseError, match="0.1 to 100 pictures a second"):
+            plots.animate("density", run, tmp_path / "fast.gif", fps=fps)
+
+
 def test_films_have_a_frame_for_each_save_with_the_same_axes(runs, tmp_path):
     run, seen = runs("sphere, classes"), []
     path = plots.animate(

@@ -137,6 +137,20 @@ def test_rows_with_gaps_have_no_prediction_where_the_case_drops_them(tmp_path, m
         refusing({"a": [0.3, None], "b": [1, 2]})
 
 
+def test_no_rows_have_no_predictions_and_huge_ones_no_warning(tmp_path):
+    rng = np.random.default_rng(0)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], rng.normal(size=(4, 2)), np.ones(4)
+    )
+    mesh, start = hkflow.circle_mesh(12), np.full((1, 12), 10.0)
+    problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), initial=start)
+    solved = hkflow.solve(problem, 1e-3)
+    for rows, values in ((np.zeros((0, 2)), []), (np.full((1, 2), 1e308), [np.inf])):
+        np.save(tmp_path / "rows.npy", rows)
+        table = predicted(solved, read_rows(solved, tmp_path / "rows.npy"))
+        assert table["prediction"].tolist() == values
+
+
 def test_a_run_that_did_not_keep_its_preparation_says_so(run, tmp_path):
     import shutil
 

@@ -317,7 +317,9 @@ def animate(
     ] = None,
     fps: Annotated[
         float | None,
-        typer.Option(min=0.1, help="pictures a second; as many as make 8 seconds if not given"),
+        typer.Option(
+            min=0.1, max=100.0, help="pictures a second; as many as make 8 seconds if not given"
+        ),
     ] = None,
     wide: Wide = False,
     style: Style = None,

@@ -1,5 +1,6 @@
 """The few ways in which hkflow touches files: whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -22,6 +23,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer
     overwrites or removes.
     """
+    if not path.name:  # as of the current folder
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)

@@ -18,6 +18,7 @@ from .kinds import draw, loaded, plot_of, size_of
 
 SECONDS = 8.0  # that a film takes if its speed is not given
 SLOWEST, FASTEST = 2.0, 20.0  # pictures a second, if not given
+FPS = (0.1, 100.0)  # that can be asked for
 DOTS = 200  # per inch
 FORMATS = (".mp4", ".gif")
 
@@ -38,8 +39,8 @@ def animate(
     fps : pictures a second, by default so many that it takes 8 seconds, 2 to 20;  watch : called
         with (done, of how many)
     The file is written whole or not at all. Raises CaseError for a picture that is unknown, does
-    not fit the run or does not change, RunFolderError for another format and for a file that cannot
-    be written.
+    not fit the run or does not change, and for an fps beyond 0.1 to 100, RunFolderError for another
+    format and for a file that cannot be written.
     """
     run = loaded(run)  # type: ignore[assignment]
     kind = plot_of(name, run, moving=True)
@@ -55,7 +56,10 @@ def animate(
             " .gif."
         )
     count = len(run.time)
-    fps = fps or min(max(count / SECONDS, SLOWEST), FASTEST)
+    if fps is None:
+        fps = min(max(count / SECONDS, SLOWEST), FASTEST)
+    elif not FPS[0] <= fps <= FPS[1]:
+        raise CaseError(f"fps: wanted {FPS[0]:g} to {FPS[1]:g} pictures a second, got {fps:g}.")
     with style():
         settings = {"animation.ffmpeg_path": program or "", "savefig.dpi": DOTS}
         with matplotlib.rc_context(settings):
@@ -87,7 +91,7 @@ def _write(writer, figure, path, count, paint, watch):
     """Every save as a picture, the last for a second longer, into a file that is renamed when it is
     complete."""
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    pause = round(writer.fps)
+    pause = max(1, round(writer.fps))
     try:
         with writer.saving(figure, temporary, DOTS):
             for k in range(count):

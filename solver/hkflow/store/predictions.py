@@ -36,12 +36,15 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     if len(run.time) == 0:
         raise RunFolderError(f"{run.name}: holds no save yet, so it predicts nothing.")
     normalised = is_normalised((run, -1))
-    values = run.predict(columns if run.preparation else _in_order(run, columns), -1, normalised)
+    with np.errstate(over="ignore", invalid="ignore"):  # of inputs near the largest numbers
+        values = run.predict(
+            columns if run.preparation else _in_order(run, columns), -1, normalised
+        )
     called = "prediction/mass" if normalised else "prediction"
     names = run.class_names
     of_each = {f"{called} {name}": values[:, k] for k, name in enumerate(names)}
     table = {columns.unit: columns.lines} | (of_each or {called: values})
-    known = ~np.isnan(values.reshape(len(columns.lines), -1)[:, 0])
+    known = ~np.isnan(values[:, 0] if names else values)
     if names:
         table["class"] = np.where(known, np.array(names)[values.argmax(axis=1)], "")
     elif run.classifies:

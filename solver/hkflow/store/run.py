@@ -98,6 +98,7 @@ STATE_ARRAYS = {
     "output": ("unit",),
     "inner": ("unit",),
 }
+ATOM_ARRAYS = {name for name in STATE_ARRAYS if name.startswith("atom_")}
 MEASURES = {  # arrays that make it, of each method; a network has some of several
     "grid": [{"density", "log_scale"}],
     "particles": [{"positions", "signs", "log_weights"}],
@@ -505,6 +506,12 @@ def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:
         raise ValueError("arrays of a state have different lengths, or none")
     if (values.get("density", NOTHING) < 0.0).any() and not flow_of(case.flow).signed:
         raise ValueError("'density' is negative")
+    given = values.keys() & ATOM_ARRAYS
+    if len(given) not in (0, len(ATOM_ARRAYS)):
+        raise ValueError(f"'{min(ATOM_ARRAYS - given)}' is missing beside '{min(given)}'")
+    cells = values.get("atom_cells", NOTHING)
+    if not np.isin(cells, np.arange(sizes.get("cell") or 0)).all():
+        raise ValueError(f"'atom_cells' are not all whole numbers below {sizes.get('cell')}")
     if (values.get("atom_weights", NOTHING) < 0.0).any():
         raise ValueError("'atom_weights' are negative")
     of_atoms = values.get("atom_weights", NOTHING) > 0.0  # the others are room for more

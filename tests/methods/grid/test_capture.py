@@ -374,6 +374,25 @@ def test_atoms_that_cannot_be_are_seen_when_they_are_read(name, value, why, tmp_
             check_state(state | {name: changed}, run.case, sizes)
 
 
+@pytest.mark.parametrize("cell", [-1.0, 0.5, np.inf, "cells"])
+def test_cells_of_atoms_are_those_of_the_mesh(cell, tmp_path):
+    """All of them, since room for more has cells as well, or a state is refused: compiled code
+    looks there without asking."""
+    mesh = MESHES["circle"]
+    run = hkflow.run(
+        problem_of(mesh, Flow(1.0, 2.0)), tmp_path / "run", end=0.5, error={"companions": "none"}
+    )
+    state, sizes = run.state_at(-1), {"sign": 2, "cell": mesh.n_cells, "axis": 2}
+    for place in (0, -1):
+        changed = np.array(state["atom_cells"])
+        changed[place] = mesh.n_cells if cell == "cells" else cell
+        with pytest.raises(ValueError, match="atom_cells"):
+            check_state(state | {"atom_cells": changed}, run.case, sizes)
+    part = {name: array for name, array in state.items() if name != "atom_cells"}
+    with pytest.raises(ValueError, match="'atom_cells' is missing beside 'atom_positions'"):
+        check_state(part, run.case, sizes)
+
+
 def test_the_room_for_atoms_grows_seldom_and_is_part_of_the_state():
     """Arrays of a state are as long as before, or doubled; what is beyond the atoms weighs nothing
     and is left out of the measure."""
