@@ -45,6 +45,25 @@ kind = "hellinger-kantorovich"
 end = 0.01
 saves = 4
 """
+METHODS = {
+    "grid": "",
+    "particles": """
+[method]
+kind = "particles"
+particles = 12
+""",
+    "characteristics": """
+[method]
+kind = "characteristics"
+particles = 12
+points = "quasi-uniform"
+""",
+    "network": """
+[method]
+kind = "network"
+units = 12
+""",
+}
 # the larger of the first inputs are the positive ones: their max-margin is found in a few rounds
 ROWS = "a,b,y\n" + "".join(
     f"{k * 0.37 % 1:.3f},{k * 0.61 % 1:.3f},{int(k * 0.37 % 1 > 0.5)}\n" for k in range(20)
@@ -189,7 +208,7 @@ def damaged_run(folder, run, seed):
         loaded = hkflow.load(target)
         if len(loaded.time):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])), prepared=True)
-            loaded.cell_density_at(-1)
+            _measure(loaded, -1)
 
     for action in (look, lambda: hkflow.resume(copy)):
         if fault := _attempt(action, *allowed):
@@ -198,6 +217,13 @@ def damaged_run(folder, run, seed):
                 f" {fault[:300]}"
             )
     return None
+
+
+def _measure(run, save):
+    """What a run's measure is at a save, as one array of numbers."""
+    if run.method == "grid":
+        return run.cell_density_at(save)
+    return run.atoms_at(save, normalised=True).weights
 
 
 def hostile_run(folder, run, seed):
@@ -242,7 +268,7 @@ def hostile_run(folder, run, seed):
         summary(loaded), provenance(loaded)
         for save in range(len(loaded.time)):
             loaded.predict(np.zeros((1, loaded.inputs.shape[1])), save, prepared=True)
-            seen.append(loaded.cell_density_at(save))
+            seen.append(_measure(loaded, save))
         if len(loaded.time):
             hkflow.export(loaded, "csv", output=folder / "exported")
 
@@ -486,10 +512,10 @@ def _tamper(rng, path, what):
 FOLDERS = {"run": damaged_run, "hostile": hostile_run}
 
 
-def make_run(folder, wait=run_folder.MAX_WAIT):
+def make_run(folder, wait=run_folder.MAX_WAIT, method="grid"):
     """A small finished run to be tampered with; wait : seconds in which its saves share a file."""
     folder.mkdir(exist_ok=True)
-    (folder / "case.toml").write_text(CASE)
+    (folder / "case.toml").write_text(CASE + METHODS[method])
     (folder / "data.csv").write_text(ROWS)
     usual, run_folder.MAX_WAIT = run_folder.MAX_WAIT, wait
     try:
@@ -502,11 +528,14 @@ def make_run(folder, wait=run_folder.MAX_WAIT):
 def campaign(kind, place, tries, first=0, told=lambda done: None):
     """{seed: fault} of so many wrong files: kind "csv", "run" or "hostile"."""
     place = Path(place)
-    runs = [make_run(place), make_run(place / "apart", 0.0)] if kind != "csv" else ()
+    runs = [] if kind == "csv" else [make_run(place / "apart", 0.0)]
+    runs += [make_run(place / name, method=name) for name in METHODS if kind != "csv"]
     faults = {}
     for seed in range(first, first + tries):
         fault = (
-            one_csv(place, seed) if kind == "csv" else FOLDERS[kind](place, runs[seed % 2], seed)
+            one_csv(place, seed)
+            if kind == "csv"
+            else FOLDERS[kind](place, runs[seed % len(runs)], seed)
         )
         if fault:
             faults[seed] = fault

@@ -384,6 +384,45 @@ def test_given_points_have_an_error_in_time_alone():
     assert 0.0 < error <= bars["predictions"][-1] <= 100.0 * error
 
 
+NETWORK = {
+    "data": {
+        "source": "inline",
+        "inputs": [[1.0, 0.2], [0.3, -1.0], [-0.8, 0.6], [-0.2, -0.9], [0.7, 0.9]],
+        "targets": [1.0, -0.5, 0.4, 0.8, -0.3],
+    },
+    "objective": {"activation": "squared-relu", "loss": "square", "bias": False},
+    "domain": {"kind": "signed-sphere"},
+    "method": {"kind": "network", "units": 30, "tolerance": 1e-3},
+    "time": {"end": 2.0, "saves": 3},
+}
+
+
+def bar_and_error_of_a_network(folder, points):
+    """Of the predictions at the end, by a network that is followed in time."""
+    method = NETWORK["method"] | {"points": points}
+    run = hkflow.run(NETWORK, output=folder / "run", method=method)
+    method = method | {"tolerance": 1e-9}
+    tight = hkflow.run(
+        NETWORK, output=folder / "tight", method=method, error={"companions": "none"}
+    )
+    error = np.sqrt(np.mean((run.predictions[-1] - tight.predictions[-1]) ** 2))
+    return run.errors["predictions"][-1], error, run.errors
+
+
+@pytest.mark.parametrize("points", ["random", "quasi-uniform", "gaussian"])
+def test_networks_have_errors_in_time_alone(points, tmp_path):
+    """A looser run takes the steps of the run itself here, those that saves allow."""
+    bar, error, errors = bar_and_error_of_a_network(tmp_path, points)
+    assert 1e-7 < error <= 1.5 * bar and bar < 20.0 * error
+    assert errors.bars["predictions"].verdict == "no error in space"
+    assert errors.companions == ("the same with tolerance 1e-06",)
+
+
+def test_sibling_a_looser_run_with_the_same_steps_tells_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(companions, "TIGHTER_THAN_OWN", ())
+    assert bar_and_error_of_a_network(tmp_path, "random")[0] == 0.0
+
+
 def test_what_cannot_be_judged_says_why():
     few = hkflow.error_bars(hkflow.solve(on_circle(8), 0.1))
     assert not few.bars and "too few cells" in str(few)

@@ -2,6 +2,7 @@
 flow."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..geometry.mesh import Mesh
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
-from .companion import MeshOf, order_of_points, solved
+from .companion import MeshOf, order_of_points, solved, with_tolerance
 from .error_bars import Bar, ErrorBars
 from .estimate import (
     FACTOR,
@@ -28,6 +29,9 @@ from .plan import FAR_FEWER, Rival, found_among, planned, times_fit
 from .quantities import is_large, quantities
 
 EXACT = "no error in space"
+# tolerances by which errors in time are told of a run alone whose steps a looser one does not
+# change, as those between close saves
+TIGHTER_THAN_OWN = (0.1, 0.001)
 
 Watch = Callable[[int, int], None]
 
@@ -53,9 +57,9 @@ def error_bars(
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
-    there is none the run itself with a looser one. A grid without noise is besides compared with
-    characteristics or particles, which are computed in another way; of smooth margins these alone
-    tell errors in space.
+    there is none the run itself with a looser one, or a tighter one if that changes nothing. A grid
+    without noise is besides compared with characteristics or particles, which are computed in
+    another way; of smooth margins these alone tell errors in space.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -82,6 +86,13 @@ def error_bars(
         solution = found_among(companion, before) or solved(companion, run.time[plan.saves])
         if solution is not None:
             made[id(companion)] = solution
+    for ratio in TIGHTER_THAN_OWN if plan.own in plan.pair[:1] else ():
+        if not _are_same(run, made.get(id(plan.pair[1]))):
+            break
+        (tight,) = with_tolerance(plan.own, ratio)
+        if (solution := solved(tight, run.time[plan.saves])) is not None:
+            made[id(tight)] = solution
+            plan = replace(plan, pair=[plan.own, tight], ratio=ratio)
     if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
@@ -109,6 +120,15 @@ def companions_of(
         return []
     made = (solved(companion, times[plan.saves]) for companion in plan.wanted)
     return [one for one in made if one is not None]
+
+
+def _are_same(run, other):
+    """Whether two runs end in the same bits: their tolerances have not governed their steps."""
+    if other is None:
+        return False
+    one, two = (end.atoms_at(-1, normalised=True) for end in (run, other))
+    pairs = (one.positions, two.positions), (one.weights, two.weights)
+    return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _bars(run, plan, made):

@@ -152,6 +152,9 @@ class Units:
         object.__setattr__(self, "hidden", hidden)
         object.__setattr__(self, "output", output)
 
+    def __len__(self) -> int:
+        return len(self.output)
+
     @property
     def is_balanced(self) -> bool:
         """Whether |a_j| = |b_j| for every unit, up to rounding."""
