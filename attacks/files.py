@@ -241,13 +241,7 @@ def hostile_run(folder, run, seed):
     files = sorted(path for path in copy.rglob("*") if path.is_file() and path.name != ".lock")
     done, untouched = [], {path: path.read_bytes() for path in files if path.parent.name == "snap"}
     for path in rng.sample(files, rng.choice((1, 1, 2, 3))):
-        how = (
-            special
-            if rng.random() < 0.2
-            else _rewrite_hdf5
-            if path.suffix == ".h5"
-            else _rewrite_json
-        )
+        how = special if rng.random() < 0.2 else REWRITES.get(path.suffix, _rewrite_json)
         done.append(f"{path.relative_to(copy)}: {how(rng, path, outside)}")
         untouched.pop(path, None)
     allowed = (hkflow.RunFolderError, hkflow.CaseError)
@@ -306,6 +300,21 @@ def _rewrite_json(rng, path, _):
         content if rng.random() < 0.95 else rng.choice((None, [], 3, "x")), default=str
     )
     path.write_text("\n".join(lines), encoding="utf-8")
+    return what
+
+
+def _rewrite_numbers(rng, path, _):
+    """Change numbers of a file of float64, or how many there are."""
+    numbers = np.fromfile(path)
+    what = rng.choice(("one", "all", "fewer", "more"))
+    if what == "fewer":
+        numbers = numbers[: rng.randrange(len(numbers))]
+    elif what == "more":
+        numbers = np.concatenate([numbers, numbers])
+    else:
+        chosen = slice(None) if what == "all" else rng.randrange(len(numbers))
+        numbers[chosen] = rng.choice((0.0, -1.0, 1e300, np.nan, np.inf, 1e-300))
+    numbers.tofile(path)
     return what
 
 
@@ -440,6 +449,9 @@ def _change_array(rng, file, name, outside):
             file[name] = new()
         return f"shape {file[name].shape}, {file[name].dtype}"
     return what
+
+
+REWRITES = {".h5": _rewrite_hdf5, ".bin": _rewrite_numbers}
 
 
 def _seal(file):

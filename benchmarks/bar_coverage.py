@@ -4,7 +4,8 @@ whose truth is known.
     python -m benchmarks.bar_coverage [--quick]
 
 Truth is a closed form, or a run by characteristics (ReLU, absolute values, linear units) or by
-particles (squared ReLU, joint ReLU) with many more points and a tight tolerance. A triple is one
+particles (squared ReLU, joint ReLU) with many more points, where these stand for a density, and a
+tight tolerance. A triple is one
 quantity of one case at one resolution, at its last save; errors below a millionth of the quantity
 are left out. Rows are methods and activations.
 """
@@ -194,6 +195,29 @@ def closed_forms(quick):
                         yield "particles, random", f"S{dim} {rates} N={cells} {seed}", *found
 
 
+def given(quick):
+    """The same of 3 to 30 points that are given, as they are or as the units of a network: their
+    errors are those of steps alone."""
+    for seed in range(4 if quick else 60):
+        for activation in ("relu", "squared-relu", "linear"):
+            rng = np.random.default_rng(seed)
+            dim, loss = int(rng.integers(1, 4)), str(rng.choice(list(TIMES)))
+            made, count = objective(dim, activation, loss, seed), int(rng.choice((3, 10, 30)))
+            positions, signs = rng.normal(size=(count, dim + 1)), rng.choice((-1.0, 1.0), count)
+            weights = float(rng.choice((0.01, 1.0))) / count * rng.exponential(size=count)
+            rates = (1.0, 4.0 if activation == "squared-relu" else 2.0)
+            points = hkflow.PointMeasure(positions, signs, weights)
+            one = hkflow.Problem(None, made, hkflow.Flow(*rates), (1, -1), points)
+            saves = np.linspace(0.0, float(rng.choice((0.1, 1.0, 5.0))), 3)
+            kind = "particles" if activation == "squared-relu" else "characteristics"
+            reference = hkflow.solve(one, saves[-1], saves, kind=kind, tolerance=1e-9)
+            for method in ("network", "particles"):
+                run = hkflow.solve(one, saves[-1], saves, kind=method)
+                for found in judged(run, reference):
+                    case = f"S{dim} {activation} {loss} t={saves[-1]:g} N={count} {seed}"
+                    yield f"{method}, given, {activation}", case, *found
+
+
 def table(rows):
     """Coverage and median width by row, and over all, as Markdown; the worst cases."""
     by = defaultdict(list)
@@ -219,7 +243,7 @@ def main():
     """Print the table."""
     quick = "--quick" in sys.argv
     rows = []
-    for source in (closed_forms, with_data, margins):
+    for source in (closed_forms, given, with_data, margins):
         for row in source(quick):
             rows.append(row)
             if sys.stderr.isatty():

@@ -12,7 +12,7 @@ from ..geometry.mesh import Mesh
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
-from .companion import MeshOf, order_of_points, solved, with_tolerance
+from .companion import MeshOf, is_kinked, order_of_points, solved, with_tolerance
 from .error_bars import Bar, ErrorBars
 from .estimate import (
     FACTOR,
@@ -29,9 +29,9 @@ from .plan import FAR_FEWER, Rival, found_among, planned, times_fit
 from .quantities import is_large, quantities
 
 EXACT = "no error in space"
-# tolerances by which errors in time are told of a run alone whose steps a looser one does not
-# change, as those between close saves
-TIGHTER_THAN_OWN = (0.1, 0.001)
+# share of the run's steps up to which a run with a looser tolerance tells its errors in time
+FEWER_STEPS = 0.7
+TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 
 Watch = Callable[[int, int], None]
 
@@ -86,13 +86,8 @@ def error_bars(
         solution = found_among(companion, before) or solved(companion, run.time[plan.saves])
         if solution is not None:
             made[id(companion)] = solution
-    for ratio in TIGHTER_THAN_OWN if plan.own in plan.pair[:1] else ():
-        if not _are_same(run, made.get(id(plan.pair[1]))):
-            break
-        (tight,) = with_tolerance(plan.own, ratio)
-        if (solution := solved(tight, run.time[plan.saves])) is not None:
-            made[id(tight)] = solution
-            plan = replace(plan, pair=[plan.own, tight], ratio=ratio)
+    if plan.own in plan.pair[:1]:
+        plan = _told_by_tighter(run, plan, made)
     if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
@@ -122,13 +117,21 @@ def companions_of(
     return [one for one in made if one is not None]
 
 
-def _are_same(run, other):
-    """Whether two runs end in the same bits: their tolerances have not governed their steps."""
-    if other is None:
-        return False
-    one, two = (end.atoms_at(-1, normalised=True) for end in (run, other))
-    pairs = (one.positions, two.positions), (one.weights, two.weights)
-    return all(np.array_equal(*pair) for pair in pairs)
+def _told_by_tighter(run, plan, made):
+    """The plan, in which a tighter tolerance tells errors in time where the looser one has hardly
+    changed the steps, as between close saves; a far tighter one where that has not either. Runs
+    are added to those that were made."""
+    steps, looser = run.end["steps"], made.get(id(plan.pair[1]))
+    if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
+        return plan
+    for ratio in TIGHTER_THAN_OWN:
+        (tight,) = with_tolerance(plan.own, ratio)
+        if (solution := solved(tight, run.time[plan.saves])) is None:
+            break
+        made[id(tight)], plan = solution, replace(plan, pair=[plan.own, tight], ratio=ratio)
+        if solution.end["steps"] > steps:
+            break
+    return plan
 
 
 def _bars(run, plan, made):
@@ -177,7 +180,8 @@ def _bar(plan, name, others, of):
     """
     own, (values,) = plan.own, of([plan.own])
     one, other = of(plan.pair or [own, own])
-    time = of_difference(plan.ratio) * rms(one - other)
+    over_kinks = own.options["kind"] == "network" and is_kinked(own.problem)
+    time = of_difference(plan.ratio, 0.25 if over_kinks else 0.5) * rms(one - other)
     spread = Spread(np.zeros(len(values)), np.nan, "by another method" if others else EXACT)
     if plan.coarse:
         spread = _extrapolated([own, *plan.coarse], of)

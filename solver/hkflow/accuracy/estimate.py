@@ -30,10 +30,11 @@ def rms(values: Floats) -> Floats:
     return np.sqrt(np.mean(values**2, axis=1))
 
 
-def of_difference(ratio: float) -> float:
+def of_difference(ratio: float, power: float = 0.5) -> float:
     """Times the difference that a tolerance `ratio` times as large makes: the error, if it falls
-    like tolerance^½, the least that steppers have shown."""
-    return FACTOR / abs(1.0 - ratio**0.5)
+    like tolerance^power. ½ is the least that steppers have shown, ¼ of those that do not know of
+    the kinks which they step over."""
+    return FACTOR / abs(1.0 - ratio**power)
 
 
 def extrapolated(
