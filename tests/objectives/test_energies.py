@@ -297,6 +297,21 @@ def bars_of_moment(independent=True):
     return np.sqrt(np.mean(wrong**2)), bar.total[-1], bar.verdict
 
 
+@pytest.mark.parametrize("name", ["joint-relu", "relu", "squared-relu"])
+def test_a_sum_predicts_by_the_feature_of_its_data(name, rng):
+    feature, x = hkflow.FEATURES[name], rng.normal(size=(5, 2))
+    data = hkflow.Objective(feature, hkflow.RISKS["square"], x, np.ones(5))
+    points = hkflow.PointMeasure(hkflow.quasi_uniform(12, data.axes - 1))
+    problem = hkflow.Problem(
+        None, hkflow.Sum(data, hkflow.External("x")), hkflow.Flow(1.0, 1.0), (1,), points
+    )
+    run = hkflow.solve(problem, 0.1, kind="particles")
+    atoms, other = run.atoms_at(-1), rng.normal(size=(3, 2))
+    np.testing.assert_allclose(run.predict(x), run.predictions[-1], rtol=1e-12)
+    wanted = feature.matrix(atoms.positions, other) @ atoms.weights
+    np.testing.assert_allclose(run.predict(other), wanted, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("kind", ["grid", "particles"])
 def test_a_mass_that_blows_up_is_named_at_its_time(kind):
     # K = -1: ν′ = |ν| ν, whose mass is 1/(1 − t)

@@ -568,6 +568,26 @@ def test_pictures_go_into_figures_of_ones_own(runs, tmp_path):
         plots.write("density", run, tmp_path / "a.bmp")
 
 
+@pytest.mark.parametrize("dim", [1, 2])
+def test_rays_of_a_teacher_lie_where_joint_units_gather(dim, tmp_path):
+    case = {
+        "data": {"source": "teacher", "n": 3, "dim": dim, "units": 3},
+        "objective": {"activation": "joint-relu", "bias": False, "loss": "square"},
+        "domain": {"kind": "sphere"},
+        "method": {"kind": "network", "units": 8},
+        "time": {"end": 0.1},
+        "error": {"companions": "none"},
+    }
+    run = hkflow.run(case, output=tmp_path / "run")
+    directions, outputs = run.teacher_network
+    wanted = np.column_stack([directions, np.sign(outputs)]) / np.sqrt(2.0)
+    for ax, k in zip(plots.draw("paths", run).axes, range(1, dim + 1), strict=True):
+        rays = [r for r in (line.get_xydata() for line in ax.lines if line.is_dashed()) if len(r)]
+        assert len(rays) == 3
+        for ray, unit in zip(rays, wanted, strict=True):
+            np.testing.assert_allclose(ray, [[0.0, 0.0], unit[[0, k]]], atol=1e-12)
+
+
 # --- films
 
 

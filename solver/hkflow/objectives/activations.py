@@ -120,8 +120,8 @@ class Feature:
             held = relu.points if moving else points
             return PiecewiseLinearOperator(relu, held, inputs, *self.pieces)
         self._check_operator(name)
-        if self.joint:
-            code: Any = self.activation  # it has one
+        if self.joint and self.activation is not None:
+            code = self.activation
             if self.outputs > 1:  # each rank makes all sums
                 return JointOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)

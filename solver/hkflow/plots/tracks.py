@@ -209,9 +209,15 @@ def _draw_disc(ax, names):
 
 
 def _draw_teacher(ax, run, plane):
-    """The directions of a teacher's units as dashed rays, in the colours of their output signs."""
+    """The directions of a teacher's units as dashed rays, in the colours of their output signs; of
+    θ = (a, b) those of balanced units."""
+    joint = run.problem.objective.feature.joint
     for unit, output in zip(*(run.teacher_network or ((), ())), strict=True):
-        color = sign_color(np.sign(output), run.signs) if np.sign(output) in run.signs else "0.3"
+        sign, color = np.sign(output), "0.3"
+        if joint:
+            unit = np.append(unit / np.linalg.norm(unit), sign) / np.sqrt(2.0)
+        elif sign in run.signs:
+            color = sign_color(sign, run.signs)
         ax.plot(
             *np.outer(unit[list(plane)], (0.0, 1.0)),
             color=color,
