@@ -293,6 +293,7 @@ def stopped(solution, slack):
         return faults(solution, slack)
     reasons = (
         "not finite",
+        "not both finite",
         "beyond",
         "is inf",
         "is nan",

@@ -86,6 +86,17 @@ def told(times, monkeypatch, capsys):
 GROWING = np.cumsum(1e-2 * np.maximum(1.0, 1.03 ** (np.arange(1000) - 64.0)))  # as margin flows
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_noise_is_a_reason_where_there_is_noise(noise):
+    changes = {"method": {"kind": "particles", "particles": 20}, "flow.noise": noise}
+    case, problem = hkflow.check(CASE, **changes)
+    method = build_method(problem, case)
+    clock = SimpleNamespace(dt=1e-3, limits=[1.0, 1.0], implicit=False)
+    why, remedies = forecast._reason(method, clock, 2)
+    assert ("noise comes every" in why) == (noise > 0.0)
+    assert ("a longer method.noise_interval" in remedies) == (noise > 0.0)
+
+
 def test_steps_that_grow_are_not_many(monkeypatch, capsys):
     assert GROWING[-1] > 1e4 and told(GROWING, monkeypatch, capsys) == ""
     assert "1e+06 of them" in told(np.arange(1, 200) * 1e-2, monkeypatch, capsys)

@@ -121,7 +121,8 @@ class Forecast(Observer):
 def _reason(method, clock, saves):
     """What keeps the last step short, in words, and keys that make it longer."""
     dt, limit = clock.dt, clock.limits[clock.implicit]
-    mesh, interval = method.problem.mesh, getattr(method, "interval", np.inf)
+    mesh = method.problem.mesh
+    interval = getattr(method, "interval", np.inf) if method.flow.noise else np.inf
     if saves > MANY_STEPS / 10.0:
         return f"there are {saves} saves", ["fewer time.saves"]
     if dt > 0.99 * method.max_step:

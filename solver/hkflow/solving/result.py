@@ -289,7 +289,7 @@ class Result:
         one sign.
 
         points : (n, d+1), normalised here;  sign : an output sign, all of them if not given;  log :
-            the logarithm instead, for masses beyond numbers
+            the logarithm instead, for masses beyond numbers, nan where a signed density is negative
         Of a grid it is that of the cell with the nearest centre. Of characteristics it is exact in
         space: each point is followed back to the start, at the cost of n points times flows (two a
         step) times kinks, and 0 where nothing comes from. What kinks have caught is no part of it,
@@ -325,7 +325,7 @@ class Result:
             found, scale = self._grid_density_on(mesh, save), self.log_scale[save]
         else:
             found, scale = self._spread_on(mesh, save)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return scale + np.log(found) if log else in_plain_units(found, scale)
 
     def _spread_on(self, mesh, save):

@@ -333,6 +333,13 @@ def test_grids_give_the_density_of_the_cell_and_others_say_what_to_take():
     assert np.array_equal(density, grid.density_at(start.mesh.centers))
     assert np.allclose(grid.density_on(start.mesh, log=True), np.log(density))
     assert (density @ start.mesh.volumes).sum() + caught.mass == pytest.approx(grid.mass[-1])
+    signed = hkflow.solve(replace(start, flow=hkflow.Flow(0.0, 1.0, depth=1.0)), 5.0)
+    for logs in (
+        signed.density_on(start.mesh, log=True),
+        signed.density_at(start.mesh.centers, log=True),
+    ):
+        assert (np.isnan(logs) == (signed.density_on(start.mesh) < 0.0)).all()
+        assert np.isnan(logs).any() and not np.isnan(logs).all()
     for other in (hkflow.geodesic_mesh(0), hkflow.geodesic_mesh(2)):  # conservative both ways
         there = grid.density_on(other) @ other.volumes
         assert there == pytest.approx(density @ start.mesh.volumes, rel=1e-13)
