@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from . import endurance, files, fuzz, interruptions, numerics, shown
+from . import endurance, files, fuzz, interruptions, numerics, shown, whole
 
 ROOT = Path(__file__).parent.parent
 HEAD = """# Reliability
@@ -114,6 +114,11 @@ PARTS = {
         "pictures, error bars, comparisons, densities of such problems",
         300,
         lambda tries, told: (shown.campaign(tries, told=told), ""),
+    ),
+    "whole": (
+        "cases of what the schema offers, run to their end, with all that can be asked of them",
+        400,
+        lambda tries, told: (whole.campaign(tries, told=told), ""),
     ),
     "long": ("steps of a smooth-margin flow, memory and cost watched", 100_000, long_run),
     **{

@@ -31,7 +31,8 @@ def views(run, folder):
         yield "atoms", lambda normalised=normalised: run.atoms_at(-1, normalised)
         yield "objective", lambda normalised=normalised: run.objective_at(-1, normalised)
     mesh = numerics.MESHES.get(run.dim + 1, [None])[0]  # vectors live on spheres without
-    for log in (False, True) if mesh else ():
+    signed = run.problem.flow.signed  # whose logarithms are nan
+    for log in (False, True)[: 2 - signed] if mesh else ():
         yield "densities", lambda log=log: _checked(run.density_on(mesh, log=log))
         yield "densities at points", lambda log=log: run.density_at(mesh.centers, log=log)
     yield "captured atoms", run.captured_at

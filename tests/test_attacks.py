@@ -12,7 +12,7 @@ from hkflow.case.load import toml_of
 from hkflow.methods.method import Method
 
 sys.path.insert(0, str(ROOT))
-from attacks import endurance, files, fuzz, interruptions, numerics, shown
+from attacks import endurance, files, fuzz, interruptions, numerics, shown, whole
 
 
 def test_wrong_case_files_are_refused():
@@ -21,6 +21,10 @@ def test_wrong_case_files_are_refused():
 
 def test_wrong_study_files_are_refused():
     assert fuzz.fuzz(300, first=10**6, one=fuzz.one_study) == {}
+
+
+def test_cases_of_what_the_schema_offers_run_to_their_end():
+    assert whole.campaign(4, first=10**6) == {}
 
 
 def test_sibling_what_packing_changes_is_seen(tmp_path, monkeypatch):

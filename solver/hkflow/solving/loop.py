@@ -221,7 +221,7 @@ def accepted_step(
             filter(None, (guard(method, step, clock) for guard in guards)), None
         )
         if reason and method.fixed_steps:  # its steps are prescribed: there is no other one to try
-            return reason
+            return f"{reason}, with the fixed step of {dt:g}; a shorter one may do"
         if reason:
             control.size.limit = 0.5 * dt
         elif control.learn(step.dt, step.error):
