@@ -21,6 +21,7 @@ PUBLIC = {
 INTERNAL = {  # programs that import more, with the reason
     "attacks/files.py": "writes hostile folders, whose layout and checksums no user handles",
     "attacks/fuzz.py": "reads and writes case files without running them",
+    "attacks/whole.py": "writes reports, which the command line alone does",
     "attacks/interruptions.py": "looks into the files that a killed run leaves",
     "benchmarks/advection_peers.py": "times the transport of a grid alone, in a given velocity",
     "benchmarks/certified_margin.py": "counts the cones that a bound takes",
