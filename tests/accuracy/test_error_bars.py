@@ -423,6 +423,21 @@ def test_sibling_a_looser_run_with_the_same_steps_tells_nothing(tmp_path, monkey
     assert bar_and_error_of_a_network(tmp_path, "random")[0] == 0.0
 
 
+def test_companions_of_networks_take_no_endless_steps(tmp_path, monkeypatch):
+    """A tighter run that takes far more steps leaves the word to the one before it."""
+    monkeypatch.setattr(plan, "MORE_STEPS", 0.0)
+    monkeypatch.setattr(plan, "FEW_STEPS", 1)
+    method = NETWORK["method"] | {"points": "quasi-uniform"}
+    run = hkflow.run(NETWORK, output=tmp_path / "run", method=method)
+    assert (
+        run.errors.remark
+        == "a companion of it, the same with tolerance 0.01, did not reach its end"
+    )
+    monkeypatch.setattr(plan, "FEW_STEPS", run.end["steps"] - 1)
+    bars = hkflow.error_bars(run)
+    assert bars.companions == ("the same with tolerance 0.0001",)
+
+
 def test_what_cannot_be_judged_says_why():
     few = hkflow.error_bars(hkflow.solve(on_circle(8), 0.1))
     assert not few.bars and "too few cells" in str(few)

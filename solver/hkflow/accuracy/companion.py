@@ -21,6 +21,7 @@ from ..objectives.energies import Sum
 from ..problem.problem import Problem
 from ..solving.guards import GUARDS
 from ..solving.loop import Loop
+from ..solving.observer import Observer
 from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 
@@ -39,12 +40,14 @@ MeshOf = Callable[[Meshes, int], Mesh]
 @dataclass(frozen=True, eq=False)
 class Companion:
     """A run to be made: problem, options of its method, the width of its cells or the distance of
-    its points in units of those of the run itself, and what it is in words."""
+    its points in units of those of the run itself, what it is in words, and how many steps it may
+    take."""
 
     problem: Problem
     options: dict
     width: float
     words: str
+    most: float = np.inf
 
     @property
     def orders(self) -> tuple[float, float]:
@@ -189,14 +192,28 @@ def _part(atoms, chosen):
     return part.scaled_to(atoms.mass)
 
 
+class _Enough(Observer):
+    """Ends a run that takes more than so many steps."""
+
+    def __init__(self, most: float) -> None:
+        self.most, self.taken = most, 0
+
+    def step(self, method: Any, clock: Any) -> None:
+        self.taken = clock.step
+
+    def stop(self) -> str | None:
+        return "Enough steps" if self.taken > self.most else None
+
+
 def solved(companion: Companion, times: Floats) -> Solution | None:
-    """The run of a companion in memory; None if it fails."""
+    """The run of a companion in memory; None if it fails, or takes too many steps."""
     try:
         made, memory = (
             make_method(companion.problem, **companion.options),
             Memory(companion.options),
         )
-        _, _, finished = Loop(made, times, (memory,), GUARDS, record_interval=np.inf).run()
+        watch = memory, _Enough(companion.most)
+        _, _, finished = Loop(made, times, watch, GUARDS, record_interval=np.inf).run()
     except EXPECTED:
         return None
     return memory.solution(made, finished) if finished else None

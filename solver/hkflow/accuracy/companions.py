@@ -25,10 +25,10 @@ from .estimate import (
     of_points,
     rms,
 )
-from .plan import FAR_FEWER, Rival, found_among, planned, times_fit
+from .plan import FAR_FEWER, LOOSER, Rival, found_among, planned, times_fit
 from .quantities import is_large, quantities
 
-EXACT = "no error in space"
+EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end"
 # share of the run's steps up to which a run with a looser tolerance tells its errors in time
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
@@ -86,16 +86,19 @@ def error_bars(
         solution = found_among(companion, before) or solved(companion, run.time[plan.saves])
         if solution is not None:
             made[id(companion)] = solution
+        elif companion in plan.batches:  # all of them are needed
+            return ErrorBars(run.time, remark=LOST.format(companion.words))
     if plan.own in plan.pair[:1]:
         plan = _told_by_tighter(run, plan, made)
+    elif plan.pair and id(plan.pair[1]) not in made:
+        plan = _told_by_looser(run, plan, made)
     if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
     needed = [one for one in plan.wanted if not any(one is other for other in plan.apart)]
     lost = [one.words for one in needed if id(one) not in made]
     if lost:
-        words = f"a companion of it, {lost[0]}, did not reach its end"
-        return ErrorBars(run.time, remark=words)
+        return ErrorBars(run.time, remark=LOST.format(lost[0]))
     return _bars(run, plan, made)
 
 
@@ -119,8 +122,8 @@ def companions_of(
 
 def _told_by_tighter(run, plan, made):
     """The plan, in which a tighter tolerance tells errors in time where the looser one has hardly
-    changed the steps, as between close saves; a far tighter one where that has not either. Runs
-    are added to those that were made."""
+    changed the steps, as between close saves; a far tighter one where that has not either; the
+    looser one nonetheless if these take far more steps. Runs are added to those that were made."""
     # early versions did not keep how many steps a run took
     steps, looser = run.end.get("steps", np.inf), made.get(id(plan.pair[1]))
     if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
@@ -132,6 +135,16 @@ def _told_by_tighter(run, plan, made):
         made[id(tight)], plan = solution, replace(plan, pair=[plan.own, tight], ratio=ratio)
         if solution.end["steps"] > steps:
             break
+    return plan
+
+
+def _told_by_looser(run, plan, made):
+    """The plan, in which a looser tolerance tells errors in time where the tighter one took far
+    more steps than the run, as of networks at kinks."""
+    for looser in with_tolerance(plan.pair[0], LOOSER):
+        if (solution := solved(looser, run.time[plan.saves])) is not None:
+            made[id(looser)] = solution
+            return replace(plan, pair=[plan.pair[0], looser], ratio=LOOSER)
     return plan
 
 

@@ -40,6 +40,7 @@ INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
 # the independent method
 TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
+MORE_STEPS, FEW_STEPS = 2.0, 1000  # times a network's steps, and steps, that companions may take
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
 
 
@@ -102,7 +103,9 @@ def planned(
     if reason := _unfit(run, problem, times):
         return reason
     problem, drawn = problem or run.problem, _is_drawn(run)
-    own = Companion(problem, options_of(run), 1.0, "the same")
+    # steps of networks may be short beyond bounds at kinks; early versions did not count them
+    steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
+    own = Companion(problem, options_of(run), 1.0, "the same", max(MORE_STEPS * steps, FEW_STEPS))
     saves = np.unique(np.linspace(0, len(times) - 1, SAVES).round().astype(int))
     before = [one for one in known if times_fit(one, times, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
@@ -118,6 +121,7 @@ def planned(
         thinner |= {count: as_short(thinner[count]) for count in timed if count in thinner}
     coarse = [thinner[count] for count in told if count in thinner]
     batches = batches_of(problem, own.options) if drawn else []
+    batches = [replace(one, most=own.most) for one in batches]
     if not (coarse or batches or alone or _is_exact(problem, run)):
         return "it has too few cells or points to do with fewer"
     brownian = run.method == "particles" and problem.objective.entropy > 0.0
