@@ -44,7 +44,8 @@ processes was killed; a crash of Python 3.12 on a full disk; a depth that the mo
 singular systems of the implicit coupling; messages of several lines; bytes of another file read as a record; a mesh of another level
 in the cache; a case of 3000 brackets; evenly spread points in thousands of dimensions, whose tables would not end; grids of data that are
 all 0; a clock of the smooth margin that stopped where masses change their unit; steps that left no mass of a flow that keeps it; a
-smooth margin divided by the weights of data that had none; a dollar in the name of a column.
+smooth margin divided by the weights of data that had none; a dollar in the name of a column;
+cells of captured atoms that no mesh has; error bars of networks that failed or had no end; tables of study files that are none.
 """
 
 
