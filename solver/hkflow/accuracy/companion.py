@@ -21,7 +21,6 @@ from ..objectives.energies import Sum
 from ..problem.problem import Problem
 from ..solving.guards import GUARDS
 from ..solving.loop import Loop
-from ..solving.observer import Observer
 from ..solving.result import Result
 from ..solving.solution import Memory, Solution
 
@@ -192,19 +191,6 @@ def _part(atoms, chosen):
     return part.scaled_to(atoms.mass)
 
 
-class _Enough(Observer):
-    """Ends a run that takes more than so many steps."""
-
-    def __init__(self, most: float) -> None:
-        self.most, self.taken = most, 0
-
-    def step(self, method: Any, clock: Any) -> None:
-        self.taken = clock.step
-
-    def stop(self) -> str | None:
-        return "Enough steps" if self.taken > self.most else None
-
-
 def solved(companion: Companion, times: Floats) -> Solution | None:
     """The run of a companion in memory; None if it fails, or takes too many steps."""
     try:
@@ -212,7 +198,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
             make_method(companion.problem, **companion.options),
             Memory(companion.options),
         )
-        watch = memory, _Enough(companion.most)
+        watch = memory, lambda state: state.step > companion.most
         _, _, finished = Loop(made, times, watch, GUARDS, record_interval=np.inf).run()
     except EXPECTED:
         return None

@@ -88,7 +88,8 @@ def error_bars(
             made[id(companion)] = solution
         elif companion in plan.batches:  # all of them are needed
             return ErrorBars(run.time, remark=LOST.format(companion.words))
-    if plan.own in plan.pair[:1]:
+    brownian = plan.own.problem.objective.entropy > 0.0  # no tolerance governs its steps
+    if plan.own in plan.pair[:1] and plan.ratio > 1.0 and not brownian:
         plan = _told_by_tighter(run, plan, made)
     elif plan.pair and id(plan.pair[1]) not in made:
         plan = _told_by_looser(run, plan, made)

@@ -36,7 +36,7 @@ Values = dict[str, Any]
 COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 # data that no random numbers make
 GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment", "none")
-MOST_MEMBERS = 100_000
+MOST_MEMBERS = 100_000  # each is a run folder
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 
