@@ -8,7 +8,7 @@ import pytest
 
 import hkflow
 from hkflow.accuracy import companion, companions, plan
-from hkflow.accuracy.estimate import FACTOR, FAR
+from hkflow.accuracy.estimate import FACTOR, FAR, of_difference
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
@@ -430,6 +430,22 @@ def test_companions_of_networks_take_no_endless_steps(few, remark, tmp_path, mon
     run = hkflow.run(NETWORK, output=tmp_path / "run")
     said = "a companion of it, the same with tolerance 0.01, did not reach its end"
     assert run.errors.remark == (said if remark else "")
+
+
+def test_brownian_steps_are_judged_by_longer_ones_alone():
+    """No tolerance governs them, so none that is tighter could tell, however close saves are."""
+    objective = replace(exact().objective(), entropy=0.05)
+    points = hkflow.PointMeasure(hkflow.quasi_uniform(16, 1))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 0.0), initial=points)
+    times = np.append(np.arange(7) * 0.05, 0.4)
+    run = hkflow.solve(problem, 0.4, times, kind="particles", max_step=0.05)
+    made = plan.planned(run, None, run.time, True, companions.fresh)
+    longer = companion.solved(made.pair[1], run.time)
+    assert made.pair[0] is made.own and (longer.end["steps"], run.end["steps"]) == (7, 8)
+    apart = np.sqrt(np.mean((run.predictions - longer.predictions) ** 2, axis=1))
+    told = hkflow.error_bars(run).bars["predictions"].time
+    np.testing.assert_allclose(told, of_difference(plan.LOOSER) * apart, rtol=1e-9)
+    assert told[-1] > 0.0
 
 
 def test_what_cannot_be_judged_says_why():
