@@ -330,6 +330,28 @@ def test_a_study_that_is_broken_off_goes_on_to_the_same_table(
     assert result.complete and same(table_of(folder), undisturbed)
 
 
+def test_a_run_killed_before_it_is_packed_is_not_measured_by_an_earlier_session(
+    write, tmp_path, here
+):
+    """Its status says that it finished, and the results.h5 beside it would be that of the session
+    that was broken off."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    path, folder = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n"), tmp_path / "out"
+    wanted = table_of(study(path, tmp_path / "undisturbed").folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(members, "Stopping", lambda: lambda state: state.time > 0.1)
+        assert not study(path, folder).complete
+    assert len(list((folder / "runs").glob("*/results.h5"))) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hkflow.running.run.pack", killed)
+        with pytest.raises(KeyboardInterrupt):
+            study(path, folder)
+    assert study(path, folder).complete and same(table_of(folder), wanted)
+
+
 @pytest.mark.parametrize("attack", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
     """The study itself hears it; its runs end in order, whichever it was, and none says it was

@@ -348,6 +348,8 @@ def _integrate(
     def end():
         work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
         with _writing(folder):
+            # of an earlier session: with the new status it would pass for the whole run
+            (folder / "results.h5").unlink(missing_ok=True)
             write_json(
                 folder / "status.json",
                 {
