@@ -1,5 +1,6 @@
 """HDF5 files are those that h5py makes by itself, and the same numbers make the same file."""
 
+import os
 from pathlib import Path
 
 import h5py
@@ -44,6 +45,21 @@ def test_the_current_folder_is_no_page(name, tmp_path, monkeypatch):
     with pytest.raises(hkflow.RunFolderError, match="the page cannot be written"):
         write_page(Path(name), "text", "page")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_devices_and_links_are_written_through_not_replaced(tmp_path):
+    """Root's --output /dev/null made a file of the device, for all programs of the machine."""
+    pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_page(pipe, "text", "page")
+    assert pipe.is_fifo() and os.read(reader, 99) == b"text"
+    os.close(reader)
+    link.symlink_to(target)
+    for text in ("first", "second"):
+        write_page(link, text, "page")
+        assert link.is_symlink() and target.read_text() == text
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_arrays_are_stored_as_h5py_stores_them(tmp_path):

@@ -21,10 +21,15 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     rename.
 
     A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer
-    overwrites or removes.
+    overwrites or removes. A device or a pipe, as /dev/stdout, is written into, and the file that a
+    link points to is replaced, not the link.
     """
     if not path.name:  # as of the current folder
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        write(path)
+        return
+    path = path.resolve() if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
