@@ -13,6 +13,7 @@ from hkflow.certificates.certificate import margin_certifier
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.particles.ode import OdeMethod
+from hkflow.running.error_bars import keep
 from hkflow.solving.observer import Observer
 from hkflow.solving.records import take_record
 from hkflow.solving.solution import Memory
@@ -274,3 +275,20 @@ def test_a_full_disk_is_told_once_and_what_was_saved_stays(tmp_path, monkeypatch
     hkflow.resume(tmp_path / "run")
     hkflow.run(path, output=tmp_path / "whole")
     assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_a_resumed_run_takes_back_what_an_earlier_session_said_of_its_end(tmp_path):
+    """Its status, results and error bars are those of a part; those who look on, or a kill, would
+    leave them beside newer saves."""
+    seen = []
+
+    def look(state):
+        seen.append([name for name in run_folder.OF_THE_END if (run.path / name).exists()])
+
+    (tmp_path / "small.toml").write_text(CASE)
+    run = hkflow.run(tmp_path / "small.toml", tmp_path / "run", observers=[Ending(step=3)])
+    keep(run.path, hkflow.error_bars(run, "own"))
+    look(None)
+    hkflow.resume(run.path, observers=[look])
+    assert seen[0] == ["status.json", "results.h5", "errors.h5"] and not any(seen[1:])
+    assert hkflow.load(run.path).finished and (run.path / "results.h5").exists()

@@ -348,8 +348,6 @@ def _integrate(
     def end():
         work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
         with _writing(folder):
-            # of an earlier session: with the new status it would pass for the whole run
-            (folder / "results.h5").unlink(missing_ok=True)
             write_json(
                 folder / "status.json",
                 {
@@ -359,8 +357,6 @@ def _integrate(
                     **work,
                 },
             )
-            (folder / "repeats.h5").unlink(missing_ok=True)  # of an earlier session
-            (folder / "errors.h5").unlink(missing_ok=True)
             made = load(folder)
             pack(folder, made)  # whatever breaks off what follows, the run is whole
             proves = certifies_margin(made.problem) and not signals.received

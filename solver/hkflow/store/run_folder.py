@@ -71,6 +71,9 @@ OWN = (
     "damaged",
     ".lock",
 )
+# what a session says at its end, and a resumed run outdates: status first, that no older results
+# pass for those of a finished run
+OF_THE_END = ("status.json", "results.h5", "errors.h5", "repeats.h5")
 CLOCK = vars(LoopState(0.0, 0.0, [0.0, 0.0]))  # the types of its entries
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
@@ -289,6 +292,9 @@ class RunWriter(Observer):
         return time.process_time() - self.began
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
+        for path in (self.folder / name for name in OF_THE_END):
+            if path.exists():
+                path.unlink()
         self.logs = {"records": Log(self.folder / "records.jsonl")}
         if method.history is not None:
             self.logs["history"], self.kept = Log(self.folder / "history.bin"), len(method.history)
@@ -545,7 +551,6 @@ def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, fl
         _set_aside(path, folder / "damaged")
     for place in (folder, folder / "snap"):
         remove_temporaries(place, _is_own)
-    (folder / "status.json").unlink(missing_ok=True)
     for log, length in lengths.items():
         os.truncate(log, length)
     *older, last = metas
