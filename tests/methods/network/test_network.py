@@ -1,5 +1,6 @@
 """Networks in raw parameters against the particles that they are another way of writing."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -284,6 +285,9 @@ def test_what_is_no_network_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             hkflow.Network(problem, **options)
+    driven = hkflow.Flow(1.0, 2.0, drive="measure")
+    with pytest.raises(ValueError, match="no noise or drive; got drive 'measure'"):
+        hkflow.Network(replace(problem, flow=driven))
     tanh = hkflow.Feature("tanh", lambda theta, x: np.tanh(x @ theta.T))
     other = hkflow.Objective(tanh, o.risk, o.inputs, o.targets)
     with pytest.raises(ValueError, match="degree 1 or 2"):

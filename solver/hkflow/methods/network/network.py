@@ -2,7 +2,7 @@
 approximates."""
 
 from copy import deepcopy
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
@@ -56,11 +56,14 @@ def network_flow(layers: str, degree: int | None, depth: float = 2.0) -> Flow:
 def check_network_flow(layers: str, degree: int | None, flow: Flow) -> None:
     """Raise ValueError if a flow is not the one that a network follows."""
     own = network_flow(layers, degree, flow.depth)
-    if replace(flow, time_variable="time") != own:
+    wanted, got = ({one.name: getattr(of, one.name) for one in fields(of)} for of in (own, flow))
+    wrong = [f"{k} {v!r}" for k, v in got.items() if k != "time_variable" and v != wanted[k]]
+    if wrong:
         depth = f", depth {own.depth:g}" if layers == "diagonal" else ""
         raise ValueError(
             f"a network with layers '{layers}' follows transport {own.transport:g}, reaction"
-            f" {own.reaction:g}{depth} and no noise. Make the flow that, or take another method."
+            f" {own.reaction:g}{depth} and no noise or drive; got {', '.join(wrong)}. Make the flow"
+            " that, or take another method."
         )
 
 
