@@ -72,6 +72,17 @@ def test_the_start_is_no_worse_by_what_comes_later():
     )
 
 
+@pytest.mark.parametrize("own", [extrapolated, points])
+def test_what_grows_widens_no_bar_before_it_has_grown(own):
+    """Errors of a share of what grows twentyfold between saves: bars are of that share. Where it
+    shrinks, the larger error before counts as it is."""
+    sizes = 20.0 ** np.arange(5.0)[:, None]
+    for rows, bound in ((sizes, 1.01), (sizes[::-1], 20.01)):
+        values = [rows * (1.0 + 0.01 * width**1.5) * SHAPE for width in (1.0, 2.0, 4.0)]
+        found = own(values, (1.0, 2.0, 4.0), SMOOTH).bar / rms(values[0])
+        assert bound - 1.0 < (found / found[0])[1:].max() < bound
+
+
 @pytest.mark.parametrize(("own", "holds"), [(points, True), (extrapolated, False)])
 def test_sets_of_points_that_are_good_or_bad_by_chance_have_steady_bars(own, holds):
     """Errors of order 5/3 times lognormal numbers: 95 % of the bars hold, and 90 % are alike to a

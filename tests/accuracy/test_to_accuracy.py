@@ -215,6 +215,22 @@ def test_error_bars_that_are_broken_off_end_it(case, tmp_path, monkeypatch):
     assert not (tmp_path / "run.1").exists()
 
 
+def test_coarse_runs_go_on_until_they_are_near_the_plan(case, monkeypatch):
+    """What few cells ask for may be far off; 1/16 of it is tried, again and again."""
+    tried = []
+
+    def plan(file, dim, size, known=(), rival=None):
+        tried.append(size)
+        wanted = 40 * size if len(tried) < 3 else 4 * size
+        return planning.Choice(file, "particles", wanted, 1e-3, 1.0, 0, "", known=[*known, size])
+
+    monkeypatch.setattr(planning, "_tried", plan)
+    file = read_case(case, {"method": {"kind": "particles", "accuracy": 1e-3}})
+    chosen = planning.plan(file)
+    assert len(tried) == 3 and chosen.known == tried and chosen.size == 4 * tried[-1]
+    assert tried[2] / tried[1] == pytest.approx(2.5, rel=0.1)
+
+
 @pytest.mark.parametrize(("middle", "holds"), [(1.5, True), (0.8, False)])
 def test_what_misses_by_little_asks_for_little(case, monkeypatch, middle, holds):
     """By an order in the middle of the band; the sibling's, as low as observed, asks for more."""

@@ -184,17 +184,17 @@ def _unfinished(made, wanted):
 
 def plan(file: CaseFile) -> Choice:
     """How to make the run of a case that asks for an accuracy, from a coarse run in memory, and
-    where many more cells or points are needed from another one of 1/16 of these: orders that few
-    show are not those of many. Grids are judged by another method, which is made to a quarter of
+    where many more cells or points are needed from others of 1/16 of these: orders that few show
+    are not those of many. Grids are judged by another method, which is made to a quarter of
     the accuracy before."""
     dim = dimension(file.case, file.folder)
     first = first_size(dim)
     rival = _rival(file, dim, first)
-    choice = _tried(file, dim, first, rival=rival)
-    if choice.size <= NEAR * first:
-        return choice
-    size = size_for(choice.kind, dim, choice.size / NEAR)
-    return _tried(file, dim, size, choice.known, rival)
+    size, choice = first, _tried(file, dim, first, rival=rival)
+    while choice.size > NEAR * size:
+        size = size_for(choice.kind, dim, choice.size / NEAR)
+        choice = _tried(file, dim, size, choice.known, rival)
+    return choice
 
 
 def _rival(file, dim, first):
