@@ -75,7 +75,7 @@ def hypersphere_of(cells):
 
 # files whose tests are about error bars, or see what a user sees; WITH_BARS of test_documents.py
 # says which of its pages do
-WITH_COMPANIONS = ("test_report.py", "test_documents.py", "test_attacks.py")
+WITH_COMPANIONS = ("test_report.py", "test_documents.py", "test_attacks.py", "test_places.py")
 
 
 @pytest.fixture(scope="module", autouse=True)

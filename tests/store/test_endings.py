@@ -287,7 +287,7 @@ def test_a_resumed_run_takes_back_what_an_earlier_session_said_of_its_end(tmp_pa
 
     (tmp_path / "small.toml").write_text(CASE)
     run = hkflow.run(tmp_path / "small.toml", tmp_path / "run", observers=[Ending(step=3)])
-    keep(run.path, hkflow.error_bars(run, "own"))
+    keep(run, hkflow.error_bars(run, "own"))
     look(None)
     hkflow.resume(run.path, observers=[look])
     assert seen[0] == ["status.json", "results.h5", "errors.h5"] and not any(seen[1:])

@@ -346,10 +346,13 @@ def errors(
 ) -> None:
     """Estimate how far a run is from the flow that it computes, from coarser and tighter runs; keep
     the error bars in its folder."""
+    from ..running.accuracy import as_wanted
     from ..running.error_bars import error_bars, keep
+    from ..store.run import load
 
-    bars = error_bars(path, "own" if own else "all", quiet)
-    keep(path, bars)
+    run = load(path)
+    bars = as_wanted(run, error_bars(run, "own" if own else "all", quiet))
+    keep(run, bars)
     if not quiet:
         typer.echo(str(bars))
 

@@ -20,9 +20,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
     rename.
 
-    A crash before the rename leaves a file `.name.tmp` that nobody reads and the next writer
-    overwrites or removes. A device or a pipe, as /dev/stdout, is written into, and the file that a
-    link points to is replaced, not the link.
+    A kill before the rename leaves a file `.name.PID.tmp` that nobody reads. A device or a pipe, as
+    /dev/stdout, is written into, and the file that a link points to is replaced, not the link.
     """
     if not path.name:  # as of the current folder
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -35,7 +34,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         sync(temporary)
         os.replace(temporary, path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)

@@ -173,12 +173,23 @@ class Attempt:
         return replace(bars, wanted=self.wanted, reached=reached, limit=limit)
 
 
+def as_wanted(run: Run, bars: ErrorBars) -> ErrorBars:
+    """New error bars of a run, with the accuracy that it was made to and what they say of it."""
+    before = run.errors
+    if before is None or np.isnan(before.wanted):
+        return bars
+    reached = relative_error(run, bars)[0]
+    kept = reached > before.wanted and not before.limit.startswith(BROKEN_OFF)
+    limit = before.limit if kept else ""
+    return replace(bars, wanted=before.wanted, reached=reached, limit=limit)
+
+
 def _unfinished(made, wanted):
     """A run that did not reach its end, which says so of the accuracy if it stopped for good."""
     if not is_whole(made):
         return made
     bars = ErrorBars(made.time, remark="the run did not reach its end", wanted=wanted)
-    keep(made.path, bars, lambda _: add_to_packed(made))
+    keep(made, bars, lambda _: add_to_packed(made))
     return made.read_again()
 
 

@@ -68,9 +68,10 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
 
 
 def is_whole(run: Run) -> bool:
-    """Whether a run has come as far as it can: to its end, or to where something stopped it for
-    good, and not a signal."""
-    return run.missing is None and (run.finished or run.end.get("signal", True) is None)
+    """Whether a run has come as far as it can, with all that its case asks for: to its end, or to
+    where something stopped it for good, and not a signal."""
+    as_far = run.finished or run.end.get("signal", True) is None
+    return run.missing is None and as_far and run.end.get("complete", True)
 
 
 @cache

@@ -151,8 +151,10 @@ class Ahead:
         not asked, or cannot do the task."""
         if task not in self.asked:
             return None
+        ended = not self.listener.is_alive()  # then no answer is on its way
+        timeout = 0.0 if ended else None if seconds is None else seconds + PATIENCE
         with suppress(Empty):
-            return self.answers[task].get(timeout=None if seconds is None else seconds + PATIENCE)
+            return self.answers[task].get(timeout=timeout)
         self.stop()  # before it writes what this process writes then
         return None
 

@@ -13,14 +13,13 @@ from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
 from ..case.datasets import DataSet
 from ..case.mesh_cache import cached_mesh
-from ..files.userfiles import named
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
 from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.errors import write_errors
 from ..store.results import pack
-from ..store.run import Run, loaded
+from ..store.run import Run, load, loaded
 from ..store.run_folder import lock
 from .progress import companions_made
 
@@ -120,12 +119,16 @@ def broken_off(run: Run) -> ErrorBars:
     return ErrorBars(run.time, remark=why)
 
 
-def keep(path: Path, bars: ErrorBars, write: Callable[[Path], object] = pack) -> None:
+def keep(run: Run, bars: ErrorBars, write: Callable[[Path], object] | None = None) -> None:
     """Write error bars into the run folder that they are of, and its results.h5 again; nothing for
-    a run in one file.  write : that results.h5"""
-    path = named(path)
+    a run in one file.  write : that results.h5
+
+    Raises RunFolderError if another run is there by now.
+    """
+    path = run.path
     if not (path / "snap").is_dir():
         return
     with lock(path):
+        run.check_place()
         write_errors(path, bars)
-        write(path)
+        write(path) if write else pack(path, load(path))

@@ -48,6 +48,7 @@ from ..store.run_folder import (
     claim_folder,
     lock,
     prepare_resume,
+    refuse_taken,
     refuse_used,
     write_problem,
 )
@@ -192,6 +193,7 @@ def _make(
         if aside and force is None:
             say(f"{folder} held another run, which is kept beside it as '{aside.name}'.")
         held.enter_context(lock(folder))
+        refuse_taken(folder)
         columns = problem.objective.inputs.shape[1] - case.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
@@ -347,17 +349,12 @@ def _integrate(
 
     def end():
         work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
+        said = {"status": status + remark, "finished": finished, "signal": signals.received, **work}
+        # what the case asks for besides comes later: a kill until then is known by this
+        more = {} if _asks_for_nothing_more(case, judge) else {"complete": False}
         with _writing(folder):
-            write_json(
-                folder / "status.json",
-                {
-                    "status": status + remark,
-                    "finished": finished,
-                    "signal": signals.received,
-                    **work,
-                },
-            )
-            made = load(folder)
+            write_json(folder / "status.json", said | more)
+            made = _readable(load(folder))
             pack(folder, made)  # whatever breaks off what follows, the run is whole
             proves = certifies_margin(made.problem) and not signals.received
             seconds = case.certificate.seconds if proves else 0.0
@@ -376,10 +373,29 @@ def _integrate(
                 added |= _estimated_beside(made, wanted, quiet)
             added |= repeated(made, quiet)
             ended.append(add_to_packed(made) if added else made)
+            if more:
+                write_json(folder / "status.json", said)
 
     ended: list[Run] = []
     ranks.told(end)
     return ended[0] if ended else None
+
+
+def _readable(run):
+    """A run that has ended, less what an earlier session left beside it, if that is damaged."""
+    run.end.pop("complete", None)
+    for name in ("errors", "repeats"):
+        try:
+            getattr(run, name)
+        except RunFolderError:
+            (run.path / f"{name}.h5").unlink()
+    return run
+
+
+def _asks_for_nothing_more(case, judge):
+    """Whether a run that has ended is complete: without error bars, max-margin and repeats."""
+    bars = judge is not None or case.error.companions != "none"
+    return not bars and not case.certificate.seconds and getattr(case.method, "repeats", 1) == 1
 
 
 def _leaves_room(case, method):

@@ -19,7 +19,7 @@ from .errors import BARS
 from .margins import LABELS, MAX_MARGIN, arrays_of
 from .repeats import REPEATS
 from .run import COUNTED, HISTORY, STATE_ARRAYS, Run, load
-from .run_folder import FORMAT, refuse_links, static_arrays
+from .run_folder import FORMAT, lock, refuse_links, static_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
 BLOCK = 2**24  # bytes of states that are written at a time, or one state
@@ -56,7 +56,7 @@ def dimensions_of(name: str, ndim: int) -> tuple[str, ...]:
 def pack(folder: str | Path, run: Run | None = None) -> Path:
     """Write results.h5 of a run folder and return its path.
 
-    run : that the folder holds, if it is loaded already
+    run : that the folder holds, if it is loaded already, by a process that has locked it
 
     Datasets: time, predictions (time, datum), of several classes (time, datum, class), in units of
     e^log_scale, data/…, records/… and the
@@ -68,10 +68,13 @@ def pack(folder: str | Path, run: Run | None = None) -> Path:
     With an exact solution error_l1 and error_max. errors/…: error bars, space and time apart, with
     their orders and verdicts as JSON in the attribute `errors`; repeats/… likewise. Attributes:
     case, resolved_case, status, finished, seconds, ….
-    Raises RunFolderError, with an earlier file left as it was, if a save is missing.
+    Raises RunFolderError, with an earlier file left as it was, if a save is missing, or another
+    process writes there.
     """
     refuse_links(Path(folder))
-    run = run or load(folder)
+    if run is None:
+        with lock(Path(folder)):  # or a run that ends meanwhile would have the results of a part
+            return pack(folder, load(folder))
     if run.missing:
         raise RunFolderError(f"{run.missing} No results.h5 is written.")
     path = Path(folder) / "results.h5"

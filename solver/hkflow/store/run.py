@@ -55,6 +55,7 @@ from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import Result, ResultLike
 from .errors import read_errors
 from .margins import MAX_MARGIN, of_arrays, of_json
+from .place import Place
 from .repeats import read_repeats
 from .run_folder import (
     CHECKPOINT,
@@ -118,19 +119,17 @@ COUNTED = (("particle",), ("unit",), ("atom",))  # dimensions whose extent may d
 class Run(Result):
     """A finished or unfinished run in files, with all that a Result offers.
 
-    path : the folder or file that it was read from
+    path : the folder or file that it was read from, or where that was moved aside to
     header : case as given and as resolved, versions, seed, threads, commit
     case : the resolved, checked case, or ProblemCase of a problem made in Python;  own : the
         functions of its user, imported when they are first called
     missing : a sentence on saves that are lost or damaged, or None
     """
 
-    path: Path
-
     def __init__(
         self, path: Path, header: dict, static: dict, series: dict, records: dict, end: dict
     ) -> None:
-        self.path, self.header, self.records, self.end = path, header, records, end
+        self._place, self.header, self.records, self.end = Place(path), header, records, end
         self.title, self.missing = header["title"], series.get("missing")
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
         self.domain = static["domain"]
@@ -146,6 +145,14 @@ class Run(Result):
         self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
 
+    @property
+    def path(self) -> Path:  # type: ignore[override]
+        return self._place.path
+
+    def check_place(self) -> None:
+        """Raise RunFolderError if the run is no longer where it was read."""
+        self._place.there()
+
     def state_at(self, save: int) -> dict:
         """The method's state at one save, read when asked for."""
         return self._states[save]()
@@ -153,24 +160,28 @@ class Run(Result):
     @cached_property
     def history(self) -> History | None:
         """What moved the atoms of characteristics, read when it is first wanted."""
-        return read_history(self.path, self.inputs) if self.method == "characteristics" else None
+        return (
+            read_history(self._place.there(), self.inputs)
+            if self.method == "characteristics"
+            else None
+        )
 
     @cached_property
     def errors(self) -> ErrorBars | None:
         """Its error bars, read when they are first wanted; None if none were estimated."""
         with _reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
-            return read_errors(self.path, self.time, self.scaled_predictions.shape[1:])
+            return read_errors(self._place.there(), self.time, self.scaled_predictions.shape[1:])
 
     @cached_property
     def repeats(self) -> Repeats | None:
         """Networks of other random starts, read when they are first wanted; None without."""
         with _reading(self.path, f": repeats. 'hkflow resume {self.path}' makes them again"):
-            return read_repeats(self.path, self.time)
+            return read_repeats(self._place.there(), self.time)
 
     @cached_property
     def max_margin(self) -> MaxMargin | None:  # type: ignore[override]
         """What the data allow, read when it is first wanted; None if it was not computed."""
-        return read_max_margin(self.path, len(self.targets))
+        return read_max_margin(self._place.there(), len(self.targets))
 
     def read_again(self) -> "Run":
         """The same run, with what is added to a folder after the end read from it once more."""
@@ -372,8 +383,8 @@ def _largest(paths):
 
 
 def _load_folder(folder):
-    header = read_header(folder)
-    case = _case_of(header, folder / "run.json")
+    place, header = Place(folder), read_header(folder)
+    case, ended = _case_of(header, folder / "run.json"), _ending(folder)
     with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
         static, sizes = _read_static(file, case)
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
@@ -396,7 +407,7 @@ def _load_folder(folder):
                     )
             metas.append(meta)
             (checkpoints if meta["save"] == CHECKPOINT else states).append(
-                partial(_state_in, again, path, row)
+                partial(_state_in, again, place, path.name, row)
             )
             if meta["save"] != CHECKPOINT:
                 times.append(meta["clock"]["time"])
@@ -412,19 +423,24 @@ def _load_folder(folder):
         "checkpoints": checkpoints,
         "missing": missing_saves(folder, metas, damaged) or _damaged(folder, damaged),
     }
-    end = {
+    end = ended or {
         "status": (
             f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'."
         ),
         "finished": False,
     }
-    if (folder / "status.json").exists():
-        with _reading(
-            folder / "status.json", f"; without it, 'hkflow resume {folder}' finishes the run"
-        ):
-            end = _checked_end(_read_json(folder / "status.json"))
     end["status"] += f" {series['missing']}" if series["missing"] else ""
     return Run(folder, header, static, series, read_records(folder / "records.jsonl", case), end)
+
+
+def _ending(folder):
+    """How the run in a folder ended, None if it has not; asked for before its saves, which are all
+    there then."""
+    if not (folder / "status.json").exists():
+        return None
+    remedy = f"; without it, 'hkflow resume {folder}' finishes the run"
+    with _reading(folder / "status.json", remedy):
+        return _checked_end(_read_json(folder / "status.json"))
 
 
 def _damaged(folder, paths):
@@ -469,9 +485,10 @@ def read_max_margin(path: Path, n_data: int) -> MaxMargin | None:
         return of_arrays(read_arrays(group, MAX_MARGIN, {"datum": n_data}), n_data)
 
 
-def _state_in(read, path, row):
+def _state_in(read, place, name, row):
     """A state in a file of snapshots. Raises RunFolderError if the file is damaged, or gone by
     now."""
+    path = place.there() / "snap" / name
     snapshots = read(path)
     if snapshots is None:
         raise RunFolderError(f"{path}: damaged, or no longer there.")

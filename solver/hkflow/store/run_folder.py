@@ -46,6 +46,7 @@ from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.state import LoopState
+from .place import Place
 
 FORMAT = 5
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
@@ -71,8 +72,8 @@ OWN = (
     "damaged",
     ".lock",
 )
-# what a session says at its end, and a resumed run outdates: status first, that no older results
-# pass for those of a finished run
+# what a session says at its end, and a run that goes on outdates: status first, that no older
+# results pass for those of a finished run
 OF_THE_END = ("status.json", "results.h5", "errors.h5", "repeats.h5")
 CLOCK = vars(LoopState(0.0, 0.0, [0.0, 0.0]))  # the types of its entries
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
@@ -169,6 +170,12 @@ def lock(folder: Path) -> BaseFileLock:
             f"{folder}: another process is writing here; wait for it or stop it first."
         ) from None
     return held
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raise RunFolderError if another process has used a folder between claiming and locking it."""
+    if any(path.name not in ("snap", ".lock") for path in folder.iterdir()):
+        raise RunFolderError(f"{folder}: another process has begun a run here. Choose another one.")
 
 
 def refuse_links(folder: Path) -> None:
@@ -292,9 +299,7 @@ class RunWriter(Observer):
         return time.process_time() - self.began
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
-        for path in (self.folder / name for name in OF_THE_END):
-            if path.exists():
-                path.unlink()
+        self.place, self.goes_on = Place(self.folder), False
         self.logs = {"records": Log(self.folder / "records.jsonl")}
         if method.history is not None:
             self.logs["history"], self.kept = Log(self.folder / "history.bin"), len(method.history)
@@ -308,6 +313,13 @@ class RunWriter(Observer):
         self.logs["records"].add(f"{json.dumps(record)}\n".encode())
         if time.monotonic() - self.last_flush > FLUSH_SECONDS:
             self._flush()
+
+    def _forget_the_end(self):
+        """Remove what an earlier session said at its end, now that its run goes on."""
+        for path in (self.folder / name for name in OF_THE_END):
+            if path.exists():
+                path.unlink()
+        self.goes_on = True
 
     def _keep(self, method):
         """Add what moved the points since it was last asked for to the history."""
@@ -331,6 +343,8 @@ class RunWriter(Observer):
             self._write_alone(method, clock, END)
 
     def step(self, method: Method, clock: LoopState) -> None:
+        if not self.goes_on:
+            self._forget_the_end()
         if self.last_step != clock.step and time.monotonic() - self.last_time > CHECKPOINT_SECONDS:
             self._write_alone(method, clock, CHECKPOINT)
         self._keep(method)
@@ -389,6 +403,7 @@ class RunWriter(Observer):
         """
         if not self.waiting:
             return
+        self.place.there()
         self._flush()
         for log in self.logs.values():
             log.sync()

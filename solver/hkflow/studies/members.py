@@ -20,16 +20,21 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ..arguments import Floats
 from ..case.load import CaseFile, toml_of
 from ..case.schema.case import CertificateTable, ErrorTable
 from ..errors import CaseError, HkflowError
 from ..files.userfiles import read_text, size_of
+from ..methods.method import Method
 from ..solving.interrupts import Interrupts
 from ..solving.observer import Observer
 from ..solving.registry import record_of
 from ..solving.result import versions
+from ..solving.state import LoopState
+from ..store.run_folder import snapshot_paths
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
+GRACE = 30.0  # of these, in which it ends its run in order
 ANSWER = 10.0  # seconds in which a Dask scheduler answers
 # their sentences explain themselves
 EXPECTED = (HkflowError, OSError, MemoryError, ArithmeticError, ValueError)
@@ -37,6 +42,7 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 # of this process, if it is a worker
 stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()
+heeds = threading.Event()  # while its run takes steps, and where these were interrupted
 # a number shared with the study, if this process is one of its workers: the signal that interrupted
 # it, or 0
 told = None
@@ -67,14 +73,17 @@ def key_of(file: CaseFile) -> str:
         for path in (place / "run.json", place / "status.json") if place.is_dir() else (place,):
             with suppress(OSError):
                 digest.update(path.read_bytes())
+        # of a run that goes on
+        digest.update(str([path.name for path in snapshot_paths(place)]).encode())
     return digest.hexdigest()[:12]
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a complete run lies in a folder."""
+    """Whether a finished run lies in a folder, with all that its case asks for."""
     try:
         end = json.loads(read_text(folder / "status.json"))
-        return end["finished"] is True and (folder / "results.h5").is_file()
+        whole = end["finished"] is True and end.get("complete", True)
+        return whole and (folder / "results.h5").is_file()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -87,6 +96,7 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
     from ..running.run import resume, run
 
     folder = Path(folder)
+    heeds.clear()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +110,8 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
         if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
             leaving.set()
         return made.finished, made.status
+    except KeyboardInterrupt:  # before its steps or after them
+        return False, "Interrupted with its study"
     except Timeout:
         return False, "Failed: another process is computing it."
     except EXPECTED as error:
@@ -122,6 +134,13 @@ def as_member(file: CaseFile, curves: Iterable[str]) -> CaseFile:
 
 class Stopping(Observer):
     """Ends a run when its process is told to stop, or the study that asked for it is gone."""
+
+    def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
+        heeds.set()
+
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
+        if not status.startswith("Interrupted"):
+            heeds.clear()
 
     def stop(self) -> str | None:
         if told is not None and told.value:
@@ -246,7 +265,7 @@ def _begin_worker(study, shared):
     global told
     told = shared
     gc.freeze()  # what is imported stays: garbage is not looked for in it again and again
-    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, _interrupted)
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     threading.Thread(target=_watch, args=(study,), daemon=True).start()
 
@@ -255,8 +274,15 @@ def _watch(study):
     while os.getppid() == study and not leaving.wait(0.5):
         pass
     stopping.set()
-    with computing:
-        os._exit(1)
+    computing.acquire(timeout=GRACE)  # what is cut off is computed again
+    os._exit(1)
+
+
+def _interrupted(*_):
+    """Steps are ended in order, by `Stopping`; what comes before and after them at once."""
+    stopping.set()
+    if computing.locked() and not heeds.is_set():
+        raise KeyboardInterrupt
 
 
 class _Interrupt(Interrupts):

@@ -175,18 +175,21 @@ def _measured(what, folder, folders, outcomes, received):
             continue
         errors, problem, values, work = {}, "", {}, dict.fromkeys(WORK, np.nan)
         finished, status = outcomes.get(place, (False, "Not computed yet."))
-        if is_finished(place):
-            records, end = read_ending(place / "results.h5", what.table.values)
-            finished, status = True, end["status"]
-            values = values_of(records, what.table.values)
-            work |= {name: end[name] for name in WORK}
-        # the rest of a run is wanted for its errors alone
-        if what.levels and (run := read(place)) is not None:
-            dims.add(run.dim)
-            if not (against == "finest" and member.level == len(what.levels) - 1):
-                errors, problem = _errors(
-                    run, against, read, _reference(what, places, member, against)
-                )
+        try:
+            if is_finished(place):
+                records, end = read_ending(place / "results.h5", what.table.values)
+                finished, status = True, end["status"]
+                values = values_of(records, what.table.values)
+                work |= {name: end[name] for name in WORK}
+            # the rest of a run is wanted for its errors alone
+            if what.levels and (run := read(place)) is not None:
+                dims.add(run.dim)
+                if not (against == "finest" and member.level == len(what.levels) - 1):
+                    errors, problem = _errors(
+                        run, against, read, _reference(what, places, member, against)
+                    )
+        except RunFolderError as error:  # of one member, as where another process resumes it
+            finished, problem = False, str(error)
         found.append(Outcome(member, place, finished, status, errors, values, work, problem))
     measured = {name for outcome in found for name in outcome.errors}
     names = [name for name in what.table.errors or ERRORS if name in measured]

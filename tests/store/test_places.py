@@ -1,0 +1,98 @@
+"""Run folders that are met while or after another process, or a kill, has been there."""
+
+import pytest
+from test_run_folder import CASE
+
+import hkflow
+from hkflow.running.error_bars import keep
+from hkflow.store import run_folder
+
+
+@pytest.fixture
+def case(tmp_path):
+    path = tmp_path / "small.toml"
+    text = CASE.replace("cells = 24", "cells = 96")  # enough for error bars
+    path.write_text(f'{text}[error]\ncompanions = "own"\n')
+    return path
+
+
+def test_a_finished_run_that_is_resumed_keeps_what_it_said_until_it_is_said_again(
+    case,
+    tmp_path,
+    monkeypatch,
+):
+    run, there = hkflow.run(case, tmp_path / "run"), {}
+
+    def killed(folder, packed):
+        there.update({name: (folder / name).exists() for name in run_folder.OF_THE_END[:3]})
+        raise SystemExit
+
+    monkeypatch.setattr("hkflow.running.run.pack", killed)
+    with pytest.raises(SystemExit):
+        hkflow.resume(run.path)
+    assert all(there.values()) and hkflow.load(run.path).errors.bars
+
+
+def test_what_a_kill_leaves_out_at_the_end_is_made_when_the_case_is_met_again(
+    case,
+    tmp_path,
+    monkeypatch,
+):
+    """Error bars, here; the run is finished and read as such before."""
+
+    def killed(*_):
+        raise SystemExit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hkflow.running.run.estimated", killed)
+        with pytest.raises(SystemExit):
+            hkflow.run(case, tmp_path / "run")
+    left = hkflow.load(tmp_path / "run")
+    assert left.finished and left.errors is None
+    assert hkflow.run(case, tmp_path / "run").errors.bars
+    monkeypatch.setattr("hkflow.running.run.estimated", killed)
+    assert hkflow.run(case, tmp_path / "run").errors.bars  # not once more
+
+
+def test_a_run_in_memory_follows_its_folder_where_it_is_moved_aside(case, tmp_path):
+    """Its error bars are read when they are asked for, and another run has the folder by then."""
+    path = hkflow.run(case, tmp_path / "run").path
+    own, first = hkflow.load(path).errors["predictions"], hkflow.load(path)
+    other = hkflow.run(case, path, **{"flow.noise": 0.5})
+    assert other.path == path and first.path == tmp_path / "run.1"
+    assert (first.errors["predictions"] == own).all() and (own != other.errors["predictions"]).any()
+    gone = hkflow.load(first.path)
+    first.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(hkflow.RunFolderError, match="Load it from where it is now"):
+        _ = gone.errors
+    bars = hkflow.error_bars(other, "own")
+    path.rename(tmp_path / "other")
+    (tmp_path / "elsewhere").rename(path)
+    with pytest.raises(hkflow.RunFolderError, match="no longer there"):
+        keep(other, bars)
+
+
+def test_a_run_whose_folder_is_moved_writes_into_no_other(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "MAX_WAIT", -1.0)
+
+    def moves(state):
+        if state.step == 6:
+            (tmp_path / "run").rename(tmp_path / "moved")
+            hkflow.run(case, tmp_path / "run")
+
+    with pytest.raises(hkflow.RunFolderError, match="no longer there"):
+        hkflow.run(case, tmp_path / "run", observers=[moves])
+    assert len(hkflow.load(tmp_path / "run").time) == 4
+
+
+def test_results_are_not_packed_while_the_run_goes_on(case, tmp_path):
+    """What was read before its end would stand for all of it after that."""
+    said = []
+
+    def packs(state):
+        with pytest.raises(hkflow.RunFolderError, match="another process is writing"):
+            hkflow.pack(tmp_path / "run")
+        said.append(state.time)
+
+    hkflow.run(case, tmp_path / "run", observers=[packs])
+    assert said and hkflow.load(hkflow.pack(tmp_path / "run")).finished
