@@ -254,3 +254,8 @@ def test_labels_of_test_files_are_those_of_the_data(tmp_path, monkeypatch):
     (tmp_path / "later.csv").write_text("a,b,kind\n1,2,birch\n2,1,oak\n")
     with pytest.raises(hkflow.CaseError, match="'oak' is none of ash, birch, cedar"):
         hkflow.check(CASE | {"data": data})
+
+
+def test_effective_data_count_data_and_not_their_outputs(run):
+    """At the start, where all classes are as probable, each datum weighs the same."""
+    assert run.records["effective_data"][0] == pytest.approx(len(run.targets), rel=1e-2)

@@ -1,6 +1,8 @@
 """Tables as people have them: missing values, categories, labels, delimiters, formats, frames, and
 all faults of a file at once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -245,3 +247,42 @@ def test_fifty_thousand_rows_are_read(tmp_path, monkeypatch, rng):
 def test_what_is_missing_is_known_in_every_spelling():
     assert all(map(labels.is_missing, (None, float("nan"), "", " ", "NA", "n/a", "NULL", "?")))
     assert not any(map(labels.is_missing, (0, "0", "no", "-", "unknown")))
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["true", "TRUE", "1", "False", "0", "2"], ["2", "False", "true"]),
+        (["TRUE", "true", "0", "2"], ["0", "2", "TRUE"]),
+        (["1_1", "11", "2_0"], ["11", "1_1", "2_0"]),
+        (["1234567890123456789", "1234567890123456788", "3.0"],
+         ["3", "1234567890123456788", "1234567890123456789"]),
+        ([10.0, "9", 10], ["9", "10"]),
+    ],
+)  # fmt: skip
+def test_names_of_classes_are_what_the_table_says_first(cells, found):
+    """Whatever the order in which Python keeps a set; labels of as many digits as one likes are
+    told apart, and those with underscores are texts."""
+    every = SimpleNamespace(classes=None)
+    names = preparation._classes(every, np.array(cells, dtype=object), "kind", "the table")
+    assert names == found
+    assert len({labels.text_of(name) for name in names}) == len(names)
+
+
+def test_what_python_alone_takes_for_a_number_is_none():
+    cells = np.array(["1_000", "2", " 3.5 "], dtype=object)
+    values, wrong = columns.numbers(cells)
+    assert wrong == [0] and values[1:].tolist() == [2.0, 3.5]
+    assert columns.numbers(np.array(["1_000", 2.0, None], dtype=object))[1] == [0]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"X": np.ones((3, 2)), "X1": np.zeros(3), "y": np.ones(3)},
+        {1: np.arange(3.0), "1": np.ones(3), "y": np.ones(3)},
+    ],
+)
+def test_columns_that_would_have_one_name_are_refused(frame):
+    with pytest.raises(hkflow.CaseError, match="names the column 'X?1' twice"):
+        columns.Columns.of(frame)

@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_said_at_once(run):
         run.predict(rows)
     assert "row 1, column 'colour': 'pink' is none of blue, green, red" in str(caught.value)
     assert "row 2, column 'length': 'tall' is not a number" in str(caught.value)
-    with pytest.raises(hkflow.CaseError, match="Unknown column 'weight'.*'weigth'"):
+    with pytest.raises(hkflow.CaseError, match="unknown column 'weight'.*'weigth'"):
         run.predict({"length": [1.0], "colour": ["red"], "weigth": [1.0]})
     with pytest.raises(ValueError, match=r"3 columns \(length, colour, weight\).* got 2"):
         run.predict([[1.0, 2.0]])
@@ -110,7 +110,7 @@ def test_the_command(run, tmp_path):
     assert (tmp_path / "pred.csv").read_text() == out
     assert "cannot be read" in hk("predict", run.path, tmp_path / "none.csv", code=2)[1]
     (tmp_path / "new.csv").write_text("length;colour\n1,5;red\n")
-    assert "Unknown column 'weight'" in hk("predict", run.path, tmp_path / "new.csv", code=2)[1]
+    assert "unknown column 'weight'" in hk("predict", run.path, tmp_path / "new.csv", code=2)[1]
 
 
 def test_error_bars_stand_beside_predictions(run):

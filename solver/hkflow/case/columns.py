@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arguments import Floats, Integers
 from ..errors import CaseError, printable
-from .labels import is_missing
+from .labels import is_missing, number_of
 
 Cells = NDArray[Any]  # (n,) numbers, texts or objects
 
@@ -64,9 +65,11 @@ class Columns:
         if names is None:
             names, frame = ["x"], {"x": frame}
         for name in names:
-            if names.count(name) > 1:
-                raise CaseError(f"{source}: names the column '{printable(name)}' twice.")
-            found |= dict(_split(str(name), cells_of(frame[name])))
+            split = _split(str(name), cells_of(frame[name])) if names.count(name) == 1 else []
+            for one, cells in split or [(str(name), None)]:
+                if one in found or cells is None:
+                    raise CaseError(f"{source}: names the column '{printable(one)}' twice.")
+                found[one] = cells
         lengths = {name: len(cells) for name, cells in found.items()}
         if len(set(lengths.values())) > 1:
             few = list(lengths.items())[:MAX_SHOWN]
@@ -176,7 +179,8 @@ def numbers(cells: Cells, comma: bool = False) -> tuple[Floats, list[int]]:
         try:
             if comma:
                 listed = _with_points(listed)
-            values = np.fromiter(map(float, listed), float, len(listed))
+            plain = all(map(isinstance, listed, repeat(str))) and "_" not in "".join(listed)
+            values = np.fromiter(map(float if plain else number_of, listed), float, len(listed))
         except (ValueError, TypeError):
             return _numbers_among(cells.tolist(), comma)
     return values, np.flatnonzero(np.isinf(values)).tolist()
@@ -199,7 +203,7 @@ def _numbers_among(cells, comma):
         try:
             if comma and isinstance(cell, str):
                 cell = cell.replace(".", "x").replace(",", ".")  # 1.5 is no number with a comma
-            values[k] = float(cell)
+            values[k] = number_of(cell)
         except (ValueError, TypeError):
             if not is_missing(cell):
                 wrong.append(k)
@@ -213,7 +217,7 @@ def no_number(cell: Any) -> str:
     shown = printable(str(cell).strip())
     shown = shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - 1]}…"
     try:
-        infinite = np.isinf(float(cell))
+        infinite = kind is None and np.isinf(number_of(cell))
     except (ValueError, TypeError):
         infinite = False
     return f"'{shown}' is {'not finite' if infinite else kind or 'not a number'}"

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+EXACT = 1e15  # below it 15 digits tell whole numbers apart
+
 # what stands where there is no value, in small letters
 MISSING = frozenset(
     ("", "na", "n/a", "#n/a", "#na", "nan", "-nan", "null", "none", "<na>", "nat", "?")
@@ -13,13 +15,24 @@ def is_missing(cell: Any) -> bool:
     return cell is None or str(cell).strip().lower() in MISSING
 
 
+def number_of(cell: Any) -> float:
+    """A cell as a number. Raises ValueError or TypeError for what is none: 1_000 is one in Python
+    alone."""
+    if isinstance(cell, str) and "_" in cell:
+        raise ValueError
+    return float(cell)
+
+
 def text_of(cell: Any) -> str:
-    """A cell as a text that is the same for 1, 1.0 and "1"."""
+    """A cell as a text that is the same for 1, 1.0 and "1"; whole numbers keep all their digits."""
     text = str(cell).strip()
     try:
-        return f"{float(text):.15g}"
+        number = number_of(text)
     except ValueError:
         return text
+    if abs(number) >= EXACT and text.lstrip("+-").isdecimal():
+        return str(int(text))
+    return f"{number:.15g}"
 
 
 def label_of(cell: Any) -> str:

@@ -21,7 +21,7 @@ from .columns import (
     no_number,
     numbers,
 )
-from .labels import is_missing, label_of, text_of
+from .labels import is_missing, label_of, number_of, text_of
 from .schema.data import Labelled, Prepared
 from .schema.tables import Table, Vector
 
@@ -120,7 +120,8 @@ class Preparation(Table):
         columns = self._columns(raw)
         faults = Faults(columns.source, columns)
         for name in [column.name for column in self.columns if column.name not in columns.named]:
-            faults.column(unknown_name("column", name, columns.named))
+            said = unknown_name("column", name, columns.named)
+            faults.column(f"u{said[1:-1]}")
         faults.refuse()
         rows, parts = np.arange(len(columns.lines)), []
         for column in self.columns:
@@ -354,7 +355,10 @@ def _classes(table, cells, label, where):
     numbers if they are."""
     if table.classes is not None:
         return [text_of(name) for name in table.classes]
-    names = {label_of(cell): text_of(cell) for cell in set(cells.tolist()) if not is_missing(cell)}
+    names: dict[str, str] = {}  # of several spellings the one that comes first
+    for cell in dict.fromkeys(cells.tolist()):
+        if not is_missing(cell):
+            names.setdefault(label_of(cell), text_of(cell))
     if not 2 <= len(names) <= MAX_CLASSES:
         raise CaseError(
             f"{where}, column '{printable(label)}' has {len(names)} different labels; the loss"
@@ -362,7 +366,7 @@ def _classes(table, cells, label, where):
             " regressed with the loss 'square'."
         )
     try:
-        return sorted(names.values(), key=float)
+        return sorted(names.values(), key=lambda name: (number_of(name), name))
     except ValueError:
         return sorted(names.values())
 

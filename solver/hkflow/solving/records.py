@@ -8,6 +8,7 @@ from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
 from ..methods.record import SCALED, Record
 from ..methods.step import ENERGIES, TERMS
+from ..objectives.protocol import prediction_shape
 from .predicting import test_predictions_of
 from .state import LoopState
 
@@ -22,8 +23,18 @@ def _effective_number(shares) -> float:
     return 1.0 / np.add.reduce(sizes * sizes)
 
 
+def _by_datum(slopes, objective):
+    """The loss gradient of each datum, (n,): of several classes Σ_k |∂R/∂h_ik|."""
+    if len(prediction_shape(objective)) == 1:
+        return slopes
+    return np.abs(slopes.reshape(prediction_shape(objective))).sum(axis=1)
+
+
 OF_EVERY_RUN = (
-    Record("time", "time", "Time of the flow, or the smooth margin where that is the clock.", "t"),
+    Record(
+        "time", "time",
+        "Time of the flow, or what the smooth margin has grown by, where that is the clock.", "t",
+    ),
     Record("step", "steps", "Steps taken so far.", compared=True),
     Record("dt", "step size", "Length of the last step."),
     Record(
@@ -75,7 +86,7 @@ def _of_every_run(method: Method, clock: LoopState) -> dict[str, Any]:
         "energy_residual": e.objective - clock.objective_at_start - sum(energies),
         "mass_residual": e.mass - clock.mass_at_start - sum(masses),
         "training_error": objective.error(e.predictions),
-        "effective_data": _effective_number(e.loss_gradient),
+        "effective_data": _effective_number(_by_datum(e.loss_gradient, objective)),
     }
 
 

@@ -183,3 +183,34 @@ def test_transport_on_atoms_is_refused():
     objective = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["square"], X, Y)
     with pytest.raises(ValueError, match="Atoms have no neighbours"):
         hkflow.Problem(hkflow.atoms_mesh(np.eye(3)), objective, hkflow.Flow(1.0, 4.0), (1, -1))
+
+
+def two_weights(depth, kind):
+    """A datum in the direction of one of two atoms of both signs, and its flow from ν = 1."""
+    data = [[1.0, 0.0]], [1.0]
+    objective = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["logistic"], *data)
+    flow, atoms = hkflow.Flow(0.0, depth**2, depth=depth), hkflow.atoms_mesh(np.eye(2))
+    problem = hkflow.Problem(atoms, objective, flow, (1, -1), np.ones((2, 2)))
+    options = {"layers": "diagonal"} if kind == "network" else {}
+    return hkflow.solve(problem, 20.0, 5, kind=kind, tolerance=1e-8, **options)
+
+
+@pytest.mark.parametrize("kind", ["grid", "network"])
+@pytest.mark.parametrize("depth", [1.0, 1.2, 1.3, 3.0])
+def test_weights_of_little_depth_change_their_sign_or_end_at_zero(depth, kind):
+    """ν̇ = −D² ν^(2−2/D) J by scipy. At D = 1 a weight passes through zero, and |ν| has both; below
+    2 it reaches zero in finite time and stays there."""
+    run = two_weights(depth, kind)
+
+    def rate(t, nu):
+        slope = -1.0 / (1.0 + np.exp(nu[0] - nu[1]))
+        mobile = np.ones(2) if depth == 1.0 else np.maximum(nu, 0.0) ** (2.0 - 2.0 / depth)
+        return -(depth**2) * mobile * slope * np.array([1.0, -1.0])
+
+    exact = solve_ivp(rate, (0.0, 20.0), [1.0, 1.0], rtol=1e-9, atol=1e-12, max_step=0.01)
+    ends = exact.y[:, -1] if depth == 1.0 else np.maximum(exact.y[:, -1], 0.0)
+    assert run.finished and (depth < 2.0) == (ends[1] < 1e-9)
+    assert run.predictions[-1] == pytest.approx(ends[0] - ends[1], rel=2e-4)
+    mass = np.abs(ends).sum() + 2.0  # of the atom that no datum sees
+    assert run.mass[-1] == pytest.approx(mass, rel=2e-4) == run.atoms_at(-1).mass
+    assert run.records["margin"][-1] == pytest.approx((ends[0] - ends[1]) / mass, rel=3e-4)

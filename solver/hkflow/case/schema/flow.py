@@ -70,7 +70,7 @@ class FlowTable(Table):
         ),
     )
     time_variable: Literal["time", "margin"] = Field(
-        "time", description="margin: time is the smooth margin γ̃ = -log loss"
+        "time", description="margin: time is what the smooth margin γ̃ = -log loss has grown by"
     )
 
     @model_validator(mode="after")

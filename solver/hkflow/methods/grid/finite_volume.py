@@ -108,7 +108,8 @@ class FiniteVolume(ImplicitSteps):
             raise ValueError("The grid needs a problem on a mesh; this one starts from atoms.")
         if self.flow.time_variable != "time":
             raise ValueError(
-                "The grid runs by time; the time variable 'margin' is for particles and networks."
+                "The grid runs by time; the time variable 'margin' is for particles,"
+                " characteristics and networks."
             )
         if reconstruction == "quadratic":
             _check_smooth(problem)

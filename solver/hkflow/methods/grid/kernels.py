@@ -135,8 +135,8 @@ def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, d
 
         Λ ← (1 − keep) (Λ − dt βJ);   (ν/τ)^(2/D − 1) = (start/τ)^(2/D − 1) − (1 − 2/D) Λ
 
-    depth D ≠ 2; reference τ, a number; D = 1 is linear and keeps signs; others end at zero, nan
-    where the growth explodes
+    depth D ≠ 2; reference τ, a number; D = 1 is linear and keeps signs; others end at zero, which
+    those of D < 2 reach; nan where the growth explodes (D > 2)
     """
     n_signs, n = density.shape
     power = 2.0 / depth - 1.0
@@ -148,6 +148,8 @@ def mobility_stage(keep, dt, beta, depth, reference, start, potential, growth, d
                     density[s, c] = start[s, c] + reference * growth[s, c]
                 else:
                     root = (start[s, c] / reference) ** power + power * growth[s, c]
+                    if power > 0.0:
+                        root = max(root, 0.0)
                     density[s, c] = reference * root ** (1.0 / power)
 
 

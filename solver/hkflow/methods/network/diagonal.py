@@ -52,7 +52,12 @@ class Diagonal:
             "positions": np.tile(centers, (len(signs), 1)),
             "signs": np.repeat(signs, len(centers)),
         }
-        return places | {"output": y, "inner": y**self.depth}
+        return places | {"output": y, "inner": self._real(y) ** self.depth}
+
+    def _real(self, u):
+        """u, or 0 where u^D would be no number: weights of D < 2 reach 0 in finite time, and those
+        whose D is not whole stay there."""
+        return u if float(self.depth).is_integer() else np.maximum(u, 0.0)
 
     def homogeneous_norm(self, y: Floats) -> float:
         """|u|^D, of which w is a function of degree one."""
@@ -64,15 +69,16 @@ class Diagonal:
         return np.abs(y) if self.depth >= 2.0 else np.full(len(y), np.abs(y).max())
 
     def fill(self, e: Any, objective: Any) -> None:
-        """u̇ = −D u^(D−1) J; dF/dt = −D² ∫J² m(ν) and d|ν|/dt = −D² ∫J m(ν), m(ν) = u^(2D−2)."""
-        D, u = self.depth, e.y.reshape(self.shape)
+        """u̇ = −D u^(D−1) J; dF/dt = −D² ∫J² m(ν) and d|ν|/dt = −D² ∫sign(ν) J m(ν), m(ν) =
+        u^(2D−2)."""
+        D, u = self.depth, self._real(e.y.reshape(self.shape))
         nu = u**D
         e.objective, J = float(objective.evaluate(nu)), objective.potential
         slope = D * u ** (D - 1.0)
         rate = -slope * J
         e.rate[:] = rate.ravel()
-        first, second = np.sum(slope * slope * J), np.sum(rate * rate)
-        e.mass = nu.sum()
+        first, second = np.sum(np.sign(nu) * slope * slope * J), np.sum(rate * rate)
+        e.mass = np.abs(nu).sum()
         sizes = np.maximum(self.sizes(e.y), np.finfo(float).tiny)
         relative = np.abs(e.rate) / np.where(sizes > np.finfo(float).tiny, sizes, 1.0)
         e.rms_potential = relative.max() / D**2
@@ -82,6 +88,10 @@ class Diagonal:
             energy_exchanged=second,
             mass_exchanged=np.sqrt(second) * np.sqrt(np.sum(slope * slope)),
         )
+        if (
+            self.problem.flow.signed
+        ):  # where a weight changes its sign, so does its share of the mass rate
+            e.rates["mass_exchanged"] = np.inf
 
     @staticmethod
     def measure(arrays: dict[str, Any]) -> PointMeasure:
