@@ -91,7 +91,8 @@ def test_check_prints_a_case_that_runs(tmp_path):
 
 def test_schema_is_json():
     schema = json.loads(hk("schema")[0])
-    assert {"data", "objective", "domain", "time"} <= set(schema["required"])
+    assert set(schema["required"]) == {"domain", "time"}
+    assert schema["anyOf"] == [{"required": ["data", "objective"]}, {"required": ["energy"]}]
 
 
 def test_help_and_import_are_light():

@@ -406,6 +406,16 @@ def test_overrides_are_checked_like_the_file(case):
         parse_override("noise")
     resolved, problem = hkflow.check(case(), **{"flow.noise": 0.5}, time={"end": 3.0})
     assert problem.flow.noise == 0.5 and resolved.time.end == 3.0
+    flow = {"flow.transport": 0.0, "flow.reaction": 2.0}
+    assert (hkflow.check(case(), **flow)[1].flow.reaction, problem.flow.transport) == (2.0, 1.0)
+    assert hkflow.check(case(), **flow | {"flow.kind": "wasserstein"})[1].flow.reaction == 0.0
+    for clash in ({"kind": "wasserstein", "transport": 1.0}, {"transport": 1.0}):
+        with pytest.raises(hkflow.CaseError, match="give either 'kind' or the rates"):
+            hkflow.check(case(), flow=clash)
+    energies = ROOT / "cases" / "energies" / "attention.toml"
+    for key, words in (("width", "is not a number from 0 to 0"), ("0", "wanted a table")):
+        with pytest.raises(hkflow.CaseError, match=words):
+            hkflow.check(energies, **{f"energy.{key}": 0.3})
     with pytest.raises(hkflow.CaseError, match="'cells' is not a table"):
         hkflow.check(case(), domain={"cells": {"x": 1}})
     with pytest.raises(hkflow.CaseError, match="flow.nois: unknown key. Did you mean 'noise'"):

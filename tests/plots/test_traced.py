@@ -56,8 +56,11 @@ def test_pixels_of_a_map_show_the_density_there(solutions):
 
 def test_maps_have_fewer_pixels_where_points_have_longer_ways(solutions, monkeypatch):
     s, bounds = solutions[2], (240, 1600)
-    flows, kinks, signs = s.state_at(-1)["flows"], 6, 2
-    monkeypatch.setattr(traced, "WORK", 500.0**2 * traced.INSIDE * signs * flows * (kinks + 8))
+    kinks, signs, inputs = 6, 2, s.problem.objective.inputs
+    sides = [s.state_at(save)["positions"] @ inputs.T > 0.0 for save in (0, -1)]
+    looks = s.state_at(-1)["flows"] + np.mean(np.sum(sides[0] != sides[1], axis=1))
+    assert looks > s.state_at(-1)["flows"]
+    monkeypatch.setattr(traced, "WORK", 500.0**2 * traced.INSIDE * signs * looks * (kinks + 8))
     assert traced.map_width(s, -1, bounds) == pytest.approx(500, abs=1)
     assert traced.map_width(s, -1, bounds, maps=4) == pytest.approx(250, abs=1)
     assert traced.map_width(s, -1, bounds, maps=9) == 240

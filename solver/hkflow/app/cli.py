@@ -224,7 +224,9 @@ def info(path: RunPath) -> None:
 Picture = Annotated[
     str | None,
     typer.Argument(
-        help="which picture; `hkflow plot RUN help` lists those that fit", metavar="[NAME]"
+        help="which picture of one save, as density or predictions; one that does not fit is"
+        " answered with those that do",
+        metavar="[NAME]",
     ),
 ]
 Wide = Annotated[

@@ -235,10 +235,25 @@ def _override(tables, keys, value):
     if isinstance(value, dict):
         for key, inner in value.items():
             _override(tables, [keys[-1], key], inner)
+        if path == "flow" and {"kind", *RATES} & value.keys() > {"kind"}:
+            tables["flow"] |= {key: value[key] for key in ("kind", *RATES) if key in value}
+    elif isinstance(tables, list):
+        _nth(tables, keys[-1], path)
+        raise CaseError(f"{path}: wanted a table, got {printable(value)!r}.")
     else:
         tables[keys[-1]] = value
-        if path in _RIVALS:
-            tables.pop(_RIVALS[path], None)
+        for rival in _rivals(path, tables):
+            tables.pop(rival, None)
+
+
+def _rivals(path, table):
+    """Keys whose places a key takes: a kind of flow those of its rates, both rates that of a
+    kind."""
+    if path == "flow.kind":
+        return RATES
+    if path in ("flow.transport", "flow.reaction") and RATES[0] in table and RATES[1] in table:
+        return ("kind",)
+    return _RIVALS.get(path, ())
 
 
 def _nth(tables, key, path):
@@ -297,7 +312,8 @@ def _sentence(fault, model):
 
 
 # of which one given in an override takes the other's place
-_RIVALS = {"time.end": "steps", "time.steps": "end"}
+_RIVALS = {"time.end": ("steps",), "time.steps": ("end",)}
+RATES = ("transport", "reaction")
 UNIONS = {"data": "source", "initial": "kind", "method": "kind"}
 
 

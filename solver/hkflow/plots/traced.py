@@ -12,11 +12,11 @@ from . import circle, sphere
 from .figures import AnyFigure, Saves
 from .shown import clock_of, colors_of, draw_scale, sign_color, sign_name, thinned, time_of
 
-# points times flows times kinks of one picture, about a second; points are fewer where there is
-# more history
-WORK = 1.5e8
+# points of one picture times flows and crossings times kinks, about a second; points are fewer
+# where there is more history
+WORK = 3e8
 ANGLES = (360, 5760)  # points of the circle, at least and at most
-PIXELS = (240, 1600)  # of the width of a map
+PIXELS = (120, 1600)  # of the width of a map
 INSIDE = np.pi / 8.0  # share of a map's width² that are pixels of the sphere
 SAMPLE = 1000  # points that the colours of other saves are found from
 SAME = 1e-9  # radians between atoms that make one stem
@@ -62,8 +62,13 @@ def map_width(run: Result, save: int, pixels: tuple[int, int], maps: int = 1) ->
 
 def _affordable(run: Result, save: int) -> float:
     """How many points of each sign a picture of a run by characteristics can have."""
-    flows, kinks = run.state_at(save)["flows"], len(run.problem.objective.inputs)
-    return WORK / (len(run.signs) * max(flows, 1.0) * (kinks + 8.0))
+    inputs, state = run.problem.objective.inputs, run.state_at(save)
+    some = [of["positions"][:SAMPLE] for of in (run.state_at(0), state)]
+    sides = [positions @ inputs.T > 0.0 for positions in some]
+    crossed = np.count_nonzero(sides[0] != sides[1]) / max(len(some[0]), 1)
+    # all kinks are looked at in each flow, and again after each that is crossed
+    looks = max(state["flows"] + crossed, 1.0)
+    return WORK / (len(run.signs) * looks * (len(inputs) + 8.0))
 
 
 def _draw_circle(figure, run, save, shared, normalised, count):

@@ -1,6 +1,7 @@
 """A case file, checked and built."""
 
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def read_case(case: str | Path | dict | CaseFile, overrides: dict) -> CaseFile:
     """The CaseFile of a path or of tables, or one as it is."""
     if isinstance(case, CaseFile):
         return case
+    if not isinstance(case, dict | str | PathLike):
+        raise CaseError(
+            f"Wanted a case file, its tables or a Problem, got a {type(case).__name__}. The Problem"
+            " that 'check' returns beside a case is run by run(problem, end=…)."
+        )
     return case_of_tables(case, overrides) if isinstance(case, dict) else load_case(case, overrides)
 
 

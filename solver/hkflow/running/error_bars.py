@@ -13,6 +13,7 @@ from ..accuracy.error_bars import ErrorBars
 from ..case.build import build_problem
 from ..case.datasets import DataSet
 from ..case.mesh_cache import cached_mesh
+from ..errors import CaseError, unknown_name
 from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
 from ..solving.solution import Solution
@@ -23,7 +24,7 @@ from ..store.run import Run, load, loaded
 from ..store.run_folder import lock
 from .progress import companions_made
 
-BROKEN_OFF = "broken off"
+BROKEN_OFF, COMPANIONS = "broken off", ("all", "own")
 
 
 def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> ErrorBars:
@@ -38,7 +39,10 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
         bars["predictions"]            # (n_saves,)
 
     companions : "all", or "own": without another method;  quiet : no progress
+    Raises CaseError for other companions.
     """
+    if companions not in COMPANIONS:
+        raise CaseError(unknown_name("companions", companions, COMPANIONS))
     run = loaded(run)
     with companions_made(quiet) as watch:
         return bars_of(run, stated(run), companions == "all", cached_mesh, watch)

@@ -131,7 +131,9 @@ def solve(
         of a State
     records : further ones, {name: function of a State -> number}
     until_margin : end where the smooth margin γ̃ reaches this;  title : of the Solution
-    method : the keys of [method] in a case file; kind is "grid" where there is a mesh, else "auto"
+    method : the keys of [method] in a case file, but for those of the start, which the problem has
+        (particles, units, points, scale, repeats), and accuracy; kind is "grid" where there is a
+        mesh, else "auto"
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """

@@ -72,6 +72,8 @@ def pack(folder: str | Path, run: Run | None = None) -> Path:
     process writes there.
     """
     refuse_links(Path(folder))
+    if not Path(folder).is_dir():
+        raise RunFolderError(f"{folder}: wanted a run folder, whose snapshots are packed.")
     if run is None:
         with lock(Path(folder)):  # or a run that ends meanwhile would have the results of a part
             return pack(folder, load(folder))

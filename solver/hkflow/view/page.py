@@ -46,6 +46,8 @@ def page(*runs: ResultLike) -> Page:
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
+    if not runs:
+        raise RunFolderError("There is no run to view: give one or more.")
     found = [loaded(run) for run in runs]
     for run in found:
         if not len(run.time):

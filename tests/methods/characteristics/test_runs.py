@@ -173,3 +173,20 @@ def test_what_has_no_closed_form_is_refused_before_anything_is_written(
     with pytest.raises(hkflow.CaseError, match=re.escape(message)):
         hkflow.run(path, output=tmp_path / "run", **overrides)
     assert not (tmp_path / "run").exists()
+
+
+def test_where_nothing_moves_there_is_nothing_to_get_wrong():
+    """Targets 0 of a start that predicts 0: the rounding of predictions is no error of steps."""
+    inputs = np.random.default_rng(0).normal(size=(10, 2))
+    data = {"source": "inline", "inputs": inputs.tolist(), "targets": [0.0] * 10}
+    tables = {
+        "data": data,
+        "objective": {"activation": "relu", "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": "characteristics", "particles": 40},
+        "time": {"end": 3.0},
+    }
+    case, problem = hkflow.check(tables)
+    run = hkflow.solve(problem, 3.0, kind="characteristics")
+    assert run.finished and np.abs(run.predictions).max() < 1e-14

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from .data import Data, InlineData, Labelled
 from .flow import DomainTable, FlowTable, TimeTable
@@ -39,8 +39,17 @@ class CertificateTable(Table):
 DEFAULT_KINDS = {"initial": "uniform", "method": "grid"}
 
 
+def _without_energies(schema):
+    """What a file must have in any case: data and objective may be absent beside [[energy]]."""
+    absent = ("data", "objective")
+    schema["required"] = [name for name in schema["required"] if name not in absent]
+    schema["anyOf"] = [{"required": [*absent]}, {"required": ["energy"]}]
+
+
 class Case(Table):
     """A whole case file."""
+
+    model_config = ConfigDict(json_schema_extra=_without_energies)
 
     title: str = Field("", description="of pictures and reports")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(

@@ -20,6 +20,7 @@ from ..stepping.implicit import check_imex
 from ..stepping.implicit_residuals import STORED, Coupling
 from .history import Recorder
 
+ROUNDINGS = 16.0  # of predictions, as sums over all mass
 ORDER = 4  # the error estimate, of the predictor, shrinks like dt^ORDER
 # what errors of all steps add up to is about the largest difference of predictor and corrector,
 # and up to so many times as much where few atoms make large corners in r(t)
@@ -324,12 +325,15 @@ class Characteristics(PointMethod):
 
     def _difference(self, guess):
         """How far corrected predictions lie from a guess (n_data,), relative to them or the
-        targets."""
-        e, targets = self.trial, self.problem.objective.targets
-        size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(targets))
+        targets; nothing within the rounding of sums over all mass, as where nothing moves."""
+        e, objective = self.trial, self.problem.objective
+        size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(objective.targets))
         if not size > 0.0:
             return None
-        return max(CAUTION * _rms(e.predictions - guess) / size, np.finfo(float).eps)
+        off, least = _rms(e.predictions - guess), np.finfo(float).eps
+        if off <= ROUNDINGS * least * objective.largest_feature * e.mass:
+            return least
+        return max(CAUTION * off / size, least)
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
