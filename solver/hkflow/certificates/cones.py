@@ -21,9 +21,9 @@ there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats
+from ..compiled import njit
 from ..geometry.polyhedra import copy, dot
 from ..operators.parallel_loops import LARGE, divided_loop
 

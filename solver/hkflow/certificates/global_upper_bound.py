@@ -13,9 +13,9 @@ for points that prove the same.
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats
+from ..compiled import njit
 from ..geometry.polyhedra import copy
 from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU

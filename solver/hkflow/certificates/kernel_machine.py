@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats, real_array
+from ..compiled import njit
 from ..errors import HkflowError, unknown_name
 from ..objectives.objective import Objective
 from ..objectives.population import arc_cosine

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats
+from ..compiled import njit
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.polyhedra import dot
 from ..geometry.sphere import normalize

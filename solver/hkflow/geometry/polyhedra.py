@@ -8,9 +8,9 @@ alone are clipped.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats, Integers
+from ..compiled import njit
 from .mesh import Mesh, half_faces
 from .sphere import normalize
 

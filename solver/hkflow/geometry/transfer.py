@@ -2,10 +2,11 @@
 coarse one; and the cell that a point lies in."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.typing import ArrayLike
 
 from ..arguments import Floats, Integers
+from ..compiled import njit
 from .mesh import Mesh, half_faces
 from .polyhedra import copy, cut_polygon, dot, polyhedra, shared_volumes
 from .sphere import distance

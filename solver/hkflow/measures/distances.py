@@ -9,9 +9,9 @@ Gaussian–Hellinger–Kantorovich compares the measures with their masses.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats, Integers
+from ..compiled import njit
 from ..geometry.sphere import distance, normalize
 from .point_measure import PointMeasure
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from ..compiled import njit
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 from numpy.polynomial import Chebyshev, Polynomial
 
 from ..arguments import Floats, real_array, real_number
+from ..compiled import njit
 from ..errors import unknown_name
 from ..geometry.sphere import normalize
 from ..operators.dense import blocked

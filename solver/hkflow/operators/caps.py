@@ -1,9 +1,9 @@
 """A binary tree over points, caps that hold its nodes, and which great circles cut them."""
 
 import numpy as np
-from numba import njit
 
 from ..arguments import Floats, Integers
+from ..compiled import njit
 from .dense import TILE
 from .parallel_loops import divided_loop
 

@@ -10,11 +10,12 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..arguments import Floats
+from ..compiled import njit
 from .parallel_loops import parallel_loop, small_kernel
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from ..arguments import Floats
+from ..compiled import njit
 from .dense import blocked
 from .parallel_loops import parallel_loop
 

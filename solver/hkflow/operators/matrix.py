@@ -4,9 +4,10 @@ made anew for some points and data at a time."""
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from ..arguments import Floats
+from ..compiled import njit
 from .dense import blocked, unblocked
 from .parallel_loops import BLOCK, divided_loop
 

@@ -12,8 +12,10 @@ from functools import cache, wraps
 from types import FunctionType
 from typing import Any
 
-from numba import get_num_threads, njit
+from numba import get_num_threads
 from numpy import ndarray
+
+from ..compiled import njit
 
 BLOCK = 512
 SHARES = 8  # of a divided loop, for each thread

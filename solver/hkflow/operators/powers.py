@@ -11,7 +11,8 @@ rounding of h log₂ m alone, and the power by 2 + |h| units in its last place.
 from math import factorial, log
 
 import numpy as np
-from numba import njit
+
+from ..compiled import njit
 
 LEAST = np.finfo(float).tiny  # the smallest normal number
 LOGARITHM = tuple(2.0 / (log(2.0) * (2 * k + 1)) for k in range(12))  # next term: 4e-20

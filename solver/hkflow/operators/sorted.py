@@ -9,9 +9,10 @@ its beginning to its end, a difference of two running sums. Running sums are com
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from ..arguments import Floats
+from ..compiled import njit
 from .dense import LINEAR, SQUARED_RELU, blocked
 from .parallel_loops import parallel_loop
 from .tree import moments

@@ -15,9 +15,10 @@ alone and are made once.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from ..arguments import Floats
+from ..compiled import njit
 from .caps import LEAF, above, bisected, directions, lists_of, tree_of, upward
 from .dense import DATA, LINEAR, SMALL, SQUARED_RELU, TILE, blocked, gradient_tile
 

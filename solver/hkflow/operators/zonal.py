@@ -10,10 +10,11 @@ recurrence, then J and G. What is summed stays in registers, as in `dense`.
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..compiled import njit
 from .dense import CELLS, DATA, INTEGER, TILE, Array, multiply_add, products
 from .parallel_loops import parallel_loop
 from .powers import LEAST, power, split

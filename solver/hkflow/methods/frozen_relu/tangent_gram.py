@@ -3,10 +3,10 @@ P_c the projection on the directions in which atom c may move: along the sphere,
 that hold it."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...arguments import Floats
+from ...compiled import njit
 from ...objectives.objective import Objective
 from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow

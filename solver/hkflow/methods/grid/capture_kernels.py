@@ -7,8 +7,9 @@ slowly.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from ...compiled import njit
 from ...geometry.transfer import nearest_cell
 from ...operators.parallel_loops import BLOCK, parallel_loop
 from ..frozen_relu.frozen import TOUCH, along

@@ -9,9 +9,9 @@ enters or leaves:
 """
 
 import numpy as np
-from numba import njit
 
 from ...arguments import Floats, Integers
+from ...compiled import njit
 from ...geometry.mesh import Mesh, half_faces
 from ...geometry.sphere import normalize
 

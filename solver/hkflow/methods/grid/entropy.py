@@ -33,11 +33,12 @@ Kuczyński & Woźniakowski 1992 (Lanczos from a random vector).
 from functools import lru_cache
 
 import numpy as np
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...arguments import Floats
+from ...compiled import njit
 from ...operators.dense import INTEGER, LANES, Array, multiply_add
 from ...operators.parallel_loops import BLOCK, n_blocks, parallel_loop
 from .stencil import Stencil

@@ -7,8 +7,7 @@ SIAM J. Numer. Anal. 21, sec. 3). At a Courant number λ < 1 they ask for less o
 |limited| ≤ 2|a|/λ; `ultimate` takes that (Leonard 1991, Comput. Methods Appl. Mech. Eng. 88, 17).
 """
 
-from numba import njit
-
+from ...compiled import njit
 from ...errors import unknown_name
 
 LIMITERS = {"first-order": -1, "minmod": 0, "van-leer": 1, "mc": 2, "koren": 3, "ultimate": 4}

@@ -7,8 +7,9 @@ with zeros.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from ...compiled import njit
 from ...operators.parallel_loops import BLOCK, parallel_loop
 
 

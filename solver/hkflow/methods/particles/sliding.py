@@ -23,8 +23,8 @@ something holds: zeros of polynomials. What the particle does there is `settle`'
 """
 
 import numpy as np
-from numba import njit
 
+from ...compiled import njit
 from ...operators.parallel_loops import divided_loop
 from ..frozen_relu.frozen import SLIP, TOUCH, add, along, dot, project, settle
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from ...arguments import Floats
+from ...compiled import njit
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
 from ...objectives.objective import Objective
 

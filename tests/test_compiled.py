@@ -1,0 +1,75 @@
+"""Compiled code is kept until a kernel changes, wherever it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hkflow
+from hkflow import compiled
+
+CALLER = (
+    "from .compiled import njit\nfrom .b import callee\n\n\n@njit(cache=True)\ndef caller(x):\n"
+)
+CALLER += "    return callee(x)\n"
+CALLEE = "from .compiled import njit\n\n\n@njit(cache=True)\ndef callee(x):\n    return {} * x\n"
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package of a kernel and another that it calls, each in a file."""
+    place = tmp_path / "kernels"
+    place.mkdir()
+    text = (Path(hkflow.__file__).parent / "compiled.py").read_text()
+    for name, content in (("__init__", ""), ("compiled", text), ("a", CALLER)):
+        (place / f"{name}.py").write_text(content)
+    (place / "b.py").write_text(CALLEE.format(1))
+    return place
+
+
+def called(package):
+    """What the caller gives in a process of its own."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(package.parent / "kept")}
+    words = [sys.executable, "-c", "from kernels.a import caller; print(caller(2.0))"]
+    done = subprocess.run(
+        words, env=environment, cwd=package.parent, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize(("by_numba", "then"), [(False, 200.0), (True, 2.0)])
+def test_a_kernel_that_another_file_calls_changes_both(package, by_numba, then):
+    """The sibling, by Numba alone, goes on with the callee of before."""
+    if by_numba:
+        (package / "compiled.py").write_text("from numba import njit\n")
+    assert called(package) == 2.0
+    (package / "b.py").write_text(CALLEE.format(100))
+    assert called(package) == then
+
+
+def test_other_files_change_nothing_and_old_code_goes(package, monkeypatch):
+    monkeypatch.setattr(compiled, "HERE", package)
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(package.parent / "kept"))
+    fresh = compiled.kept_code.__wrapped__
+    first = fresh()
+    (package / "other.py").write_text("x = 1\n")
+    assert fresh() == first and first.is_dir()
+    folders = [first]
+    for k in range(3):
+        (package / "b.py").write_text(CALLEE.format(k + 2))
+        folders.append(fresh())
+        os.utime(folders[-1], (10**9 + k, 10**9 + k))
+    os.utime(first, (10**8, 10**8))
+    (package / "b.py").write_text(CALLEE.format(9))
+    last = fresh()
+    assert len(set(folders)) == 4 and set((package.parent / "kept").iterdir()) == {
+        *folders[2:], last
+    }  # fmt: skip
+
+
+def test_without_a_place_code_is_kept_where_numba_keeps_it(package, monkeypatch):
+    (package / "file").write_text("")
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(package / "file"))
+    assert compiled.kept_code.__wrapped__() is None
