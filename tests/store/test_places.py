@@ -96,3 +96,13 @@ def test_results_are_not_packed_while_the_run_goes_on(case, tmp_path):
 
     hkflow.run(case, tmp_path / "run", observers=[packs])
     assert said and hkflow.load(hkflow.pack(tmp_path / "run")).finished
+
+
+def test_what_an_observer_ended_is_not_taken_for_whole(case, tmp_path):
+    """Of a run that was broken off, and resumed with an observer; the case itself goes on."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr("hkflow.running.run.Signals.step", lambda *_: exit())
+        hkflow.run(case, tmp_path / "run")
+    at_once = hkflow.resume(tmp_path / "run", observers=[lambda state: "Seen enough"])
+    assert at_once.status.startswith("Seen enough") and not at_once.finished
+    assert hkflow.run(case, tmp_path / "run").finished and not (tmp_path / "run.1").exists()

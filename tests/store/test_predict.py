@@ -110,7 +110,10 @@ def test_the_command(run, tmp_path):
     assert (tmp_path / "pred.csv").read_text() == out
     assert "cannot be read" in hk("predict", run.path, tmp_path / "none.csv", code=2)[1]
     (tmp_path / "new.csv").write_text("length;colour\n1,5;red\n")
-    assert "unknown column 'weight'" in hk("predict", run.path, tmp_path / "new.csv", code=2)[1]
+    new = tmp_path / "new.csv"
+    assert "unknown column 'weight'" in hk("predict", run.path, new, code=2)[1]
+    assert "choose another file" in hk("predict", run.path, new, "--output", new, code=2)[1]
+    assert new.read_text().startswith("length")
 
 
 def test_error_bars_stand_beside_predictions(run):

@@ -265,7 +265,7 @@ def _f2(objective):
 def _tangent(problem):
     if not isinstance(problem.initial, Units):
         return (
-            "belongs to the start of a network with random units: of a case with"
+            "belongs to random units: of a case with"
             " method.kind = 'network' and method.points = 'gaussian'"
         )
     layers = ("output", "hidden") if problem.objective.feature.degree == 1 else ("hidden",)

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import HkflowError
+from ..errors import CaseError, HkflowError
 from ..operators.ranks import ALONE, launched, ranks
 
 # seconds that mpiexec has to pass on why a rank ends all: what it has not read by then is lost
@@ -380,6 +380,8 @@ def predict(
     from ..store.predictions import predicted, read_rows, write_table
     from ..store.run import load
 
+    if output is not None and output.exists() and table.exists() and output.samefile(table):
+        raise CaseError(f"{output}: holds the rows that are to be predicted; choose another file.")
     one = load(path)
     made = predicted(one, read_rows(one, table))
     if gaps := int(np.isnan(list(made.values())[1]).sum()):

@@ -69,9 +69,10 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
 
 def is_whole(run: Run) -> bool:
     """Whether a run has come as far as it can, with all that its case asks for: to its end, or to
-    where something stopped it for good, and not a signal."""
-    as_far = run.finished or run.end.get("signal", True) is None
-    return run.missing is None and as_far and run.end.get("complete", True)
+    where something stopped it for good: no signal, and no observer of the user."""
+    stopped = run.end.get("signal", True) is None and not run.end.get("observed")
+    as_far = run.finished or stopped
+    return bool(run.missing is None and as_far and run.end.get("complete", True))
 
 
 @cache

@@ -321,7 +321,7 @@ def _integrate(
     watch,
     judge=None,
 ):
-    signals = Signals(ranks)
+    signals, watched = Signals(ranks), bool(observers)
     # a margin that ends a run is not foreseen
     foreseen = case.time.until_margin is None
     forecast = [Forecast()] if foreseen else []
@@ -350,6 +350,7 @@ def _integrate(
     def end():
         work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
         said = {"status": status + remark, "finished": finished, "signal": signals.received, **work}
+        said |= {"observed": True} if watched and not finished else {}  # perhaps ended by them
         # what the case asks for besides comes later: a kill until then is known by this
         more = {} if _asks_for_nothing_more(case, judge) else {"complete": False}
         with _writing(folder):

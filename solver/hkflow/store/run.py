@@ -160,11 +160,9 @@ class Run(Result):
     @cached_property
     def history(self) -> History | None:
         """What moved the atoms of characteristics, read when it is first wanted."""
-        return (
-            read_history(self._place.there(), self.inputs)
-            if self.method == "characteristics"
-            else None
-        )
+        if self.method != "characteristics":
+            return None
+        return read_history(self._place.there(), self.inputs)
 
     @cached_property
     def errors(self) -> ErrorBars | None:
