@@ -137,6 +137,8 @@ def test_all_wrong_names_are_said_at_once(table):
     assert "'width'" in str(caught.value) and "'height'" in str(caught.value)
     with pytest.raises(hkflow.CaseError, match="'y' is the label"):
         table("width,y\n1,2\n", features=["width", "y"])
+    with pytest.raises(hkflow.CaseError, match="data.features: names 'width' twice"):
+        table("width,y\n1,2\n", features=["width", "width"])
     with pytest.raises(hkflow.CaseError, match="its labels are cat, dog: list them"):
         table("a,y\n1,dog\n2,cat\n")
     with pytest.raises(hkflow.CaseError, match="(?s)'bird'.*\n.*'fish'"):

@@ -19,7 +19,7 @@ from conftest import ROOT
 from legible import legible
 
 import hkflow
-from hkflow.case.load import load_case
+from hkflow.case.load import case_of_tables, load_case
 from hkflow.plots import draw
 from hkflow.plots.convergence import save_study
 from hkflow.store.run_folder import lock
@@ -374,6 +374,32 @@ def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
     assert received == attack and not finished
     assert status.startswith(f"Interrupted by {attack.name} at t ="), status
     assert hkflow.load(tmp_path / "run").status == status
+
+
+NETWORKS = {
+    "data": {"source": "inline", "inputs": [[0.5], [-1.0], [0.2]], "targets": [1.0, -1.0, 0.5]},
+    "objective": {"activation": "relu", "loss": "square", "bias": True},
+    "domain": {"kind": "signed-sphere"},
+    "time": {"end": 1.0},
+    "error": {"companions": "none"},
+    "method": {"kind": "network", "units": 200, "points": "gaussian", "repeats": 100000},
+}
+
+
+def test_what_follows_the_steps_of_a_run_hears_an_interruption(tmp_path):
+    """Its repeats, here, which would take minutes; those that are there are kept."""
+    tasks = {tmp_path / "run": case_of_tables(NETWORKS, {})}
+
+    def interrupt():
+        while not (tmp_path / "run" / "results.h5").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    outcomes, received = compute_all(tasks, 1, 1, None, lambda folder, outcome: None)
+    assert received == signal.SIGINT and list(outcomes) == list(tasks)
+    assert "broken off after" in hkflow.load(tmp_path / "run").repeats.remark
 
 
 def test_a_process_that_is_killed_is_replaced(tmp_path, undisturbed):

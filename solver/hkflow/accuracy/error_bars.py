@@ -66,7 +66,10 @@ class ErrorBars:
     limit: str = ""
 
     def __getitem__(self, name: str) -> Floats:
-        """The total bar of a quantity, (n_saves,)."""
+        """The total bar of a quantity, (n_saves,). Raises KeyError for one that has none, with the
+        reason."""
+        if name not in self.bars:
+            raise KeyError(f"no error bar of {name!r}: {self.remark or ', '.join(self.bars)}")
         return self.bars[name].total
 
     def label(self, name: str) -> str:

@@ -154,7 +154,8 @@ class Faults:
         are, and the remedies."""
         if not self.found:
             return
-        found = [text for _, text in sorted(self.found, key=lambda fault: fault[0])]
+        texts = (text for _, text in sorted(self.found, key=lambda fault: fault[0]))
+        found = [text.removesuffix(".") for text in texts]
         remedies = "".join(f" {remedy}" for remedy in self.remedies)
         if len(found) == 1:
             raise CaseError(f"{self.where}, {found[0]}.{remedies}")

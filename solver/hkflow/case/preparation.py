@@ -342,6 +342,11 @@ def _check_names(table, columns, features, label, where):
         for name in names
         if name not in columns.named
     ]  # fmt: skip
+    wrong += [
+        f"data.features: names '{printable(name)}' twice."
+        for name in dict.fromkeys(features)
+        if features.count(name) > 1
+    ]
     if label in features:
         wrong.append(f"data.features: '{printable(label)}' is the label, so it is no input.")
     if not features:
