@@ -65,10 +65,11 @@ class Columns:
         if names is None:
             names, frame = ["x"], {"x": frame}
         for name in names:
-            split = _split(str(name), cells_of(frame[name])) if names.count(name) == 1 else []
-            for one, cells in split or [(str(name), None)]:
-                if one in found or cells is None:
-                    raise CaseError(f"{source}: names the column '{printable(one)}' twice.")
+            if names.count(name) > 1:
+                raise _twice(source, name)
+            for one, cells in _split(str(name), cells_of(frame[name])):
+                if one in found:
+                    raise _twice(source, one)
                 found[one] = cells
         lengths = {name: len(cells) for name, cells in found.items()}
         if len(set(lengths.values())) > 1:
@@ -76,6 +77,10 @@ class Columns:
             said = ", ".join(f"'{printable(name)}' {n}" for name, n in few)
             raise CaseError(f"{source}: columns have different lengths: {said}.")
         return Columns(source, found, np.arange(1, 1 + max(lengths.values(), default=0)))
+
+
+def _twice(source, name):
+    return CaseError(f"{source}: names the column '{printable(name)}' twice.")
 
 
 def _names(frame):

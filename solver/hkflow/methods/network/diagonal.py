@@ -88,9 +88,8 @@ class Diagonal:
             energy_exchanged=second,
             mass_exchanged=np.sqrt(second) * np.sqrt(np.sum(slope * slope)),
         )
-        if (
-            self.problem.flow.signed
-        ):  # where a weight changes its sign, so does its share of the mass rate
+        if self.problem.flow.signed:
+            # where a weight changes its sign, |ν| has a kink, and its budget no order
             e.rates["mass_exchanged"] = np.inf
 
     @staticmethod
