@@ -344,8 +344,8 @@ def _check_names(table, columns, features, label, where):
     ]  # fmt: skip
     wrong += [
         f"data.features: names '{printable(name)}' twice."
-        for name in dict.fromkeys(features)
-        if features.count(name) > 1
+        for name, count in Counter(features).items()
+        if count > 1
     ]
     if label in features:
         wrong.append(f"data.features: '{printable(label)}' is the label, so it is no input.")

@@ -26,7 +26,6 @@ from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.results import add_to_packed
 from ..store.run import Run
-from .again import is_whole
 from .check import build_case
 from .error_bars import BROKEN_OFF, keep
 from .progress import PREPARING, doing, say
@@ -185,8 +184,8 @@ def as_wanted(run: Run, bars: ErrorBars) -> ErrorBars:
 
 
 def _unfinished(made, wanted):
-    """A run that did not reach its end, which says so of the accuracy if it stopped for good."""
-    if not is_whole(made):
+    """A run that did not reach its end, which says so of the accuracy if no signal ended it."""
+    if made.missing or made.signal is not None:
         return made
     bars = ErrorBars(made.time, remark="the run did not reach its end", wanted=wanted)
     keep(made, bars, lambda _: add_to_packed(made))
