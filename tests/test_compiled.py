@@ -1,5 +1,6 @@
 """Compiled code is kept until a kernel changes, wherever it is."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -73,3 +74,33 @@ def test_without_a_place_code_is_kept_where_numba_keeps_it(package, monkeypatch)
     (package / "file").write_text("")
     monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(package / "file"))
     assert compiled.kept_code.__wrapped__() is None
+
+
+def kernels():
+    """(file, function) of every compiled function of the package, by its syntax."""
+    for path in compiled.HERE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and any(
+                sign.decode().rstrip("(") in ast.unparse(one)
+                for one in node.decorator_list
+                for sign in compiled.SIGNS
+            ):
+                yield path, node
+
+
+def test_what_kernels_are_compiled_with_lies_in_files_that_are_hashed():
+    """Functions and constants that a kernel imports; those of another file would be kept."""
+    found, imported = list(kernels()), 0
+    for path, kernel in found:
+        used = {node.id for node in ast.walk(kernel) if isinstance(node, ast.Name)}
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.level:
+                names = used & {one.asname or one.name for one in node.names}
+                names -= {sign.decode().rstrip("(") for sign in compiled.SIGNS}
+                place = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                imported += len(names)
+                for name in names:
+                    file = place.with_suffix(".py") if place.with_suffix(".py").exists() else None
+                    text = file.read_bytes() if file else b""
+                    assert any(sign in text for sign in compiled.SIGNS), (path, kernel.name, name)
+    assert len(found) > 100 and imported > 50  # it has looked

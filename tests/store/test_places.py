@@ -8,6 +8,11 @@ from hkflow.running.error_bars import keep
 from hkflow.store import run_folder
 
 
+def killed(*_):
+    """In the place of a function at which a process ends."""
+    raise SystemExit
+
+
 @pytest.fixture
 def case(tmp_path):
     path = tmp_path / "small.toml"
@@ -17,32 +22,24 @@ def case(tmp_path):
 
 
 def test_a_finished_run_that_is_resumed_keeps_what_it_said_until_it_is_said_again(
-    case,
-    tmp_path,
-    monkeypatch,
+    case, tmp_path, monkeypatch
 ):
     run, there = hkflow.run(case, tmp_path / "run"), {}
 
-    def killed(folder, packed):
+    def look_and_die(folder, packed):
         there.update({name: (folder / name).exists() for name in run_folder.OF_THE_END[:3]})
-        raise SystemExit
+        killed()
 
-    monkeypatch.setattr("hkflow.running.run.pack", killed)
+    monkeypatch.setattr("hkflow.running.run.pack", look_and_die)
     with pytest.raises(SystemExit):
         hkflow.resume(run.path)
     assert all(there.values()) and hkflow.load(run.path).errors.bars
 
 
 def test_what_a_kill_leaves_out_at_the_end_is_made_when_the_case_is_met_again(
-    case,
-    tmp_path,
-    monkeypatch,
+    case, tmp_path, monkeypatch
 ):
     """Error bars, here; the run is finished and read as such before."""
-
-    def killed(*_):
-        raise SystemExit
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hkflow.running.run.estimated", killed)
         with pytest.raises(SystemExit):
@@ -101,7 +98,7 @@ def test_results_are_not_packed_while_the_run_goes_on(case, tmp_path):
 def test_what_an_observer_ended_is_not_taken_for_whole(case, tmp_path):
     """Of a run that was broken off, and resumed with an observer; the case itself goes on."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr("hkflow.running.run.Signals.step", lambda *_: exit())
+        patch.setattr("hkflow.running.run.Signals.step", killed)
         hkflow.run(case, tmp_path / "run")
     at_once = hkflow.resume(tmp_path / "run", observers=[lambda state: "Seen enough"])
     assert at_once.status.startswith("Seen enough") and not at_once.finished

@@ -235,6 +235,7 @@ def _override(tables, keys, value):
     if isinstance(value, dict):
         for key, inner in value.items():
             _override(tables, [keys[-1], key], inner)
+        # a kind and rates in one override: for the schema to refuse
         if path == "flow" and {"kind", *RATES} & value.keys() > {"kind"}:
             tables["flow"] |= {key: value[key] for key in ("kind", *RATES) if key in value}
     elif isinstance(tables, list):

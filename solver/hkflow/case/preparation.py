@@ -121,7 +121,7 @@ class Preparation(Table):
         faults = Faults(columns.source, columns)
         for name in [column.name for column in self.columns if column.name not in columns.named]:
             said = unknown_name("column", name, columns.named)
-            faults.column(f"u{said[1:-1]}")
+            faults.column(said[0].lower() + said[1:])
         faults.refuse()
         rows, parts = np.arange(len(columns.lines)), []
         for column in self.columns:

@@ -24,7 +24,6 @@ from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
 from ..solving.solve import save_times
-from ..store.results import add_to_packed
 from ..store.run import Run
 from .check import build_case
 from .error_bars import BROKEN_OFF, keep
@@ -188,7 +187,7 @@ def _unfinished(made, wanted):
     if made.missing or made.signal is not None:
         return made
     bars = ErrorBars(made.time, remark="the run did not reach its end", wanted=wanted)
-    keep(made, bars, lambda _: add_to_packed(made))
+    keep(made, bars)
     return made.read_again()
 
 

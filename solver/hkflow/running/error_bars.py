@@ -1,6 +1,6 @@
 """Error bars of a run: estimated when it has ended, or later."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -123,9 +123,9 @@ def broken_off(run: Run) -> ErrorBars:
     return ErrorBars(run.time, remark=why)
 
 
-def keep(run: Run, bars: ErrorBars, write: Callable[[Path], object] | None = None) -> None:
+def keep(run: Run, bars: ErrorBars) -> None:
     """Write error bars into the run folder that they are of, and its results.h5 again; nothing for
-    a run in one file.  write : that results.h5
+    a run in one file.
 
     Raises RunFolderError if another run is there by now.
     """
@@ -135,4 +135,4 @@ def keep(run: Run, bars: ErrorBars, write: Callable[[Path], object] | None = Non
     with lock(path):
         run.check_place()
         write_errors(path, bars)
-        write(path) if write else pack(path, load(path))
+        pack(path, load(path))

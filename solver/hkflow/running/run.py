@@ -352,9 +352,9 @@ def _integrate(
         said = {"status": status + remark, "finished": finished, "signal": signals.received, **work}
         said |= {"observed": True} if watched and not finished else {}  # perhaps ended by them
         # what the case asks for besides comes later: a kill until then is known by this
-        more = {} if _asks_for_nothing_more(case, judge) else {"complete": False}
+        asks = _asks_for_more(case, judge)
         with _writing(folder):
-            write_json(folder / "status.json", said | more)
+            write_json(folder / "status.json", said | ({"complete": False} if asks else {}))
             made = _readable(load(folder))
             pack(folder, made)  # whatever breaks off what follows, the run is whole
             proves = certifies_margin(made.problem) and not signals.received
@@ -374,7 +374,7 @@ def _integrate(
                 added |= _estimated_beside(made, wanted, quiet)
             added |= repeated(made, quiet)
             ended.append(add_to_packed(made) if added else made)
-            if more:
+            if asks:
                 write_json(folder / "status.json", said)
 
     ended: list[Run] = []
@@ -393,10 +393,10 @@ def _readable(run):
     return run
 
 
-def _asks_for_nothing_more(case, judge):
-    """Whether a run that has ended is complete: without error bars, max-margin and repeats."""
+def _asks_for_more(case, judge):
+    """Whether something is to be computed after the steps: error bars, max-margin or repeats."""
     bars = judge is not None or case.error.companions != "none"
-    return not bars and not case.certificate.seconds and getattr(case.method, "repeats", 1) == 1
+    return bars or case.certificate.seconds > 0.0 or getattr(case.method, "repeats", 1) > 1
 
 
 def _leaves_room(case, method):

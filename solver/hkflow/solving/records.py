@@ -25,9 +25,8 @@ def _effective_number(shares) -> float:
 
 def _by_datum(slopes, objective):
     """The loss gradient of each datum, (n,): of several classes Σ_k |∂R/∂h_ik|."""
-    if len(prediction_shape(objective)) == 1:
-        return slopes
-    return np.abs(slopes.reshape(prediction_shape(objective))).sum(axis=1)
+    shape = prediction_shape(objective)
+    return slopes if len(shape) == 1 else np.abs(slopes.reshape(shape)).sum(axis=1)
 
 
 OF_EVERY_RUN = (

@@ -71,15 +71,16 @@ def pack(folder: str | Path, run: Run | None = None) -> Path:
     Raises RunFolderError, with an earlier file left as it was, if a save is missing, or another
     process writes there.
     """
-    refuse_links(Path(folder))
-    if not Path(folder).is_dir():
+    folder = Path(folder)
+    refuse_links(folder)
+    if not folder.is_dir():
         raise RunFolderError(f"{folder}: wanted a run folder, whose snapshots are packed.")
     if run is None:
-        with lock(Path(folder)):  # or a run that ends meanwhile would have the results of a part
+        with lock(folder):  # or a run that ends meanwhile would have the results of a part
             return pack(folder, load(folder))
     if run.missing:
         raise RunFolderError(f"{run.missing} No results.h5 is written.")
-    path = Path(folder) / "results.h5"
+    path = folder / "results.h5"
     # the oldest format whose attributes may exceed 64 kB, as a case with inline data may
     write_hdf5(path, lambda file: _fill(file, run), libver=("v108", "v110"))
     return path

@@ -42,7 +42,7 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 # of this process, if it is a worker
 stopping, leaving, computing = threading.Event(), threading.Event(), threading.Lock()
-heeds = threading.Event()  # while its run takes steps, and where these were interrupted
+stepping = threading.Event()  # while its run takes steps, and where these were interrupted
 # a number shared with the study, if this process is one of its workers: the signal that interrupted
 # it, or 0
 told = None
@@ -96,7 +96,7 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
     from ..running.run import resume, run
 
     folder = Path(folder)
-    heeds.clear()
+    stepping.clear()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -136,11 +136,11 @@ class Stopping(Observer):
     """Ends a run when its process is told to stop, or the study that asked for it is gone."""
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
-        heeds.set()
+        stepping.set()
 
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
         if not status.startswith("Interrupted"):
-            heeds.clear()
+            stepping.clear()
 
     def stop(self) -> str | None:
         if told is not None and told.value:
@@ -281,7 +281,7 @@ def _watch(study):
 def _interrupted(*_):
     """Steps are ended in order, by `Stopping`; what comes before and after them at once."""
     stopping.set()
-    if computing.locked() and not heeds.is_set():
+    if computing.locked() and not stepping.is_set():
         raise KeyboardInterrupt
 
 
