@@ -18,9 +18,8 @@ WORK = 3e8
 ANGLES = (360, 5760)  # points of the circle, at least and at most
 PIXELS = (120, 1600)  # of the width of a map
 INSIDE = np.pi / 8.0  # share of a map's width² that are pixels of the sphere
-SAMPLE = (
-    1000  # points that colours of other saves are found from, atoms that crossings are counted of
-)
+# points that the colours of other saves are found from, and atoms that crossings are counted of
+SAMPLE = 1000
 SAME = 1e-9  # radians between atoms that make one stem
 
 
