@@ -63,8 +63,8 @@ def test_names_of_today_and_like_names_elsewhere_stay():
 def test_a_warning_names_the_line():
     _, messages = warned(current, tomllib.loads(TEXT), "study.toml", TEXT)
     assert messages == [
-        "study.toml:5: method: 'pace' is called 'speed'",
-        "study.toml:5: method.speed: 'slow' is called 'low'",
+        "study.toml:4: method: 'pace' is called 'speed'",
+        "study.toml:4: method.speed: 'slow' is called 'low'",
     ]
     rest = TEXT.partition("[[more]]\n")[2]
     _, messages = warned(current, tomllib.loads(f"[a]\n{rest}"), "study.toml", f"[a]\n{rest}")

@@ -151,7 +151,7 @@ def test_refusals_write_nothing(case, tmp_path):
     with pytest.raises(hkflow.CaseError, match="records.double: 'absent_module:double'"):
         hkflow.run(case, output=tmp_path / "run")
     case.write_text(CASE + '[records]\ndouble = "double"\n')
-    with pytest.raises(hkflow.CaseError, match="small.toml: records.double"):
+    with pytest.raises(hkflow.CaseError, match="small.toml:22: records.double"):
         hkflow.run(case, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

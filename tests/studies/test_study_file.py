@@ -171,9 +171,9 @@ def test_faults_are_told_with_their_key(make, text, message):
 def test_a_small_version_that_is_no_table_is_refused(make, tmp_path):
     make("[sweep]\ntime.end = [0.1]\n[quick]\nrepeats = 2")
     assert len(load_study(tmp_path / "study.toml", quick=True).members) == 2
-    with pytest.raises(CaseError, match="study.toml: quick: "):
+    with pytest.raises(CaseError, match="study.toml:2: quick: "):
         make("quick = 5\n[sweep]\ntime.end = [0.1]")
-    with pytest.raises(CaseError, match="study.toml: quick: "):
+    with pytest.raises(CaseError, match="study.toml:2: quick: "):
         load_study(tmp_path / "study.toml", quick=True)
 
 

@@ -1,11 +1,11 @@
 """Former names of keys and values of case files: they are read for one version more, with a warning
 that says what they are called now."""
 
-import re
 import warnings
 from typing import Any
 
 from ..errors import CaseError
+from .lines import lines_of, place
 
 # key -> its name now
 KEYS = {
@@ -30,59 +30,51 @@ def current(tables: dict[str, Any], source: str, text: str = "", warn: bool = Tr
     warn : whether a FutureWarning is given for each former name
     Raises CaseError if a key is given by both of its names.
     """
-    found: list[tuple[str, str, str]] = []
-    made = _current(tables, (), found, source)
-    for path, former, now in dict.fromkeys(found) if warn else ():
-        place = f"{source}:{line}" if (line := _line_of(text, path[0], former)) else source
+    found: dict[tuple[str, str, str], str] = {}
+    made = _current(tables, "", "", found, source)
+    lines = lines_of(text) if found and warn else {}
+    for (key, former, now), at in found.items() if warn else ():
         warnings.warn(
-            f"{place}: {'.'.join(path)}: '{former}' is called '{now}' now; the next version does"
-            " not read the former name.",
+            f"{place(source, lines, at)}: {key}: '{former}' is called '{now}' now; the next version"
+            " does not read the former name.",
             FutureWarning,
             stacklevel=2,
         )
     return made
 
 
-def _current(value: Any, path: tuple[str, ...], found: list, source: str) -> Any:
-    """A value at a path of keys with today's names; adds (path, former name, name now) to
-    `found`."""
+def _current(value: Any, path: str, at: str, found: dict, source: str) -> Any:
+    """A value with today's names.
+
+    path, at : its dotted key, by the names of today and by those given
+    found : gets {(key or table, former name, name now): dotted key as given}
+    """
     if isinstance(value, list):
-        return [_current(inner, path, found, source) for inner in value]
+        return [_current(inner, path, f"{at}.{k}", found, source) for k, inner in enumerate(value)]
     if not isinstance(value, dict):
-        now = VALUES.get((".".join(path[-2:]), value)) if isinstance(value, str) else None
+        now = VALUES.get((_last(path), value)) if isinstance(value, str) else None
         if now is not None:
-            found.append((path[-2:], value, now))
+            found.setdefault((_last(path), value, now), at)
         return value if now is None else now
     made: dict[str, Any] = {}
     for key, inner in value.items():
-        whole = (*path, *key.split("."))
-        if ".".join(whole[-2:]) in GONE and inner == GONE[".".join(whole[-2:])]:
+        whole, given = f"{path}.{key}".lstrip("."), f"{at}.{key}".lstrip(".")
+        if _last(whole) in GONE and inner == GONE[_last(whole)]:
             continue
-        now = KEYS.get(".".join(whole[-2:]))
-        if now is not None:
-            found.append((whole[-2:-1], whole[-1], now))
-            whole = (*whole[:-1], now)
-            former, key = key, ".".join((*key.split(".")[:-1], now))
+        if now := KEYS.get(_last(whole)):
+            table, _, former = _last(whole).partition(".")
+            found.setdefault((table, former, now), given)
+            whole = f"{whole.rpartition('.')[0]}.{now}"
+            key = f"{key.rpartition('.')[0]}.{now}".lstrip(".")
             if key in value:
                 raise CaseError(
-                    f"{source}: {'.'.join(whole[-2:])}: '{former}' is its former name; leave one of"
-                    " them out."
+                    f"{source}: {_last(whole)}: '{former}' is its former name; leave one of them"
+                    " out."
                 )
-        made[key] = _current(inner, whole, found, source)
+        made[key] = _current(inner, whole, given, found, source)
     return made
 
 
-def _line_of(text: str, home: str, word: str) -> int | None:
-    """The line of a TOML text on which a word is in a table, from 1; None if none is found."""
-    table: set[str] = set()
-    key: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.partition("#")[0]
-        words = set(re.findall(r"[\w-]+", line))
-        if header := re.match(r"\s*\[+([\w.\s\"'-]+)\]+\s*$", line):
-            table, key = set(re.findall(r"[\w-]+", header[1])), set()
-        elif begun := re.match(r"\s*([\w.\s\"'-]+?)\s*=", line):
-            key = set(re.findall(r"[\w-]+", begun[1]))
-        if word in words and home in table | key | words:
-            return number
-    return None
+def _last(path):
+    """The last two parts of a dotted key: table and key."""
+    return ".".join(path.split(".")[-2:])

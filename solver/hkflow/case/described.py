@@ -102,7 +102,7 @@ def described(
     try:
         case = ProblemCase.model_validate(plain_tables(tables))
     except ValidationError as error:
-        raise CaseError("\n".join(sentences(error, ProblemCase))) from None
+        raise CaseError(sentences(error, ProblemCase)) from None
     # a population risk draws by its teacher
     draw = None if population else problem.draw
     return case, OwnFunctions.of(objective, draw, problem.density)

@@ -1,4 +1,5 @@
-"""From a TOML file and overrides to a checked Case; every fault is told at once, with its key."""
+"""From a TOML file and overrides to a checked Case; every fault is told at once, with its key
+and line."""
 
 import json
 import tomllib
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
 from .aliases import current
+from .lines import Lines, lines_of, placed
 from .schema.arrays import ProblemCase
 from .schema.case import DEFAULT_KINDS, Case
 from .schema.objective import ENERGIES
@@ -26,14 +28,19 @@ MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 @dataclass(frozen=True)
 class CaseFile:
-    """A checked case, the text that it came from, the folder that its files are relative to, and
-    how messages call it."""
+    """A checked case, the text that it came from, the folder that its files are relative to, how
+    messages call it, and the lines of its keys."""
 
     case: Case
     text: str
     folder: Path
     name: str
     source: str
+    lines: Lines
+
+    def placed(self, message: object) -> str:
+        """A message about keys of the case, led by file and line."""
+        return placed(message, self.source, self.lines)
 
 
 def toml_of(case: Table) -> str:
@@ -67,7 +74,7 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
     """Read and check a case file. overrides: {"flow.noise": 0.01, "time": {"end": 3.0}, …}, checked
     like the file.
 
-    Raises CaseError with all faults: file, key, what was got, what is allowed.
+    Raises CaseError with all faults: file, line, key, what was got, what is allowed.
     """
     path = Path(path)
     try:
@@ -138,12 +145,11 @@ def _checked(tables, text, folder, name, overrides, source):
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
+    lines = lines_of(text, overrides)
     try:
-        return CaseFile(Case.model_validate(tables), text, Path(folder), name, source)
+        return CaseFile(Case.model_validate(tables), text, Path(folder), name, source, lines)
     except ValidationError as error:
-        raise CaseError(
-            "\n".join(f"{source}: {fault}" for fault in sentences(error, Case))
-        ) from None
+        raise CaseError(placed(sentences(error, Case), source, lines)) from None
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -264,9 +270,9 @@ def _nth(tables, key, path):
     return tables[int(key)]
 
 
-def sentences(error: ValidationError, model: type[Table]) -> list[str]:
-    """The faults that pydantic found in the tables of a model, a sentence each."""
-    return [_sentence(fault, model) for fault in error.errors()]
+def sentences(error: ValidationError, model: type[Table]) -> str:
+    """The faults that pydantic found in the tables of a model, a line each."""
+    return "\n".join(_sentence(fault, model) for fault in error.errors())
 
 
 def _sentence(fault, model):

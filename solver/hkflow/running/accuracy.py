@@ -115,8 +115,10 @@ def run_to_accuracy(
     """
     if how["ranks"].size > 1:
         raise CaseError(
-            f"{file.source}: method.accuracy: several ranks compute what is chosen already; give"
-            " cells or particles, and tolerance."
+            file.placed(
+                "method.accuracy: several ranks compute what is chosen already; give cells or"
+                " particles, and tolerance."
+            )
         )
     method: Any = file.case.method
     wanted = method.accuracy

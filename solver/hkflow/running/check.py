@@ -14,7 +14,7 @@ from ..case.load import CaseFile, case_of_tables, load_case
 from ..case.randomness import DYNAMICS
 from ..case.resolve import resolve
 from ..case.schema.case import Case
-from ..errors import CaseError, HkflowError, led_by
+from ..errors import CaseError, HkflowError
 from ..methods.choice import make_method
 from ..methods.method import Method
 from ..problem.problem import Problem
@@ -51,7 +51,7 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
         resolved, data = read_named(resolve(file.case, file.folder), file.folder)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))
     except CaseError as error:
-        raise CaseError(led_by(file.source, error)) from error
+        raise CaseError(file.placed(error)) from error
 
 
 def _earlier(file: CaseFile) -> Result | None:
@@ -69,9 +69,9 @@ STARTING_KEYS = {"particles", "units", "points", "scale"}
 BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
 
 
-def build_method(problem: Problem, case: Any, source: str = "") -> Method:
-    """The method of a resolved case; raises CaseError, which begins with `source`, for options that
-    do not fit."""
+def build_method(problem: Problem, case: Any, file: CaseFile | None = None) -> Method:
+    """The method of a resolved case; raises CaseError, which names the file, for options that do
+    not fit."""
     options = {
         key: value
         for key, value in case.method.model_dump().items()
@@ -85,4 +85,5 @@ def build_method(problem: Problem, case: Any, source: str = "") -> Method:
     try:
         return make_method(problem, **options, **seed)
     except ValueError as error:
-        raise CaseError(f"{source}method: {error}") from error
+        said = f"method: {error}"
+        raise CaseError(file.placed(said) if file else said) from error

@@ -149,7 +149,7 @@ def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
     found = [_suits(case, problem)]
     if asks_for_accuracy(file.case):  # of which the problem is but the first try
         return found
-    method = build_method(problem, case, f"{file.source}: ")
+    method = build_method(problem, case, file)
     end: Any = case.time.end
     times = save_times(end, case.time.saves)
     probe = Forecast(aloud=False, seconds=PROBE_SECONDS)

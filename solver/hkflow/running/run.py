@@ -184,9 +184,7 @@ def _make(
         stepper = getattr(case.method, "stepper", None) or "auto"
         ahead.plan(problem, case.method.kind, stepper, case.certificate.seconds > 0.0)
     with doing(PREPARING, quiet):
-        method = ranks.all(
-            lambda: build_method(problem.distributed(ranks), case, f"{file.source}: ")
-        )
+        method = ranks.all(lambda: build_method(problem.distributed(ranks), case, file))
 
     def begin():
         aside = claim_folder(folder, force is not False)
@@ -231,7 +229,7 @@ def _described(problem, end=None, saves=2, record_interval=0.0, until_margin=Non
     time = {"end": float(end), "saves": saves, "records": record_interval}
     time |= {} if until_margin is None else {"until_margin": until_margin}
     case, own = described(problem, time, method, title, seed, certificate, error)
-    return CaseFile(case, toml_of(case), Path(), "problem", "the problem"), own
+    return CaseFile(case, toml_of(case), Path(), "problem", "the problem", {}), own
 
 
 def _own(functions):

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from ..analysis.groups import labels_of
 from ..arguments import Floats
 from ..case.aliases import current
+from ..case.lines import lines_of, placed
 from ..case.load import (
     MAX_CASE_BYTES,
     UNIONS,
@@ -181,8 +182,11 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         tables = parse_toml(text, path)
         refuse_unfit(tables, path)
         tables = current(tables, str(path), text)
+        lines = lines_of(text)
         if quick and isinstance(tables.get("quick", {}), dict):
-            tables = _changed(tables, tables.pop("quick", {}))
+            changes = tables.pop("quick", {})
+            lines = lines_of(text, changes)
+            tables = _changed(tables, changes)
             text = tomlkit.dumps(tables)
     except OSError as error:
         raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -191,9 +195,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     try:
         table = StudyTable.model_validate(tables)
     except ValidationError as error:
-        raise CaseError(
-            "\n".join(f"{path}: {fault}" for fault in sentences(error, StudyTable))
-        ) from None
+        raise CaseError(placed(sentences(error, StudyTable), str(path), lines)) from None
     cases = [table.case] if isinstance(table.case, str) else table.case
     axes = [[{"case": case} for case in cases]] + [_entries(axis) for axis in _axes(table.sweep)]
     levels = _entries(_flat(table.refine))
