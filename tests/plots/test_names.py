@@ -141,3 +141,10 @@ def test_columns_keep_the_names_of_their_header(tmp_path):
         **{"data.components": 1, "domain.cells": 24},
     )
     assert projected.input_names == ["x₁"]
+
+
+def test_what_is_available_is_asked_of_a_folder_as_well(tmp_path):
+    import hkflow
+
+    with pytest.raises(hkflow.RunFolderError, match="absent"):
+        plots.available(tmp_path / "absent")

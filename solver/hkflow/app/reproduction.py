@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from ..errors import CaseError, HkflowError, unknown_name
 from ..files.reading import open_hdf5, read_arrays
-from ..files.writing import write_arrays, write_hdf5, write_json
+from ..files.writing import write_arrays, write_hdf5, write_json, write_whole
 
 SCALES = ("quick", "paper")
 ALL = "all"
@@ -193,7 +194,8 @@ def reproduce(
     data = {key: np.asarray(value) for key, value in data.items()}
     claims = figure.claims(data)
     with style():
-        figure.draw(data).savefig(folder / "figure.png", dpi=150)
+        drawn = figure.draw(data)
+        write_whole(folder / "figure.png", partial(drawn.savefig, format="png", dpi=150))
     write_hdf5(folder / "figure.h5", lambda file: write_arrays(file, data))
     about = {
         "name": name,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 
 from ..errors import CaseError, RunFolderError, unknown_name
+from ..files.writing import write_whole
 
 AnyFigure = Figure | SubFigure
 Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
@@ -124,12 +126,16 @@ def write_figure(
     with style(), matplotlib.rc_context(tex):
         figure = Figure(figsize=for_journal(size), layout="constrained")
         draw(figure)
+        if path.suffix == ".png":  # savefig would draw it twice, once only to lay it out
+            figure.dpi = matplotlib.rcParams["savefig.dpi"]
+            write = FigureCanvasAgg(figure).print_png
+        else:
+            write = partial(figure.savefig, format=path.suffix[1:])
         try:
-            if path.suffix == ".png":  # savefig would draw it twice, once only to lay it out
-                figure.dpi = matplotlib.rcParams["savefig.dpi"]
-                FigureCanvasAgg(figure).print_png(path)
+            if tex:  # which puts images beside the file, named after it
+                write(path)
             else:
-                figure.savefig(path)
+                write_whole(path, write)
         except OSError as error:
             raise RunFolderError(
                 f"{path}: the picture cannot be written ({error.strerror})."

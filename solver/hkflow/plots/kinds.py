@@ -223,9 +223,10 @@ PLOTS = {
 }
 
 
-def available(run: Result | StudyResult | Runs, moving: bool = False) -> list[str]:
-    """The names of the pictures that can be drawn of a run or study; moving: of those that show one
-    save."""
+def available(run: Drawn | Sequence[Drawn], moving: bool = False) -> list[str]:
+    """The names of the pictures that can be drawn of a run or study, or of what lies in its folder;
+    moving: of those that show one save."""
+    run = loaded(run)
     return [name for name in PLOTS if not _refusal(PLOTS[name], run, moving)]
 
 
