@@ -374,7 +374,7 @@ def test_the_teacher_itself_has_no_risk(degree, rng):
     both = np.maximum([weights, -weights], 0.0)
     on, moving = risk.at_fixed_points(units, (1, -1)), risk.at_moving_points(units)
     value, mass = on.evaluate(both) - 0.3 * both.sum(), np.abs(risk.teacher_weights).sum()
-    bound = on.rounding(0.0, mass)
+    bound = risk.rounding(0.0, on.loss_gradient, mass)
     assert (
         0.0 < bound < 1e-11 * mass**2
         and abs(value) <= bound

@@ -418,10 +418,6 @@ class SumAtFixedPoints:
     def drive(self, loss_gradient: Floats) -> None:
         """Nothing: the potential is that of the measure last evaluated."""
 
-    def rounding(self, value: float, mass: float) -> float:
-        """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
-        return self.objective.rounding(value, self.loss_gradient, mass)
-
 
 class _Points:
     """Points that move, blocked, without data."""

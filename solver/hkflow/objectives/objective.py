@@ -285,10 +285,6 @@ class ObjectiveAtFixedPoints:
         if self.objective.weight_decay:
             self.potential += self.objective.weight_decay
 
-    def rounding(self, value: float, mass: float) -> float:
-        """What rounding may do to a value that `evaluate` returned, for a measure of this mass."""
-        return self.objective.rounding(value, self.loss_gradient, mass)
-
 
 class ObjectiveAtMovingPoints:
     """The risk as a function of points that move, of any length, and of their signed weights.

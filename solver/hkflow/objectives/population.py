@@ -463,11 +463,6 @@ class PopulationAtFixedPoints:
         """Nothing: without data there are no loss gradients, and the potential is that of the
         measure last evaluated."""
 
-    def rounding(self, value: float, mass: float, log_scale: float = 0.0) -> float:
-        """What rounding may do to a value that `evaluate` returned, for a measure of this mass, in
-        units of e^log_scale."""
-        return self.objective.rounding(value, self.loss_gradient, mass, log_scale)
-
 
 class PopulationAtMovingPoints:
     """The population risk as a function of points that move, of any length, and of signed weights,
