@@ -131,15 +131,6 @@ def teacher(
     return draw
 
 
-def standardized(inputs: Floats) -> Floats:
-    """Columns with mean 0 and standard deviation 1, whatever their size.
-
-    Raises ValueError naming a constant column by its index.
-    """
-    size, mean, spread = standardization(inputs)
-    return (inputs / size - mean) / spread
-
-
 def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:
     """Size, mean and spread of the columns, each (dim,), by which (inputs / size - mean) / spread
     has mean 0 and standard deviation 1.
@@ -156,15 +147,9 @@ def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:
     return sizes, inputs.mean(axis=0), spread
 
 
-def principal_components(inputs: Floats, count: int) -> Floats:
-    """Coordinates along the `count` directions of largest variance; each direction's largest entry
-    is made positive."""
-    center, axes = principal_axes(inputs, count)
-    return (inputs - center) @ axes.T
-
-
 def principal_axes(inputs: Floats, count: int) -> tuple[Floats, Floats]:
-    """The mean (dim,) of inputs and those directions (count, dim)."""
+    """The mean (dim,) of inputs and the directions (count, dim) of largest variance; each one's
+    largest entry is made positive."""
     center = inputs.mean(axis=0)
     _, _, directions = np.linalg.svd(inputs - center, full_matrices=False)
     directions = directions[:count]
