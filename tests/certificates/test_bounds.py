@@ -10,7 +10,6 @@ from hkflow.certificates.bounds import (
     network_margin_bound,
     network_regression_bound,
     separation_bound,
-    sphere_area,
 )
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin
@@ -92,9 +91,6 @@ def test_regression_bounds_are_the_formulas():
     )
     printed = kernel_regression_bound(0.0, 2.0, 3.0, 2.0, 8, 2, 0.1, constant=1.0).leading
     assert printed == pytest.approx(3.0 * root / (8.0 * np.sqrt(2.0)), rel=1e-14)
-    assert [sphere_area(d) for d in (1, 2, 3, 4)] == pytest.approx(
-        [2.0, 2.0 * np.pi, 4.0 * np.pi, 2.0 * np.pi**2], rel=1e-14
-    )
 
 
 def test_separation_bound_is_the_formula():

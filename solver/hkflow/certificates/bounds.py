@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..geometry.sphere import surface_area
+
 # for ≲ in Wei's Lemmas 3.4 and D.5, from ∫ (θ·x)₊² dτ = |x|²/2d: 4 complexities/√2
 RELU = 2.0 * np.sqrt(2.0)
 
@@ -151,7 +153,7 @@ def kernel_regression_bound(
         network_regression_bound.   Returns a Bound.
     Raises ValueError for δ outside (0, 1).   Source: Wei et al. 2018, Lemma D.5.
     """
-    root = np.sqrt(sphere_area(d))
+    root = np.sqrt(surface_area(d - 1))
     reach = norm / root * frobenius
     return Bound(
         constant * lipschitz * root * max(1.0, reach) / (n * np.sqrt(d)),
@@ -193,13 +195,6 @@ def separation_bound(
     B = np.log2(4.0 * (radius + 1.0) * constant_log) + (rank + 2) * np.log2(ratio)
     leading = constant / np.sqrt(n) * ratio ** ((rank + 3) / (2.0 - epsilon))
     return Bound(leading, np.sqrt(np.log(max(B, 1.0)) / n) + _chance(n, delta))
-
-
-def sphere_area(d: int) -> float:
-    """κ = 2π^(d/2)/Γ(d/2), the area of the unit sphere of R^d."""
-    from scipy.special import gammaln  # slow to load
-
-    return float(2.0 * np.exp(0.5 * d * np.log(np.pi) - gammaln(0.5 * d)))
 
 
 def _chance(n, delta, reach=None):
