@@ -434,7 +434,6 @@ def _nearest(columns, largest, t, m, enough, sweeps, L, squares, step, chosen):
             if share == 1.0:
                 break
     return False
-    return False
 
 
 @njit(cache=True, error_model="numpy")

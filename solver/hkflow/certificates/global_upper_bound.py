@@ -6,8 +6,8 @@ Beyond S² see `cones`. Circle and S² are cut into arcs or triangles, each insi
 around its centre. Data that are positive on the whole cap make a linear, or quadratic, function
 there, whose maximum over the cap is known; data that are negative count nothing; the undecided ones
 enter by a bound that shrinks with the cap. Pieces whose bound exceeds the highest value met are cut
-again, so the cost is a few sums over the data and then little more, where `search.peaks` costs n²
-for points that prove the same.
+again, so the cost is a few sums over the data and then little more, where `search.local_maxima`
+costs n² for points that prove the same.
 """
 
 from functools import lru_cache

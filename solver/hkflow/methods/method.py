@@ -44,7 +44,7 @@ class Method(ABC):
     log_scale : L; numbers of evaluations, steps and budgets are in units of e^L
     energy_slack : share of the energy exchanged by which F may rise;  mass_slack : share of the
         mass exchanged by which steps may miss the mass budget
-    prescribed : whether steps are prescribed, as those of Euler and gradient descent, and not
+    fixed_steps : whether steps are prescribed, as those of Euler and gradient descent, and not
         controlled
     keeps_budgets : whether F and the mass change by what steps report;  sees_kinks : whether steps
         see where the gradient of a feature jumps
