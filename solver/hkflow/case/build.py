@@ -14,6 +14,7 @@ from ..objectives import data as generators
 from ..objectives.activations import Feature
 from ..objectives.losses import ALL_RISKS, SOFTMAX
 from ..objectives.objective import Objective
+from ..objectives.population import PopulationRisk
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow
 from ..problem.problem import Problem
@@ -184,8 +185,6 @@ def _population_risk(case, feature):
     'teacher' draws."""
     if case.objective.loss != "square" or case.objective.bias:
         raise CaseError("data.source: the population risk needs the loss 'square' and no bias.")
-    from ..objectives.population import PopulationRisk
-
     check_room(case.data)
     units, weights = teacher_of(case)
     try:

@@ -16,6 +16,7 @@ from ..objectives.activations import FEATURES, feature_named
 from ..objectives.energies import Sum
 from ..objectives.losses import ALL_RISKS, RISKS
 from ..objectives.objective import Objective
+from ..objectives.population import PopulationRisk
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow, VaryingRate
 from ..problem.problem import Problem
@@ -179,8 +180,6 @@ def rebuilt(
     if case.exact is not None:
         exact = MomentFlow(np.array(case.exact.direction), case.exact.target, flow)
     if table.teacher is not None:
-        from ..objectives.population import PopulationRisk
-
         units = np.array(table.teacher), np.array(table.teacher_weights)
         population = PopulationRisk(feature, *units, table.weight_decay, entropy=table.entropy)
         total: Any = population

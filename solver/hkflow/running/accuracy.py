@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from psutil import virtual_memory
 
 from ..accuracy.companion import Companion, order_of_points, orders_of, other_method, solved
 from ..accuracy.companions import Watch, error_bars
@@ -359,8 +360,6 @@ def _choice(file, case, dim, objective, wanted, tolerance, seconds, size=None):
     kind = case.method.kind
     new = size_for(kind, dim, wanted)
     limit = f"{new} is the most" if is_largest(kind, dim, new) else ""
-    from psutil import virtual_memory  # slow to load
-
     there, power = virtual_memory().total, 1.0 + (1.0 / dim if kind == "grid" else 0.0)
     while True:
         made = sized(file.case, dim, new, tolerance)

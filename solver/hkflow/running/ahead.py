@@ -13,6 +13,7 @@ Where all are compiled, and for grids, the second one computes the companions th
 
 import json
 import os
+import signal
 import sys
 import time
 import warnings
@@ -27,11 +28,19 @@ import numpy as np
 from numba.core.event import Listener, register
 
 from ..certificates.certificate import certifies_margin
+from ..certificates.global_upper_bound import global_upper_bound
+from ..certificates.search import local_maxima
+from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
 from ..objectives.activations import FEATURES
+from ..objectives.losses import RISKS
+from ..objectives.objective import Objective
+from ..operators.dense import SMALL, blocked
+from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.final_margin import seeks_max_margin
 from ..solving.observer import Observer
+from ..solving.predicting import BLOCK, predictions_of
 from ..solving.state import LoopState
 from .beside import SecondProcess
 
@@ -284,8 +293,6 @@ def compile_stage(stage: str, name: str, axes: int) -> None:
 def _steps(feature, inputs):
     from ..methods.frozen_relu.kinks import Kinks
     from ..methods.frozen_relu.movement import Movement
-    from ..operators.dense import blocked
-    from ..problem.flow import Flow
 
     move = Movement(Kinks.of(feature, inputs), 1)
     before, after = ((blocked(inputs), np.zeros(1), np.zeros(1, dtype=np.int64)) for _ in range(2))
@@ -295,7 +302,6 @@ def _steps(feature, inputs):
 def _sliding_steps(feature, inputs):
     from ..methods.particles.shifted import kinks_of
     from ..methods.particles.waveform import NODES, Sliding
-    from ..operators.dense import blocked
 
     move, drive = Sliding(kinks_of(feature, inputs), feature.joint, 1), (NODES[:, None], NODES)
     points = blocked(np.ones((1, inputs.shape[1] + feature.joint)))
@@ -306,7 +312,6 @@ def _sliding_steps(feature, inputs):
 
 def _coupling_of_held(feature, inputs):
     from ..methods.frozen_relu.tangent_gram import held_coupling
-    from ..problem.flow import Flow
 
     one_held = np.ones((2, inputs.shape[1])), np.ones(2), np.arange(2) == 1
     held_coupling(_datum(feature, inputs), inputs, *one_held, Flow(1.0, 1.0))
@@ -320,21 +325,15 @@ def _implicit_steps(feature, inputs):
 
 
 def _datum(feature, inputs):
-    from ..objectives.losses import RISKS
-    from ..objectives.objective import Objective
-
     return Objective(feature, RISKS["smooth-margin"], inputs, np.ones(1))
 
 
 def _bound(feature, inputs):
-    from ..certificates.global_upper_bound import global_upper_bound
-
     global_upper_bound(feature, inputs, np.ones(1))
 
 
 def _max_margin(feature, inputs):
     from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
-    from ..certificates.search import local_maxima
 
     local_maxima(feature, inputs, np.ones(1), share=0.5)
 
@@ -343,7 +342,6 @@ def _backward_paths(feature, inputs):
     from ..methods.characteristics.backward import followed_back
     from ..methods.characteristics.history import History
     from ..methods.frozen_relu.kinks import Kinks
-    from ..problem.flow import Flow
 
     nothing, points = History(np.zeros((1, 3))), np.eye(inputs.shape[1])
     followed_back(Kinks.of(feature, inputs), nothing, Flow(1.0, 1.0), 0.0, points, 1.0)
@@ -351,10 +349,6 @@ def _backward_paths(feature, inputs):
 
 def _predictions(feature, inputs):
     """So many that threads share them."""
-    from ..measures.point_measure import PointMeasure
-    from ..operators.dense import SMALL
-    from ..solving.predicting import BLOCK, predictions_of
-
     axes = inputs.shape[1]
     units = PointMeasure(np.ones((SMALL // BLOCK, axes + feature.joint)))
     predictions_of(feature, units, np.zeros((BLOCK, axes)))
@@ -379,8 +373,6 @@ def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]
 
     prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names, for TASKS
     """
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
     answers, sys.stdout = sys.stdout, sys.stderr
     asked: Queue[tuple] = Queue()

@@ -23,6 +23,7 @@ import numpy as np
 
 from ..errors import RunFolderError
 from ..files.writing import write_whole
+from ..geometry.transfer import corner_table
 from ..solving.result import Result
 from .shown import density_of, is_normalised
 
@@ -138,8 +139,6 @@ def _corners(mesh, domain):
         # the vertex k is where the cell k ends
         corners = np.stack([np.arange(n) - 1, np.arange(n)], axis=1) % n
         return mesh.vertices, "Lines", 2 * np.arange(n + 1), corners.ravel()
-    from ..geometry.transfer import corner_table
-
     table, counts = corner_table(mesh)
     return (
         mesh.vertices,

@@ -18,6 +18,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
+import numba
 from filelock import FileLock, Timeout
 
 from ..arguments import Floats
@@ -91,8 +92,6 @@ def is_finished(folder: Path) -> bool:
 def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
     """Make a run in its folder, or finish it; returns whether it finished, and the sentence how.
     Nothing is raised."""
-    import numba
-
     from ..running.run import resume, run
 
     folder = Path(folder)
