@@ -11,7 +11,7 @@ from ..measures.point_measure import PointMeasure
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, AnyFigure, write_figure
-from .shown import plain, sign_color, sign_name
+from .shown import plain, sheet_names, sign_color
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
@@ -92,13 +92,9 @@ def _draw_on_circle(figure, c):
 
 def _outline_atoms(ax, atoms, signs):
     """Histograms as outlines, on the bins of circle.draw_atoms."""
-    bins = int(np.clip(np.sqrt(len(atoms) / len(signs)) * 2, 16, 180))
-    for sign in signs:
-        positions, weights = atoms.sheet(sign)
-        heights, edges = np.histogram(
-            circle.angles(positions), bins, (-np.pi, np.pi), weights=weights
-        )
-        ax.stairs(heights * bins / (2.0 * np.pi), edges, color=sign_color(sign, signs))
+    heights, edges = circle.histogram(atoms, signs)
+    for sign, row in zip(signs, heights, strict=True):
+        ax.stairs(row, edges, color=sign_color(sign, signs))
 
 
 def _draw_on_sphere(figure, c):
@@ -106,7 +102,7 @@ def _draw_on_sphere(figure, c):
     projection per sign."""
     signs = c.a.signs
     axes = np.atleast_1d(figure.subplots(len(signs), 1))
-    labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
+    labels = sheet_names(signs)
     dots, ground = _last(c) if c.a.method != "grid" or c.b.method != "grid" else reversed(_last(c))
     (letter, run, save), (other, below, below_save) = dots, ground
     atoms = _fewer(run.atoms_at(save))

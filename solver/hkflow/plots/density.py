@@ -1,17 +1,12 @@
 """The measure at one save, on whatever it lives."""
 
-from collections.abc import Collection
-from typing import Any
-
 import numpy as np
 
 from ..solving.result import Result
 from ..store.shown import density_of, is_normalised, name_of
 from . import atoms, circle, coordinates, sphere, traced
 from .figures import AnyFigure, Saves
-from .shown import clock_of, colors_of, sign_name, thinned, time_of
-
-WIDE = 1.7  # width over height from which the sheets of two signs stand side by side
+from .shown import clock_of, colors_of, sheet_names, sheets, thinned, time_of
 
 
 def draw_measure(
@@ -62,18 +57,16 @@ def draw_measure(
         )
     elif picture == "map":
         axes = sheets(figure, run.signs)
-        labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
         if run.method == "grid":
             norm = colors_of([density_of(run, k, normalised) for k in shared])
             density = density_of(run, save, normalised)
             circled = (density >= 0.0).all() and sphere.draw_peaks(
                 axes, run.atoms_at(save, normalised), run.signs
             )
-            sphere.draw_density(axes, run.mesh, density, labels, run.axis_names, nu, norm, circled)
+            labels, names = sheet_names(run.signs), run.axis_names
+            sphere.draw_density(axes, run.mesh, density, labels, names, nu, norm, circled)
         else:
-            sphere.draw_atoms(
-                axes, run.atoms_at(save, normalised), run.signs, labels, run.axis_names
-            )
+            sphere.draw_atoms(axes, run.atoms_at(save, normalised), run.signs, run.axis_names)
     else:
         atoms.draw_atoms(figure.subplots(), run.atoms_at(save, normalised), run.signs)
 
@@ -100,11 +93,3 @@ def draw_polar(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = N
     circle.draw_polar(
         figure.subplots(), angle, values(save), run.signs, norm, run.axis_names, name_of(normalised)
     )
-
-
-def sheets(figure: AnyFigure, signs: Collection[float]) -> Any:
-    """Axes for the map of each sign: side by side on a wide figure, one over the other on a narrow
-    one."""
-    box = figure.bbox
-    wide = box.width > WIDE * box.height
-    return np.atleast_1d(figure.subplots(1, len(signs)) if wide else figure.subplots(len(signs), 1))

@@ -28,11 +28,10 @@ def draw_margins(figure: AnyFigure, report: MarginReport) -> None:
         _draw_proof(right.subplots(), report)
         return
     signs = report.problem.output_signs
-    labels = [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
     axes = np.atleast_1d(right.subplots(len(signs), 1))
     count = len(report.input_names)
     names = axis_names(count, report.problem.objective.inputs.shape[1] > count)
-    sphere.draw_atoms(axes, report.f1.atoms, signs, labels, names)
+    sphere.draw_atoms(axes, report.f1.atoms, signs, names)
 
 
 def _draw_decisions(ax, report):

@@ -22,6 +22,7 @@ SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 FEW_DECADES = 2.5
 SEEN = 9  # saves at most that are read to find colours and axes for all of them
 COLORS = {1.0: "C1", -1.0: "C5"}  # of signs, those of classes and those of units
+WIDE = 1.7  # width over height from which the sheets of two signs stand side by side
 PEAKED = 20.0  # largest density over the mean from which a density is shown by its logarithm
 
 
@@ -52,6 +53,19 @@ def clock_of(run: Result) -> str:
 def sign_name(sign: float) -> str:
     """How labels call a sheet."""
     return f"output sign {'+' if sign > 0 else '−'}1"
+
+
+def sheet_names(signs: Collection[float]) -> list[str]:
+    """How the maps of all signs are called: one alone needs no name."""
+    return [""] if len(signs) == 1 else [sign_name(sign) for sign in signs]
+
+
+def sheets(figure: AnyFigure, signs: Collection[float]) -> Any:
+    """Axes for the map of each sign: side by side on a wide figure, one over the other on a narrow
+    one."""
+    box = figure.bbox
+    wide = box.width > WIDE * box.height
+    return np.atleast_1d(figure.subplots(1, len(signs)) if wide else figure.subplots(len(signs), 1))
 
 
 def sign_color(sign: float, signs: Collection[float] = (1, -1)) -> str:

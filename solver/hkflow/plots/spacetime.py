@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 
 from ..solving.result import Result
 from ..store.shown import are_beyond, density_of, name_of
@@ -13,7 +12,7 @@ from . import circle
 from .figures import AnyFigure, Saves
 from .records import scale_time
 from .shown import clipped, clock_of, colors_of, draw_scale, sign_color, sign_name
-from .tracks import EDGE, Tracks, dot_sizes
+from .tracks import Tracks
 
 # longest over shortest time between saves from which time is shown on a logarithmic scale
 UNEVEN = 20.0
@@ -45,17 +44,10 @@ def draw_tracks(
         color = sign_color(sign, run.signs) if under is None else "white"
         chosen = tracks.chosen(sign)
         lines = [line for j in chosen for line in _pieces(run.time[: save + 1], angle[:, j])]
-        look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
-        ax.add_collection(LineCollection(lines, colors=color, **look))
-        dots = {
-            "s": dot_sizes(tracks.weights[-1], chosen),
-            "color": color,
-            "edgecolors": EDGE,
-            "linewidths": 0.3,
-        }
-        ax.scatter(
-            np.full(len(chosen), run.time[save]), angle[-1, chosen], **dots, clip_on=False, zorder=3
-        )
+        tracks.draw_lines(ax, lines, color)
+        now = np.full(len(chosen), run.time[save])
+        look = {"linewidths": 0.3, "clip_on": False, "zorder": 3}
+        tracks.draw_dots(ax, now, angle[-1, chosen], chosen, color, **look)
 
 
 def _pieces(time, angle):

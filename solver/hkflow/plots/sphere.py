@@ -22,7 +22,7 @@ from ..geometry.mesh import Mesh
 from ..geometry.sphere import normalize
 from ..geometry.transfer import corner_table, nearest_cells, neighbor_table
 from ..measures.point_measure import PointMeasure
-from .shown import Colors, clipped, colors_of, draw_scale, sign_color
+from .shown import Colors, clipped, colors_of, draw_scale, sheet_names, sign_color
 
 FEW = 3000  # cells that are drawn as polygons
 INCH = 300  # pixels of an inch of the figure where there are more cells, as in files of pictures
@@ -194,15 +194,14 @@ def draw_atoms(
     axes: NDArray[np.object_],
     atoms: PointMeasure,
     signs: Collection[float],
-    labels: Sequence[str],
     names: Sequence[str],
 ) -> None:
     """Draw the atoms of each sign as dots with areas in proportion to their weights, on one
     projection each.
 
-    labels : a title each;  names : of the three coordinate axes
+    names : of the three coordinate axes
     """
-    for ax, sign, label in zip(axes, signs, labels, strict=True):
+    for ax, sign, label in zip(axes, signs, sheet_names(signs), strict=True):
         positions, weights = atoms.sheet(sign)
         draw_frame(ax, label, names, "0.3")
         area = dot_areas(weights, atoms.weights)

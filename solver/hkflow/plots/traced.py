@@ -7,10 +7,19 @@ from ..geometry.circle import circle_mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
 from ..solving.result import Result
-from ..store.shown import is_normalised, name_of
+from ..store.shown import density_at, is_normalised, name_of
 from . import circle, sphere
 from .figures import AnyFigure, Saves
-from .shown import clock_of, colors_of, draw_scale, sign_color, sign_name, thinned, time_of
+from .shown import (
+    clock_of,
+    colors_of,
+    draw_scale,
+    sheet_names,
+    sheets,
+    sign_color,
+    thinned,
+    time_of,
+)
 
 # points of one picture times flows and crossings times kinks, about a second; points are fewer
 # where there is more history
@@ -50,12 +59,6 @@ def draw_traced(
     draw(figure, run, save, shared, normalised, width)
 
 
-def _density(run, save, points, normalised):
-    """Density of ν, or ν/|ν|, at points (n, d+1): (n_signs, n)."""
-    logs = run.density_at(points, save, log=True)
-    return np.exp(logs - run.log_mass_at(save) if normalised else logs)
-
-
 def map_width(run: Result, save: int, pixels: tuple[int, int], maps: int = 1) -> int:
     """Pixels of the width of each of so many maps for a sign, within bounds."""
     return int(np.clip(np.sqrt(_affordable(run, save) / (maps * INSIDE)), *pixels))
@@ -76,9 +79,9 @@ def _draw_circle(figure, run, save, shared, normalised, count):
     ax, nu = figure.subplots(), name_of(normalised)
     count = count or int(np.clip(_affordable(run, save), *ANGLES))
     mesh, few = circle_mesh(count), circle_mesh(ANGLES[0])
-    others = [_density(run, k, few.centers, normalised) for k in shared]
-    initial = _density(run, 0, mesh.centers, normalised) if save else None
-    now = _density(run, save, mesh.centers, normalised)
+    others = [density_at(run, k, few.centers, normalised) for k in shared]
+    initial = density_at(run, 0, mesh.centers, normalised) if save else None
+    now = density_at(run, save, mesh.centers, normalised)
     start = clock_of(run), run.time[0]
     circle.draw_density(ax, mesh, now, run.signs, initial, nu, start, others)
     caught = run.captured_at(save, normalised)
@@ -105,15 +108,13 @@ def _heaps(angles, weights):
 
 
 def _draw_maps(figure, run, save, shared, normalised, width):
-    from .density import sheets
-
     axes, nu = sheets(figure, run.signs), name_of(normalised)
-    labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
+    labels = sheet_names(run.signs)
     width = width or map_width(run, save, PIXELS)
     points, inside = sphere.hammer_points(width)
-    densities = _density(run, save, normalize(points[inside]), normalised)
+    densities = density_at(run, save, normalize(points[inside]), normalised)
     few = quasi_uniform(SAMPLE, 2)
-    others = [_density(run, k, few, normalised) for k in shared if k != save]
+    others = [density_at(run, k, few, normalised) for k in shared if k != save]
     norm, map_name, extend = colors_of([densities, *others])
     caught = run.captured_at(save, normalised)
     everything = run.atoms_at(save, normalised)

@@ -1,17 +1,19 @@
 """Particles and units along a run: their trails on S², and their paths in the plane of weights."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from ..arguments import Floats, Integers
 from ..solving.result import Result
 from ..store.shown import are_beyond, density_of, is_normalised, name_of
 from . import circle, sphere
-from .density import sheets
 from .figures import AnyFigure, Saves, legend_below
-from .shown import colors_of, sign_color, sign_name, time_of
+from .shown import colors_of, sheet_names, sheets, sign_color, sign_name, time_of
 
 LINES = 400  # drawn at most for each sign
 POINTS = 20_000  # of all lines from which they are drawn as pixels in vector files
@@ -48,6 +50,19 @@ class Tracks:
         mine = np.flatnonzero(self.signs == sign)
         return mine[:: 1 + max(0, len(mine) - 1) // LINES]
 
+    def draw_lines(self, ax: Axes, lines: Sequence[Floats], color: str, **look: Any) -> None:
+        """Draw lines (n, 2) of particles, the thinner and lighter the more these are."""
+        look |= {"linewidths": self.width, "alpha": self.alpha, "rasterized": self.many}
+        ax.add_collection(LineCollection(lines, colors=color, **look))
+
+    def draw_dots(
+        self, ax: Axes, x: Floats, y: Floats, chosen: Integers, color: str, **look: Any
+    ) -> None:
+        """Draw the chosen particles at the save as dots, with areas in proportion to their weights
+        as far as they can be seen."""
+        areas = np.clip(1500.0 * self.weights[-1, chosen], 1.0, 24.0)
+        ax.scatter(x, y, s=areas, color=color, edgecolors=EDGE, **look)
+
 
 @lru_cache(maxsize=2)
 def _whole(run, normalised):
@@ -69,12 +84,6 @@ def _whole(run, normalised):
     return filled("positions"), filled("weights"), filled("signs")
 
 
-def dot_sizes(weights: Floats, chosen: Integers) -> Floats:
-    """Areas of dots of some particles, in proportion to their weights (n,), of sum 1, as far as
-    they can be seen."""
-    return np.clip(1500.0 * weights[chosen], 1.0, 24.0)
-
-
 def draw_trails(
     figure: AnyFigure,
     run: Result,
@@ -87,7 +96,7 @@ def draw_trails(
     save = range(len(run.time))[save]
     figure.suptitle(time_of(run, save))
     axes = sheets(figure, run.signs)
-    labels = [""] if len(run.signs) == 1 else [sign_name(sign) for sign in run.signs]
+    labels = sheet_names(run.signs)
     if under is None:
         for ax, label in zip(axes, labels, strict=True):
             sphere.draw_frame(ax, label, run.axis_names, "0.3")
@@ -109,15 +118,9 @@ def draw_trails(
         color = sign_color(sign, run.signs) if under is None else "white"
         chosen = tracks.chosen(sign)
         lines = [line for j in chosen for line in _on_map(tracks.positions[:, j])]
-        look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
-        ax.add_collection(LineCollection(lines, colors=color, zorder=2, **look))
-        dots = {
-            "s": dot_sizes(tracks.weights[-1], chosen),
-            "color": color,
-            "edgecolors": EDGE,
-            "linewidths": 0.2,
-        }
-        ax.scatter(*sphere.hammer(tracks.positions[-1, chosen]), zorder=2.5, **dots)
+        tracks.draw_lines(ax, lines, color, zorder=2)
+        ends = sphere.hammer(tracks.positions[-1, chosen])
+        tracks.draw_dots(ax, *ends, chosen, color, linewidths=0.2, zorder=2.5)
 
 
 def _on_map(points):
@@ -159,8 +162,7 @@ def draw_paths(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = N
         for sign in run.signs:
             chosen = tracks.chosen(sign)
             lines = list(points[:, chosen][..., plane].swapaxes(0, 1))
-            look = {"linewidths": tracks.width, "alpha": tracks.alpha, "rasterized": tracks.many}
-            ax.add_collection(LineCollection(lines, colors=sign_color(sign, run.signs), **look))
+            tracks.draw_lines(ax, lines, sign_color(sign, run.signs))
             ends = points[-1][chosen][:, plane]
             ax.scatter(
                 *ends.T,

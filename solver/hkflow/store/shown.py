@@ -31,3 +31,11 @@ def density_of(run: Result, save: int, normalised: bool = False) -> NDArray[np.f
         return np.exp(run.log_scale[save]) * density
     mass = (np.abs(density) @ run.mesh.volumes).sum()  # type: ignore[union-attr]
     return density / mass if mass > 0.0 else density
+
+
+def density_at(
+    run: Result, save: int, points: NDArray[np.float64], normalised: bool = False
+) -> NDArray[np.float64]:
+    """ν or ν/|ν| at points (n, d+1) of a run by characteristics, (n_signs, n)."""
+    logs = run.density_at(points, save, log=True)
+    return np.exp(logs - run.log_mass_at(save) if normalised else logs)

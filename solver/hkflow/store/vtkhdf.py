@@ -25,7 +25,7 @@ from ..errors import RunFolderError
 from ..files.writing import write_whole
 from ..geometry.transfer import corner_table
 from ..solving.result import Result
-from .shown import density_of, is_normalised
+from .shown import density_at, density_of, is_normalised
 
 # the columns of CellOffsets; readers want all four
 TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
@@ -60,7 +60,10 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
         parts = [("", partial(_cells, run, mesh, partial(density_of, run), normalised))]
     elif run.method == "characteristics" and run.domain.in_space and run.has_density:
         mesh = run.domain.mesh(_number_of_cells(run))
-        density = partial(_density_of_characteristics, run, mesh)
+
+        def density(save, normalised):
+            return density_at(run, save, mesh.centers, normalised)
+
         parts = [
             ("", partial(_cells, run, mesh, density, normalised)),
             ("-captured", partial(_points, run, run.captured_at, normalised)),
@@ -114,12 +117,6 @@ def _number_of_cells(run):
     flows = sum(run.state_at(save)["flows"] for save in range(len(run.time)))
     work = many * len(run.signs) * flows * len(run.problem.objective.inputs)
     return few if work > WORK else many
-
-
-def _density_of_characteristics(run, mesh, save, normalised):
-    """The density of ν or ν/|ν| at the centres of a mesh."""
-    logs = run.density_at(mesh.centers, save, log=True)
-    return np.exp(logs - run.log_mass_at(save) if normalised else logs)
 
 
 def _names(signs):
