@@ -89,9 +89,11 @@ def whole(case, tmp_path):
     return content(tmp_path / "whole")
 
 
-def test_a_solution_keeps_the_state_in_which_an_observer_stopped_it():
+@pytest.mark.parametrize("interval", [10.0, np.inf])
+def test_a_solution_keeps_the_state_in_which_an_observer_stopped_it(interval):
+    """With its record, also where records are those of saves alone."""
     ending = Ending(step=3)
-    s = hkflow.solve(a_problem(), 1.0, observers=[ending], record_interval=10.0)
+    s = hkflow.solve(a_problem(), 1.0, observers=[ending], record_interval=interval)
     assert not s.finished and s.status.startswith("Seen enough at t = ")
     assert (
         len(s.time) == 2

@@ -63,6 +63,9 @@ class Loop:
         self.record_interval, self.until_margin = record_interval, until_margin
         self.observers = [as_observer(observer) for observer in observers]
         self.fresh, self.clock = clock is None, clock or start_of(method)
+        # time of the last record; of a run that is resumed as far as its clock tells
+        resumed = clock is not None and clock.next_record == clock.time + record_interval
+        self.recorded = self.clock.time if resumed else None
         self.earlier = method.evaluations - self.clock.evaluations
         self.control = StepControl(method, self.clock.limits, self.clock.implicit)
         self.told = _Told(method, self.clock, self.observers)
@@ -159,7 +162,7 @@ class Loop:
             looked = last or clock.step >= clock.next_certificate
             renew = last or looked and self._earned()
             record = self._record(renew, tested=looked or save)
-            clock.next_record = clock.time + self.record_interval
+            clock.next_record, self.recorded = clock.time + self.record_interval, clock.time
             if looked:
                 clock.next_certificate = clock.step + CERTIFIED_STEPS
             if renew:
@@ -186,7 +189,7 @@ class Loop:
         """The last save and record, if they are not made, and the sentence."""
         clock, self.finished = self.clock, self.status is None
         if not self.finished:
-            recorded = clock.next_record == clock.time + self.record_interval
+            recorded = clock.time == self.recorded
             self.told.end(None if recorded else self._record(renew=True))
             return
         self.status = f"Completed at t = {clock.time:g} after {clock.step} steps"
