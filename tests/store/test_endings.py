@@ -279,6 +279,17 @@ def test_a_full_disk_is_told_once_and_what_was_saved_stays(tmp_path, monkeypatch
     assert content(tmp_path / "run") == content(tmp_path / "whole")
 
 
+def test_what_an_observer_cannot_open_is_not_the_run_folder(tmp_path):
+    """It had been called a disk that is full."""
+    (tmp_path / "case.toml").write_text(CASE)
+
+    def look(state):
+        (tmp_path / "none").read_text()
+
+    with pytest.raises(FileNotFoundError):
+        hkflow.run(tmp_path / "case.toml", tmp_path / "run", observers=[look])
+
+
 def test_a_resumed_run_takes_back_what_an_earlier_session_said_of_its_end(tmp_path):
     """Its status, results and error bars are those of a part; those who look on, or a kill, would
     leave them beside newer saves."""

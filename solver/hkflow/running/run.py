@@ -1,9 +1,8 @@
 """The main job: a case in, a run folder out."""
 
-import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,7 @@ from ..store.run_folder import (
     refuse_taken,
     refuse_used,
     write_problem,
+    writing,
 )
 from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
@@ -196,7 +196,7 @@ def _make(
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
         header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
-        with _writing(folder):
+        with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
 
     with ExitStack() as held:
@@ -271,7 +271,7 @@ def resume(
         own.check(folder)
         resumed_records(None, own, given, folder)  # before anything is changed
         held.enter_context(lock(folder))
-        with _writing(folder):
+        with writing(folder):
             found = prepare_resume(folder)
             if header["format"] != FORMAT:
                 write_json(folder / "run.json", header | {"format": FORMAT})
@@ -334,7 +334,7 @@ def _integrate(
         + ([] if quiet else [Watch() if watch else ProgressBar()])
     )
     times = save_times(case.time.end, case.time.saves)
-    with signals, _writing(folder), writer:
+    with signals, writer:
         clock, status, finished = integrate(
             method,
             times,
@@ -351,7 +351,7 @@ def _integrate(
         said |= {"observed": True} if watched and not finished else {}  # perhaps ended by them
         # what the case asks for besides comes later: a kill until then is known by this
         asks = _asks_for_more(case, judge)
-        with _writing(folder):
+        with writing(folder):
             write_json(folder / "status.json", said | ({"complete": False} if asks else {}))
             made = _readable(load(folder))
             pack(folder, made)  # whatever breaks off what follows, the run is whole
@@ -471,19 +471,6 @@ def _continue(method, state, clock, stored):
     except DAMAGE as error:
         raise RunFolderError(
             f"{stored.path}: the state to continue from is not one of this run ({error})."
-        ) from error
-
-
-@contextmanager
-def _writing(folder):
-    """Turn what a full disk or a folder that is gone says into a RunFolderError."""
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(
-            f"{folder}: cannot be written ({os.strerror(error.errno) if error.errno else error})."
-            " What was saved before is whole: make room, then continue with 'hkflow resume"
-            f" {folder}'."
         ) from error
 
 

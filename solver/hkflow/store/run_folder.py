@@ -27,7 +27,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,37 @@ def static_arrays(
     }
 
 
+@contextmanager
+def writing(folder: str | Path) -> Iterator[None]:
+    """Turn what a full disk or a folder that is gone says into a RunFolderError."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritten(folder, error) from error
+
+
+def _unwritten(folder, error):
+    reason = os.strerror(error.errno) if error.errno else error
+    return RunFolderError(
+        f"{folder}: cannot be written ({reason}). What was saved before is whole: make room, then"
+        f" continue with 'hkflow resume {folder}'."
+    )
+
+
+def _writes(method: Callable) -> Callable:
+    """A method of a RunWriter, whose failures are those of its folder: what other observers raise
+    has nothing to do with it."""
+
+    @wraps(method)
+    def called(self, *arguments):
+        try:
+            return method(self, *arguments)
+        except OSError as error:
+            raise _unwritten(self.folder, error) from error
+
+    return called
+
+
 class Log:
     """A file that grows at its end; what is added to it waits until it is flushed.
 
@@ -286,6 +319,7 @@ class RunWriter(Observer):
     def __enter__(self):
         return self
 
+    @_writes
     def __exit__(self, kind, *_):
         ends_at_once = kind is not None and not issubclass(kind, Exception)  # at a second signal
         if self.logs and not ends_at_once:
@@ -298,6 +332,7 @@ class RunWriter(Observer):
         saved."""
         return time.process_time() - self.began
 
+    @_writes
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.place, self.goes_on = Place(self.folder), False
         self.logs = {"records": Log(self.folder / "records.jsonl")}
@@ -309,6 +344,7 @@ class RunWriter(Observer):
         self.next_save = clock.next_save
         self.last_step = clock.step if snapshot_path(self.folder, clock.step).exists() else None
 
+    @_writes
     def record(self, method: Method, clock: LoopState, record: dict[str, float]) -> None:
         self.logs["records"].add(f"{json.dumps(record)}\n".encode())
         if time.monotonic() - self.last_flush > FLUSH_SECONDS:
@@ -334,6 +370,7 @@ class RunWriter(Observer):
             log.flush()
         self.last_flush = time.monotonic()
 
+    @_writes
     def save(self, method: Method, clock: LoopState) -> None:
         scheduled, self.next_save = clock.next_save > self.next_save, clock.next_save
         if scheduled:
@@ -342,6 +379,7 @@ class RunWriter(Observer):
         elif self.last_step != clock.step or self.checkpoint is not None:
             self._write_alone(method, clock, END)
 
+    @_writes
     def step(self, method: Method, clock: LoopState) -> None:
         if not self.goes_on:
             self._forget_the_end()
@@ -350,6 +388,7 @@ class RunWriter(Observer):
         self._keep(method)
         self._write_in_time()
 
+    @_writes
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
         try:
             self._write()
