@@ -12,7 +12,7 @@ from hkflow.accuracy.estimate import FACTOR, FAR, of_difference
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
-from hkflow.store.errors import BARS
+from hkflow.store.estimates import BARS
 from hkflow.store.results import pack
 
 SAVES = np.linspace(0.0, 2.0, 5)

@@ -18,7 +18,7 @@ from ..problem.problem import Problem
 from ..solving.result import Result, ResultLike
 from ..solving.solution import Solution
 from ..solving.solve import save_times
-from ..store.errors import write_errors
+from ..store.estimates import write_errors
 from ..store.results import pack
 from ..store.run import Run, load, loaded
 from ..store.run_folder import lock

@@ -17,7 +17,7 @@ from ..case.first_measure import density_function, initial_points
 from ..case.randomness import DYNAMICS
 from ..case.schema.methods import CharacteristicsMethod, ParticlesMethod
 from ..methods.rules import best_method
-from ..store.repeats import write_repeats
+from ..store.estimates import write_repeats
 from ..store.run import Run
 from .error_bars import stated
 from .progress import companions_made

@@ -15,9 +15,8 @@ from ..errors import RunFolderError
 from ..files.reading import DATA, MESH, TEST, open_hdf5
 from ..files.writing import checksum, create, packed, write_array, write_arrays, write_hdf5
 from ..solving.result import Result
-from .errors import BARS
+from .estimates import BARS, REPEATS
 from .margins import LABELS, MAX_MARGIN, arrays_of
-from .repeats import REPEATS
 from .run import COUNTED, HISTORY, STATE_ARRAYS, Run, load
 from .run_folder import FORMAT, lock, refuse_links, static_arrays
 

@@ -53,10 +53,9 @@ from ..problem.problem import Problem
 from ..solving.predicting import LARGEST_LOG, unscaled
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import Result, ResultLike
-from .errors import read_errors
+from .estimates import read_errors, read_repeats
 from .margins import MAX_MARGIN, of_arrays, of_json
 from .place import Place
-from .repeats import read_repeats
 from .run_folder import (
     CHECKPOINT,
     FORMAT,
