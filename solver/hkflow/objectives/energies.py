@@ -322,6 +322,10 @@ class Sum(Shown):
         """Of the data, nan without."""
         return self.data.margin(predictions) if self.data else np.nan
 
+    def leads(self, predictions: Floats) -> Floats:
+        """Of the data, see Objective.leads."""
+        return np.asarray(self.data.leads(predictions))
+
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """Of the data, nan without."""
         return self.data.smooth_margin(predictions, log_scale) if self.data else np.nan

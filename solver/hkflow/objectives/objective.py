@@ -122,8 +122,9 @@ class Objective(Shown):
         """One for each datum and output."""
         return len(self.inputs) * self.feature.outputs
 
-    def _against_others(self, predictions):
-        """h_iy − max_{l ≠ y} h_il, (n_data,), of the true class y = y_i."""
+    def leads(self, predictions: Floats) -> Floats:
+        """h_iy − max_{l ≠ y} h_il, (n_data,), of the true class y = y_i, where there is an output
+        for each."""
         h = predictions.reshape(len(self.targets), -1).copy()
         rows, true = np.arange(len(h)), self.targets.astype(int)
         own = h[rows, true]
@@ -134,7 +135,7 @@ class Objective(Shown):
         """Fraction of data on the wrong side of zero for a classification risk, whose own class is
         not the highest for several classes, root mean square error otherwise."""
         if self.risk.coupled:
-            return float(np.mean(self._against_others(predictions) <= 0.0))
+            return float(np.mean(self.leads(predictions) <= 0.0))
         if self.risk.classifies:
             return np.count_nonzero(self.targets * predictions <= 0.0) / len(self.targets)
         square = np.add.reduce((predictions - self.targets) ** 2) / len(self.targets)
@@ -144,7 +145,7 @@ class Objective(Shown):
         """Smallest margin min_i y_i h_i, for several classes min_i (h_iy − max_{l ≠ y} h_il); nan
         for a regression risk."""
         if self.risk.coupled:
-            return float(np.min(self._against_others(predictions)))
+            return float(np.min(self.leads(predictions)))
         if not self.risk.classifies:
             return np.nan
         return float(np.minimum.reduce(self.targets * predictions))

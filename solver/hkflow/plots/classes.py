@@ -126,11 +126,7 @@ def draw_map(
 def draw_leads(ax: Axes, run: Result, save: int = -1) -> None:
     """The histogram, for each class, of by how much its data's own prediction exceeds those of all
     other classes, at a save of a run with an output for each class."""
-    labels = run.targets.astype(int)
-    leads = run.predictions[save].copy()
-    own = leads[np.arange(len(leads)), labels]
-    leads[np.arange(len(leads)), labels] = -np.inf
-    leads = own - leads.max(axis=1)
+    labels, leads = run.targets, run.problem.objective.leads(run.predictions[save])
     edges = np.linspace(*frame(leads), 40)
     count = len(run.class_names)
     for k, (name, color) in enumerate(zip(run.class_names, _colors(count), strict=True)):

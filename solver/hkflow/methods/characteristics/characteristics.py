@@ -13,7 +13,7 @@ from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..frozen_relu.tangent_gram import held_coupling
-from ..particles.points import PointMethod
+from ..particles.points import PointMethod, rms
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
@@ -327,10 +327,10 @@ class Characteristics(PointMethod):
         """How far corrected predictions lie from a guess (n_data,), relative to them or the
         targets; nothing within the rounding of sums over all mass, as where nothing moves."""
         e, objective = self.trial, self.problem.objective
-        size = max(_rms(e.predictions), np.exp(-self.log_scale) * _rms(objective.targets))
+        size = max(rms(e.predictions), np.exp(-self.log_scale) * rms(objective.targets))
         if not size > 0.0:
             return None
-        off, least = _rms(e.predictions - guess), np.finfo(float).eps
+        off, least = rms(e.predictions - guess), np.finfo(float).eps
         if off <= ROUNDINGS * least * objective.largest_feature * e.mass:
             return least
         return max(CAUTION * off / size, least)
@@ -371,10 +371,6 @@ class Characteristics(PointMethod):
         if not step.rejection:
             self.evaluate(after, loss_gradient)
         return after.predictions
-
-
-def _rms(x):
-    return float(np.sqrt(np.add.reduce(np.square(x)) / len(x))) if len(x) else 0.0
 
 
 def _has_closed_form(problem):

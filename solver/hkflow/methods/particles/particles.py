@@ -18,7 +18,7 @@ from ..stepping.implicit import check_imex
 from . import kernels, waveform
 from .brownian import geodesic_steps
 from .ode import Evaluation, OdeMethod
-from .points import PointMethod
+from .points import PointMethod, rms
 from .shifted import kinks_of
 from .tangent_gram import knows_slopes
 from .waveform import NODES, Sliding
@@ -300,7 +300,7 @@ class Particles(PointMethod, OdeMethod):
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
                 return step
-            error, largest = 0.0, np.exp(-self.log_scale) * _rms(self.problem.objective.targets)
+            error, largest = 0.0, np.exp(-self.log_scale) * rms(self.problem.objective.targets)
             for j in range(size - 1):
                 self.objective.operator.points[:] = self.at_nodes[0][j]
                 kernels.signed_weights(
@@ -308,10 +308,10 @@ class Particles(PointMethod, OdeMethod):
                 )
                 self.objective.value(self.weights, self.log_scale)
                 h = self.objective.predictions
-                error = max(error, _rms(h - before[j]))
+                error = max(error, rms(h - before[j]))
                 before[j], values[j + 1] = h, self.objective.loss_gradient
                 shifts[j + 1] = self._shift(values[j + 1], h, np.abs(self.weights).sum())
-                largest = max(largest, _rms(h))
+                largest = max(largest, rms(h))
             if sweep > 0 and error <= waveform.SMALL * self.tolerance * largest:
                 break
         self._finish(e, self.trial, sums, time, step)
@@ -547,7 +547,3 @@ def _check_brownian(problem, stepper, max_step):
                 f"Particles with entropy have no {name}, got {getattr(problem.flow, name):g}:"
                 " choose the method 'grid', which knows the density."
             )
-
-
-def _rms(x):
-    return float(np.sqrt(np.mean(np.square(x)))) if len(x) else 0.0
