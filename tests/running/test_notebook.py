@@ -205,7 +205,7 @@ def test_a_quiet_run_shows_nothing(out, notebook):
 
 
 def test_a_notebook_bar_counts_and_prints(notebook):
-    with progress.companions_made(False) as watch:
+    with progress.counted("estimating errors") as watch:
         watch(1, 4)
     assert any("estimating errors 1 of 4" in text for text in notebook[0])
     study = progress.StudyProgress(False)

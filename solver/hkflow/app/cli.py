@@ -333,7 +333,7 @@ def animate(
     from ..plots.kinds import loaded
     from ..running.progress import counted
 
-    with styled(style), counted() as watch:
+    with styled(style), counted("drawing") as watch:
         film = animate_run(name, loaded(path), output, fps, wide, under, watch)  # type: ignore[arg-type]
     typer.echo(f"film:             {film}")
 

@@ -22,7 +22,7 @@ from ..store.estimates import write_errors
 from ..store.results import pack
 from ..store.run import Run, load, loaded
 from ..store.run_folder import lock
-from .progress import companions_made
+from .progress import counted
 
 BROKEN_OFF, COMPANIONS = "broken off", ("all", "own")
 
@@ -44,7 +44,7 @@ def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> 
     if companions not in COMPANIONS:
         raise CaseError(unknown_name("companions", companions, COMPANIONS))
     run = loaded(run)
-    with companions_made(quiet) as watch:
+    with counted("estimating errors", quiet) as watch:
         return bars_of(run, stated(run), companions == "all", cached_mesh, watch)
 
 
@@ -104,7 +104,7 @@ def estimated(
             run = copy(run)
             problem = run.problem = replace(problem, objective=given.objective)
         problem, independent = replace(problem, test=None), companions == "all"
-        with companions_made(quiet) as watch:
+        with counted("estimating errors", quiet) as watch:
             if judge:
                 bars = judge.judged(run, problem, independent, watch)
             else:

@@ -49,29 +49,16 @@ def wait_for(stage: str, quiet: bool) -> None:
 
 
 @contextmanager
-def counted() -> Iterator[Callable[[int, int], None] | None]:
-    """A function watch(done, count) that shows a bar on a terminal or in a notebook, and nothing
-    elsewhere."""
-    if not _shows_bars():
-        yield None
-        return
-    with progress_bar() as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, count: bar.update(task, completed=done, total=count)
-
-
-@contextmanager
-def companions_made(
-    quiet: bool, doing: str = "estimating errors"
-) -> Iterator[Callable[[int, int], None] | None]:
-    """A function watch(done, count) that says on a terminal or in a notebook what is being done."""
+def counted(what: str, quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """A function watch(done, count) that says on a terminal or in a notebook how much is done of
+    what; None elsewhere."""
     if quiet or not _shows_bars():
         yield None
         return
     with progress_bar("{task.description}") as bar:
-        task = bar.add_task(doing, total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, count: bar.update(
-            task, completed=done, total=count, description=f"{doing} {done} of {count}  ETA"
+            task, completed=done, total=count, description=f"{what} {done} of {count}  ETA"
         )
 
 

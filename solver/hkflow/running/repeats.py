@@ -20,7 +20,7 @@ from ..methods.rules import best_method
 from ..store.estimates import write_repeats
 from ..store.run import Run
 from .error_bars import stated
-from .progress import companions_made
+from .progress import counted
 
 PER_SIGN = 2000  # points of the infinite width
 METHODS = {"characteristics": CharacteristicsMethod, "particles": ParticlesMethod}
@@ -35,7 +35,7 @@ def repeated(run: Run, quiet: bool) -> bool:
     count = getattr(run.case.method, "repeats", 1)
     if count == 1 or not run.finished or run.case.data.source == "arrays":
         return False
-    with companions_made(quiet, "solving other networks") as watch:
+    with counted("solving other networks", quiet) as watch:
         found = _repeats(run, count, watch or (lambda done, of: None))
     write_repeats(run.path, found)
     return True
