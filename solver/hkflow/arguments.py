@@ -68,6 +68,14 @@ def real_number(value: Any, what: str) -> float:
         raise ValueError(f"{what} is too large for a float.") from None
 
 
+def nonnegative(value: Any, what: str) -> float:
+    """A finite float of at least 0, see `real_number`. Raises ValueError for other numbers."""
+    number = real_number(value, what)
+    if not 0.0 <= number < np.inf:
+        raise ValueError(f"{what} must be finite and at least 0, got {number}.")
+    return number
+
+
 def whole_number(value: Any, what: str, least: int = 0) -> int:
     """An int. Raises ValueError for other numbers, and below the least."""
     if not (isinstance(value, Real) and value == value // 1 and least <= value < np.inf):  # type: ignore[operator]

@@ -142,8 +142,8 @@ def test_whole_numbers_compile_nothing_anew(types_for):
 
 def test_sibling_numbers_taken_as_they_come_do(types_for, monkeypatch):
     floats = types_for(1.0, 4.0, 0.0, 0.0)
-    for module in (flows, objectives):
-        monkeypatch.setattr(module, "real_number", lambda value, what: value)
+    for module, check in ((flows, "real_number"), (objectives, "nonnegative")):
+        monkeypatch.setattr(module, check, lambda value, what: value)
     assert types_for(1, 4, 0, 0).isdisjoint(floats)
 
 

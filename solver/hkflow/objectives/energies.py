@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats, real_number
+from ..arguments import Floats, nonnegative
 from ..errors import printable
 from ..measures.formula import Formula
 from ..measures.initial import COORDINATES, MOST_AXES, VARIABLES
@@ -209,11 +209,8 @@ class Sum(Shown):
                 "A sum of energies has terms hkflow.External and hkflow.Interaction and at most"
                 f" one hkflow.Objective or hkflow.PopulationRisk, {got}."
             )
-        weight_decay = real_number(weight_decay, "weight_decay")
-        entropy = real_number(entropy, "entropy")
-        for name, value in (("weight_decay", weight_decay), ("entropy", entropy)):
-            if not 0.0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value}.")
+        weight_decay = nonnegative(weight_decay, "weight_decay")
+        entropy = nonnegative(entropy, "entropy")
         if data:
             (objective,) = data
             own = {name.name for name in fields(objective)} & {"weight_decay", "entropy"}

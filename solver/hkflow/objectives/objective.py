@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arguments import Floats, real_array, real_number
+from ..arguments import Floats, nonnegative, real_array
 from ..operators.choice import SINGLE
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
@@ -80,11 +80,7 @@ class Objective(Shown):
             raise ValueError(f"The {self.risk.name} risk needs targets +1 or -1.")
         self._check_outputs(targets)
         for name in ("weight_decay", "entropy"):
-            object.__setattr__(self, name, real_number(getattr(self, name), name))
-        if not self.weight_decay >= 0.0:
-            raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
-        if not 0.0 <= self.entropy < float("inf"):
-            raise ValueError(f"Entropy must be finite and at least 0, got {self.entropy}.")
+            object.__setattr__(self, name, nonnegative(getattr(self, name), name))
         for name, value in (("inputs", inputs), ("targets", targets), ("weights", weights)):
             object.__setattr__(self, name, value)
 

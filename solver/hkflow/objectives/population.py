@@ -21,7 +21,7 @@ import numpy as np
 from numba import prange
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ..arguments import Floats, real_array, real_number
+from ..arguments import Floats, nonnegative, real_array
 from ..compiled import njit
 from ..errors import unknown_name
 from ..geometry.sphere import normalize
@@ -307,11 +307,7 @@ class PopulationRisk(Shown):
                 "The teacher's units and weights must be finite, and its units not zero."
             )
         for name in ("weight_decay", "entropy"):
-            object.__setattr__(self, name, real_number(getattr(self, name), name))
-        if not self.weight_decay >= 0.0:
-            raise ValueError(f"Weight decay must be at least 0, got {self.weight_decay}.")
-        if not 0.0 <= self.entropy < float("inf"):
-            raise ValueError(f"Entropy must be finite and at least 0, got {self.entropy}.")
+            object.__setattr__(self, name, nonnegative(getattr(self, name), name))
         weights *= np.linalg.norm(teacher, axis=1) ** self.feature.degree
         given = {"teacher": normalize(teacher), "teacher_weights": weights}
         for name, value in (
