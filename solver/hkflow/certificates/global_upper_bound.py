@@ -20,9 +20,8 @@ from ..geometry.polyhedra import copy
 from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from . import cones
-from .search import ByIdentity, is_searchable
+from .search import ByIdentity, add, dot, is_searchable, slack
 
-SLACK, SLACK_PER_DATUM = 1e-12, 1e-15  # of Σ |c_i| |x_i|^degree: what rounding may hide
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree: by how much the bound may exceed the maximum
 # pieces of one size; where more are left the tolerance grows: the bound is looser, and still a
@@ -102,7 +101,8 @@ def _highest(activation, inputs, c, signs, nodes, enough):
     nowhere = np.zeros((0, p)), np.zeros(0)
     if activation == LINEAR:
         return float(
-            np.linalg.norm(c @ inputs) + _slack(c) * (np.abs(c) @ np.linalg.norm(inputs, axis=1))
+            np.linalg.norm(c @ inputs)
+            + slack(len(c)) * (np.abs(c) @ np.linalg.norm(inputs, axis=1))
         ), *nowhere
     if p == 1:  # two directions
         positive = np.maximum(inputs[:, 0] * np.array([[1.0], [-1.0]]), 0.0) ** (
@@ -110,7 +110,7 @@ def _highest(activation, inputs, c, signs, nodes, enough):
         )
         return float(
             np.multiply.outer(signs, positive @ c).max()
-            + _slack(c) * (np.abs(c) @ positive.sum(axis=0))
+            + slack(len(c)) * (np.abs(c) @ positive.sum(axis=0))
         ), *nowhere
     u, line, along = _lines(ByIdentity(inputs))
     sizes = c * along**2 if squared else c * np.abs(along)
@@ -129,12 +129,12 @@ def _highest(activation, inputs, c, signs, nodes, enough):
         whole[0] = -opposite @ u
     if p > 3:
         bound, *found = _over_cones(u, merged, whole[0], signs, nodes, enough / scale)
-        return scale * (bound + _slack(c)), *found
+        return scale * (bound + slack(len(c))), *found
     value = bound = -np.inf
     for sign in signs:
         geometry = u, sign * merged, sign * whole, squared, PIECES[p]
         value, bound = _branch_and_bound(*geometry, TOLERANCE, value, bound)
-    return scale * (bound + _slack(c)), *nowhere
+    return scale * (bound + slack(len(c))), *nowhere
 
 
 def _over_cones(u, c, linear, signs, nodes, enough):
@@ -151,10 +151,6 @@ def _over_cones(u, c, linear, signs, nodes, enough):
         points.append(peaks[:count])
         found.append(np.full(count, float(sign)))
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
-
-
-def _slack(c):
-    return max(SLACK, SLACK_PER_DATUM * len(c))
 
 
 @lru_cache(maxsize=4)
@@ -249,9 +245,9 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                 i = lists[now, j]
                 if c[i] == 0.0:
                     continue
-                s = _dot(center, x[i])
+                s = dot(center, x[i])
                 if s > sine:
-                    _add(c[i], x[i], squared, M)
+                    add(c[i], x[i], squared, M)
                     continue
                 if s < -sine:
                     continue
@@ -268,12 +264,12 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
             others = lists[then, begin:end]
             if squared is not None:
                 for q in range(3):
-                    A[q] = _dot(M[q], center)
-                value = max(value, _dot(A, center) + undecided)
+                    A[q] = dot(M[q], center)
+                value = max(value, dot(A, center) + undecided)
                 copy(M, R)  # (s)₊² ≤ s² and −(s)₊² ≤ 0
                 for i in others:
                     if c[i] > 0.0:
-                        _add(c[i], x[i], True, R)
+                        add(c[i], x[i], True, R)
                 highest = _cap_of_quadratic(R, center, cosine, sine, A)
                 if highest > value + tolerance:
                     values, vectors = np.linalg.eigh(np.ascontiguousarray(R[:p, :p]))
@@ -281,7 +277,7 @@ def _branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                     _toward(vectors, center, A)
                     value = max(value, _value(x, c, whole, squared, A, L))
             else:
-                value = max(value, _dot(M[0], center) + undecided)
+                value = max(value, dot(M[0], center) + undecided)
                 _lean(M[0], x, c, share, others, L)
                 highest = extra + _cap_of_linear(L, center, cosine, sine, A)
                 if highest > value + tolerance:
@@ -312,7 +308,7 @@ def _middle(corners, out):
         out[q] = 0.0
         for k in range(len(corners)):
             out[q] += corners[k, q]
-    length = np.sqrt(_dot(out, out))
+    length = np.sqrt(dot(out, out))
     for q in range(3):
         out[q] /= length
 
@@ -323,7 +319,7 @@ def _toward(vectors, center, A):
     p = len(vectors)
     for q in range(3):
         A[q] = vectors[q, p - 1] if q < p else 0.0
-    if _dot(A, center) < 0.0:
+    if dot(A, center) < 0.0:
         for q in range(3):
             A[q] = -A[q]
 
@@ -352,7 +348,7 @@ def _cut(corners, out):
     for k in range(p):
         for q in range(3):
             middle[k, q] = corners[k, q] + corners[(k + 1) % p, q]
-        length = np.sqrt(_dot(middle[k], middle[k]))
+        length = np.sqrt(dot(middle[k], middle[k]))
         for q in range(3):
             middle[k, q] /= length
     for k in range(p):
@@ -379,12 +375,12 @@ def _climbed(x, c, whole, squared, pieces):
         theta, value = starts[best], _value(x, c, whole, squared, starts[best], slope)
         values[best], step = -np.inf, 1.0
         for _ in range(ASCENTS):
-            size = np.sqrt(_dot(slope, slope))
+            size = np.sqrt(dot(slope, slope))
             if size == 0.0:
                 break
             for q in range(3):
                 trial[q] = (1.0 - step) * theta[q] + step * slope[q] / size
-            length = np.sqrt(_dot(trial, trial))
+            length = np.sqrt(dot(trial, trial))
             for q in range(3):
                 trial[q] /= max(length, SHORT)
             reached = _value(x, c, whole, squared, trial, trial_slope)
@@ -398,8 +394,8 @@ def _climbed(x, c, whole, squared, pieces):
             for _ in range(POLISH):
                 copy(whole, M)
                 for i in range(len(c)):
-                    if _dot(theta, x[i]) > 0.0:
-                        _add(c[i], x[i], True, M)
+                    if dot(theta, x[i]) > 0.0:
+                        add(c[i], x[i], True, M)
                 p = pieces.shape[1]
                 _, vectors = np.linalg.eigh(np.ascontiguousarray(M[:p, :p]))
                 _toward(vectors, theta, trial)
@@ -413,10 +409,10 @@ def _climbed(x, c, whole, squared, pieces):
 def _value(x, c, whole, squared, theta, slope):
     """G(θ); writes its gradient to slope, up to a factor."""
     for q in range(3):
-        slope[q] = whole[0, q] if squared is None else _dot(whole[q], theta)
-    value = _dot(slope, theta)
+        slope[q] = whole[0, q] if squared is None else dot(whole[q], theta)
+    value = dot(slope, theta)
     for i in range(len(c)):
-        s = _dot(theta, x[i])
+        s = dot(theta, x[i])
         if s > 0.0:
             weight = c[i] if squared is None else c[i] * s
             value += weight * s
@@ -440,7 +436,7 @@ def _lean(A, x, c, share, others, L):
         moved = False
         for i in others:
             if c[i] < 0.0:
-                wanted = share[i] - _dot(L, x[i]) / c[i]
+                wanted = share[i] - dot(L, x[i]) / c[i]
                 change = min(max(wanted, 0.0), 1.0) - share[i]
                 moved = moved or abs(change) > SETTLED
                 share[i] += change
@@ -456,7 +452,7 @@ def _crossing(x, y, center, theta):
     nearly one."""
     for q in range(3):
         theta[q] = x[(q + 1) % 3] * y[(q + 2) % 3] - x[(q + 2) % 3] * y[(q + 1) % 3]
-    size = np.sqrt(_dot(theta, theta)) * (1.0 if _dot(theta, center) >= 0.0 else -1.0)
+    size = np.sqrt(dot(theta, theta)) * (1.0 if dot(theta, center) >= 0.0 else -1.0)
     for q in range(3):
         theta[q] = theta[q] / size if abs(size) > ROUNDING else center[q]
 
@@ -464,14 +460,14 @@ def _crossing(x, y, center, theta):
 @njit(cache=True)
 def _cap_of_linear(L, center, cosine, sine, theta):
     """max L·θ over the cap, which is written to θ."""
-    along, size = _dot(L, center), np.sqrt(_dot(L, L))
+    along, size = dot(L, center), np.sqrt(dot(L, L))
     if size > 0.0 and along >= size * cosine:
         for q in range(3):
             theta[q] = L[q] / size
         return size
     for q in range(3):
         theta[q] = L[q] - along * center[q]
-    aside = np.sqrt(_dot(theta, theta))
+    aside = np.sqrt(dot(theta, theta))
     for q in range(3):  # where the whole rim is as high, any point of the cap will do
         theta[q] = (
             cosine * center[q] + sine * theta[q] / aside if aside > ROUNDING * size else center[q]
@@ -484,29 +480,13 @@ def _cap_of_quadratic(M, center, cosine, sine, Mc):
     """A bound of θᵀMθ over the cap: θ = cos r c + sin r v, v ⟂ c, and the top eigenvalue for v.
     Writes M c to Mc."""
     for q in range(3):
-        Mc[q] = _dot(M[q], center)
-    here = _dot(Mc, center)
-    aside = np.sqrt(max(_dot(Mc, Mc) - here * here, 0.0))
+        Mc[q] = dot(M[q], center)
+    here = dot(Mc, center)
+    aside = np.sqrt(max(dot(Mc, Mc) - here * here, 0.0))
     trace = M[0, 0] + M[1, 1] + M[2, 2] - here
-    square = -2.0 * _dot(Mc, Mc) + here * here
+    square = -2.0 * dot(Mc, Mc) + here * here
     for k in range(3):
-        square += _dot(M[k], M[k])
+        square += dot(M[k], M[k])
     # PMP, P = 1 − c cᵀ, has the eigenvalues a, b and 0: a + b = trace, a² + b² = square
     across = 0.5 * (trace + np.sqrt(max(2.0 * square - trace * trace, 0.0)))
     return here + 2.0 * sine * cosine * aside + sine * sine * max(across - here, 0.0)
-
-
-@njit(cache=True)
-def _dot(a, b):
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-@njit(cache=True)
-def _add(c, x, squared, M):
-    """Add c x to the row M[0], or c x xᵀ to M."""
-    for k in range(3):
-        if squared is not None:
-            for q in range(3):
-                M[k, q] += c * x[k] * x[q]
-        else:
-            M[0, k] += c * x[k]
