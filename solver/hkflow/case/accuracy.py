@@ -14,16 +14,11 @@ from .functions import built_in_feature
 from .resolve import spreads, varies
 from .schema.case import Case, ErrorTable
 from .schema.initial import GIVEN
-from .schema.methods import CharacteristicsMethod, GridMethod, ParticlesMethod
+from .schema.methods import TABLES
 from .schema.objective import unit_name
 
 FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
 MOST_POINTS = 400_000  # for each sign
-TABLES: dict[str, Any] = {
-    "grid": GridMethod,
-    "characteristics": CharacteristicsMethod,
-    "particles": ParticlesMethod,
-}
 
 
 def asks_for_accuracy(case: Case) -> bool:

@@ -15,7 +15,7 @@ from .functions import feature_of
 from .schema.arrays import ProblemCase
 from .schema.case import Case
 from .schema.flow import FlowTable
-from .schema.methods import CharacteristicsMethod, GridMethod, ParticlesMethod
+from .schema.methods import TABLES
 from .schema.objective import unit_name
 
 
@@ -66,10 +66,7 @@ def _best_method(case):
         keys.pop("particles", None)
     elif meshed and case.initial.kind != "points":
         keys["points"] = "mesh"
-    tables = {
-        "grid": GridMethod, "characteristics": CharacteristicsMethod, "particles": ParticlesMethod
-    }  # fmt: skip
-    return tables[kind](kind=kind, **keys)
+    return TABLES[kind](kind=kind, **keys)
 
 
 def _resolved_flow(case, folder):

@@ -15,11 +15,12 @@ from ..accuracy.companions import Watch, error_bars
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.plan import Rival
 from ..arguments import Floats
-from ..case.accuracy import TABLES, dimension, first_size, is_largest, size_for, sized
+from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
 from ..case.load import CaseFile
 from ..case.memory import estimated_memory
 from ..case.mesh_cache import cached_mesh
 from ..case.resolve import resolve
+from ..case.schema.methods import TABLES
 from ..errors import CaseError, HkflowError
 from ..problem.problem import Problem
 from ..solving.result import Result

@@ -1,6 +1,6 @@
 """The table [method]: how the flow is computed."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -292,3 +292,9 @@ MethodTable = Annotated[
     GridMethod | CharacteristicsMethod | ParticlesMethod | NetworkMethod | AutomaticMethod,
     Field(discriminator="kind"),
 ]
+# the tables of methods that "auto" may stand for, by their kinds
+TABLES: dict[str, Any] = {
+    "grid": GridMethod,
+    "characteristics": CharacteristicsMethod,
+    "particles": ParticlesMethod,
+}
