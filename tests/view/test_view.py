@@ -19,7 +19,14 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
-from hkflow.view.packing import MAX_NUMBERS, packed, page_data, quantised, read_back
+from hkflow.view.packing import (
+    LEVELS,
+    MAX_NUMBERS,
+    SIGNED_LEVELS,
+    packed,
+    page_data,
+    quantised,
+)
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -28,6 +35,15 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to open
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 ATTACK = "</script><img src=x onerror=\"document.title='broken'\"><!--<script> & ${1+1} 'x'"
 SHORT = {"domain.cells": 162, "time": {"end": 3.0, "saves": 4}}
+
+
+def read_back(codes, low, high, signed=False):
+    """The values that `quantised` packed, as the page reads them."""
+    k = codes.astype(float) - 128.0 * signed
+    steps = (SIGNED_LEVELS if signed else LEVELS) - 1
+    return np.where(
+        k == 0.0, 0.0, np.sign(k) * np.exp(low + (np.abs(k) - 1.0) / steps * (high - low))
+    )
 
 
 @pytest.fixture(scope="module")

@@ -131,15 +131,6 @@ def quantised(values: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], 
     return (128 + np.sign(values) * codes if signed else codes).astype(np.uint8), low, high
 
 
-def read_back(codes: NDArray[np.uint8], low: float, high: float, signed: bool = False) -> Floats:
-    """The values that `quantised` packed, as the page reads them."""
-    k = codes.astype(float) - 128.0 * signed
-    steps = (SIGNED_LEVELS if signed else LEVELS) - 1
-    return np.where(
-        k == 0.0, 0.0, np.sign(k) * np.exp(low + (np.abs(k) - 1.0) / steps * (high - low))
-    )
-
-
 def _cells(run):
     """Mesh and ν/|ν| on its cells, of a grid on circle or S²."""
     if run.method != "grid" or not run.domain.in_space:

@@ -171,7 +171,8 @@ class FiniteVolume(ImplicitSteps):
         """All that the method needs to go on from here, bit for bit: the density, ν = e^log_scale ·
         density.
 
-        loss_gradient : that drove the last step;  history, ages : what MusclHancock remembers
+        residuals : loss gradients that drove the last step;  history, ages : what MusclHancock
+            remembers
         """
         now = self.current
         filler = self.rhs.stencil.centers[0]
