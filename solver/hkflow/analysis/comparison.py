@@ -18,7 +18,7 @@ SAME_MASS = 1e-6  # of the larger one
 SAME_DATA = 1e-12  # of the largest entry
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
 TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
-FRAME = 0.08  # of the extent of the data: how far the grid reaches beyond them
+FRAME = 0.08  # of the extent of the data: how far grids and pictures reach beyond them
 GAUSSIAN_POINTS = 1000
 POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that grids and maps cover
 
@@ -265,6 +265,13 @@ def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
     return saves
 
 
+def frame(values: NDArray[np.float64], share: float = FRAME) -> tuple[float, float]:
+    """The interval of values, and a share of it more on both sides."""
+    low, high = float(values.min()), float(values.max())
+    edge = share * (high - low) or 1.0
+    return low - edge, high + edge
+
+
 def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
     inputs, or Gaussian draws.
@@ -277,11 +284,7 @@ def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         seen = (
             inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(size)
         )
-        low, high = seen.min(axis=0), seen.max(axis=0)
-        edge = np.where(high > low, FRAME * (high - low), 1.0)
-        axes = [
-            np.linspace(low[k] - edge[k], high[k] + edge[k], TEST_POINTS[size]) for k in range(size)
-        ]
+        axes = [np.linspace(*frame(column), TEST_POINTS[size]) for column in seen.T]
         return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, size)
     mean = inputs.mean(axis=0) if count else np.zeros(size)
     covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(size)

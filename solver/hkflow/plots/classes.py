@@ -11,11 +11,12 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from ..analysis.comparison import frame
 from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from ..solving.result import Result
 from ..store.shown import is_normalised
-from .shown import COLORS, MANY, NAME, PIXELS, frame, plain
+from .shown import COLORS, MANY, NAME, PIXELS, plain
 
 FEW = 6  # classes that have a colour of the style
 MARKERS = "so^Dv<>pP*X"

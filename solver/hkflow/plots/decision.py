@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.comparison import POPULATION_FRAME
+from ..analysis.comparison import POPULATION_FRAME, frame
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias
@@ -18,7 +18,7 @@ from ..solving.result import Result, in_plain_units
 from ..store.shown import is_normalised
 from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
-from .shown import COLORS, MANY, NAME, PIXELS, frame, plain, thinned, time_of
+from .shown import COLORS, MANY, NAME, PIXELS, plain, thinned, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
 COARSE = 40  # pixels along each input of a map that only finds its range

@@ -3,12 +3,13 @@ function that proves it."""
 
 import numpy as np
 
+from ..analysis.comparison import frame
 from ..analysis.margin_report import MarginReport
 from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .figures import AnyFigure
-from .shown import frame, plain, sign_color, sign_name
+from .shown import plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")

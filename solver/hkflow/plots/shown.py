@@ -33,13 +33,6 @@ def plain(text: str, length: int = 200) -> str:
     return text.replace("$", r"\$")
 
 
-def frame(values: Floats, share: float = 0.08) -> tuple[float, float]:
-    """The interval of values, and a little more on both sides."""
-    low, high = values.min(), values.max()
-    edge = share * (high - low) or 1.0
-    return low - edge, high + edge
-
-
 def time_of(run: Result, save: int) -> str:
     """A title: when a save was made."""
     return f"{clock_of(run)} = {run.time[save]:.4g}"

@@ -6,11 +6,12 @@ from itertools import combinations
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
+from ..analysis.comparison import frame
 from ..solving.result import Result
 from ..store.shown import is_normalised, name_of
 from . import sphere
 from .figures import AnyFigure, Saves
-from .shown import COLORS, NAME, colors_of, draw_scale, frame, plain, sign_name, thinned, time_of
+from .shown import COLORS, NAME, colors_of, draw_scale, plain, sign_name, thinned, time_of
 from .traced import map_width
 
 WIDTHS = (200, 400)  # pixels of the width of a map, at least and at most

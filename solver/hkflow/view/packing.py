@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.comparison import POPULATION_FRAME
+from ..analysis.comparison import POPULATION_FRAME, frame
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.mesh import half_faces
@@ -36,7 +36,6 @@ MAX_DATA = 2000  # data that are drawn
 MAX_NUMBERS = 400_000  # coordinates of points at all saves, and loss gradients: a third of the page
 MAX_ROWS = 400  # of records
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-EDGE = 0.08  # of a map of predictions around the data, of their extent
 
 Packed = tuple[dict[str, Any], dict[str, NDArray]]
 
@@ -243,9 +242,7 @@ def _map(run):
         return {}, {}
     frames = [(-POPULATION_FRAME, POPULATION_FRAME)] * columns
     if len(run.inputs):
-        low, high = run.inputs.min(axis=0), run.inputs.max(axis=0)
-        edge = np.where(high > low, EDGE * (high - low), 1.0)
-        frames = list(zip((low - edge).tolist(), (high + edge).tolist(), strict=True))
+        frames = [frame(column) for column in run.inputs.T]
     ticks = [np.linspace(*ends, PIXELS[columns]) for ends in frames]
     grid = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
     h = np.array(
