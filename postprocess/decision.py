@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 from hkflow import load
 from hkflow.plots import PAGE, draw_predictions, style
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 run, picture = load(sys.argv[1]), sys.argv[2]
 saves = np.linspace(0, len(run.time) - 1, 4).astype(int)
 with style():

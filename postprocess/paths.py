@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from hkflow import load
 from hkflow.plots import PAGE, draw, style
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 picture, runs = sys.argv[1], [load(path) for path in sys.argv[2:]]
 with style():
     figure = Figure(figsize=(PAGE, PAGE / len(runs) + 0.6), layout="constrained")

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from hkflow import load
 from hkflow.plots import PAGE, draw, style
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 run, picture = load(sys.argv[1]), sys.argv[2]
 with style():
     figure = Figure(figsize=(PAGE, 4.4), layout="constrained")

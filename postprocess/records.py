@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from hkflow import load
 from hkflow.plots import COLUMN, draw_mass, draw_objective, style
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 picture, paths = sys.argv[1], sys.argv[2:]
 with style():
     figure = Figure(figsize=(COLUMN, 3.6), layout="constrained")

@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from hkflow import load
 from hkflow.plots import PAGE, draw, style
 
+if len(sys.argv) < 4:
+    sys.exit(__doc__)
 grid, particles, picture = load(sys.argv[1]), load(sys.argv[2]), sys.argv[3]
 with style():
     figure = Figure(figsize=(PAGE, 3.8), layout="constrained")

@@ -1,8 +1,8 @@
 """Draw the density of a run by characteristics on S² at a million points of a window, and what its
 kinks hold: python postprocess/zoom.py RUN PICTURE.png [SIGN [DEGREES]]
 
-The window lies around the atoms that kinks hold, if they hold any. Its map is gnomonic, so that
-kinks, great circles, are straight lines.
+The window lies around the heaviest of the atoms that kinks hold and those near it. Its map is
+gnomonic, so that kinks, great circles, are straight lines.
 """
 
 import sys
@@ -16,11 +16,15 @@ from hkflow.plots import COLUMN, style
 
 SIDE = 1024  # points of the window on each side
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 run, picture, *rest = load(sys.argv[1]), *sys.argv[2:]
 sign, degrees = (float(value) for value in [*rest, *("1", "40")[len(rest) :]])
 positions, weights = run.captured_at(-1).sheet(sign)
 heavy, by = (positions, weights) if len(weights) else run.atoms_at(-1).sheet(sign)
-center = by @ heavy / np.linalg.norm(by @ heavy)
+near = heavy @ heavy[np.argmax(by)] > np.cos(np.radians(0.5 * degrees))
+center = by[near] @ heavy[near]
+center /= np.linalg.norm(center)
 right = np.cross([0.0, 0.0, 1.0], center)
 right /= np.linalg.norm(right)
 up, half = np.cross(center, right), np.tan(np.radians(0.5 * degrees))
@@ -34,7 +38,8 @@ held = positions[seen] / (positions[seen] @ center)[:, None]
 with style():
     figure = Figure(figsize=(COLUMN, 0.85 * COLUMN), layout="constrained")
     ax = figure.subplots()
-    largest = np.quantile(density, 0.9999)  # spikes where kinks were just met are higher still
+    # spikes where kinks were just met are higher still; kinks may hold all mass here
+    largest = np.quantile(density, 0.9999) or 1.0
     norm = LogNorm(1e-4 * largest, largest)
     seen_density = np.clip(density, norm.vmin, norm.vmax)
     image = ax.imshow(seen_density, norm=norm, origin="lower", extent=(-half, half) * 2)

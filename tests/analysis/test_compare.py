@@ -206,6 +206,18 @@ def test_inputs_to_compare_on(rng):
             "domain is 'signed-sphere' in the first and 'sphere' in the second",
         ),
         (
+            {"flow.transport": "1+t", "flow.reaction": "2"},
+            "flow.transport is 1 in the first and '1+t' in the second",
+        ),
+        (
+            {"flow.kind": "spherical-hellinger-kantorovich"},
+            "flow.drive is 'measure' in the first and 'probability' in the second",
+        ),
+        (
+            {"energy": [{"kind": "external", "potential": "x"}]},
+            "energy is none in the first and <External: potential x> in the second",
+        ),
+        (
             {"data.inputs": [[0.1], [0.2]], "data.targets": [1.0, 0.0]},
             "data is 4 x 1 in the first and 2 x 1 in the second",
         ),

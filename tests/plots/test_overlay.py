@@ -195,8 +195,8 @@ def test_repeats_that_no_seed_tells_apart_are_one_run(place):
     table = (place / "table.md").read_text().splitlines()
     assert "±" in table[-2] and "±" not in table[-1]  # of one run
     assert [line.split("|")[1].strip() for line in table[-3:]] == [
-        "particles, particles = 4",
-        "particles, particles = 30",
+        "particles, points = random, particles = 4",
+        "particles, points = random, particles = 30",
         "grid",
     ]
 

@@ -305,3 +305,9 @@ def test_a_resumed_run_takes_back_what_an_earlier_session_said_of_its_end(tmp_pa
     hkflow.resume(run.path, observers=[look])
     assert seen[0] == ["status.json", "results.h5", "errors.h5"] and not any(seen[1:])
     assert hkflow.load(run.path).finished and (run.path / "results.h5").exists()
+
+
+@pytest.mark.parametrize("wanted", [3.0, 50.0, 700.0])
+def test_a_run_until_a_margin_ends_there_to_a_thousandth(wanted):
+    s = hkflow.solve(a_problem("smooth-margin"), 1e6, until_margin=wanted)
+    assert s.finished and wanted <= -s.records["objective"][-1] <= 1.001 * wanted

@@ -47,6 +47,24 @@ def write(tmp_path):
     return write
 
 
+def test_without_exact_solutions_the_finest_is_the_reference(write, here, tmp_path):
+    text = HEAD + "objective.entropy = 0.1\n[refine]\ndomain.cells = [16, 32, 64]\n"
+    made = study(write(text), tmp_path / "out")
+    assert made.against == "finest" and made.complete and "L1" in made.names
+
+
+def test_a_reference_that_is_not_the_finest_is_refused_before_anything_runs(write, tmp_path):
+    text = HEAD + "objective.entropy = 0.1\n[refine]\ndomain.cells = [64, 32, 16]\n"
+    with pytest.raises(hkflow.CaseError, match="from coarse to fine"):
+        study(write(text), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_orders_of_levels_with_equal_numbers_are_left_out(write, here, tmp_path):
+    made = study(write(HEAD + "[refine]\ndomain.cells = [16, 16, 32]\n"), tmp_path / "out")
+    assert made.h is None and made.complete
+
+
 @pytest.fixture
 def here(monkeypatch):
     """Members are computed in this process: for tests of what is made of them."""

@@ -7,7 +7,7 @@ from conftest import STUDIES
 
 from hkflow import CaseError
 from hkflow.case.schema.case import Case
-from hkflow.studies.file import GIVEN_DATA, load_study, resolution
+from hkflow.studies.file import GIVEN_DATA, in_words, load_study, resolution
 
 CASE = """
 [data]
@@ -175,6 +175,37 @@ def test_a_small_version_that_is_no_table_is_refused(make, tmp_path):
         make("quick = 5\n[sweep]\ntime.end = [0.1]")
     with pytest.raises(CaseError, match="study.toml:2: quick: "):
         load_study(tmp_path / "study.toml", quick=True)
+
+
+def test_what_all_members_share_stays_where_the_method_is_swept(make):
+    made = make(
+        '[set]\nmethod.tolerance = 1e-7\nmethod.limiter = "minmod"\n'
+        '[sweep]\nmethod.kind = ["grid", "particles"]'
+    )
+    grid, particles = (member.file.case.method for member in made.members)
+    assert (grid.tolerance, grid.limiter, particles.tolerance) == (1e-7, "minmod", 1e-7)
+    table = make(
+        '[set]\nmethod.tolerance = 1e-7\n[sweep]\nmethod = [{kind = "grid", tolerance = 1e-3}]'
+    )
+    assert table.members[0].file.case.method.tolerance == 1e-3
+
+
+def test_labels_of_swept_tables_and_numbers_say_all_that_differs(make):
+    flows = '{kind = "wasserstein", noise = 0.3}, {kind = "hellinger"}'
+    flows += ', {kind = "hellinger", noise = 0.2}'
+    made = make(f"[sweep]\nflow = [{flows}]\ntime.end = [0.1234567, 0.1234568]")
+    words = [tuple(group.values()) for group in in_words(made.groups)]
+    assert len(set(words)) == 6
+    assert ("wasserstein, noise = 0.3", "0.1234567") in words and (
+        "hellinger",
+        "0.1234568",
+    ) in words
+
+
+def test_h_is_of_the_first_key_whose_values_differ(make):
+    made = make("[refine]\nmethod.max_step = [0.1, 0.05, 0.05]\ndomain.cells = [16, 32, 64]")
+    assert resolution(made, 1) == pytest.approx([1 / 16, 1 / 32, 1 / 64])
+    assert resolution(make("[refine]\ndomain.cells = [16, 16, 32]"), 1) is None
 
 
 def test_the_seed_of_the_last_repeat_is_checked(make, tmp_path):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import CaseError
 from ..measures import distances as metrics
+from ..problem.flow import RATES, VaryingRate
 from ..solving.result import Result, ResultLike
 from ..store.run import loaded
 
@@ -192,6 +193,7 @@ ROWS = {
 def _statement(run):
     """What two runs must share besides the numbers of the data, in words, by name."""
     objective, flow = run.problem.objective, run.flow
+    terms = [getattr(objective, name, ()) for name in ("external", "interactions")]
     statement = {
         "the data": _data_in_words(run),
         "activation": f"'{objective.feature.name}'",
@@ -200,10 +202,19 @@ def _statement(run):
         "weight_decay": f"{objective.weight_decay:.12g}",
         "entropy": f"{objective.entropy:.12g}",
         "the domain": f"'{run.domain.kind}'",
+        "energy": ", ".join(repr(term) for some in terms for term in some) or "none",
+        "flow.depth": f"{flow.depth:.12g}",
+        "flow.time_variable": f"'{flow.time_variable}'",
+        # the normalised flow of ν is the flow of ν itself, seen through ν/|ν|
+        "flow.drive": f"'{flow.drive or 'measure'}'",
     }
-    return statement | {
-        f"flow.{name}": f"{getattr(flow, name):.12g}" for name in ("transport", "reaction", "noise")
-    }
+    return statement | {f"flow.{name}": _rate_in_words(getattr(flow, name)) for name in RATES}
+
+
+def _rate_in_words(rate):
+    if not isinstance(rate, VaryingRate):
+        return f"{rate:.12g}"
+    return repr(rate.rule) if isinstance(rate.rule, str) else rate.rule.__qualname__
 
 
 def _data_in_words(run):

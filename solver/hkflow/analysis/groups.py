@@ -147,6 +147,11 @@ def labels_of(tables: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
+def full_labels_of(tables: Sequence[dict[str, Any]]) -> list[str]:
+    """Tables {key: value} in words, with every key in which they differ."""
+    return [_words(table, _differing(tables)) for table in tables]
+
+
 def _alike(table, other, kinds):
     """Whether two tables have the same kinds and are both of finite or both of infinite width."""
     return all(table.get(key) == other.get(key) for key in kinds) and (

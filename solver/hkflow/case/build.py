@@ -116,6 +116,20 @@ def build_objective(
     return with_energies(case.energy, risk, risk.axes), None
 
 
+def has_exact(case: Case) -> bool:
+    """Whether a case is the moment problem in its solvable form, which has an exact solution."""
+    table = case.objective
+    return (
+        case.data.source == "moment"
+        and case.energy is None
+        and table.weight_decay == table.entropy == 0.0
+        and case.domain.kind == "sphere"
+        and case.initial == UniformInitial(kind="uniform")
+        and getattr(case.method, "points", None) != "gaussian"
+        and MomentFlow.knows(flow_of(case.flow))
+    )
+
+
 def _data_risk(case, folder, data, feature):
     """The objective of the data, and the closed-form solution if the case is the moment problem in
     its solvable form.
@@ -139,15 +153,7 @@ def _data_risk(case, folder, data, feature):
                 f" {case.flow.depth:g}."
             )
         flow, moment = flow_of(case.flow), (np.array(case.data.direction), case.data.target)
-        table = case.objective
-        known = MomentFlow.knows(flow) and table.weight_decay == table.entropy == 0.0
-        solvable = known and case.domain.kind == "sphere"
-        drawn = getattr(case.method, "points", None) == "gaussian"
-        exact = (
-            MomentFlow(*moment, flow)
-            if solvable and not drawn and case.initial == UniformInitial(kind="uniform")
-            else None
-        )
+        exact = MomentFlow(*moment, flow) if has_exact(case) else None
         o = MomentFlow(*moment, Flow()).objective()
         inputs, targets, weights = o.inputs, o.targets, o.weights
     elif case.data.source == "population":

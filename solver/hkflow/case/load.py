@@ -337,6 +337,12 @@ def _models(table):
     }
 
 
+def keys_of(table: str, kind: Any) -> set[str]:
+    """The keys that a table of a kind has; none of an unknown kind."""
+    model = _models(table).get(kind) if isinstance(kind, str) else None
+    return set(model.model_fields) if model else set()
+
+
 def _tags(location):
     known = location and location[0] in (*UNIONS, "energy")
     return ", ".join(_models(location[0])) if known else ""

@@ -16,7 +16,7 @@ from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from ..solving.result import Result
 from ..store.shown import is_normalised
-from .shown import COLORS, MANY, NAME, PIXELS, plain
+from .shown import COLORS, MANY, NAME, PIXELS, input_names, plain
 
 FEW = 6  # classes that have a colour of the style
 MARKERS = "so^Dv<>pP*X"
@@ -71,7 +71,7 @@ def draw_run(ax: Axes, run: Result, save: int = -1) -> None:
         lambda x: run.predict(x, save, normalised, prepared=True),
         run.class_names,
         (run.inputs, run.targets),
-        run.input_names,
+        input_names(run),
         test,
     )
 

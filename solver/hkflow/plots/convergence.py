@@ -10,7 +10,7 @@ from ..studies.file import described, in_words, readable
 from ..studies.report import TITLES
 from ..studies.study import StudyResult
 from . import overlay
-from .figures import COLUMN, PAGE, AnyFigure, Saves, write_figure
+from .figures import COLUMN, PAGE, AnyFigure, Saves, columns_of, legend_below, write_figure
 from .shown import plain
 
 MARKERS = "os^Dv<>pX*"
@@ -43,11 +43,12 @@ def height(result: StudyResult, wide: bool) -> float:
     """Inches of the figure: for its rows of panels, the title and the legend."""
     if result.study.table.curves:
         return overlay.height(_curves(result), wide)
-    groups = len(result.study.groups)
+    words = [described(group) for group in in_words(result.study.groups)]
+    columns = columns_of(words, PAGE if wide else COLUMN)
     return (
         0.4
         + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0)
-        + 0.16 * -(-groups // (3 if wide else 1)) * (groups > 1)
+        + 0.16 * -(-len(words) // columns) * (len(words) > 1)
     )
 
 
@@ -74,11 +75,7 @@ def draw_study(
             _draw_errors(ax, result, what)
     groups = result.study.groups
     if result.study.levels and any(groups):
-        figure.legend(
-            *axes[0].get_legend_handles_labels(),
-            loc="outside lower center",
-            ncols=min(3, len(groups)) if wide else 1,
-        )
+        legend_below(figure, axes[0])
 
 
 def _curves(result):

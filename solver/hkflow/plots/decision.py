@@ -18,9 +18,10 @@ from ..solving.result import Result, in_plain_units
 from ..store.shown import is_normalised
 from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
-from .shown import COLORS, MANY, NAME, PIXELS, plain, thinned, time_of
+from .shown import COLORS, MANY, NAME, PIXELS, input_names, plain, thinned, time_of
 
 FRESH = 400  # inputs drawn from a population to be shown
+FAR = 10.0  # times predictions and targets on the data, beyond which a map has their colours
 COARSE = 40  # pixels along each input of a map that only finds its range
 ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
 
@@ -54,7 +55,11 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
         _draw_curve(ax, run, grid, values, h, normalised, (low, high))
         return
     targets: Any = [] if normalised or run.classifies else run.targets
-    image = _draw_map(ax, run, grid, values, np.max(np.abs([low, high, *targets])))
+    largest = np.max(np.abs([low, high, *targets]))
+    if len(targets):  # far from the data a prediction may be of another size than on them
+        near = np.max(np.abs([*targets, *run.predictions[save]]))
+        largest = near if largest > FAR * near > 0.0 else largest
+    image = _draw_map(ax, run, grid, values, largest)
     _draw_data(ax, run, None if normalised else image.norm)
     if ax.get_legend_handles_labels()[1]:
         ax.legend(
@@ -64,7 +69,9 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
             handletextpad=0.3,
             columnspacing=1.0,
         )
-    ax.figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=25).set_label(f"prediction {h}")
+    beyond = "both" if np.max(np.abs([low, high])) > image.norm.vmax else "neither"
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02, aspect=25, extend=beyond)
+    bar.set_label(f"prediction {h}")
 
 
 def draw_decision(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
@@ -189,7 +196,7 @@ def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
         ax.plot(run.inputs[:, 0], run.targets, "o", markersize=3, color="C1", label="data")
         ax.set_ylim(frame(np.array([low, high, *run.targets]), 0.03))
     ax.set_xlim(grid[0][0], grid[0][-1])
-    ax.set_xlabel(plain(run.input_names[0], NAME))
+    ax.set_xlabel(plain(input_names(run)[0], NAME))
     ax.set_ylabel(f"{h}(x)" if h == "h" else "h(x)/|ν|")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)
 
@@ -209,8 +216,8 @@ def _draw_map(ax, run, grid, values, largest=None):
     if values.min() < 0.0 < values.max():
         ax.contour(*grid, values, levels=[0.0], colors="black", linewidths=1.0)
         ax.plot([], [], color="black", linewidth=1.0, label="h = 0")
-    ax.set_xlabel(plain(run.input_names[0], NAME))
-    ax.set_ylabel(plain(run.input_names[1], NAME))
+    ax.set_xlabel(plain(input_names(run)[0], NAME))
+    ax.set_ylabel(plain(input_names(run)[1], NAME))
     return image
 
 

@@ -21,7 +21,8 @@ from ..files.writing import write_whole
 AnyFigure = Figure | SubFigure
 Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
 COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: the widths of the style without a journal
-ENTRY = 1.05  # inches of an entry of a legend
+ENTRY = 1.05  # inches of an entry of a legend, at least
+MARKER, LETTER = 0.4, 0.06  # inches of its mark and of a letter
 FORMATS = (".pdf", ".pgf", ".png", ".svg")
 TEX = ("lualatex", "xelatex", "pdflatex")  # any of which .pgf needs, to measure text
 
@@ -164,11 +165,17 @@ def _tex(path):
     return found
 
 
+def columns_of(words: Sequence[str], width: float) -> int:
+    """How many columns of a legend's words there is room for in a width in inches."""
+    longest = max(map(len, words), default=0)
+    return max(1, int(width / max(ENTRY, MARKER + LETTER * longest)))
+
+
 def legend_below(figure: AnyFigure, ax: Axes, title: str | None = None) -> None:
     """One legend for all axes of a figure, from the labels of one of them, in as many columns as
     its width has room for."""
     handles, words = ax.get_legend_handles_labels()
-    columns = max(1, int(figure.bbox.width / figure.dpi / ENTRY))
+    columns = columns_of(words, figure.bbox.width / figure.dpi)
     figure.legend(
         handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title
     )

@@ -205,15 +205,18 @@ def draw_margins(
     best = high[-1]
     proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
     text = rf"$\gamma_{{\ell_1}}$ in [{proved:.4g}, {best:.4g}]"
-    most = 3.0 * best
+    most, seen = 3.0 * best, max(np.nanmax(records["margin"]), low[-1])
+    if seen > 0.0:  # a loose bound leaves room for the margin
+        most = min(most, 6.0 * seen)
     if found is not None and found.is_positive:
-        best, most = found.upper, 2.0 * found.upper
+        best = found.upper
+        most = 2.0 * best
         for end, label in ((found.lower, ""), (best, r"$\gamma_{\ell_1}$")):
             ax.axhline(end, color="C2", linewidth=0.8, linestyle="--", label=label)
         text = gamma_text(found).replace("γ", r"$\gamma_{\ell_1}$")
         share = (lambda value: 100.0 * value / best, lambda value: 0.01 * value * best)
         ax.secondary_yaxis("right", functions=share).set_ylabel(r"% of $\gamma_{\ell_1}$")
-    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * best, most)
+    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * min(best, most), most)
     ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),

@@ -14,7 +14,7 @@ from .figures import AnyFigure
 
 PIXELS = 200  # of a map of inputs, along each
 MANY = 300  # data from which they are drawn smaller
-NAME = 40  # letters of a column that are shown
+NAME = 40  # letters of a column's name that are shown
 DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 # of a scale, up to which numbers between powers of ten are written; beyond they have no marks: each
@@ -31,6 +31,13 @@ def plain(text: str, length: int = 200) -> str:
     where it is long."""
     text = text if len(text) <= length else text[: length - 1] + "…"
     return text.replace("$", r"\$")
+
+
+def input_names(run: Result) -> list[str]:
+    """What the axes of inputs are called: their columns, and that these are standardised."""
+    made = run.preparation
+    scaled = made is not None and made.size is not None and made.axes is None
+    return [f"{name}, standardised" for name in run.input_names] if scaled else run.input_names
 
 
 def time_of(run: Result, save: int) -> str:

@@ -10,8 +10,19 @@ from ..analysis.comparison import frame
 from ..solving.result import Result
 from ..store.shown import is_normalised, name_of
 from . import sphere
+from .decision import predicts
 from .figures import AnyFigure, Saves
-from .shown import COLORS, NAME, colors_of, draw_scale, plain, sign_name, thinned, time_of
+from .shown import (
+    COLORS,
+    NAME,
+    colors_of,
+    draw_scale,
+    input_names,
+    plain,
+    sign_name,
+    thinned,
+    time_of,
+)
 from .traced import map_width
 
 WIDTHS = (200, 400)  # pixels of the width of a map, at least and at most
@@ -32,6 +43,8 @@ def unfit_for_planes(run: Result) -> str:
     """Why a run's predictions are not drawn over planes, as the end of "this run …", or ""."""
     if run.problem.objective.risk.coupled:
         return "predicts several outputs"
+    if not predicts(run):
+        return "has no data to predict"
     count = run.inputs.shape[1]
     return "" if count == 3 else f"has {count} input{'s' * (count != 1)}"
 
@@ -105,7 +118,7 @@ def draw_planes(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
         if value.min() < 0.0 < value.max():
             ax.contour(*ticks, value, levels=[0.0], colors="black", linewidths=1.0)
         _draw_near(ax, run, pair, image.norm)
-        x, y = (plain(run.input_names[k], NAME) for k in pair)
+        x, y = (plain(input_names(run)[k], NAME) for k in pair)
         ax.set(xlabel=x, ylabel=y, xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
     draw_scale(figure, image, axes, f"prediction {'h/|ν|' if normalised else 'h'}", "neither")
 

@@ -24,6 +24,7 @@ CERTIFIED_STEPS = 16
 # besides
 LOOK = 4
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
+BEYOND = 1e-3  # of `until_margin`, by which the last step may exceed it
 BLOWN_UP = 7.0  # growth of the log mass, a factor 1000, after which a stop may be a blow-up
 
 # the guards look for nan and inf themselves
@@ -39,7 +40,7 @@ class Loop:
     certificate : what encloses the margin of the data, or None;  clock : of the run that is
         resumed, or None
     record_interval : simulated time between records, 0 for every step, inf for the saves alone
-    until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this
+    until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this, to a thousandth
     records : a user's, {name: function of a State}
     status : a sentence once the run has ended;  finished : bool
     However it ends, observers are told to save the state in which it does. So they are where one of
@@ -131,7 +132,9 @@ class Loop:
         method, clock, target = self.method, self.clock, self.times[self.clock.next_save]
         # the margin is seen on a logarithmic scale
         whole = clock.time if method.flow.time_variable == "margin" else self.times[-1]
-        step = accepted_step(method, clock, self.control, target, TINY_STEP * whole, self.guards)
+        step = accepted_step(
+            method, clock, self.control, target, TINY_STEP * whole, self.guards, self.until_margin
+        )
         if isinstance(step, str):
             self.status = f"Stopped {self._here()}: {step}{_blow_up(method)}."
             return False
@@ -207,9 +210,10 @@ def accepted_step(
     target: float,
     smallest: float,
     guards: Sequence[Callable],
+    until_margin: float | None = None,
 ) -> Step | str:
-    """Take one step that passes every guard and is accurate enough. Returns it, or the sentence why
-    there is none."""
+    """Take one step that passes every guard, is accurate enough, and goes no further than
+    `until_margin`. Returns it, or the sentence why there is none."""
     for attempt in range(MAX_REJECTIONS):
         try:
             _take_rates(method, clock.time, 0.0, target)
@@ -227,6 +231,9 @@ def accepted_step(
             return f"{reason}, with the fixed step of {dt:g}; a shorter one may do"
         if reason:
             control.size.limit = 0.5 * dt
+        elif until_margin is not None and (share := _share_until(method, until_margin)) < 1.0:
+            reason = f"the smooth margin went beyond {until_margin:g}"
+            control.size.limit = share * step.dt
         elif control.learn(step.dt, step.error):
             clock.tiny_steps = (
                 clock.tiny_steps + 1 if dt < smallest and dt < target - clock.time else 0
@@ -243,6 +250,23 @@ def accepted_step(
             )
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
+
+
+def _share_until(method, until):
+    """The share of the step just tried after which γ̃ is `until`, where the whole step leads beyond
+    it; else 1. In between γ̃ grows as an exponential function, as a line from below 0."""
+    if method.fixed_steps:
+        return 1.0
+    objective, scale = method.problem.objective, method.log_scale
+    before, after = (
+        objective.smooth_margin(e.predictions, scale) * np.exp(scale)
+        for e in (method.current, method.trial)
+    )
+    if not after > (1.0 + BEYOND) * until:
+        return 1.0
+    ends = np.array([before, (1.0 + 0.5 * BEYOND) * until, after])
+    low, aim, high = np.log(ends) if before > 0.0 else ends
+    return max((aim - low) / (high - low), 0.01) if np.isfinite(high) else 0.5
 
 
 def _blow_up(method):

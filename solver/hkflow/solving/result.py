@@ -416,7 +416,8 @@ class Result:
 
     @cached_property
     def density(self) -> NDArray[np.float64]:
-        """Densities of a grid at the saves, (n_saves, n_signs, n_cells)."""
+        """Densities of a grid at the saves, (n_saves, n_signs, n_cells), captured atoms spread over
+        their cells."""
         return np.array([self.cell_density_at(k) for k in range(len(self.time))])
 
     def atoms_at(self, save: int, normalised: bool = False) -> PointMeasure:

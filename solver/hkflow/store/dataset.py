@@ -17,7 +17,7 @@ from .run import STATE_ARRAYS, loaded
 
 LONG_NAMES = {
     "sign": "output sign of hidden units",
-    "density": "density: mass per unit area, in units of exp(log_scale)",
+    "density": "density: mass per unit area, without captured atoms, in units of exp(log_scale)",
     "log_scale": "log of the unit of density, predictions and extensive records",
     "log_mass": "log of the total mass",
     "residuals": "derivative of the risk by the predictions, as it drives the flow",
@@ -81,8 +81,6 @@ def to_xarray(run: ResultLike) -> Any:
     widest, counts = state_shapes(run)
     states = {name: np.full((len(run.time), *shape), np.nan) for name, shape in widest.items()}
     fill_states(states, run)
-    if run.method == "grid":
-        states["density"] = run.density  # captured atoms spread over their cells
     arrays = plain_arrays(run) | states | ({"count": np.array(counts)} if counts else {})
     variables: dict[str, Any] = {
         name.rpartition("/")[2]: (dimensions_of(name, array.ndim), array)

@@ -12,7 +12,7 @@ import numpy as np
 import tomlkit
 from pydantic import Field, ValidationError, model_validator
 
-from ..analysis.groups import labels_of
+from ..analysis.groups import full_labels_of
 from ..arguments import Floats
 from ..case.aliases import current
 from ..case.lines import lines_of, placed
@@ -20,6 +20,7 @@ from ..case.load import (
     MAX_CASE_BYTES,
     UNIONS,
     CaseFile,
+    keys_of,
     load_case,
     parse_toml,
     refuse_unfit,
@@ -130,6 +131,9 @@ class StudyTable(Table):
             )
         if not self.refine and (self.errors or self.expected or self.against):
             raise ValueError("errors, expected and against are for a study with [refine]")
+        for name, (low, high) in self.expected.items():
+            if not low <= high:
+                raise ValueError(f"expected.{name}: the lowest order, {low:g}, is above {high:g}")
         for axis in _axes(self.sweep):
             lengths = {key: len(values) for key, values in axis.items()}
             if len(set(lengths.values())) > 1:
@@ -268,13 +272,10 @@ def readable(value: Any) -> str:
         return value.get("kind") or ", ".join(
             f"{key} {readable(inner)}" for key, inner in value.items()
         )
-    return (
-        f"{value:g}"
-        if isinstance(value, float)
-        else Path(value).stem
-        if str(value).endswith(".toml")
-        else str(value)
-    )
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return Path(value).stem if str(value).endswith(".toml") else str(value)
 
 
 def in_words(groups: list[Values]) -> list[dict[str, str]]:
@@ -285,7 +286,7 @@ def in_words(groups: list[Values]) -> list[dict[str, str]]:
         texts = {repr(group[key]): readable(group[key]) for group in groups}
         tables = {repr(group[key]): group[key] for group in groups}
         if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):
-            labels = labels_of([_flat(table) for table in tables.values()])
+            labels = full_labels_of([_flat(table) for table in tables.values()])
             texts = dict(zip(tables, labels, strict=True))
         for one, group in zip(words, groups, strict=True):
             one[key] = texts[repr(group[key])]
@@ -293,16 +294,18 @@ def in_words(groups: list[Values]) -> list[dict[str, str]]:
 
 
 def resolution(study: Study, dim: int) -> Floats | None:
-    """h of each level, from the first key of [refine]; None if its values are no numbers.
+    """h of each level, from the first key of [refine] whose values are numbers and all different;
+    None if there is none.
 
     number^(−1/d) for cells, one over the number for what is counted, else the value itself.
     """
-    key, *_ = study.levels[0]
-    values, last = [level[key] for level in study.levels], key.rsplit(".", 1)[-1]
-    if not all(isinstance(value, int | float) and value > 0 for value in values):
-        return None
-    power = (-1.0 / dim if last == "cells" else -1.0) if last in COUNTED else 1.0
-    return np.array(values, dtype=float) ** power
+    for key in study.levels[0]:
+        values, last = [level[key] for level in study.levels], key.rsplit(".", 1)[-1]
+        numbers = all(isinstance(value, int | float) and value > 0 for value in values)
+        if numbers and len(set(values)) == len(values):
+            power = (-1.0 / dim if last == "cells" else -1.0) if last in COUNTED else 1.0
+            return np.array(values, dtype=float) ** power
+    return None
 
 
 def _changed(tables, changes):
@@ -330,18 +333,20 @@ def _flat(tables, prefix=""):
 
 
 def _merged(earlier, later):
-    """Overrides of which the later count; where they choose the kind of a table, it starts
-    afresh."""
-    chosen = {
-        table
-        for table, field in UNIONS.items()
-        if f"{table}.{field}" in later
-        or isinstance(later.get(table), dict)
-        and field in later[table]
-    }
-    return {
-        key: value for key, value in earlier.items() if key.partition(".")[0] not in chosen
-    } | later
+    """Overrides of which the later count; where they choose the kind of a table, keys that this
+    kind does not have are left out."""
+    kept = dict(earlier)
+    for table, field in UNIONS.items():
+        whole = later.get(table) if isinstance(later.get(table), dict) else {}
+        kind = later.get(f"{table}.{field}", whole.get(field))
+        if kind is None:
+            continue
+        fields = keys_of(table, kind) - {field, *whole}
+        for key in earlier:
+            first, _, name = key.partition(".")
+            if first == table and name.partition(".")[0] not in fields:
+                del kept[key]
+    return kept | later
 
 
 def _axes(sweep):

@@ -153,7 +153,7 @@ def notes(result: "StudyResult") -> list[str]:
     groups = in_words(result.study.groups)
     for group, name, fit, low, high, holds in result.verdicts():
         place = f" ({described(groups[group])})" if groups[group] else ""
-        order = f"{fit.order:.3f}" if fit else "unknown"
+        order = f"{fit.order:.3f}" if fit and np.isfinite(fit.order) else "unknown"
         lines.append(
             f"{'Holds' if holds else 'FAILS'}: order of {TITLES[name]}{place} {order}, expected"
             f" {low:g} to {high:g}."

@@ -14,7 +14,9 @@ import numpy as np
 from ..analysis.convergence import ConvergenceTable, convergence_table
 from ..analysis.measures import errors_of, values_of
 from ..arguments import Floats
+from ..case.build import has_exact
 from ..case.load import parse_toml
+from ..case.resolve import resolve
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..files.userfiles import named
@@ -131,6 +133,7 @@ def study(
     cannot be used, before anything is computed.
     """
     what = load_study(path, quick)
+    _check_finest(what)
     folder = named(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
     tasks = {
@@ -161,6 +164,15 @@ def study(
         result = _measured(what, folder, folders, outcomes, received)
         write_report(result)
     return result
+
+
+def _check_finest(what):
+    """Raise CaseError unless the level that all others are measured against is the finest."""
+    if _against(what) == "finest" and (h := resolution(what, 1)) is not None and h[-1] > h.min():
+        raise CaseError(
+            f"{what.name}: errors are measured against the last entry of [refine], which is not the"
+            " finest; list them from coarse to fine."
+        )
 
 
 def _measured(what, folder, folders, outcomes, received):
@@ -217,7 +229,7 @@ def _against(what):
         return what.table.against or "reference"
     return (
         "exact"
-        if all(member.file.case.data.source == "moment" for member in what.members)
+        if all(has_exact(resolve(member.file.case, member.file.folder)) for member in what.members)
         else "finest"
     )
 

@@ -113,7 +113,7 @@ class TimeTable(Table):
         ),
     )
     until_margin: Positive | None = Field(
-        None, description="end as soon as the smooth margin γ̃ = -log loss reaches this"
+        None, description="end where the smooth margin γ̃ = -log loss reaches this, to 0.1 %"
     )
     records: NonNegative = Field(
         0.0, description="simulated time between records; 0 for every accepted step"
