@@ -133,3 +133,34 @@ def test_sibling_a_cap_too_small_is_no_bound(feature, rng, monkeypatch):
         for _ in range(10)
     ]
     assert min(gaps) < -1e-6
+
+
+@pytest.mark.parametrize("p", [150, 203, 260, 800])
+def test_of_many_inputs_the_bound_holds_without_room_for_cones(p, rng):
+    x, c = rng.normal(size=(40, p)), rng.normal(size=40)
+    bound = room.global_upper_bound(hkflow.FEATURES["relu"], x, c, (1, -1))
+    points = rng.normal(size=(2000, p))
+    points = np.concatenate([points, x, c[:, None] * x, [c @ x]])
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    values = np.maximum(points @ x.T, 0.0) @ c
+    most = max(np.maximum(sign * c * np.linalg.norm(x, axis=1), 0.0).sum() for sign in (1, -1))
+    assert np.abs(values).max() <= bound <= most * (1.0 + 1e-9)
+
+
+def test_cones_without_room_for_the_first_ones_are_refused(rng):
+    p = 5
+    x = rng.normal(size=(9, p))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    found = x, rng.normal(size=9), np.zeros(p), room.cones.cover(p)
+    with pytest.raises(ValueError, match="6 cones need room for more than 6"):
+        room.cones.branch_and_bound(*found, 6, -np.inf, 100, np.zeros((0, p)))
+    room.cones.branch_and_bound(*found, 7, -np.inf, 100, np.zeros((0, p)))
+
+
+@pytest.mark.parametrize(("n", "p"), [(30, 5), (60, 8), (60, 20), (400, 12)])
+def test_the_bound_is_never_above_the_sum_of_positive_terms(n, p, rng):
+    for _ in range(5):
+        x, c = rng.normal(size=(n, p)), rng.normal(size=n)
+        bound = room.global_upper_bound(hkflow.FEATURES["relu"], x, c)
+        most = np.maximum(c * np.linalg.norm(x, axis=1), 0.0).sum()
+        assert bound <= most * (1.0 + 1e-9)

@@ -203,3 +203,20 @@ def test_softmax_of_two_classes_decides_by_their_difference():
     np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(h[:, 0] - h[:, 1])), rtol=1e-10)
     with pytest.raises(ValueError, match="Unknown activation of vectors 'squared-relu'"):
         WideNetworkClassifier("squared-relu", loss="softmax").fit(X, y)
+
+
+@pytest.mark.parametrize("activation", ["absolute-value", "relu"])
+def test_fitted_networks_of_any_activation_can_be_pickled(activation):
+    X, y = blobs(classes=2)
+    fitted = WideNetworkRegressor(activation, **QUICK).fit(X, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_where_decay_leaves_no_mass_predictions_are_zero():
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(weight_decay=10.0, particles=20).fit(X, y)
+    assert fitted.solutions_[0].log_mass[-1] < -700.0 and np.isfinite(fitted.margin_).all()
+    np.testing.assert_array_equal(fitted.predict_proba(X), 0.5)
+    fitted = WideNetworkRegressor(weight_decay=30.0, particles=20).fit(X, y)
+    np.testing.assert_allclose(fitted.predict(X), y.mean())

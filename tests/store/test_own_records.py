@@ -1,6 +1,7 @@
 """A user's records in run folders: stored, read back, resumed, shown, and columns of studies."""
 
 import json
+import pickle
 import shutil
 import sys
 
@@ -226,3 +227,10 @@ def test_they_are_columns_of_studies(named_case, tmp_path):
     (tmp_path / "study.toml").write_text(text.replace('"mass"', '"mas"'))
     with pytest.raises(hkflow.CaseError, match="values: Unknown record 'mas'.*'mass'"):
         study(tmp_path / "study.toml", tmp_path / "out", workers=1)
+
+
+def test_a_run_can_be_pickled(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    again = pickle.loads(pickle.dumps(run))
+    assert again.status == run.status and np.array_equal(again.predictions, run.predictions)
+    assert np.array_equal(again.atoms_at(-1).weights, run.atoms_at(-1).weights)

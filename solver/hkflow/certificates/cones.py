@@ -59,7 +59,7 @@ def cover(p: int) -> Floats:
 
 def open_cones(p: int, nodes: int) -> int:
     """How many cones may be open at once: fewer than are looked at, and no more than the pool
-    holds."""
+    holds, which from p = 203 on has no room for those of `cover`."""
     return int(min(nodes + p + 2, POOL // (8 * p * p)))
 
 
@@ -81,8 +81,11 @@ def branch_and_bound(
     peaks : (most, p), written: local maxima above a finite `enough`
     Returns the bound, the highest value, the number of peaks and that of cones. The cones with the
     highest bounds are cut first; ends when none is left, or with the nodes, the room or the peaks.
+    Raises ValueError where the room is not enough for the roots.
     """
     n, p = x.shape
+    if room <= len(roots):
+        raise ValueError(f"{len(roots)} cones need room for more than {room}.")
     still_open = np.empty((room, p, p)), np.empty(room), np.empty((room, 3))
     order = np.empty(room, np.int64), np.arange(room)
     at_once = np.empty((TOGETHER, p, p)), np.empty((TOGETHER, p)), np.empty((TOGETHER, 3))

@@ -51,9 +51,10 @@ def nodes_within(work: int, inputs: Floats) -> int:
 
 
 def nodes_of_record(inputs: Floats) -> int:
-    """How many cones a record of a run looks at for each sign; 0 where there are none, p ≤ 3."""
-    p = inputs.shape[1]
-    return max(nodes_within(WORK_OF_RECORD, inputs), p + 1) if p > 3 else 0
+    """How many cones a record of a run looks at for each sign; 0 where there are none, p ≤ 3, or
+    too few to cover the space."""
+    p, nodes = inputs.shape[1], nodes_within(WORK_OF_RECORD, inputs)
+    return nodes if nodes > p > 3 else 0
 
 
 def global_upper_bound(
@@ -68,7 +69,8 @@ def global_upper_bound(
 
     inputs : (n_data, p), p ≤ 3 for squared ReLU;  coefficients : (n_data,)
     nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
-        the bound is loose, and holds. It is never negative there.
+        the bound is loose, and holds: with p or fewer it is the sum of the positive terms. It is
+        never negative there.
     """
     nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
     return enclose(feature, inputs, coefficients, signs, nodes)[0]
@@ -128,7 +130,8 @@ def _highest(activation, inputs, c, signs, nodes, enough):
     else:
         whole[0] = -opposite @ u
     if p > 3:
-        bound, *found = _over_cones(u, merged, whole[0], signs, nodes, enough / scale)
+        sums = [max(np.maximum(sign * sizes, 0.0).sum(), 0.0) for sign in signs]
+        bound, *found = _over_cones(u, merged, whole[0], signs, sums, nodes, enough / scale)
         return scale * (bound + slack(len(c))), *found
     value = bound = -np.inf
     for sign in signs:
@@ -137,17 +140,21 @@ def _highest(activation, inputs, c, signs, nodes, enough):
     return scale * (bound + slack(len(c))), *nowhere
 
 
-def _over_cones(u, c, linear, signs, nodes, enough):
-    """The largest bound of cones.branch_and_bound over the signs, at least 0, with all peaks."""
+def _over_cones(u, c, linear, signs, sums, nodes, enough):
+    """The largest bound over the signs, at least 0, with all peaks: of each sign that of
+    cones.branch_and_bound or the sum of its positive terms, whichever is lower."""
     p, some = u.shape[1], np.flatnonzero(c)
     bound, points, found = 0.0, [np.zeros((0, p))], [np.zeros(0)]
-    for sign in signs:
+    for sign, most in zip(signs, sums, strict=True):
+        if nodes <= p or cones.open_cones(p, nodes) < p + 2:  # less than what covers the space
+            bound = max(bound, most)
+            continue
         peaks = np.zeros((MOST_PEAKS, p))
         geometry = u[some], sign * c[some], sign * linear, cones.cover(p)
         top, _, count, _ = cones.branch_and_bound(
             *geometry, cones.open_cones(p, nodes), enough, nodes, peaks
         )
-        bound = max(bound, top)
+        bound = max(bound, min(top, most))
         points.append(peaks[:count])
         found.append(np.full(count, float(sign)))
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)

@@ -23,7 +23,8 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
 
     density : (..., n_fine);  fine, coarse : meshes of the circle, geodesic meshes of S² or those of
         S³, `fine` of at least as many cells
-    Of a smooth density it differs from cell averages by O(h_fine²), as ν at a centre does.
+    Of a smooth density it differs from cell averages by O(h_fine²) where fine cells lie within
+    coarse ones, and by O(h_fine²/h_coarse) where they cross their faces.
     Raises ValueError for other meshes.
     """
     if fine.n_cells == coarse.n_cells and np.array_equal(fine.centers, coarse.centers):

@@ -289,15 +289,19 @@ def unchecked_ridge(
     places = tuple(float(kink) for kink in kinks)
     if not (np.isfinite(places).all() and (np.diff(places) > 0.0).all()):
         raise ValueError(f"kinks must be finite numbers that grow, got {list(places)}.")
-
-    def matrix(points, inputs):
-        return np.asarray(function(inputs @ points.T)[0], dtype=float)
-
-    def pullback(points, inputs, loss_gradient):
-        return (loss_gradient[:, None] * function(inputs @ points.T)[1]).T @ inputs
-
     shown = name or str(getattr(function, "__name__", "ridge"))
-    return Feature(shown, matrix, degree, pullback=pullback, ridge=function, kinks=places)
+    parts = partial(_ridge_matrix, function), partial(_ridge_pullback, function)
+    return Feature(shown, parts[0], degree, pullback=parts[1], ridge=function, kinks=places)
+
+
+def _ridge_matrix(function, points, inputs):
+    """ψ(θ·x), (n_data, n_points)."""
+    return np.asarray(function(inputs @ points.T)[0], dtype=float)
+
+
+def _ridge_pullback(function, points, inputs, loss_gradient):
+    """Σ_i g_i ψ′(θ·x_i) x_i, (n_points, p)."""
+    return (loss_gradient[:, None] * function(inputs @ points.T)[1]).T @ inputs
 
 
 ROUNDED = 1e-12  # how far |θ|² may be from 1

@@ -526,7 +526,9 @@ class Result:
         A row with a value that is missing has the prediction nan, unless the case imputes it.
         Raises ValueError for rows of another length, CaseError for cells that do not fit.
         """
-        feature, atoms = self.problem.objective.feature, self.atoms_at(save, normalised)
+        log_mass = self.log_mass_at(save)
+        unit = normalised or log_mass < -LARGEST_LOG  # smaller than weights can be
+        feature, atoms = self.problem.objective.feature, self.atoms_at(save, unit)
         inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:
             without = ", without the bias" if self.bias else ""
@@ -535,6 +537,8 @@ class Result:
             )
         full = with_bias(inputs) if self.bias else inputs
         out = predictions_of(feature, atoms, full)
+        if unit and not normalised:
+            out *= np.exp(log_mass)
         out[np.isnan(inputs).any(axis=1)] = np.nan
         return out
 

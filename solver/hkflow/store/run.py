@@ -379,6 +379,19 @@ def _largest(paths):
     return largest
 
 
+class _Snapshots:
+    """read_snapshots, which keeps what it read last of so many files; it can be pickled."""
+
+    def __init__(self, most):
+        self.most, self.read = most, lru_cache(most)(read_snapshots)
+
+    def __call__(self, path):
+        return self.read(path)
+
+    def __reduce__(self):
+        return _Snapshots, (self.most,)
+
+
 def _load_folder(folder):
     place, header = Place(folder), read_header(folder)
     case, ended = _case_of(header, folder / "run.json"), _ending(folder)
@@ -387,7 +400,7 @@ def _load_folder(folder):
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
     kept, paths = None, snapshot_paths(folder)
     # many saves are in one file, and all are asked for more than once
-    again = lru_cache(max(1, KEPT // _largest(paths)))(read_snapshots)
+    again = _Snapshots(max(1, KEPT // _largest(paths)))
     for path in paths:
         snapshots = again(path)
         if snapshots is None and path.exists():
