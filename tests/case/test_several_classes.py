@@ -209,7 +209,7 @@ def test_commands_know_such_runs(run, tmp_path):
         for name in plots.available(run):
             texts = legible(plots.draw(name, run))
             if name in ("decision", "overview"):
-                assert {*NAMES, "test", "a", "b"} <= set(texts)
+                assert {*NAMES, "test", "a, standardised", "b, standardised"} <= set(texts)
 
 
 @pytest.mark.parametrize(

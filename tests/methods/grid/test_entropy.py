@@ -420,7 +420,7 @@ def test_who_refuses_it():
                 entropy=0.1,
             )
         )  # fmt: skip
-    with pytest.raises(ValueError, match="Entropy must be finite and at least 0, got -1"):
+    with pytest.raises(ValueError, match="entropy must be finite and at least 0, got -1"):
         problem(hkflow.circle_mesh(8), -1.0)
 
 
