@@ -103,3 +103,13 @@ def test_what_an_observer_ended_is_not_taken_for_whole(case, tmp_path):
     at_once = hkflow.resume(tmp_path / "run", observers=[lambda state: "Seen enough"])
     assert at_once.status.startswith("Seen enough") and not at_once.finished
     assert hkflow.run(case, tmp_path / "run").finished and not (tmp_path / "run.1").exists()
+
+
+def test_what_another_run_claimed_and_has_not_begun_is_not_moved_aside(tmp_path):
+    for names, moved in (("snap", False), ("snap .lock", False), ("snap run.json", True)):
+        folder = tmp_path / names.replace(" ", "-")
+        (folder / "snap").mkdir(parents=True)
+        for name in names.split()[1:]:
+            (folder / name).touch()
+        assert (run_folder.claim_folder(folder, force=True) is not None) == moved
+        assert (folder / "snap").is_dir()

@@ -140,15 +140,22 @@ def claim_folder(folder: str | Path, force: bool = False) -> Path | None:
     refuse_used(folder, force)
     whole = Path(os.path.realpath(folder))
     try:
-        if whole.exists() and any(whole.iterdir()):
+        if whole.exists() and not _is_claimed_alone(whole):
             aside = _free(whole)
             with lock(whole):
                 whole.rename(aside)
-        (whole / "snap").mkdir(parents=True)
+        (whole / "snap").mkdir(parents=True, exist_ok=True)
         sync(whole.parent)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
     return aside
+
+
+def _is_claimed_alone(folder):
+    """Whether nothing is in a folder, or what another run leaves that is about to begin there: the
+    lock decides which of them does."""
+    names = {path.name for path in folder.iterdir()}
+    return names <= {"snap", ".lock"} and not any((folder / "snap").glob("*"))
 
 
 def _free(path):
