@@ -133,7 +133,6 @@ def write_figure(
         else:
             write = partial(figure.savefig, format=path.suffix[1:])
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             if tex:  # which puts images beside the file, named after it
                 write(path)
             else:
