@@ -144,7 +144,5 @@ def test_columns_keep_the_names_of_their_header(tmp_path):
 
 
 def test_what_is_available_is_asked_of_a_folder_as_well(tmp_path):
-    import hkflow
-
     with pytest.raises(hkflow.RunFolderError, match="absent"):
         plots.available(tmp_path / "absent")

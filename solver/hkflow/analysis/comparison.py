@@ -214,7 +214,8 @@ def _statement(run):
 def _rate_in_words(rate):
     if not isinstance(rate, VaryingRate):
         return f"{rate:.12g}"
-    return repr(rate.rule) if isinstance(rate.rule, str) else rate.rule.__qualname__
+    named = getattr(rate.rule, "__qualname__", None)  # of a function
+    return named or repr(rate.rule)
 
 
 def _data_in_words(run):

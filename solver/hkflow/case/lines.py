@@ -35,7 +35,7 @@ def lines_of(text: str, changes: dict[str, Any] | None = None) -> Lines:
         else:
             _add(found, table, begun, lines)
         statement = ""
-    return lines | dict.fromkeys(_values(changes or {}, ""), 0)
+    return lines | dict.fromkeys(flat(changes or {}), 0)
 
 
 def _opened(found, table, counts):
@@ -62,14 +62,13 @@ def _add(value, path, line, lines):
             _add(one, at, line, lines)
 
 
-def _values(table, path):
-    """The dotted keys of a table and of those within it that lead to values."""
-    for key, value in table.items():
-        at = f"{path}.{key}".lstrip(".")
-        if isinstance(value, dict):
-            yield from _values(value, at)
-        else:
-            yield at
+def flat(tables: dict[str, Any], table: str = "") -> dict[str, Any]:
+    """Values by dotted keys: {"domain": {"cells": […]}} as {"domain.cells": […]}."""
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        at = f"{table}.{key}".lstrip(".")
+        found |= flat(value, at) if isinstance(value, dict) else {at: value}
+    return found
 
 
 def place(source: str, lines: Lines, key: str) -> str:

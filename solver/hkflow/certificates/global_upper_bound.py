@@ -130,7 +130,7 @@ def _highest(activation, inputs, c, signs, nodes, enough):
     else:
         whole[0] = -opposite @ u
     if p > 3:
-        sums = [max(np.maximum(sign * sizes, 0.0).sum(), 0.0) for sign in signs]
+        sums = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
         bound, *found = _over_cones(u, merged, whole[0], signs, sums, nodes, enough / scale)
         return scale * (bound + slack(len(c))), *found
     value = bound = -np.inf

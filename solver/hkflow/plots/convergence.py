@@ -10,7 +10,7 @@ from ..studies.file import described, in_words, readable
 from ..studies.report import TITLES
 from ..studies.study import StudyResult
 from . import overlay
-from .figures import COLUMN, PAGE, AnyFigure, Saves, columns_of, legend_below, write_figure
+from .figures import COLUMN, PAGE, AnyFigure, Saves, legend_below, legend_columns, write_figure
 from .shown import plain
 
 MARKERS = "os^Dv<>pX*"
@@ -44,7 +44,7 @@ def height(result: StudyResult, wide: bool) -> float:
     if result.study.table.curves:
         return overlay.height(_curves(result), wide)
     words = [described(group) for group in in_words(result.study.groups)]
-    columns = columns_of(words, PAGE if wide else COLUMN)
+    columns = legend_columns(words, PAGE if wide else COLUMN)
     return (
         0.4
         + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0)

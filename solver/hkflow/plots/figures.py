@@ -165,7 +165,7 @@ def _tex(path):
     return found
 
 
-def columns_of(words: Sequence[str], width: float) -> int:
+def legend_columns(words: Sequence[str], width: float) -> int:
     """How many columns of a legend's words there is room for in a width in inches."""
     longest = max(map(len, words), default=0)
     return max(1, int(width / max(ENTRY, MARKER + LETTER * longest)))
@@ -175,7 +175,7 @@ def legend_below(figure: AnyFigure, ax: Axes, title: str | None = None) -> None:
     """One legend for all axes of a figure, from the labels of one of them, in as many columns as
     its width has room for."""
     handles, words = ax.get_legend_handles_labels()
-    columns = columns_of(words, figure.bbox.width / figure.dpi)
+    columns = legend_columns(words, figure.bbox.width / figure.dpi)
     figure.legend(
         handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title
     )

@@ -208,6 +208,8 @@ def draw_margins(
     most, seen = 3.0 * best, max(np.nanmax(records["margin"]), low[-1])
     if seen > 0.0:  # a loose bound leaves room for the margin
         most = min(most, 6.0 * seen)
+    if not (found or (records["dual_value"][known] < most).any()):  # nothing of it is seen
+        ax.lines[0].set_label("")
     if found is not None and found.is_positive:
         best = found.upper
         most = 2.0 * best

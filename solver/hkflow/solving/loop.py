@@ -257,11 +257,7 @@ def _share_until(method, until):
     it; else 1. In between γ̃ grows as an exponential function, as a line from below 0."""
     if method.fixed_steps:
         return 1.0
-    objective, scale = method.problem.objective, method.log_scale
-    before, after = (
-        objective.smooth_margin(e.predictions, scale) * np.exp(scale)
-        for e in (method.current, method.trial)
-    )
+    before, after = true_smooth_margin(method), true_smooth_margin(method, tried=True)
     if not after > (1.0 + BEYOND) * until:
         return 1.0
     ends = np.array([before, (1.0 + 0.5 * BEYOND) * until, after])

@@ -179,7 +179,9 @@ def take_record(
     return {name: float(value) for name, value in record.items()}
 
 
-def true_smooth_margin(method: Method) -> float:
-    """γ̃ of the accepted state in units of one, inf beyond the largest number."""
+def true_smooth_margin(method: Method, tried: bool = False) -> float:
+    """γ̃ of the accepted state, or of the step just tried, in units of one, inf beyond the largest
+    number."""
     objective, scale = method.problem.objective, method.log_scale
-    return objective.smooth_margin(method.current.predictions, scale) * np.exp(scale)
+    e = method.trial if tried else method.current
+    return objective.smooth_margin(e.predictions, scale) * np.exp(scale)

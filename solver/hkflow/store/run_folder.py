@@ -77,6 +77,7 @@ OWN = (
 # what a session says at its end, and a run that goes on outdates: status first, that no older
 # results pass for those of a finished run
 OF_THE_END = ("status.json", "results.h5", "errors.h5", "repeats.h5")
+CLAIMED = {"snap", ".lock"}  # what is in a folder before a run begins there
 CLOCK = vars(LoopState(0.0, 0.0, [0.0, 0.0]))  # the types of its entries
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
@@ -155,7 +156,7 @@ def _is_claimed_alone(folder):
     """Whether nothing is in a folder, or what another run leaves that is about to begin there: the
     lock decides which of them does."""
     names = {path.name for path in folder.iterdir()}
-    return names <= {"snap", ".lock"} and not any((folder / "snap").glob("*"))
+    return names <= CLAIMED and not any((folder / "snap").glob("*"))
 
 
 def _free(path):
@@ -183,7 +184,7 @@ def lock(folder: Path) -> BaseFileLock:
 
 def refuse_taken(folder: Path) -> None:
     """Raise RunFolderError if another process has used a folder between claiming and locking it."""
-    if any(path.name not in ("snap", ".lock") for path in folder.iterdir()):
+    if any(path.name not in CLAIMED for path in folder.iterdir()):
         raise RunFolderError(f"{folder}: another process has begun a run here. Choose another one.")
 
 

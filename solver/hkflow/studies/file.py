@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from ..analysis.groups import full_labels_of
 from ..arguments import Floats
 from ..case.aliases import current
-from ..case.lines import lines_of, placed
+from ..case.lines import flat, lines_of, placed
 from ..case.load import (
     MAX_CASE_BYTES,
     UNIONS,
@@ -105,7 +105,7 @@ class StudyTable(Table):
 
     @model_validator(mode="after")
     def _lists(self):
-        for name, axes in (("refine", [_flat(self.refine)]), ("sweep", _axes(self.sweep))):
+        for name, axes in (("refine", [flat(self.refine)]), ("sweep", _axes(self.sweep))):
             for key, values in (item for axis in axes for item in axis.items()):
                 if not isinstance(values, list) or not values:
                     raise ValueError(f"{name}.{key}: wanted a list of values, got {values!r}")
@@ -113,7 +113,7 @@ class StudyTable(Table):
 
     @model_validator(mode="after")
     def _makes_sense(self):
-        lengths = {key: len(values) for key, values in _flat(self.refine).items()}
+        lengths = {key: len(values) for key, values in flat(self.refine).items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(
                 "keys of [refine] go together, so their lists must be equally long, got"
@@ -186,10 +186,10 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         tables = parse_toml(text, path)
         refuse_unfit(tables, path)
         tables = current(tables, str(path), text)
-        lines = lines_of(text)
-        if quick and isinstance(tables.get("quick", {}), dict):
-            changes = tables.pop("quick", {})
-            lines = lines_of(text, changes)
+        small = quick and isinstance(tables.get("quick", {}), dict)
+        changes = tables.pop("quick", {}) if small else {}
+        lines = lines_of(text, changes)
+        if small:
             tables = _changed(tables, changes)
             text = tomlkit.dumps(tables)
     except OSError as error:
@@ -202,7 +202,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
         raise CaseError(placed(sentences(error, StudyTable), str(path), lines)) from None
     cases = [table.case] if isinstance(table.case, str) else table.case
     axes = [[{"case": case} for case in cases]] + [_entries(axis) for axis in _axes(table.sweep)]
-    levels = _entries(_flat(table.refine))
+    levels = _entries(flat(table.refine))
     count = prod(map(len, axes)) * (len(levels) + bool(table.reference)) * table.repeats
     if count > MOST_MEMBERS:
         raise CaseError(
@@ -215,8 +215,8 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     members = []
     for g, group in enumerate(groups):
         swept = {key: value for key, value in group.items() if key != "case"}
-        common = _merged(_flat(table.set), swept)
-        ends = [(-1, _flat(table.reference))] if table.reference else []
+        common = _merged(flat(table.set), swept)
+        ends = [(-1, flat(table.reference))] if table.reference else []
         for level, changes in (*enumerate(levels), *ends):
             merged = _merged(common, changes)
             members += _repeated(path, g, level, group["case"], merged, table.repeats)
@@ -286,7 +286,7 @@ def in_words(groups: list[Values]) -> list[dict[str, str]]:
         texts = {repr(group[key]): readable(group[key]) for group in groups}
         tables = {repr(group[key]): group[key] for group in groups}
         if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):
-            labels = full_labels_of([_flat(table) for table in tables.values()])
+            labels = full_labels_of([flat(table) for table in tables.values()])
             texts = dict(zip(tables, labels, strict=True))
         for one, group in zip(words, groups, strict=True):
             one[key] = texts[repr(group[key])]
@@ -322,16 +322,6 @@ def _changed(tables, changes):
     )
 
 
-def _flat(tables, prefix=""):
-    """{"domain": {"cells": […]}} as {"domain.cells": […]}."""
-    flat = {}
-    for key, value in tables.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
-    return flat
-
-
 def _merged(earlier, later):
     """Overrides of which the later count; where they choose the kind of a table, keys that this
     kind does not have are left out."""
@@ -352,8 +342,8 @@ def _merged(earlier, later):
 def _axes(sweep):
     """The tables {key: list} whose entries multiply."""
     if isinstance(sweep, list):
-        return [_flat(axis) for axis in sweep]
-    return [{key: values} for key, values in _flat(sweep).items()]
+        return [flat(axis) for axis in sweep]
+    return [{key: values} for key, values in flat(sweep).items()]
 
 
 def _entries(axis):
