@@ -1,0 +1,77 @@
+"""What pictures leave room for: legends, colours of maps, the panel of margins; and runs that have
+nothing to show."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import hkflow
+from hkflow import plots
+from hkflow.plots.figures import legend_columns
+from hkflow.plots.records import draw_margins
+from hkflow.problem.flow import Flow
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "wanted"),
+    [
+        (["a", "b"], 3.3, 3),
+        (["a" * 30], 3.3, 1),
+        (["a" * 30], 6.9, 3),
+        (["a" * 200], 3.3, 1),
+        ([], 3, 2),
+    ],
+)
+def test_legends_have_as_many_columns_as_there_is_room_for(words, width, wanted):
+    assert legend_columns(words, width) == wanted
+
+
+@pytest.mark.parametrize(("concentration", "cut"), [(20.0, True), (0.5, False)])
+def test_maps_have_the_colours_of_the_data_where_predictions_explode_far_from_them(
+    concentration, cut
+):
+    angles = np.linspace(0.0, 2.0 * np.pi, 12, endpoint=False)
+    inputs = np.column_stack([np.cos(angles), np.sin(angles)])
+
+    def bump(s):
+        value = np.exp(concentration * (s - 1.0))
+        return value, concentration * value
+
+    feature = hkflow.ridge(bump)
+    objective = hkflow.Objective(feature, hkflow.RISKS["square"], inputs, np.cos(angles) ** 2)
+    run = hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), objective, Flow(0.0, 1.0)), 1.0)
+    figure = plots.draw("decision", run)
+    (image,) = [one for ax in figure.axes for one in ax.collections if one.get_array() is not None][
+        :1
+    ]
+    near, largest = max(np.abs(run.predictions[-1]).max(), 1.0), np.abs(image.get_array()).max()
+    assert cut == (largest > 10.0 * near)
+    assert image.norm.vmax == pytest.approx(near if cut else max(largest, 1.0))
+
+
+def margins(upper):
+    time = np.linspace(0.0, 1.0, 5)
+    return {
+        "time": time,
+        "margin": 0.1 * time,
+        "margin_lower": 0.1 * time,
+        "margin_upper": np.full(5, upper),
+        "dual_value": np.full(5, upper),
+    }
+
+
+@pytest.mark.parametrize(("upper", "words"), [(30.0, ["margin"]), (0.2, ["dual", "margin"])])
+def test_margins_are_seen_under_a_loose_bound(upper, words):
+    ax = Figure().subplots()
+    draw_margins(ax, margins(upper))
+    assert ax.get_ylim()[1] == pytest.approx(0.6)
+    assert [text.get_text() for text in ax.get_legend().get_texts()][: len(words)] == words
+
+
+def test_planes_are_for_runs_that_predict_something():
+    energy = hkflow.Sum(hkflow.External("-x"), axes=3)
+    start = hkflow.Problem(hkflow.geodesic_mesh(1), energy, Flow(1.0))
+    run = hkflow.solve(start, 0.1)
+    assert "planes" not in plots.available(run)
+    with pytest.raises(hkflow.CaseError, match="this run has no data to predict"):
+        plots.draw("planes", run)
