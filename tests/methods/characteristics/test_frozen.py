@@ -104,8 +104,9 @@ def test_sibling_without_sliding_the_valley_is_missed(monkeypatch):
         scratch = (
             np.zeros((5, 3)),
             np.zeros((2, 3, 3)),
-            np.zeros((3, 2)),
-            np.zeros((5, 2), dtype=np.int64),
+            np.zeros(3, dtype=np.int64),
+            np.zeros((5, 2)),
+            np.zeros((7, 2), dtype=np.int64),
             np.zeros((3, 2)),
         )
         kinks = Kinks.of(RELU, VALLEY)
@@ -295,7 +296,8 @@ def test_an_atom_on_dependent_kinks_takes_the_shortest_vector(axes, free):
         mu = 0.5 * (1.0 + at) * cap
         lists = np.stack([np.arange(n), at, *np.zeros((3, n), dtype=np.int64)])
         limits, force = np.stack([cap, mu, np.zeros(n)]), np.zeros(p)
-        held = frozen.settle(n, lists, limits, rows, base, force, *np.zeros((2, p, p)))
+        known = np.zeros(p, dtype=np.int64)
+        held = frozen.settle(n, lists, limits, rows, base, force, *np.zeros((2, p, p)), known)
         wanted = twin.choose(base, list(zip(rows, cap, strict=True)))
         assert 0 <= held < p and np.abs(force - wanted).max() < 1e-9
 
@@ -362,3 +364,21 @@ def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():
     assert (
         len(Kinks.of(RELU, np.zeros((3, 2))).normals) == 0 and len(Kinks.of(LINEAR, x).normals) == 0
     )
+
+
+@pytest.mark.parametrize(("axes", "time"), [(3, 8.0), (8, 6.0)])
+def test_of_many_kinks_none_is_missed(axes, time):
+    """600 kinks, of which moves cross so many that lists of near ones are made again: against the
+    slow twin, which looks at all of them each time."""
+    rng = np.random.default_rng(axes)
+    x = rng.normal(size=(600, axes))
+    r = (rng.normal(size=600) + 0.3) / 600
+    points = hkflow.quasi_uniform(4, axes - 1)
+    signs = np.array([1.0, 1.0, -1.0, -1.0])
+    got, growth, _, sums = moved(points, signs, x, r, hkflow.Flow(1.0, 2.0), 0.1, time)
+    wanted = [
+        twin.frozen(t, s, x, r, 1.0, 2.0, 0.1, time) for t, s in zip(points, signs, strict=True)
+    ]
+    np.testing.assert_allclose(got, [theta for theta, _ in wanted], atol=1e-11)
+    np.testing.assert_allclose(growth, [grown for _, grown in wanted], atol=1e-11)
+    assert sums["crossings"] > 100 and sums["failures"] == 0

@@ -31,6 +31,9 @@ SURE = 1e-6  # normal velocity, relative to the jump, that is none of rounding
 FAR = 1e300  # chord that stands for an infinite one
 AT_ONCE = 16  # kinks that vector instructions look at before any is looked at by itself
 LONGEST = 300.0  # τ beyond which e^τ is not formed
+# lists of near kinks: the shortest distance; how much farther than a straight way they go; the
+# share of the distance that is walked with them; their length, over the root of the number of kinks
+NEAREST, WIDER, SAFE, WORTH = 1e-9, 1.25, 0.999, 2.0
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
     "potential", "clinging",
@@ -82,12 +85,16 @@ def to_unit(x):
 
 
 @small_kernel(error_model="numpy", forceinline=True)
-def span(count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle):
+def span(
+    count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle, known,
+):  # fmt: skip
     """force = base + Σ of ε κ n at upper bounds; the free normals, made orthonormal: N = basisᵀ
     triangle.
 
     Returns how many are free, or −1 where one depends on those before it: it is put at a bound. If
     that is because one was taken, this one goes back and is stuck: its speed is of rounding.
+    known (p,): the kinks, counted from 1 and ended by 0, of which basis and triangle are there from
+        the last time: the first of the free ones are most often the same
     """
     p, held = len(base), 0
     for a in range(p):
@@ -96,7 +103,12 @@ def span(count, touched, at, free, taken, stuck, cap, mu, rows, base, force, bas
         if at[i] > 0:
             add(force, cap[i], rows[touched[i]])
         elif at[i] == 0:
-            size = 0.0
+            k, size = touched[i] + 1, 0.0
+            if held < p - 1 and known[held] == k:
+                free[held] = i
+                held += 1
+                continue
+            known[held] = 0
             if held < p - 1:
                 for a in range(p):
                     basis[held, a], triangle[a, held] = rows[touched[i], a], 0.0
@@ -113,6 +125,7 @@ def span(count, touched, at, free, taken, stuck, cap, mu, rows, base, force, bas
                 at[i], mu[i] = (1, cap[i]) if 2.0 * mu[i] > cap[i] else (-1, 0.0)
                 return -1
             triangle[held, held], free[held] = size, i
+            known[held], known[held + 1] = k, 0
             for a in range(p):
                 basis[held, a] /= size
             held += 1
@@ -146,14 +159,14 @@ def first_bound(held, free, cap, mu, target, slip):
 
 
 @small_kernel(error_model="numpy")
-def settle(count, lists, limits, rows, base, force, basis, triangle):
+def settle(count, lists, limits, rows, base, force, basis, triangle, known):
     """What an atom on `count` kinks does: the shortest base + Σ μ_i n_i. Returns how many hold it,
     −1 if not found.
 
     lists (≥ 4, n_kinks): the kinks; their state −1 (μ = 0), 0 (free, holds) or +1 (μ = ε κ),
     overwritten; scratch limits (3, n_kinks): ε κ of each; its μ, overwritten; scratch.  rows
     (n_kinks, p);  base, force (p,): the result basis (p, p): orthonormal normals of those that
-    hold.  triangle (p, p): scratch
+    hold.  triangle (p, p), known (p,): of the last call for the same rows, or known[0] = 0
 
     A bounded least-squares problem by active sets (Stark & Parker 1995): a kink is let go where μ
     meets a bound, and taken where the velocity would cross it. One with ε κ ≤ 0 never holds: it is
@@ -172,8 +185,9 @@ def settle(count, lists, limits, rows, base, force, basis, triangle):
     slip = SLIP * scale
     for _ in range(16 * (count + 4)):
         held = span(
-            count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle
-        )
+            count, touched, at, free, taken, stuck, cap, mu, rows, base, force, basis, triangle,
+            known,
+        )  # fmt: skip
         if held < 0:
             continue
         multipliers(held, force, basis, triangle, target)
@@ -235,24 +249,27 @@ def clings(kink, force, rows, jumps):
 
 
 @small_kernel()
-def enter(k, i, sign, jumps, rows, sides, base, lists, limits):
-    """Put kink k, on side sides[k], into the list of those that the atom is on, as entry i."""
-    cap, side = sign * jumps[k], int(sides[k])
+def enter(j, i, sign, jumps, rows, sides, base, lists, limits):
+    """Put kink lists[5, j], on side sides[j], into the list of those that the atom is on, as entry
+    i."""
+    k, side = lists[5, j], int(sides[j])
+    cap = sign * jumps[k]
     lists[0, i], lists[1, i], lists[4, i] = k, side, side
     limits[0, i], limits[1, i] = cap, cap if side > 0 else 0.0
     if side > 0:
         add(base, -cap, rows[k])
-    sides[k] = 0.0
+    sides[j] = 0.0
 
 
 @small_kernel()
 def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
-    """Renew the list of kinks that an atom is on where it meets kink j; returns its length."""
+    """Renew the list of kinks that an atom is on where it meets kink lists[5, j]; returns its
+    length. s, sides: of the kinks in lists[5]"""
     kept = 0
     for i in range(count):
         k, at = lists[0, i], lists[1, i]
-        if at != 0 and at * s[k] > TOUCH:
-            sides[k] = at
+        if at != 0 and at * s[lists[6, k]] > TOUCH:
+            sides[lists[6, k]] = at
             if at > 0:
                 add(base, limits[0, i], rows[k])
         else:
@@ -292,6 +309,7 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
         near += abs(s[k]) <= TOUCH
     for k in range(len(s) if near > 0 else 0):
         if abs(s[k]) <= TOUCH:
+            lists[5, k] = k
             enter(k, count, sign, jumps, rows, sides, base, lists, limits)
             count += 1
     for i in range(count):
@@ -301,6 +319,43 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
         else:
             lists[1, i], limits[1, i] = (1, cap) if abs(slope + cap) < abs(slope) else (-1, 0.0)
     return count
+
+
+@small_kernel(error_model="numpy")
+def list_near(distance, least, s, sides, lists, near):
+    """List the kinks that are near an atom: lists[5] are those with |n_k·θ| ≤ a distance, and those
+    that it is on, lists[6] their places there; near (2, n_kinks) begins with their s and sides.
+
+    Returns how many, and the distance: shorter than asked for, but not than `least`, where as many
+    are not worth it; all, and inf, where most are near.
+    """
+    n, count = len(s), 0
+    for k in range(n):
+        count += abs(s[k]) <= distance
+    few = WORTH * np.sqrt(n)
+    if count > few:
+        distance = max(least, few / count * distance)
+    if 2.0 * few > n or not distance < 1.0:
+        distance = np.inf
+    count = 0
+    for k in range(n):
+        near[0, count], near[1, count], lists[5, count], lists[6, k] = s[k], sides[k], k, count
+        count += (abs(s[k]) <= distance) | (sides[k] == 0.0)
+    return count, distance
+
+
+@small_kernel()
+def along_near(normals, rows, near, x, out):
+    """out_j = n_k·x of the kinks k = near[j], the same numbers as of `along`."""
+    if len(near) == len(rows):
+        along(normals, x, out)
+        return
+    for j in range(len(near)):
+        row = rows[near[j]]
+        total = row[0] * x[0]
+        for a in range(1, len(x)):
+            total += row[a] * x[a]
+        out[j] = total
 
 
 @small_kernel(error_model="numpy")
@@ -317,6 +372,12 @@ def next_kink(s, slopes, sides, far):
             if side[k] * (own[k] + far * speeds[k]) < 0.0:
                 first, far = begin + k, max(0.0, -own[k] / speeds[k])
     return first, far
+
+
+@small_kernel(error_model="numpy")
+def way(c, z, square):
+    """A bound of the angle between θ and θ + c e: its tangent, inf for obtuse ones."""
+    return c * np.sqrt(square) / (1.0 + c * z) if 1.0 + c * z > 0.0 else np.inf
 
 
 @small_kernel(error_model="numpy")
@@ -348,7 +409,7 @@ def spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, de
 @small_kernel(error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
-    vectors, basis, values, lists, limits, sums,
+    vectors, basis, known, values, lists, limits, sums,
 ):  # fmt: skip
     """Move one atom for a time; returns the growth of its log mass and how many kinks hold it.
 
@@ -357,17 +418,19 @@ def move(
     """
     p = len(theta)
     e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
-    s, slopes, sides = values[0], values[1], values[2]
+    every, slopes, all_sides, nearby = values[0], values[1], values[2], values[3:]
     count = start(
-        theta, sign, jumps, constant, normals, rows, s, sides, slopes, base, lists, limits
+        theta, sign, jumps, constant, normals, rows, every, all_sides, slopes, base, lists, limits
     )
     before, growth, events = held, 0.0, 0
     if alpha == 0.0:
         count = 0  # what does not move is not held, and no kink that it is on adds to its potential
-    held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
+    held = settle(count, lists, limits, rows, base, force, basis[0], basis[1], known)
     sums[CAPTURES] += max(held - before, 0)
     sums[RELEASES] += max(before - held, 0)
     sums[POTENTIAL] += mass * (decay + dot(theta, force))
+    # no kink but the first `near` of lists[5] is met before `walked` is `distance`
+    near, walked, distance = 0, 0.0, -1.0
     while True:
         if held < 0 or events > most:
             sums[FAILURES] += 1
@@ -392,9 +455,23 @@ def move(
             plus, minus = (
                 (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
             )
-            along(normals, e, slopes)
             far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
-            meets, c = next_kink(s, slopes, sides, far)
+            meets, c = -1, far
+            while True:
+                if distance > 0.0:
+                    s, sides, kinks = nearby[0, :near], nearby[1, :near], lists[5, :near]
+                    along_near(normals, rows, kinks, e, slopes)
+                    meets, c = next_kink(s, slopes[:near], sides, far)
+                    if walked + way(c, z, square) <= SAFE * distance:
+                        break
+                    along(normals, theta, every)
+                    for j in range(near):
+                        every[kinks[j]], all_sides[kinks[j]] = s[j], sides[j]
+                least = max(NEAREST, 2.0 * distance if walked == 0.0 else 0.0)
+                wanted = max(least, min(1.0, WIDER * way(far, z, square)))
+                near, distance = list_near(wanted, least, every, all_sides, lists, nearby)
+                walked = 0.0
+            walked += way(c, z, square)
             tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
             shrink, later = np.exp(-tau), z
             half = 0.5 * (plus + minus * shrink * shrink)
@@ -417,7 +494,7 @@ def move(
         if meets < 0:
             break
         events += 1  # on a kink
-        along(normals, theta, s)
+        along_near(normals, rows, kinks, theta, s)
         count = arrive(meets, count, sign, jumps, rows, s, sides, base, lists, limits)
         if count == 1 and lists[1, 0] != 0:
             lists[1, 0] = settle_one(
@@ -425,9 +502,10 @@ def move(
             )
             held = int(lists[1, 0] == 0)
             if held:
+                known[0] = 0
                 limits[1, 0] = -dot(base, rows[lists[0, 0]])
         else:
-            held = settle(count, lists, limits, rows, base, force, basis[0], basis[1])
+            held = settle(count, lists, limits, rows, base, force, basis[0], basis[1], known)
         for i in range(count):
             was, now = lists[4, i], lists[1, i]
             sums[CROSSINGS] += was * now == -1
@@ -442,8 +520,8 @@ def move(
 @divided_loop()
 def move_atoms(
     begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, tiled, columns,
-    column_jumps, alpha, beta, decay, time, log_scale, most, vectors, basis, values, lists, limits,
-    tiles, numbers, new_positions, new_log_weights, new_held, sums, captured, new_captured,
+    column_jumps, alpha, beta, decay, time, log_scale, most, vectors, basis, known, values, lists,
+    limits, tiles, numbers, new_positions, new_log_weights, new_held, sums, captured, new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
@@ -456,9 +534,10 @@ def move_atoms(
     normals, padded with one of them;  column_jumps (n_kinks / DATA, DATA): κ, zero on padding
     alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most:
     events of an atom before it is given up
-    vectors (n_groups, 5, p), basis (n_groups, 2, p, p), values (n_groups, 3, n_kinks), lists
-    (n_groups, 5, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS, p, TILE) and
-    numbers (n_groups, NUMBERS, TILE): scratch of each group of blocks, which is one thread's
+    vectors (n_groups, 5, p), basis (n_groups, 2, p, p), known (n_groups, p), values (n_groups, 5,
+    n_kinks), lists (n_groups, 7, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS,
+    p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of each group of blocks, which is one
+    thread's
     sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
     events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
@@ -468,7 +547,7 @@ def move_atoms(
     n_blocks, p, width = positions.shape
     for g in range(begin, end):
         theta, own, bases, kinks = vectors[g, 0], vectors[g], basis[g], values[g]
-        listed, bounds, tile, known = lists[g], limits[g], tiles[g], numbers[g]
+        listed, bounds, tile, found = lists[g], limits[g], tiles[g], numbers[g]
         for b in range(g * n_blocks // groups, (g + 1) * n_blocks // groups):
             total = sums[b]
             total[:] = 0.0
@@ -476,22 +555,22 @@ def move_atoms(
                 c, t = b * width + i, i % TILE
                 if tiled and t == 0:
                     for j in range(min(TILE, width - i, n - c)):
-                        known[SIGN, j] = signs[c + j]
+                        found[SIGN, j] = signs[c + j]
                         for a in range(p):
                             tile[START, a, j] = positions[b, a, i + j]
-                    glide(columns, column_jumps, constant, alpha, time, tile, known)
+                    glide(columns, column_jumps, constant, alpha, time, tile, found)
                 mass = np.exp(log_weights[c] - log_scale)
-                if tiled and held[c] == 0 and known[LEAST, t] > TOUCH:
+                if tiled and held[c] == 0 and found[LEAST, t] > TOUCH:
                     for a in range(p):
                         theta[a] = tile[END, a, t]
                     size, z, later, log_f = (
-                        known[SIZE, t], known[Z, t], known[LATER, t], known[LOG_F, t],
+                        found[SIZE, t], found[Z, t], found[LATER, t], found[LOG_F, t],
                     )  # fmt: skip
                     growth = beta / alpha * log_f - beta * decay * time
                     after = mass * np.exp(growth)
                     if size > 0.0:
                         spend(
-                            mass, after, size, known[SQUARE, t], z, later, known[TAU, t], log_f,
+                            mass, after, size, found[SQUARE, t], z, later, found[TAU, t], log_f,
                             growth, alpha, beta, decay, total,
                         )  # fmt: skip
                     else:
@@ -506,7 +585,7 @@ def move_atoms(
                     caught = total[CAPTURES] + total[CLINGING]
                     growth, new_held[c] = move(
                         theta, mass, held[c], signs[c], jumps, constant, normals, rows, alpha, beta,
-                        decay, time, most, own, bases, kinks, listed, bounds, total,
+                        decay, time, most, own, bases, known[g], kinks, listed, bounds, total,
                     )  # fmt: skip
                     new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 new_log_weights[c] = log_weights[c] + growth

@@ -35,8 +35,9 @@ class Movement:
         self.normals = np.ascontiguousarray(kinks.normals.T)
         self.most = EVENTS + EVENTS_PER_KINK * count
         self.scratch = (
-            np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, 3, count)),
-            np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
+            np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, p), np.int64),
+            np.zeros((groups, 5, count)), np.zeros((groups, 7, count), np.int64),
+            np.zeros((groups, 3, count)),
             np.zeros((groups, VECTORS, p, TILE)), np.zeros((groups, NUMBERS, TILE)),
         )  # fmt: skip
         # padded with a normal that is there: zeros would be kinks that all atoms are on

@@ -288,7 +288,7 @@ def tangential(x, here):
 @njit(cache=True)
 def choose(
     count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists, limits,
-    held_kinks,
+    held_kinks, known,
 ):  # fmt: skip
     """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
     many hold it, −1 if not found."""
@@ -298,8 +298,10 @@ def choose(
         for a in range(len(g)):  # an assignment of rows takes seconds to compile
             tangents[k, a] = rows[k, a]
         tangential(tangents[k], here)
+    if curved:
+        known[0] = 0
     held = settle(
-        count, lists, limits, tangents if curved else rows, g, force, basis[0], basis[1]
+        count, lists, limits, tangents if curved else rows, g, force, basis[0], basis[1], known
     )  # fmt: skip
     for i in range(count):
         k, side = lists[0, i], lists[1, i]
@@ -451,7 +453,7 @@ def place(y, centre, radius, out):
 def move(
     y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
     nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, tangents, room,
-    levels, frames, held_kinks, distance, at_nodes, growths, sums,
+    levels, frames, held_kinks, known, distance, at_nodes, growths, sums,
 ):  # fmt: skip
     """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
 
@@ -475,7 +477,7 @@ def move(
     )  # fmt: skip
     held = choose(
         count, sign, 0.0, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
-        limits, held_kinks,
+        limits, held_kinks, known,
     )  # fmt: skip
     now, growth, events, written = 0.0, 0.0, 0, 0
     while True:
@@ -600,7 +602,7 @@ def move(
                 ridge(h, sign, now, rows, here, curved, B, g, lists, limits)
         held = choose(
             count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
-            limits, held_kinks,
+            limits, held_kinks, known,
         )  # fmt: skip
         for i in range(count):
             was, is_now = lists[4, i], lists[1, i]
@@ -613,8 +615,8 @@ def move(
 def move_particles(
     begin, end, positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay,
     drift, shift, time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values,
-    lists, limits, tangents, room, levels, frames, held_kinks, distance, states, at_nodes, growths,
-    new_positions, new_log_weights, sums,
+    lists, limits, tangents, room, levels, frames, held_kinks, known, distance, states, at_nodes,
+    growths, new_positions, new_log_weights, sums,
 ):  # fmt: skip
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
@@ -650,7 +652,7 @@ def move_particles(
                     alpha, beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
                     terms[group], vectors[group], basis[group], values[group], lists[group],
                     limits[group], tangents[group], room[group], levels[group], frames[group],
-                    held_kinks[group], distance[group], state, growth, sums[block],
+                    held_kinks[group], known[group], distance[group], state, growth, sums[block],
                 )  # fmt: skip
                 scale = np.sqrt(2.0) if halves else 1.0
                 for j in range(len(nodes)):

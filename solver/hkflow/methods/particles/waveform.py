@@ -69,7 +69,7 @@ class Sliding:
             np.zeros((groups, count if curved else 0, q)),
         )  # fmt: skip
         self.frames, self.terms = np.zeros((groups, 2, q)), TERMS if curved else 0
-        self.held_kinks = np.zeros((groups, q), dtype=np.int64)
+        self.held_kinks, self.known = np.zeros((2, groups, q), dtype=np.int64)
         self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + 1))
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
@@ -112,7 +112,7 @@ class Sliding:
             groups, work, *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
             float(beta), float(decay), drift, shift, float(time), float(log_scale),
             not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
-            self.frames, self.held_kinks, self.distance, self.states, at_nodes,
+            self.frames, self.held_kinks, self.known, self.distance, self.states, at_nodes,
             np.zeros((groups, count)), *out, self.parts,
         )  # fmt: skip
         return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
