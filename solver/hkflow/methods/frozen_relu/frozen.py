@@ -267,9 +267,11 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
     length. s, sides: of the kinks in lists[5]"""
     kept = 0
     for i in range(count):
-        k, at = lists[0, i], lists[1, i]
-        if at != 0 and at * s[lists[6, k]] > TOUCH:
-            sides[lists[6, k]] = at
+        k, at, own = lists[0, i], lists[1, i], 0
+        while lists[5, own] != k:
+            own += 1
+        if at != 0 and at * s[own] > TOUCH:
+            sides[own] = at
             if at > 0:
                 add(base, limits[0, i], rows[k])
         else:
@@ -324,7 +326,7 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
 @small_kernel(error_model="numpy")
 def list_near(distance, least, s, sides, lists, near):
     """List the kinks that are near an atom: lists[5] are those with |n_k·θ| ≤ a distance, and those
-    that it is on, lists[6] their places there; near (2, n_kinks) begins with their s and sides.
+    that it is on; near (2, n_kinks) begins with their s and sides.
 
     Returns how many, and the distance: shorter than asked for, but not than `least`, where as many
     are not worth it; all, and inf, where most are near.
@@ -339,8 +341,9 @@ def list_near(distance, least, s, sides, lists, near):
         distance = np.inf
     count = 0
     for k in range(n):
-        near[0, count], near[1, count], lists[5, count], lists[6, k] = s[k], sides[k], k, count
-        count += (abs(s[k]) <= distance) | (sides[k] == 0.0)
+        if abs(s[k]) <= distance or sides[k] == 0.0:
+            near[0, count], near[1, count], lists[5, count] = s[k], sides[k], k
+            count += 1
     return count, distance
 
 
@@ -535,7 +538,7 @@ def move_atoms(
     alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most:
     events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), known (n_groups, p), values (n_groups, 5,
-    n_kinks), lists (n_groups, 7, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS,
+    n_kinks), lists (n_groups, 6, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS,
     p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of each group of blocks, which is one
     thread's
     sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;

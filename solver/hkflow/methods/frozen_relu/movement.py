@@ -36,7 +36,7 @@ class Movement:
         self.most = EVENTS + EVENTS_PER_KINK * count
         self.scratch = (
             np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, p), np.int64),
-            np.zeros((groups, 5, count)), np.zeros((groups, 7, count), np.int64),
+            np.zeros((groups, 5, count)), np.zeros((groups, 6, count), np.int64),
             np.zeros((groups, 3, count)),
             np.zeros((groups, VECTORS, p, TILE)), np.zeros((groups, NUMBERS, TILE)),
         )  # fmt: skip
