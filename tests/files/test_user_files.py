@@ -8,12 +8,15 @@ import time
 
 import numpy as np
 import pytest
+from commands import computed_here
 
 import hkflow
+from hkflow.app.report import write_report
 from hkflow.case.datafiles import read_columns
 from hkflow.case.load import parse_override
 from hkflow.case.preparation import raw_table
 from hkflow.case.schema.data import FileData
+from hkflow.plots.compare import save_comparison
 from hkflow.plots.decision import draw_predictions
 
 CASE = """
@@ -247,3 +250,21 @@ def test_titles_columns_and_streams_that_are_unlike_others(case, tmp_path):
     assert [
         text.get_text() for text in (figure.axes[0].xaxis.label, figure.axes[0].yaxis.label)
     ] == [r"\$\frac{a}\$", r"b\$"]
+
+
+def test_names_that_are_no_utf_8_are_shown_with_escapes(case, tmp_path, monkeypatch):
+    """As older systems leave them, and as all but ASCII is in the locale C."""
+    monkeypatch.setattr("hkflow.studies.study.compute_all", computed_here)
+    name, shown = os.fsdecode(b"f\xe4ll"), "f\\udce4ll"
+    path = case(title="")
+    run = hkflow.run(path, output=tmp_path / name, error={"companions": "none"})
+    for page in (
+        hkflow.page(run).write(tmp_path / "view.html"),
+        write_report([run.path], tmp_path / "report.html"),
+    ):
+        assert shown in page.read_text(encoding="utf-8")
+    save_comparison(hkflow.compare(run, run), tmp_path / "comparison.png")
+    study = tmp_path / f"{name}.toml"
+    study.write_text('case = "case.toml"\n[refine]\ndomain.cells = [42, 162]\n')
+    result = hkflow.study(study, tmp_path / "study")
+    assert shown in (result.folder / "table.md").read_text(encoding="utf-8")

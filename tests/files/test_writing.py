@@ -1,6 +1,9 @@
 """HDF5 files are those that h5py makes by itself, and the same numbers make the same file."""
 
+import errno
+import fcntl
 import os
+import stat
 from pathlib import Path
 
 import h5py
@@ -93,3 +96,21 @@ def test_a_file_may_begin_with_another(tmp_path):
         assert file["a"][()].tolist() == [0.0, 1.0, 2.0] and file["b"][()].tolist() == [1.0, 1.0]
     assert (tmp_path / "a.h5").read_bytes() == begun
     assert {path.name for path in tmp_path.iterdir()} == {"a.h5", "b.h5"}
+
+
+def test_a_folder_whose_names_cannot_be_flushed_does_no_harm(tmp_path, monkeypatch):
+    """As on Windows, which flushes only files that may be written, and on some network drives. A
+    broken disk is told."""
+    flush, why = os.fsync, errno.EINVAL
+
+    def fsync(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(why, os.strerror(why))
+        assert fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_page(tmp_path / "page.html", "text", "page")
+    why = errno.EIO
+    with pytest.raises(hkflow.RunFolderError, match=os.strerror(why)):
+        write_page(tmp_path / "page.html", "text", "page")

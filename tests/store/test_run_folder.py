@@ -247,6 +247,15 @@ def test_two_writers_are_kept_apart(case, tmp_path):
         hkflow.resume(tmp_path / "run")
 
 
+def test_a_disk_without_locks_is_told(case, tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(hkflow.RunFolderError, match="cannot be locked .*another disk"):
+        hkflow.run(case, output=tmp_path / "run")
+
+
 @pytest.mark.parametrize("what", ["nothing", "text", "foreign", "newer"])
 def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, what):
     path = tmp_path / "x.h5"

@@ -15,6 +15,9 @@ from h5py import h5d, h5p, h5s, h5t
 
 from ..errors import RunFolderError
 
+# what Windows and some network drives say of a folder that is to be flushed
+UNSYNCED = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
+
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
@@ -37,7 +40,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    sync_names(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole; names of files in it show what is no UTF-8 as \\udcff."""
+    content = text.encode("utf-8", "backslashreplace")
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_page(path: Path, text: str, what: str) -> Path:
@@ -45,7 +54,7 @@ def write_page(path: Path, text: str, what: str) -> Path:
     RunFolderError, which calls it `what`, if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        write_text(path, text)
     except OSError as error:
         raise RunFolderError(f"{path}: the {what} cannot be written ({error.strerror}).") from error
     return path
@@ -70,8 +79,7 @@ def write_hdf5(
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a dictionary as a JSON file, whole."""
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def remove_temporaries(folder: Path, is_own: Callable[[str], bool]) -> None:
@@ -132,9 +140,20 @@ def checksum(arrays: Mapping[str, Any], text: str = "") -> str:
     return digest.hexdigest()
 
 
-def sync(path: str | os.PathLike[str]) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Flush a file to the disk."""
+    with open(path, "r+b", buffering=0) as file:  # Windows flushes what may be written alone
+        os.fsync(file.fileno())
+
+
+def sync_names(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where the system can."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in UNSYNCED:
+            raise

@@ -27,8 +27,9 @@ PEAKED = 20.0  # largest density over the mean from which a density is shown by 
 
 
 def plain(text: str, length: int = 200) -> str:
-    """A user's text as labels show it: its dollars are letters, not mathematics, and it is cut
-    where it is long."""
+    """A user's text as labels show it: its dollars are letters, not mathematics, bytes of a file's
+    name that are no letters are \\udcff, and it is cut where it is long."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     text = text if len(text) <= length else text[: length - 1] + "…"
     return text.replace("$", r"\$")
 

@@ -42,7 +42,14 @@ from ..arguments import Floats
 from ..errors import RunFolderError
 from ..files.reading import DAMAGE, read_arrays
 from ..files.userfiles import parse_json, size_of
-from ..files.writing import checksum, remove_temporaries, sync, write_arrays, write_hdf5, write_json
+from ..files.writing import (
+    checksum,
+    remove_temporaries,
+    sync_names,
+    write_arrays,
+    write_hdf5,
+    write_json,
+)
 from ..methods.method import Method
 from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
@@ -146,7 +153,7 @@ def claim_folder(folder: str | Path, force: bool = False) -> Path | None:
             with lock(whole):
                 whole.rename(aside)
         (whole / "snap").mkdir(parents=True, exist_ok=True)
-        sync(whole.parent)
+        sync_names(whole.parent)
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot make the run folder ({error.strerror}).") from error
     return aside
@@ -179,6 +186,11 @@ def lock(folder: Path) -> BaseFileLock:
         raise RunFolderError(
             f"{folder}: another process is writing here; wait for it or stop it first."
         ) from None
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: the file .lock cannot be locked ({error.strerror}), so that two processes"
+            " may write here. Choose a folder on another disk."
+        ) from error
     return held
 
 
@@ -280,7 +292,9 @@ class Log:
     """
 
     def __init__(self, path: Path) -> None:
-        self.handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        # Windows would turn the bytes of line ends into others
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self.handle = os.open(path, how, 0o644)
         self.length, self.waiting = os.fstat(self.handle).st_size, bytearray()
 
     def add(self, content: bytes) -> None:
@@ -346,7 +360,7 @@ class RunWriter(Observer):
         self.logs = {"records": Log(self.folder / "records.jsonl")}
         if method.history is not None:
             self.logs["history"], self.kept = Log(self.folder / "history.bin"), len(method.history)
-        sync(self.folder)
+        sync_names(self.folder)
         self.last_time = self.last_flush = time.monotonic()
         self.last_write = -np.inf
         self.next_save = clock.next_save

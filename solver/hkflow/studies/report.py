@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
@@ -13,7 +11,7 @@ import numpy as np
 
 from ..case.load import toml_of
 from ..case.resolve import resolve
-from ..files.writing import write_hdf5, write_whole
+from ..files.writing import write_hdf5, write_text
 from ..solving.registry import record_of
 from .file import ERRORS, described, in_words, readable
 
@@ -51,7 +49,7 @@ def write_report(result: "StudyResult") -> None:
         "table.csv": comma_separated(result),
     }
     for name, text in texts.items():
-        write_whole(result.folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+        write_text(result.folder / name, text)
     write_hdf5(
         result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110")
     )
