@@ -30,9 +30,9 @@ def package(tmp_path):
     return place
 
 
-def called(package):
+def called(package, **environment):
     """What the caller gives in a process of its own."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(package.parent / "kept")}
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(package.parent / "kept")} | environment
     words = [sys.executable, "-c", "from kernels.a import caller; print(caller(2.0))"]
     done = subprocess.run(
         words, env=environment, cwd=package.parent, capture_output=True, text=True, check=True
@@ -70,10 +70,14 @@ def test_other_files_change_nothing_and_old_code_goes(package, monkeypatch):
     }  # fmt: skip
 
 
-def test_without_a_place_code_is_kept_where_numba_keeps_it(package, monkeypatch):
-    (package / "file").write_text("")
-    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(package / "file"))
-    assert compiled.kept_code.__wrapped__() is None
+@pytest.mark.skipif(sys.platform != "linux", reason="says where the user's cache folder is")
+def test_without_a_place_code_is_kept_for_the_user_or_not_at_all(package, tmp_path):
+    """A package that cannot be written, and a home that can, or cannot either."""
+    (package / "__pycache__").write_text("")
+    file, home = package / "__pycache__", tmp_path / "home"
+    assert called(package, NUMBA_CACHE_DIR=str(file), XDG_CACHE_HOME=str(home)) == 2.0
+    assert list((home / "hkflow").glob("hkflow-*/*"))
+    assert called(package, NUMBA_CACHE_DIR="", HOME=str(file), XDG_CACHE_HOME=str(file)) == 2.0
 
 
 def kernels():

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import llvmlite
 import numba
+from platformdirs import user_cache_path
 
 HERE = Path(__file__).parent
 SIGNS = (b"njit(", b"parallel_loop", b"divided_loop", b"small_kernel")  # in files of kernels
@@ -22,13 +24,15 @@ PREFIX, KEPT = "hkflow-", 3  # folders of compiled code, of the sources that wer
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
-    """As numba.njit(**options); what `cache=True` keeps lies in `kept_code`."""
+    """As numba.njit(**options); what `cache=True` keeps lies in `kept_code`, if there is such a
+    folder."""
 
     def compiled(function: Callable) -> Any:
         before, folder = numba.config.CACHE_DIR, kept_code()
+        kept = {"cache": folder is not None and options.get("cache", False)}
         numba.config.CACHE_DIR = str(folder or before)  # which is read when a function is wrapped
         try:
-            return numba.njit(**options)(function)
+            return numba.njit(**options | kept)(function)
         finally:
             numba.config.CACHE_DIR = before
 
@@ -37,23 +41,25 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
 
 @cache
 def kept_code() -> Path | None:
-    """The folder of what is compiled from the kernels as they are now: in NUMBA_CACHE_DIR, else
-    beside the package; None if nothing can be written there.
+    """The folder of what is compiled from the kernels as they are now: in NUMBA_CACHE_DIR, or
+    beside the package, else in the user's cache folder; None if nothing can be written there.
 
     Folders of earlier kernels are removed, but for the last few.
     """
-    place = Path(numba.config.CACHE_DIR or HERE / "__pycache__")
-    folder = place / f"{PREFIX}{source_hash()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)
-    except OSError:
-        return None
-    with suppress(OSError):
-        others = sorted(place.glob(f"{PREFIX}*"), key=os.path.getmtime)
-        for old in others[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
-    return folder
+    for place in (Path(numba.config.CACHE_DIR or HERE / "__pycache__"), user_cache_path("hkflow")):
+        folder = place / f"{PREFIX}{source_hash()[:16]}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=folder).close()
+            os.utime(folder)
+        except OSError:
+            continue
+        with suppress(OSError):
+            others = sorted(place.glob(f"{PREFIX}*"), key=os.path.getmtime)
+            for old in others[:-KEPT]:
+                shutil.rmtree(old, ignore_errors=True)
+        return folder
+    return None
 
 
 def source_hash() -> str:
