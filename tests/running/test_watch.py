@@ -67,6 +67,21 @@ def test_the_end_of_a_run_stays_on_the_screen(tmp_path, monkeypatch, encoding):
     assert rows["objective"].rstrip().endswith(fallen)
 
 
+@pytest.mark.parametrize("width", [40, 80, 110])
+def test_curves_are_whole_on_narrow_terminals(monkeypatch, width):
+    """Their ends, which are the newest, were cut off where a margin stood beside them."""
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=width)
+    monkeypatch.setattr("rich.console.Console", lambda **_: console)
+    names = ("objective", "training_error", "margin", "margin_lower", "margin_upper")
+    series = {name: Series() for name in names}
+    for one in series.values():
+        for value in range(100):
+            one.add(0.123456 + value)
+    console.print(watch.Screen(progress.progress_bar(""), series).shown())
+    assert text.getvalue().count(LEVELS[-1]) >= 3 and "…" not in text.getvalue()
+
+
 def test_elsewhere_it_is_lines(tmp_path, capsys):
     hkflow.run(TABLES, tmp_path / "run", quiet=False, watch=True)
     assert "▁" not in capsys.readouterr().err

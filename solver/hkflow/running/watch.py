@@ -10,7 +10,8 @@ from ..solving.registry import record_of
 from ..solving.state import LoopState
 from .progress import ProgressBar, progress_bar
 
-CURVE = 48  # columns of a curve
+CURVE, LEAST = 48, 8  # columns of a curve, and where there is no room for them
+GAP = 2  # columns between what stands side by side
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
 
@@ -101,14 +102,20 @@ class Screen:
         from rich.console import Group
         from rich.table import Table
 
-        ascii_only = self.bar.console.options.ascii_only
-        table = Table.grid(padding=(0, 2))
-        for name in watched(self.series):
-            series = self.series[name]
-            curve = series.curve(CURVE, PLAIN_LEVELS if ascii_only else LEVELS)
-            table.add_row(
-                record_of(name).label, f"{series.last:.6g}", curve, bounds(name, self.series)
-            )
+        levels = PLAIN_LEVELS if self.bar.console.options.ascii_only else LEVELS
+        shown = {name: self.series[name] for name in watched(self.series)}
+        words = [
+            (record_of(name).label, f"{one.last:.6g}", bounds(name, self.series))
+            for name, one in shown.items()
+        ]
+        taken = sum(max(map(len, column)) + GAP for column in zip(*words, strict=True))
+        columns = max(LEAST, min(CURVE, self.bar.console.width - taken))
+        table = Table.grid(padding=(0, GAP))
+        for _ in range(3):  # on a narrow terminal the bounds take several lines
+            table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for one, (label, value, within) in zip(shown.values(), words, strict=True):
+            table.add_row(label, value, one.curve(columns, levels), within)
         return Group(self.bar.get_renderable(), table)
 
 
