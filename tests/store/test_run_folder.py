@@ -1,6 +1,7 @@
 """Run folders: what is in them, and that nothing saved is ever lost."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -584,6 +585,11 @@ def test_a_lock_of_another_program_does_no_harm(case, tmp_path):
     with h5py.File(snapshots_of(run.path)[-1], "r+"):
         hkflow.resume(run.path)
     assert content(run.path) == wanted
+    for name in ("problem.h5", "results.h5"):
+        with open(run.path / name, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            place = run.path if name == "problem.h5" else run.path / name
+            assert (hkflow.load(place).predictions == run.predictions).all()
 
 
 def test_what_is_damaged_is_set_aside(case, tmp_path):

@@ -57,9 +57,10 @@ BY_CLASS = ("predictions", "residuals", "predictions_each")
 
 @contextmanager
 def open_hdf5(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """A regular HDF5 file, opened for reading."""
+    """A regular HDF5 file, opened for reading, without the lock of HDF5: a file that is there is
+    whole, and some disks have no locks."""
     size_of(path, largest=np.inf)
-    with h5py.File(path, "r") as file:
+    with open(path, "rb") as stream, h5py.File(stream, "r") as file:
         yield file
 
 
