@@ -253,7 +253,7 @@ def test_a_disk_without_locks_is_told(case, tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(hkflow.RunFolderError, match="cannot be locked .*another disk"):
+    with pytest.raises(hkflow.RunFolderError, match="No locks .*on a disk with locks"):
         hkflow.run(case, output=tmp_path / "run")
 
 

@@ -175,8 +175,8 @@ def _free(path):
 def lock(folder: Path) -> BaseFileLock:
     """The lock that keeps two processes from writing one run.
 
-    Raises RunFolderError if another process holds it, or a file that would be written is a symbolic
-    link.
+    Raises RunFolderError if another process holds it, the folder cannot be locked, or a file that
+    would be written is a symbolic link.
     """
     refuse_links(folder)
     held = FileLock(folder / ".lock")
@@ -188,8 +188,8 @@ def lock(folder: Path) -> BaseFileLock:
         ) from None
     except OSError as error:
         raise RunFolderError(
-            f"{folder}: the file .lock cannot be locked ({error.strerror}), so that two processes"
-            " may write here. Choose a folder on another disk."
+            f"{folder}: cannot be locked against other processes ({error.strerror}). Wanted a"
+            " folder that can be written, on a disk with locks."
         ) from error
     return held
 
