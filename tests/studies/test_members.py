@@ -1,8 +1,12 @@
 """What a study asks of its members."""
 
+import signal
+from types import SimpleNamespace
+
 import pytest
 
 from hkflow.case.load import load_case
+from hkflow.studies import members
 from hkflow.studies.members import as_member
 
 RINGS = "cases/quickstart/rings.toml"
@@ -21,3 +25,16 @@ def test_what_a_case_asks_for_stays():
     case = as_member(file, []).case
     assert (case.error.companions, case.certificate.seconds) == ("own", 2.0)
     assert load_case(RINGS).case.certificate.seconds == 5.0
+
+
+def test_the_second_signal_kills_where_there_is_no_such_signal(monkeypatch):
+    """As on Windows."""
+    done = []
+    child = SimpleNamespace(pid=7, kill=lambda: done.append("killed"))
+    monkeypatch.delattr(signal, "SIGKILL")
+    monkeypatch.setattr(members, "active_children", lambda: [child])
+    monkeypatch.setattr(members.os, "kill", lambda pid, number: done.append((pid, number)))
+    interrupt = members._Interrupt()
+    for _ in range(2):
+        interrupt._receive(signal.SIGINT, None)
+    assert done == [(7, signal.SIGINT), "killed"]

@@ -295,5 +295,8 @@ class _Interrupt(Interrupts):
     def _receive(self, number, _frame):
         self.told.value = self.told.value or int(number)
         for child in active_children():
-            os.kill(child.pid, signal.SIGINT if self.received is None else signal.SIGKILL)
+            if self.received is None:
+                os.kill(child.pid, signal.SIGINT)
+            else:
+                child.kill()  # Windows has no SIGKILL
         self.received = self.received or int(number)
