@@ -22,6 +22,7 @@ from ..case.mesh_cache import cached_mesh
 from ..case.resolve import resolve
 from ..case.schema.methods import TABLES
 from ..errors import CaseError, HkflowError
+from ..operators.ranks import Alone
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
@@ -107,15 +108,20 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
 
 
 def run_to_accuracy(
-    run: Callable[..., Run], file: CaseFile, folder: Path, force: bool | None, how: dict
+    run: Callable[..., Run],
+    file: CaseFile,
+    folder: Path,
+    force: bool | None,
+    ranks: Alone,
+    quiet: bool,
 ) -> Run:
     """Make the run of a case that asks for an accuracy: as planned, and again with more at most
     twice; earlier ones are moved aside.
 
     run : function (file, folder, force, judge) that makes a run folder of a case, with error bars
-        by a Judge;  force, and how : the arguments besides, as of hkflow.run
+        by a Judge;  force, ranks, quiet : as of hkflow.run
     """
-    if how["ranks"].size > 1:
+    if ranks.size > 1:
         raise CaseError(
             file.placed(
                 "method.accuracy: several ranks compute what is chosen already; give cells or"
@@ -124,7 +130,7 @@ def run_to_accuracy(
         )
     method: Any = file.case.method
     wanted = method.accuracy
-    with doing(PREPARING, how["quiet"]):
+    with doing(PREPARING, quiet):
         choice = plan(file)
     for again in range(AGAIN + 1):
         if choice.seconds > LONG:

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +123,29 @@ def run(
     found = same_run(folder, mark, to_accuracy) if force is None else None
     if found is not None:
         return _met(found, given, quiet, watch)
-    how = {"quiet": quiet, "watch": watch, "observers": observers, "ranks": ranks}
-    how["records"] = records
+    session = Session(quiet, watch, observers, ranks, records)
     if to_accuracy:
         from .accuracy import run_to_accuracy
 
         def make(file, folder, force, judge):
-            return _make(file, _stated(file), folder, force, mark, judge=judge, **how)
+            return _make(file, _stated(file), folder, force, mark, session, judge=judge)
 
-        return run_to_accuracy(make, file, folder, force, how)
-    return _make(file, stated, folder, force, mark, given, **how)
+        return run_to_accuracy(make, file, folder, force, ranks, quiet)
+    return _make(file, stated, folder, force, mark, session, given)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who computes a run, or goes on with it, and who looks on; as the arguments of `run`.
+
+    records : {name: function of a State}, those that the case names included once it is read
+    """
+
+    quiet: bool
+    watch: bool
+    observers: Sequence[Observer | Callable]
+    ranks: Alone
+    records: Mapping[str, Callable]
 
 
 @dataclass(frozen=True)
@@ -169,21 +182,18 @@ def _met(found, given, quiet, watch):
     return found
 
 
-def _make(
-    file, stated, folder, force, mark, given=None, judge=None, *, quiet, watch, observers, ranks,
-    records,
-):  # fmt: skip
+def _make(file, stated, folder, force, mark, session, given=None, judge=None):
     """Make the run of a CaseFile in a folder; the arguments as of `run`.
 
     mark : that it is known by when the folder is met again, or None;  judge : of a run that
         is made to an accuracy
     """
-    case, problem = stated.case, stated.problem
-    records = stated.records | records
+    case, problem, ranks = stated.case, stated.problem, session.ranks
+    session = replace(session, records=stated.records | session.records)
     if ranks.size == 1:
         stepper = getattr(case.method, "stepper", None) or "auto"
         ahead.plan(problem, case.method.kind, stepper, case.certificate.seconds > 0.0)
-    with doing(PREPARING, quiet):
+    with doing(PREPARING, session.quiet):
         method = ranks.all(lambda: build_method(problem.distributed(ranks), case, file))
 
     def begin():
@@ -202,9 +212,8 @@ def _make(
     with ExitStack() as held:
         ranks.told(begin)
         made = _integrate(
-            folder, method, case, RunWriter(folder), observers, None, quiet, ranks, records,
-            given=given, watch=watch, judge=judge,
-        )  # fmt: skip
+            folder, method, case, RunWriter(folder), session, given=given, judge=judge
+        )
     if given and made:  # whose functions may not be such as can be imported
         made.problem = given
     return made
@@ -284,12 +293,10 @@ def resume(
             method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
-        records = of_case | given
+        session = Session(quiet, watch, observers, ranks, of_case | given)
+        remark = _on_missing(stored.records, session.records, clock)
         writer = RunWriter(folder, checkpoint, seconds)
-        return _integrate(
-            folder, method, stored.case, writer, observers, clock, quiet, ranks, records,
-            _on_missing(stored.records, records, clock), watch=watch,
-        )  # fmt: skip
+        return _integrate(folder, method, stored.case, writer, session, clock, remark)
 
 
 def _on_missing(stored, records, clock):
@@ -304,80 +311,81 @@ def _on_missing(stored, records, clock):
 
 
 def _integrate(
-    folder,
-    method,
-    case,
-    writer,
-    observers,
-    clock,
-    quiet,
-    ranks,
-    records,
-    remark="",
-    given=None,
-    *,
-    watch,
-    judge=None,
+    folder, method, case, writer, session, clock=None, remark="", given=None, judge=None
 ):
-    signals, watched = Signals(ranks), bool(observers)
-    # a margin that ends a run is not foreseen
-    foreseen = case.time.until_margin is None
-    forecast = [Forecast()] if foreseen else []
-    wanted = case.error.companions
-    fresh = clock is None and judge is None and given is None
-    if foreseen and fresh and wanted != "none" and _leaves_room(case, method):
-        forecast.append(ahead.AsksForCompanions(folder, wanted == "all"))
-    observers = (
-        [*observers, signals]
-        if ranks.rank
-        else [writer, *observers, signals, *forecast, ahead.WaitsForKernels()]
-        + ([] if quiet else [Watch() if watch else ProgressBar()])
-    )
-    times = save_times(case.time.end, case.time.saves)
+    """Take the steps of a run, and what its case asks for after them; returns its Run, None on all
+    ranks but the first.
+
+    clock : of a run that goes on;  remark : added to its status;  given, judge : as of `_make`
+    """
+    ranks, signals, until = session.ranks, Signals(session.ranks), case.time.until_margin
+    observers = [*session.observers, signals]
+    if not ranks.rank:
+        # a margin that ends a run is not foreseen
+        forecast = [Forecast()] if until is None else []
+        wanted, fresh = case.error.companions, clock is None and judge is None and given is None
+        if forecast and fresh and wanted != "none" and _leaves_room(case, method):
+            forecast.append(ahead.AsksForCompanions(folder, wanted == "all"))
+        observers = [writer, *observers, *forecast, ahead.WaitsForKernels()]
+        if not session.quiet:
+            observers.append(Watch() if session.watch else ProgressBar())
     with signals, writer:
         clock, status, finished = integrate(
             method,
-            times,
+            save_times(case.time.end, case.time.saves),
             observers,
             clock=clock,
             record_interval=case.time.records,
-            until_margin=case.time.until_margin,
-            records=records,
+            until_margin=until,
+            records=session.records,
         )
-
-    def end():
-        work = {"steps": clock.step, "evaluations": clock.evaluations, "seconds": writer.seconds}
-        said = {"status": status + remark, "finished": finished, "signal": signals.received, **work}
-        said |= {"observed": True} if watched and not finished else {}  # perhaps ended by them
-        # what the case asks for besides comes later: a kill until then is known by this
-        asks = _asks_for_more(case, judge)
-        with writing(folder):
-            write_json(folder / "status.json", said | ({"complete": False} if asks else {}))
-            made = _readable(load(folder))
-            pack(folder, made)  # whatever breaks off what follows, the run is whole
-            proves = certifies_margin(made.problem) and not signals.received
-            seconds = case.certificate.seconds if proves else 0.0
-            beside = ahead.tells_errors()
-            if beside and not finished:
-                ahead.give_up()
-                beside = False
-            if beside:
-                ahead.ask(ahead.ERRORS, folder, wanted)
-            elif seconds:
-                ahead.ask(ahead.MAX_MARGIN, folder, seconds)
-            added = not beside and estimated(made, given, wanted, quiet, judge)
-            if seconds:
-                added |= _certify(made, seconds, quiet)
-            if beside:
-                added |= _estimated_beside(made, wanted, quiet)
-            added |= repeated(made, quiet)
-            ended.append(add_to_packed(made) if added else made)
-            if asks:
-                write_json(folder / "status.json", said)
-
+    said = {
+        "status": status + remark,
+        "finished": finished,
+        "signal": signals.received,
+        "steps": clock.step,
+        "evaluations": clock.evaluations,
+        "seconds": writer.seconds,
+    }
+    if session.observers and not finished:
+        said["observed"] = True  # perhaps ended by them
     ended: list[Run] = []
-    ranks.told(end)
+    ranks.told(lambda: ended.append(_ended(folder, case, said, session.quiet, given, judge)))
     return ended[0] if ended else None
+
+
+def _ended(folder, case, said, quiet, given, judge):
+    """Write how a run ended, pack it, and add what its case asks for besides; returns its Run.
+
+    said : of status.json;  given, judge : as of `_make`
+    """
+    wanted, finished = case.error.companions, said["finished"]
+    # what the case asks for besides comes later: a kill until then is known by this
+    asks = _asks_for_more(case, judge)
+    with writing(folder):
+        write_json(folder / "status.json", said | ({"complete": False} if asks else {}))
+        made = _readable(load(folder))
+        pack(folder, made)  # whatever breaks off what follows, the run is whole
+        proves = certifies_margin(made.problem) and not said["signal"]
+        seconds = case.certificate.seconds if proves else 0.0
+        beside = ahead.tells_errors()
+        if beside and not finished:
+            ahead.give_up()
+            beside = False
+        if beside:
+            ahead.ask(ahead.ERRORS, folder, wanted)
+        elif seconds:
+            ahead.ask(ahead.MAX_MARGIN, folder, seconds)
+        added = not beside and estimated(made, given, wanted, quiet, judge)
+        if seconds:
+            added |= _certify(made, seconds, quiet)
+        if beside:
+            added |= _estimated_beside(made, wanted, quiet)
+        added |= repeated(made, quiet)
+        made = add_to_packed(made) if added else made
+        if asks:
+            write_json(folder / "status.json", said)
+    return made
 
 
 def _readable(run):
