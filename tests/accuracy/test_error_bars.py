@@ -12,6 +12,7 @@ from hkflow.accuracy.estimate import FACTOR, FAR, of_difference
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
+from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
 from hkflow.store.estimates import BARS
 from hkflow.store.results import pack
 
@@ -333,7 +334,7 @@ def test_errors_are_told_by_one_stepper(own, tight, monkeypatch):
     (run, better), made, honest = tight, [], companions.solved
 
     def solved(one, times):
-        made.append(make_method(one.problem, **one.options).stepper_name)
+        made.append(type(make_method(one.problem, **one.options).stepper))
         return honest(one, times)
 
     monkeypatch.setattr(companions, "solved", solved)
@@ -342,7 +343,7 @@ def test_errors_are_told_by_one_stepper(own, tight, monkeypatch):
         monkeypatch.setattr(plan, "options_of", lambda run: plain)
     bars = companions.error_bars(run, independent=False)
     error = np.sqrt(np.mean((run.predictions[-1] - better.predictions[-1]) ** 2))
-    assert (set(made) == {"muscl-hancock"}) == own
+    assert (set(made) == {MusclHancock}) == own
     assert (error <= bars.bars["predictions"].time[-1]) == own
 
 

@@ -113,7 +113,6 @@ class FiniteVolume(ImplicitSteps):
             )
         if reconstruction == "quadratic":
             _check_smooth(problem)
-        self.stepper_name = stepper
         self.rhs = RightHandSide(problem, limiter_code(limiter), reconstruction == "quadratic")
         self.stepper = STEPPERS[stepper](self.rhs)
         self.order, self.stability = self.stepper.order, self.stepper.stability
