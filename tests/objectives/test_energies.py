@@ -158,6 +158,17 @@ def test_potentials_are_derivatives_at_fixed_points(log_scale, rng):
     assert found == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-7)
 
 
+def test_a_potential_of_another_gradient_is_refused():
+    def external(factor):
+        return hkflow.External(
+            lambda points: points[:, 0] ** 2, lambda points: factor * points * [1.0, 0.0, 0.0]
+        )
+
+    hkflow.Sum(external(2.0), axes=3)
+    with pytest.raises(ValueError, match="has another gradient than its values: .* where differ"):
+        hkflow.Sum(external(1.0), axes=3)
+
+
 @pytest.mark.parametrize("log_scale", [0.0, 0.7])
 def test_slopes_and_gradients_are_derivatives_at_moving_points(log_scale, rng):
     points, signs = on_sphere(rng, 50, 3), rng.choice([-1.0, 1.0], 50)

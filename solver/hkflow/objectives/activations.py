@@ -328,12 +328,19 @@ def check_feature(feature: Feature) -> None:
         return
     direction = rng.standard_normal(3)
     ends = [feature.matrix(points + side * STEP * direction, inputs) for side in (1.0, -1.0)]
-    wanted, found = loss_gradient @ (ends[0] - ends[1]) / (2.0 * STEP), pulled @ direction
-    if not np.allclose(found, wanted, rtol=ROUGH, atol=ROUGH * np.abs(values).max()):
-        k = int(np.abs(found - wanted).argmax())
+    change = loss_gradient @ (ends[0] - ends[1])
+    check_slopes(f"'{feature.name}'", pulled @ direction, change, np.abs(values).max())
+
+
+def check_slopes(name: str, slopes: Floats, change: Floats, size: float) -> None:
+    """Raise ValueError unless slopes (n,) along a direction are those of the values, which have a
+    size, and which change so much, (n,), from −STEP to STEP along it."""
+    wanted = change / (2.0 * STEP)
+    if not np.allclose(slopes, wanted, rtol=ROUGH, atol=ROUGH * size):
+        k = int(np.abs(slopes - wanted).argmax())
         raise ValueError(
-            f"'{feature.name}' has another gradient than its values: {found[k]:.6g} where"
-            f" differences of the values give {wanted[k]:.6g}."
+            f"{name} has another gradient than its values: {slopes[k]:.6g} where differences of the"
+            f" values give {wanted[k]:.6g}."
         )
 
 

@@ -18,7 +18,7 @@ from ..measures.initial import COORDINATES, MOST_AXES, VARIABLES
 from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
-from .activations import Feature
+from .activations import STEP, Feature, check_slopes
 from .kernels import ZonalKernel, zonal_kernel
 from .losses import Risk
 from .objective import Objective
@@ -26,7 +26,6 @@ from .population import PopulationRisk
 
 PARAMETERS = ("concentration", "width", "exponent")
 PLACES = [name for name in VARIABLES if name != "sign"]
-STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
 EPS = 16.0 * np.finfo(float).eps
 RISKS = Objective, PopulationRisk
 
@@ -118,14 +117,9 @@ class External(Shown):
         for side in (1.0, -1.0):
             moved = points + side * STEP * direction
             ends.append(self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True)))
-        wanted = (ends[0] - ends[1]) / (2.0 * STEP)
-        found = np.sum(self.slopes(points) * direction, axis=1)
-        if not np.allclose(found, wanted, rtol=ROUGH, atol=ROUGH * (1.0 + np.abs(values).max())):
-            k = int(np.abs(found - wanted).argmax())
-            raise ValueError(
-                f"{self._facts()['external']} has another gradient than its values:"
-                f" {found[k]:.6g} where differences of the values give {wanted[k]:.6g}."
-            )
+        slopes = np.sum(self.slopes(points) * direction, axis=1)
+        size = 1.0 + np.abs(values).max()
+        check_slopes(self._facts()["external"], slopes, ends[0] - ends[1], size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
