@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from ..errors import CaseError
 from ..measures import distances as metrics
 from ..problem.flow import RATES, VaryingRate
+from ..solving.restart import DATA, SAME_DATA
 from ..solving.result import Result, ResultLike
 from ..store.run import loaded
 
 SAME_TIME = 1e-9  # of the longer run
 SAME_MASS = 1e-6  # of the larger one
-SAME_DATA = 1e-12  # of the largest entry
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
 TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
 FRAME = 0.08  # of the extent of the data: how far grids and pictures reach beyond them
@@ -172,22 +172,11 @@ def check_same_problem(a: Result, b: Result) -> None:
         for name in first
         if first[name] != second[name]
     ]
-    faults = faults or [fault for name in ROWS for fault in _different_row(name, a, b)]
+    faults = faults or [fault for name in DATA for fault in _different_row(name, a, b)]
     if faults:
         raise CaseError(
             f"{a.name} and {b.name} are not runs of the same problem: {'; '.join(faults)}."
         )
-
-
-# Arrays of the data, or of a population's teacher, that must be equal, with what a row of them is
-# called.
-ROWS = {
-    "inputs": "datum",
-    "targets": "datum",
-    "weights": "datum",
-    "teacher": "unit",
-    "teacher_weights": "unit",
-}
 
 
 def _statement(run):
@@ -248,8 +237,9 @@ def _different_row(name, a, b):
     differ = np.abs(x - y) > SAME_DATA * np.abs(x).max(initial=0.0)
     if differ.any():
         row = int(np.argmax(differ.reshape(len(x), -1).any(axis=1)))
+        called = "unit" if name.startswith("teacher") else "datum"
         yield (
-            f"{name} of {ROWS[name]} {row} are {_numbers(x[row])} in the first and"
+            f"{name} of {called} {row} are {_numbers(x[row])} in the first and"
             f" {_numbers(y[row])} in the second"
         )
 

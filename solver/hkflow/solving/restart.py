@@ -16,6 +16,7 @@ from .result import Result
 SAME_DATA = 1e-12  # of the largest entry
 # log mass: under smooth margins predictions are told apart to one, and known to 1e-16 of the mass
 LARGEST_START = 30.0
+# arrays of the data, or of a population's teacher
 DATA = ("inputs", "targets", "weights", "teacher", "teacher_weights")
 
 
