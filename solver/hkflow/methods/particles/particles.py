@@ -136,19 +136,17 @@ class Particles(PointMethod, OdeMethod):
             Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
         ]
         for e in (self.current, self.trial, self.work, *self.between):
-            e.points, e.log_weights = self._positions(e.y), self._log_weights(e.y)
-            e.velocities, e.growth = self._positions(e.rate), self._log_weights(e.rate)
+            e.points, e.log_weights = self._parts(e.y)
+            e.velocities, e.growth = self._parts(e.rate)
         self.current.points[:], self.current.log_weights[:] = blocks, log_weights
         if self.sees_kinks:
             feature, count = self.problem.objective.feature, len(NODES) - 1
             self.sliding = Sliding(self.kinks, feature.joint, len(blocks))
             self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
 
-    def _positions(self, y):
-        return y[: len(y) - self.n].reshape(self.shape)
-
-    def _log_weights(self, y):
-        return y[len(y) - self.n :]
+    def _parts(self, y):
+        """Views of positions, blocked, and log weights in a state vector."""
+        return y[: len(y) - self.n].reshape(self.shape), y[len(y) - self.n :]
 
     def points(self, e: Evaluation) -> tuple[Floats, Floats]:
         return e.points, e.log_weights
@@ -272,10 +270,8 @@ class Particles(PointMethod, OdeMethod):
         after.y[:] = now.y
         self.random_after = deepcopy(self.random)
         geodesic_steps(
-            self._positions(now.y), self._positions(now.rate),
-            self.random_after.standard_normal(self.shape), dt,
-            np.sqrt(2.0 * self.flow.transport * self.temperature * dt), self.n,
-            self._positions(after.y),
+            now.points, now.velocities, self.random_after.standard_normal(self.shape), dt,
+            np.sqrt(2.0 * self.flow.transport * self.temperature * dt), self.n, after.points,
         )  # fmt: skip
         self.evaluate(after)
         return Step(dt)
@@ -331,8 +327,7 @@ class Particles(PointMethod, OdeMethod):
         self.evaluations += 1
         flow = self.flow
         rates = flow.transport, flow.reaction, self._sigma, self.problem.objective.weight_decay
-        start = self._positions(begin.y), self._log_weights(begin.y)
-        drive = loss_gradient, np.atleast_1d(shift)
+        start, drive = self.points(begin), (loss_gradient, np.atleast_1d(shift))
         return self.sliding(
             start, self.signs, drive, rates, time, self.log_scale, NODES[1:], self.at_nodes
         )
@@ -350,7 +345,7 @@ class Particles(PointMethod, OdeMethod):
     def _lost(self, begin, time):
         """∫J dν̄ in the last sweep, (5,) coefficients, by what the mass lost on the way to the
         nodes."""
-        masses = [self._mass(logs) for logs in (self._log_weights(begin.y), *self.at_nodes[1])]
+        masses = [self._mass(logs) for logs in (begin.log_weights, *self.at_nodes[1])]
         logs = waveform.THROUGH_ALL @ np.log(masses)
         lost = -logs[1:] * np.arange(1, len(NODES)) / time
         lost[0] -= self._sigma
@@ -361,7 +356,7 @@ class Particles(PointMethod, OdeMethod):
         flow, sigma = self.flow, self._sigma
         positions, log_weights = self.points(after)
         positions[:], log_weights[:] = self.at_nodes[0][-1], self.at_nodes[1][-1]
-        mass, later = (self._mass(logs) for logs in (self._log_weights(begin.y), log_weights))
+        mass, later = (self._mass(logs) for logs in (begin.log_weights, log_weights))
         if flow.keeps_mass:
             kept = mass * np.exp(-sigma * time)
             log_weights += np.log(kept / later)
@@ -470,12 +465,12 @@ class Particles(PointMethod, OdeMethod):
     def _add_noise(self, step):
         """Let noise act on the trial state and count in the step's budget, which guards then see;
         until `accept` in a copy."""
-        before, y = self.trial.objective, self.trial.y
-        renewal = copy(self)
+        before, renewal = self.trial, copy(self)
         renewal.random = deepcopy(self.random)
-        born = renewal._inject(y) if self.noise == "deterministic" else renewal._renew(y)
+        act = renewal._inject if self.noise == "deterministic" else renewal._renew
+        born = act(before)
         renewal.evaluate(renewal.current)
-        gained = renewal.current.objective - before
+        gained = renewal.current.objective - before.objective
         step.budget.add(
             energy_noise_gain=gained,
             mass_noise_gain=born,
@@ -483,16 +478,16 @@ class Particles(PointMethod, OdeMethod):
             mass_exchanged=abs(born),
         )
         self.evaluations = renewal.evaluations
-        self.before_noise, self.trial, self.renewal = self.trial, renewal.current, renewal
+        self.before_noise, self.trial, self.renewal = before, renewal.current, renewal
 
-    def _inject(self, y):
-        """Start from the particles of y and a quasi-uniform set of total mass σ·interval; returns
+    def _inject(self, e):
+        """Start from the particles of e and a quasi-uniform set of total mass σ·interval; returns
         that, in units of e^log_scale."""
         new, mass = self.sites, self._given() * self.flow.noise * self.interval
         self._place(
-            np.concatenate([unblocked(self._positions(y), self.n), new.positions]),
+            np.concatenate([unblocked(e.points, self.n), new.positions]),
             np.concatenate([self.signs, new.signs]),
-            np.concatenate([self._log_weights(y), np.log(mass * new.weights)]),
+            np.concatenate([e.log_weights, np.log(mass * new.weights)]),
         )
         return mass * np.exp(-self.log_scale)
 
@@ -512,13 +507,10 @@ class Particles(PointMethod, OdeMethod):
         points = quasi_uniform(count // len(signs), self.problem.dim)
         return PointMeasure(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
 
-    def _renew(self, y):
-        """Start from the particles of y, of which some die and are born again uniform with weight
+    def _renew(self, e):
+        """Start from the particles of e, of which some die and are born again uniform with weight
         1/n; returns the mass gained."""
-        positions, log_weights = (
-            unblocked(self._positions(y), self.n).copy(),
-            self._log_weights(y).copy(),
-        )
+        positions, log_weights = unblocked(e.points, self.n).copy(), e.log_weights.copy()
         dead = np.flatnonzero(
             self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval)
         )
