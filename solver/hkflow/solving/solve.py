@@ -92,15 +92,7 @@ def steps(
     check_records(records)
     made, certificate = make_method(problem, **method), margin_certifier(problem)
     loop = Loop(
-        made,
-        times,
-        observers,
-        GUARDS,
-        certificate,
-        None,
-        record_interval,
-        until_margin,
-        records,
+        made, times, observers, GUARDS, certificate, None, record_interval, until_margin, records
     )
     return _states(loop.steps(), loop.state)
 
