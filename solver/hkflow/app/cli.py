@@ -410,9 +410,14 @@ def report(
     versions."""
     from .report import write_report
 
-    folder = paths[0] if paths[0].is_dir() else paths[0].parent
-    file = output or (folder if len(paths) == 1 else Path()) / "report.html"
+    file = output or _beside(paths) / "report.html"
     typer.echo(f"report:           {write_report(paths, file, interactive)}")
+
+
+def _beside(paths):
+    """Where a page on runs goes: into the folder of a single one, else into the current folder."""
+    folder = paths[0] if paths[0].is_dir() else paths[0].parent
+    return folder if len(paths) == 1 else Path()
 
 
 @app.command()
@@ -435,8 +440,7 @@ def view(
     predicts and the records at every save."""
     from ..view.page import page
 
-    folder = paths[0] if paths[0].is_dir() else paths[0].parent
-    file = output or (folder if len(paths) == 1 else Path()) / "view.html"
+    file = output or _beside(paths) / "view.html"
     typer.echo(f"page:             {page(*paths).write(file)}")
     if show:
         import webbrowser
@@ -586,18 +590,7 @@ def reproduce(
 
     if not names:
         for name, module in papers.figures().items():
-            also = "".join(f", {other}" for other in getattr(module, "ALSO", ()))
-            minutes = "   ".join(
-                f"{scale} {module.MINUTES[scale]:g} min" for scale in papers.SCALES
-            )
-            typer.echo(f"{name}{also}\n  {papers.title(module)}\n  on two cores: {minutes}")
-            for scale in papers.SCALES:
-                typer.echo(
-                    "".join(
-                        f"    {scale}: {claim}\n" for claim in papers.checked(name, scale) or []
-                    ),
-                    nl=False,
-                )
+            typer.echo(_figure_in_words(name, module))
         return
     folder, holds = output or Path("reproductions"), True
     chosen = (
@@ -627,6 +620,18 @@ def reproduce(
                 + f"  picture: {made.folder / 'figure.png'}"
             )
     sys.exit(0 if holds else 1)
+
+
+def _figure_in_words(name, module):
+    """Names, title, time and claims as last checked of a figure of the papers."""
+    from . import reproduction as papers
+
+    also = "".join(f", {other}" for other in getattr(module, "ALSO", ()))
+    minutes = "   ".join(f"{scale} {module.MINUTES[scale]:g} min" for scale in papers.SCALES)
+    lines = [f"{name}{also}", f"  {papers.title(module)}", f"  on two cores: {minutes}"]
+    for scale in papers.SCALES:
+        lines += [f"    {scale}: {claim}" for claim in papers.checked(name, scale) or []]
+    return "\n".join(lines)
 
 
 @app.command()

@@ -8,13 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..analysis.summary import provenance, summary
-from ..errors import RunFolderError
 from ..files.writing import write_page
 from ..plots.kinds import available, write
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import ResultLike
-from ..store.run import loaded
 from ..view.page import page as view
+from ..view.page import runs_with_saves, template
 
 REPEATED = ("density", "polar")  # pictures of what the overview shows as well
 
@@ -29,17 +28,10 @@ def write_report(
     interactive : with the page of `hkflow view` in a frame, whose scripts come with it
     Raises RunFolderError if there is nothing to show, or the page cannot be written.
     """
-    from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
-    found = [loaded(run) for run in runs]
-    for run in found:
-        if not len(run.time):
-            raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to report.")
-    template = Environment(
-        loader=PackageLoader("hkflow", "app"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    text = template.get_template("report.html").render(
+    found = runs_with_saves(runs, "report")
+    text = template("app", "report.html").render(
         runs=[_shown(run) for run in found],
         table=_table(found),
         frame=Markup(view(*found)._repr_html_() if interactive else ""),

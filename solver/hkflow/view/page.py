@@ -2,14 +2,16 @@
 
 import os
 from base64 import b64encode
+from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ..errors import RunFolderError
 from ..files.writing import write_page
-from ..solving.result import ResultLike
+from ..solving.result import Result, ResultLike
 from ..store.run import loaded
 from .packing import page_data
 
@@ -43,27 +45,17 @@ class Page:
 def page(*runs: ResultLike) -> Page:
     """The page of runs (run folders, results.h5, Run or Solution) that turns, plays and answers;
     several runs have one clock. Raises RunFolderError if there is nothing to show."""
-    from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
     if not runs:
         raise RunFolderError("There is no run to view: give one or more.")
-    found = [loaded(run) for run in runs]
-    for run in found:
-        if not len(run.time):
-            raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to view.")
+    found = runs_with_saves(runs, "view")
     facts, numbers = page_data(found)
     here = files(__package__)
     own = {
         name: Markup((here / name).read_text(encoding="utf-8")) for name in ("page.css", *SCRIPTS)
     }
-    template = Environment(
-        loader=PackageLoader("hkflow", "view"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("page.html")
-    text = template.render(
+    text = template("view", "page.html").render(
         title=", ".join(run.title or run.stem for run in found),
         style=own["page.css"],
         scripts=[own[name] for name in SCRIPTS],
@@ -72,3 +64,21 @@ def page(*runs: ResultLike) -> Page:
         numbers=Markup(numbers),
     )
     return Page(text)
+
+
+def runs_with_saves(runs: Iterable[ResultLike], use: str) -> list[Result]:
+    """Runs, loaded. Raises RunFolderError if there is nothing in one to view, or report."""
+    found = [loaded(run) for run in runs]
+    for run in found:
+        if not len(run.time):
+            raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to {use}.")
+    return found
+
+
+def template(room: str, name: str) -> Any:
+    """A Jinja template of a room, which escapes what it shows."""
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader("hkflow", room)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template(name)
