@@ -119,6 +119,24 @@ class Case(Table):
             raise ValueError("[flow] is missing: give its 'kind' or its rates")
         discrete = self.domain.kind == "fixed-features"
         self._energies_have_a_sphere(discrete)
+        self._has_a_size(discrete)
+        self._fits_fixed_features(discrete)
+        self._fits_the_loss()
+        if kind != "grid" and not discrete:
+            self._points_come_from_one_place()
+        if kind == "network":
+            self._fits_a_network()
+        descends = kind == "network" and self.method.training != "gradient-flow"
+        if self.time.steps is not None and not descends:
+            raise ValueError(
+                "time.steps counts the steps of a network's descent; give time.end instead"
+            )
+        return self
+
+    def _has_a_size(self, discrete):
+        """Raise ValueError unless a number of cells, or what chooses it, is given where it is
+        read."""
+        kind = self.method.kind
         accuracy = getattr(self.method, "accuracy", None)
         if accuracy is not None and (discrete or self.domain.cells is not None):
             raise ValueError(
@@ -139,6 +157,8 @@ class Case(Table):
         ):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
         refuse_unread(self.domain, discrete, "a sphere alone reads", "cells")
+
+    def _fits_fixed_features(self, discrete):
         if discrete and self.objective.activation != "linear":
             raise ValueError(
                 "domain 'fixed-features' has one feature for each input and sign:"
@@ -151,6 +171,8 @@ class Case(Table):
             )
         if not discrete and self.initial.kind == "scaled":
             raise ValueError("initial.kind 'scaled' is for the domain 'fixed-features'")
+
+    def _fits_the_loss(self):
         several = self.objective.loss == "softmax"
         if several:
             self._fits_several_classes()
@@ -168,28 +190,21 @@ class Case(Table):
             raise ValueError(
                 f"time.until_margin: the loss '{self.objective.loss}' has no smooth margin"
             )
-        if kind != "grid" and not discrete:
-            self._points_come_from_one_place()
-        repeats = kind == "network" and self.method.repeats > 1
-        if repeats and self.method.training != "sgd" and not self.is_drawn:
+
+    def _fits_a_network(self):
+        method = self.method
+        if method.repeats > 1 and method.training != "sgd" and not self.is_drawn:
             raise ValueError(
                 "method.repeats: the initial points are not drawn, so all repeats would be the"
                 " same; choose method.points 'random' or 'gaussian', or leave it out"
             )
-        if kind == "network" and self.objective.activation == "squared-relu":
+        if self.objective.activation == "squared-relu":
             refuse_unread(
-                self.method,
-                self.method.layers == "both",
+                method,
+                method.layers == "both",
                 "units with trained output weights alone read",
                 "balance",
             )
-        if self.time.steps is not None and not (
-            kind == "network" and self.method.training != "gradient-flow"
-        ):
-            raise ValueError(
-                "time.steps counts the steps of a network's descent; give time.end instead"
-            )
-        return self
 
     def _energies_have_a_sphere(self, discrete):
         empty, given = self.data.source == "none", self.domain.dim
