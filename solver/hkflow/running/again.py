@@ -63,8 +63,7 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
         judged = found.errors is not None and found.errors.wanted == found.errors.wanted
     except RunFolderError:
         return None
-    begun = bool(found._starts)
-    return found if begun and (judged or not accuracy) else None
+    return found if found.is_begun and (judged or not accuracy) else None
 
 
 def is_whole(run: Run) -> bool:

@@ -148,6 +148,11 @@ class Run(Result):
     def path(self) -> Path:  # type: ignore[override]
         return self._place.path
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a save, or a checkpoint."""
+        return bool(self._starts)
+
     def check_place(self) -> None:
         """Raise RunFolderError if the run is no longer where it was read."""
         self._place.there()
@@ -249,7 +254,7 @@ class Run(Result):
         Raises RunFolderError for particles and networks if there is neither a save nor a
         checkpoint.
         """
-        if self.method != "grid" and not self._starts:
+        if self.method != "grid" and not self.is_begun:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact, draw = self._objective()
         mesh = self.mesh if self.method == "grid" or self.domain.fixed else None
@@ -291,7 +296,7 @@ class Run(Result):
     def _start(self, objective):
         """The measure of the first save, without its scale if that is beyond numbers; on atoms as a
         density."""
-        if not self._starts:
+        if not self.is_begun:
             return None
         state = self._starts[0]()
         small, scale = unscaled(state)
