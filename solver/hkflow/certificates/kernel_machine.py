@@ -144,11 +144,10 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
         Σ_i p_i y_i K(x_i, ·)/γ₂
 
     K : (n_data, n_data) positive semidefinite;  y : (n_data,) ±1.   Returns a KernelMachine; its
-        value is 0 if γ₂² is below the
-    rounding n ε λ_max of K. Raises ValueError for a K that is no symmetric finite matrix or labels
-    that do not fit, HkflowError
-    for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂.   Source:
-    Chizat & Bach 2020, eq. 5.
+        value is 0 if γ₂² is below the rounding n ε λ_max of K.
+    Raises ValueError for a K that is no symmetric finite matrix or labels that do not fit,
+    HkflowError for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂.
+    Source: Chizat & Bach 2020, eq. 5.
     """
     K, y = _checked(K, y)
     if not np.isin(y, (-1.0, 1.0)).all():

@@ -80,12 +80,12 @@ def local_maxima(
     """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
     maxima.
 
-    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are;  share : of the
-        maximum; at least so high are
-    the other peaks that are returned;  starts : (k, p) directions from which to climb too, where a
-    climb is all there is Cost n² on S² and n on the circle, n² log n and n log n at the first call
-    for the same inputs, 9 n² bytes on S²; in higher dimension, unless φ is linear, a climb from
-    many points, which certifies nothing.
+    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are
+    share : of the maximum; at least so high are the other peaks that are returned
+    starts : (k, p) directions from which to climb too, where a climb is all there is
+    Cost n² on S² and n on the circle, n² log n and n log n at the first call for the same inputs, 9
+    n² bytes on S²; in higher dimension, unless φ is linear, a climb from many points, which
+    certifies nothing.
     Raises ValueError for coefficients that are not finite and for features whose gradient is not
     known.
     """

@@ -37,8 +37,7 @@ def wasserstein1(a: PointMeasure, b: PointMeasure) -> Distance:
     c_ε ∝ |a_ε| + |b_ε|.
 
     a, b : PointMeasures on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of
-                                  the two
-                           alone.
+        the two alone.
     """
     if _one_sided(a, b):
         return Distance(np.nan, np.nan)

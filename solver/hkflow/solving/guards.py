@@ -60,8 +60,8 @@ def mass_budget(method: Method, step: Step, clock: LoopState) -> str | None:
 
 
 def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
-    """Without noise, the objective does not rise above the lowest value so
-    far, beyond rounding and what the method may.
+    """Without noise, the objective does not rise above the lowest value so far, beyond rounding and
+    what the method may.
 
     The lowest value is known to rounding, and to the defect of its implicit predictions. A method's
     energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the

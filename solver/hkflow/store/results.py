@@ -58,12 +58,11 @@ def pack(folder: str | Path, run: Run | None = None) -> Path:
     run : that the folder holds, if it is loaded already, by a process that has locked it
 
     Datasets: time, predictions (time, datum), of several classes (time, datum, class), in units of
-    e^log_scale, data/…, records/… and the
-    states: of a grid density (time, sign, cell), log_scale and mesh/…, and of captured atoms
-    atom_positions (time, atom, axis), atom_signs, atom_weights, atom_cells, which end with atoms of
-    weight 0; of particles positions
-    (time, particle, axis), signs, log_weights, log_scale; of a network hidden (time, unit, axis)
-    and output; where numbers differ, `count` says how many of each save are there.
+    e^log_scale, data/…, records/… and the states: of a grid density (time, sign, cell), log_scale
+    and mesh/…, and of captured atoms atom_positions (time, atom, axis), atom_signs, atom_weights,
+    atom_cells, which end with atoms of weight 0; of particles positions (time, particle, axis),
+    signs, log_weights, log_scale; of a network hidden (time, unit, axis) and output; where numbers
+    differ, `count` says how many of each save are there.
     With an exact solution error_l1 and error_max. errors/…: error bars, space and time apart, with
     their orders and verdicts as JSON in the attribute `errors`; repeats/… likewise. Attributes:
     case, resolved_case, status, finished, seconds, ….

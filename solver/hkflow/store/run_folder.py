@@ -4,11 +4,9 @@ nothing saved.
 RUN/run.json            once: case as given and as resolved, versions, seed, threads, git commit
 RUN/problem.h5          once: mesh, data, signs
 RUN/snap/00000123.h5    states at save times up to step 123, those of half a second in one file;
-                        where the run
-                        ended before its time; and the newest checkpoint
+                        where the run ended before its time; and the newest checkpoint
 RUN/records.jsonl       one line per record, written within half a second and before each snapshot;
-                        a resumed run
-                        cuts it back to the length that its snapshot knows
+                        a resumed run cuts it back to the length that its snapshot knows
 RUN/history.bin         of characteristics: the rows of a History, float64, two for each step;
                         written and cut back as the records are
 RUN/status.json         at the end: how the run ended

@@ -48,11 +48,11 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
     """Write all saves of a run on the circle, S² or S³ to STEM.vtkhdf; returns the paths.
 
     Cell data of a grid, on S³ point data: density, or density_plus and density_minus, one for each
-    sign, and there the volumes; point data
-    of particles and networks: weight and sign. Of characteristics whose density is known: their
-    density at the centres of a mesh; and STEM-captured.vtkhdf, what kinks have caught, as
-    points. They are of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called
-    normalised_density and normalised_weight. Field data: log_mass, of ν.
+    sign, and there the volumes; point data of particles and networks: weight and sign. Of
+    characteristics whose density is known: their density at the centres of a mesh; and
+    STEM-captured.vtkhdf, what kinks have caught, as points. They are of ν; if its mass is beyond
+    numbers at some save they are of ν/|ν|, and called normalised_density and normalised_weight.
+    Field data: log_mass, of ν.
     """
     normalised = is_normalised(*((run, save) for save in range(len(run.time))))
     if run.method == "grid":

@@ -71,9 +71,8 @@ class Network(OdeMethod):
     """A network of m units; its infinite-width limit is a flow of measures.
 
         both         h = (1/m) Σ b_j φ(a_j, x), ẇ_j = −m ∂F/∂w_j for w_j = (a_j, b_j); with a
-                     feature of degree 2 the output
-                     weights are the fixed signs b_j = ±1 (Chizat & Bach 2020, eq. 7 and sec. 2.1;
-                     Bach & Chizat 2022, eq. 3.4)
+                     feature of degree 2 the output weights are the fixed signs b_j = ±1 (Chizat &
+                     Bach 2020, eq. 7 and sec. 2.1; Bach & Chizat 2022, eq. 3.4)
         output       the same h with the a_j fixed (Chizat & Bach 2020, sec. 5)
         normalized   h = Σ a_j b_j φ(v_j/|v_j|, x), ẇ_j = −∂F/∂w_j for w_j = (a_j, b_j, v_j)
                      (2-homogeneity paper, eq. 1)
