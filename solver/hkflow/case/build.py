@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
@@ -71,7 +72,7 @@ def build_problem(
         else:
             start = initial_points(case, folder, axes, domain.signs, feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
-        preparation, test = data and data.preparation, data and _test_objective(objective, data)
+        preparation, test = data and data.preparation, data and test_objective(objective, data.test)
         return Problem(
             mesh, objective, flow, domain.signs, start, exact, draw, density, preparation, test
         )
@@ -79,11 +80,11 @@ def build_problem(
         raise CaseError(f"the problem: {error}") from error
 
 
-def _test_objective(objective, data):
-    """The objective on the test data, None without."""
-    if data.test is None:
+def test_objective(objective: Any, test: tuple[Floats, Floats] | None) -> Objective | None:
+    """The objective on test data, their inputs (without bias) and targets; None without."""
+    if test is None:
         return None
-    inputs, targets = data.test
+    inputs, targets = test
     biased = objective.inputs.shape[1] > inputs.shape[1]
     full = generators.with_bias(inputs) if biased else inputs
     objective = getattr(objective, "data", objective)  # of a sum of energies

@@ -23,6 +23,7 @@ Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
 FRAMES = ("frame", "test_frame", "data.frame", "data.test_frame")  # keys that hold one
+MAX_SHORT = 60  # letters of a value in a message
 MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 
@@ -373,6 +374,6 @@ def _keys_at(location, model):
     return list(model.model_fields)
 
 
-def _short(value, length=60):
+def _short(value):
     text = repr(value)
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return text if len(text) <= MAX_SHORT else text[: MAX_SHORT - 1] + "…"

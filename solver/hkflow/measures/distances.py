@@ -54,12 +54,10 @@ def wasserstein2(a: PointMeasure, b: PointMeasure, atoms: int = W2_ATOMS) -> Dis
     |a_ε| + |b_ε|.
 
     a, b : PointMeasures on S^d;  atoms : sheets with more are quantised.   Cost: ~ atoms^2.5, 0.2 s
-        for
-        1000.
+        for 1000.
     Returns a Distance in radians, nan if a sheet is empty in one of the two alone. Its bar is the
-    triangle inequality:
-    |W2(a, b) − W2(a′, b′)| ≤ W2(a, a′) + W2(b, b′), where W2(a, a′)² ≤ Σ w d². Raises ImportError
-    without POT.
+    triangle inequality, |W2(a, b) − W2(a′, b′)| ≤ W2(a, a′) + W2(b, b′), where W2(a, a′)² ≤ Σ w d².
+    Raises ImportError without POT.
     """
     import ot  # takes seconds
 

@@ -120,10 +120,10 @@ def pair_sums(degree, points, n, sources, n_sources, weights, scratch, potential
     """Add Σ_j weights_j k(θ_c·θ_j) to the potential and Σ_j weights_j k'(θ_c·θ_j) θ_j to the
     gradient, j in order.
 
-    degree: tuple whose length is the degree; points (n_blocks, p, width), n of them, unit vectors
-    or zero sources (their blocks, p, their width), n_sources of them; weights (their blocks, their
-    width) scratch, potential (n_blocks, width); gradient (n_blocks, p, width), or (n_blocks, 0,
-    width) to leave it out
+    degree: tuple whose length is the degree;  points (n_blocks, p, width), n of them, unit vectors
+    or zero;  sources (their blocks, p, their width), n_sources of them;  weights (their blocks,
+    their width);  scratch, potential (n_blocks, width);  gradient (n_blocks, p, width), or
+    (n_blocks, 0, width) to leave it out
     """
     width = potential.shape[1]
     for b in prange(len(points)):

@@ -27,11 +27,11 @@ def seeks_max_margin(problem: Problem) -> bool:
     )
 
 
-def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> MaxMargin | None:
+def final_max_margin(run: Result, seconds: float) -> MaxMargin | None:
     """The max-margin of the data of a run, in the units of its record `margin`; None where runs
     enclose none, where the data contradict each other, and where it is not found in time.
 
-    seconds : after which what is known is returned;  tolerance : relative gap of both ends
+    seconds : after which what is known is returned
     The first linear programme is one over the run's heaviest atoms, and evenly spread directions
     if data are few; the directions that its multipliers p find highest are added, and so on.
     """
@@ -43,7 +43,7 @@ def final_max_margin(run: Result, seconds: float, tolerance: float = 1e-6) -> Ma
         local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
     nodes = nodes_within(WORK_OF_RUN, objective.inputs)
     try:
-        return max_margin_of(problem, heaviest_atoms(run), tolerance, seconds, nodes)
+        return max_margin_of(problem, heaviest_atoms(run), seconds=seconds, nodes=nodes)
     except HkflowError:  # out of time, or beyond what the solver can tell
         return None
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.repeats import Repeats
 from ..arguments import Floats
-from ..case.build import build_objective, fresh_data
+from ..case.build import build_objective, fresh_data, test_objective
 from ..case.datasets import DataSet, input_names, teacher_of
 from ..case.described import density_of, rebuilt
 from ..case.first_measure import density_function
@@ -45,9 +45,7 @@ from ..measures.point_measure import Units
 from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
-from ..objectives.data import with_bias
 from ..objectives.losses import ALL_RISKS
-from ..objectives.objective import Objective
 from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.predicting import LARGEST_LOG, unscaled
@@ -263,15 +261,8 @@ class Run(Result):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
             known = {"density": self._density(objective), "prepare": self.preparation}
-            return replace(problem, **known, test=self._test(objective))
-
-    def _test(self, objective):
-        """The objective on the test data, None without."""
-        if self.test_inputs is None:
-            return None
-        full = with_bias(self.test_inputs) if self.bias else self.test_inputs
-        objective = getattr(objective, "data", objective)  # of a sum of energies
-        return Objective(objective.feature, objective.risk, full, self.test_targets)
+            given = None if self.test_inputs is None else (self.test_inputs, self.test_targets)
+            return replace(problem, **known, test=test_objective(objective, given))
 
     def _density(self, objective):
         """The initial density of characteristics at every point, or None."""
