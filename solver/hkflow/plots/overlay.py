@@ -173,7 +173,7 @@ def _draw_record(ax, runs, name, looks):
             band = {"color": look["color"], "alpha": 0.2, "linewidth": 0.0}
             ax.fill_between(curve.time, curve.low, curve.high, **band)
     found = [curve for curve in curves if curve]
-    if first.flow.time_variable == "margin" or _asks_for_decades(runs.runs):
+    if first.flow.time_variable == "margin":
         scale_time(ax, np.unique(np.concatenate([curve.time for curve in found])))
     values = np.concatenate([curve.middle for curve in found])
     scale_values(ax, values, scale_of_objective(values) if name == "objective" else scale)
@@ -214,11 +214,6 @@ def _shown(name, by_mass):
 
         values, label, scale = plainly, record.axis, record.scale
     return label, scale, lambda run: values(run) if name in run.records else None
-
-
-def _asks_for_decades(runs):
-    """Whether the case of a run spaces its saves in equal ratios."""
-    return any(getattr(run, "case", None) and run.case.time.first for run in runs)
 
 
 def _draw_gamma(ax, groups, looks, curves):
