@@ -274,6 +274,14 @@ def frame(values: NDArray[np.float64], share: float = FRAME) -> tuple[float, flo
     return low - edge, high + edge
 
 
+def frames(inputs: NDArray[np.float64]) -> list[tuple[float, float]]:
+    """What pictures show along each input (n, dim): the frame of the data, and without data that of
+    Gaussian inputs."""
+    if len(inputs):
+        return [frame(column) for column in inputs.T]
+    return [(-POPULATION_FRAME, POPULATION_FRAME)] * inputs.shape[1]
+
+
 def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
     inputs, or Gaussian draws.

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.comparison import POPULATION_FRAME, frame
+from ..analysis.comparison import POPULATION_FRAME, frame, frames
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias
@@ -162,12 +162,9 @@ def _range(run, saves, normalised):
 def _on_grid(run, function, pixels=PIXELS):
     """Values of a function of inputs on an even grid around the data, (n,) or (n, n), and the ticks
     of the grid."""
-    count, columns = len(run.inputs), run.inputs.shape[1]
-    frames = [
-        frame(run.inputs[:, k]) if count else (-POPULATION_FRAME, POPULATION_FRAME)
-        for k in range(columns)
-    ]
-    ticks = [np.linspace(*ends, pixels if columns == 2 else 4 * pixels) for ends in frames]
+    columns = run.inputs.shape[1]
+    count = pixels if columns == 2 else 4 * pixels
+    ticks = [np.linspace(*ends, count) for ends in frames(run.inputs)]
     inputs = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
@@ -228,33 +225,26 @@ def _draw_data(ax, run, norm):
     look = {"edgecolors": "black", "s": 6 if many else 12, "linewidths": 0.2 if many else 0.4}
     if len(run.inputs) == 0:
         _teacher_units(ax, run.problem.objective)
-    elif run.classifies:
-        for sign, marker in ((1.0, "o"), (-1.0, "s")):
-            chosen = run.inputs[run.targets * sign > 0.0]
-            ax.scatter(*chosen.T, marker=marker, color=COLORS[sign], label=_class(sign), **look)
     else:
-        values = (
-            {"color": "0.6"} if norm is None else {"c": run.targets, "cmap": "PuOr_r", "norm": norm}
-        )
-        ax.scatter(*run.inputs.T, label="data, by y" if norm else "data", **values, **look)
+        _draw_points(ax, run, run.inputs, run.targets, norm, look)
     if run.test is not None:
-        _draw_test(ax, run, norm, look | {"edgecolors": "white"})
+        look["edgecolors"] = "white"
+        _draw_points(ax, run, run.test.inputs[:, :2], run.test.targets, norm, look, named=False)
+        ax.scatter([], [], marker="o", color="0.6", label="test", **look)
     if len(run.inputs):
         ax.set(xlim=frame(run.inputs[:, 0]), ylim=frame(run.inputs[:, 1]))
 
 
-def _draw_test(ax, run, norm, look):
-    """The test data of two inputs, with white edges."""
-    inputs, targets = run.test.inputs[:, :2], run.test.targets
+def _draw_points(ax, run, inputs, targets, norm, look, named=True):
+    """Data of two inputs as dots; named : whether a legend says what they are."""
     if run.classifies:
         for sign, marker in ((1.0, "o"), (-1.0, "s")):
-            ax.scatter(*inputs[targets * sign > 0.0].T, marker=marker, color=COLORS[sign], **look)
-    else:
-        colors = (
-            {"color": "0.6"} if norm is None else {"c": targets, "cmap": "PuOr_r", "norm": norm}
-        )
-        ax.scatter(*inputs.T, **colors, **look)
-    ax.scatter([], [], marker="o", color="0.6", label="test", **look)
+            label, chosen = _class(sign) if named else None, inputs[targets * sign > 0.0]
+            ax.scatter(*chosen.T, marker=marker, color=COLORS[sign], label=label, **look)
+        return
+    values = {"color": "0.6"} if norm is None else {"c": targets, "cmap": "PuOr_r", "norm": norm}
+    label = "data, by y" if norm else "data"
+    ax.scatter(*inputs.T, label=label if named else None, **values, **look)
 
 
 def _teacher_units(ax, objective):

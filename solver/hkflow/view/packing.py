@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.comparison import POPULATION_FRAME, frame
+from ..analysis.comparison import frames
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.mesh import half_faces
@@ -240,17 +240,15 @@ def _map(run):
     columns, feature = run.inputs.shape[1], run.problem.objective.feature
     if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed:
         return {}, {}
-    frames = [(-POPULATION_FRAME, POPULATION_FRAME)] * columns
-    if len(run.inputs):
-        frames = [frame(column) for column in run.inputs.T]
-    ticks = [np.linspace(*ends, PIXELS[columns]) for ends in frames]
+    ends = frames(run.inputs)
+    ticks = [np.linspace(low, high, PIXELS[columns]) for low, high in ends]
     grid = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
     h = np.array(
         [run.predict(grid, k, _per_mass(run), prepared=True) for k in range(len(run.time))]
     )
     largest = np.abs(h).max(axis=1)
     scale = np.where(largest > 0.0, largest, 1.0)[:, None]
-    said = {"frames": frames, "pixels": PIXELS[columns], "largest": _plain(largest), "h": _h(run)}
+    said = {"frames": ends, "pixels": PIXELS[columns], "largest": _plain(largest), "h": _h(run)}
     return {"map": said}, {"map": np.rint(FINEST * h / scale).astype(np.int16)}
 
 
