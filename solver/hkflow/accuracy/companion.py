@@ -14,7 +14,7 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
-from ..measures.point_measure import DensityAndAtoms, PointMeasure
+from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method
 from ..objectives.energies import Sum
@@ -146,11 +146,10 @@ def _thinner(problem, count, mesh_of):
         return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
     points = quasi_uniform(count, problem.dim)
     weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
-    signs = np.repeat(np.array(problem.signs, dtype=float), count)
     alive = weights > 0.0
     if not alive.any():
         return None
-    points = np.tile(points, (len(problem.signs), 1))
+    points, signs = with_each_sign(points, problem.signs)
     atoms = PointMeasure(points[alive], signs[alive], weights[alive])
     return replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
 

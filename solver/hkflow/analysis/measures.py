@@ -9,7 +9,7 @@ from ..arguments import Floats
 from ..geometry.circle import circle_mesh
 from ..geometry.transfer import restrict, spread
 from ..measures.distances import wasserstein1
-from ..measures.point_measure import PointMeasure
+from ..measures.point_measure import PointMeasure, with_each_sign
 from ..solving.registry import in_units_of_one
 from ..solving.result import Result
 
@@ -61,11 +61,7 @@ def _atoms(run):
         return run.atoms_at(-1, normalised=True)
     arcs = circle_mesh(ARCS)
     weights = spread(run.cell_density_at(-1), run.mesh, arcs)
-    positions, signs = (
-        np.tile(arcs.centers, (len(weights), 1)),
-        np.repeat(np.array(run.signs, dtype=float), ARCS),
-    )
-    return PointMeasure(positions, signs, weights.ravel())
+    return PointMeasure(*with_each_sign(arcs.centers, run.signs), weights.ravel())
 
 
 def _against_run(run, reference):

@@ -9,7 +9,7 @@ import numpy as np
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.point_sets import quasi_uniform
-from ..measures.point_measure import PointMeasure
+from ..measures.point_measure import PointMeasure, with_each_sign
 from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
@@ -257,10 +257,7 @@ def _first_directions(objective, signs, start):
         return start.positions, start.signs
     axes = objective.axes
     even = quasi_uniform(FIRST_POINTS.get(axes, 500), axes - 1)
-    points, point_signs = (
-        np.tile(even, (len(signs), 1)),
-        np.repeat(np.asarray(signs, dtype=float), len(even)),
-    )
+    points, point_signs = with_each_sign(even, signs)
     if start is None:
         return points, point_signs
     return np.concatenate([points, start.positions]), np.concatenate([point_signs, start.signs])
@@ -281,10 +278,7 @@ def max_margin_of_atoms(
                                       OutOfTime and HkflowError as l1_margin.
     """
     checked_labels(objective)
-    points, point_signs = (
-        np.tile(points, (len(signs), 1)),
-        np.repeat(np.asarray(signs, dtype=float), len(points)),
-    )
+    points, point_signs = with_each_sign(points, signs)
     z = signed_features(objective, points, point_signs)
     margin = l1_margin(z, seconds)
     return _enclosed(

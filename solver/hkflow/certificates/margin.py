@@ -20,11 +20,12 @@ class MaxMargin:
     """The max-margin γ_ℓ1 = max over probabilities ν of min_i y_i h_ν(x_i), and its proof lower ≤
     γ_ℓ1 ≤ upper.
 
-    lower : the margin of `atoms`, a probability;  upper : max over the sphere of Σ p_i y_i φ(·,
-        x_i), p = dual (n,) in the
-    simplex, rounding included;  certified : whether that maximum is one of the whole sphere, or
-    only the highest that was found, by climbs for p and among all directions that were ever added;
-    nothing proves γ_ℓ1 ≤ upper then
+    lower : the margin of `atoms`, a probability
+    upper : max over the sphere of Σ p_i y_i φ(·, x_i), p = dual (n,) in the simplex, rounding
+        included
+    certified : whether that maximum is one of the whole sphere, or only the highest that was found,
+        by climbs for p and among all directions that were ever added; nothing proves γ_ℓ1 ≤ upper
+        then
     rounds : linear programmes that were solved
     slackness : (2,) ∫(upper − Σ p_i y_i φ) dν and Σ p_i (y_i h_ν(x_i) − lower), whose sum is upper
         − lower (Chizat & Bach 2020, Prop. 12)

@@ -166,8 +166,8 @@ def regularisation_path(
     """A list of Minimisers, one for each λ of `weight_decays`, each started from the one before.
 
     For logistic and exponential risks the margins tend to γ_ℓ1 as λ → 0 if that is positive, with
-    an excess of the order
-    1/log(1/λ) (Wei et al. 2019, Theorem 2.1).   Raises ValueError as `minimise` does.
+    an excess of the order 1/log(1/λ) (Wei et al. 2019, Theorem 2.1).
+    Raises ValueError as `minimise` does.
     """
     path, start = [], None
     for decay in weight_decays:

@@ -10,7 +10,7 @@ from ..arguments import Floats, check_positive, whole_number
 from ..errors import unknown_name
 from ..geometry.point_sets import quasi_uniform
 from ..measures.initial import balanced_atoms
-from ..measures.point_measure import PointMeasure
+from ..measures.point_measure import PointMeasure, with_each_sign
 from ..objectives.activations import FEATURES, Feature, vector_feature
 from ..objectives.data import with_bias
 from ..objectives.losses import ALL_RISKS, RISKS, Risk
@@ -84,7 +84,7 @@ class WideNetwork(BaseEstimator):
             initial = balanced_atoms(count, dim, outputs=outputs)
         else:
             points = quasi_uniform(count // 2, dim)
-            initial = PointMeasure(np.tile(points, (2, 1)), np.repeat([1.0, -1.0], count // 2))
+            initial = PointMeasure(*with_each_sign(points, signs))
         flow = self.flow
         if not isinstance(flow, Flow):
             flow = named_flow(flow, feature.degree, len(signs) == 2)

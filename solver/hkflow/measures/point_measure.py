@@ -1,6 +1,7 @@
 """Atomic measures ν = Σ_j weight_j δ_(θ_j, ε_j): what particles, networks and cells all become when
 they are compared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,13 +91,20 @@ class DensityAndAtoms:
         )
 
 
+def with_each_sign(points: Floats, signs: Sequence[float]) -> tuple[Floats, Floats]:
+    """The points (n, d+1) once with every sign, one sign after the other: positions (n_signs · n,
+    d+1) and signs."""
+    return np.tile(points, (len(signs), 1)), np.repeat(np.asarray(signs, dtype=float), len(points))
+
+
 def atoms_of_points(points: Floats, signs: tuple[int, ...], weights: Floats) -> PointMeasure:
     """Weights (n_signs, n) on the same points (n, d+1) for every sign, as atoms: a negative weight
     turns the sign, zeros go."""
-    n, weights = len(points), np.ravel(weights)
+    weights = np.ravel(weights)
     alive = weights != 0.0
-    atom_signs = (np.repeat(signs, n) * np.where(weights < 0.0, -1.0, 1.0))[alive]
-    return PointMeasure(np.tile(points, (len(signs), 1))[alive], atom_signs, np.abs(weights[alive]))
+    positions, each = with_each_sign(points, signs)
+    atom_signs = (each * np.where(weights < 0.0, -1.0, 1.0))[alive]
+    return PointMeasure(positions[alive], atom_signs, np.abs(weights[alive]))
 
 
 def atoms_of_density(mesh: Mesh, signs: tuple[int, ...], density: Floats) -> PointMeasure:

@@ -44,8 +44,8 @@ def polynomial_of(n: int) -> tuple[float, ...]:
     relative on 0 ≤ z ≤ ½.
 
     P_0 = asin(u)/πu, and k_n' = n² k_{n−1} gives the Taylor coefficients p_nk = 4n² p_{n−1,k} /
-    (2k+2n+1); their Chebyshev
-    interpolant needs 20 terms where the series itself needs 46.   n : 0, 1 or 2
+    (2k+2n+1); their Chebyshev interpolant needs 20 terms where the series itself needs 46.
+    n : 0, 1 or 2
     """
     k = np.arange(64)
     series = 2.0 / (2 * k + 1) * np.cumprod(np.append(1.0, (2 * k[1:] - 1) / (2 * k[1:])))

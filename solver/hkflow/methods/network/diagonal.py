@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats
-from ...measures.point_measure import PointMeasure
+from ...measures.point_measure import PointMeasure, with_each_sign
 from ...problem.problem import Problem
 
 
@@ -47,12 +47,9 @@ class Diagonal:
     def arrays(self, y: Floats) -> dict[str, Floats]:
         """What `place` takes, u, and what makes the measure: atoms with weights u^D, here
         `inner`."""
-        centers, signs = self.problem.mesh.centers, np.array(self.problem.signs, dtype=float)
-        places = {
-            "positions": np.tile(centers, (len(signs), 1)),
-            "signs": np.repeat(signs, len(centers)),
-        }
-        return places | {"output": y, "inner": self._real(y) ** self.depth}
+        positions, signs = with_each_sign(self.problem.mesh.centers, self.problem.signs)
+        inner = self._real(y) ** self.depth
+        return {"positions": positions, "signs": signs, "output": y, "inner": inner}
 
     def _real(self, u):
         """u, or 0 where u^D would be no number: weights of D < 2 reach 0 in finite time, and those

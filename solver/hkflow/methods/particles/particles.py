@@ -9,7 +9,7 @@ import numpy as np
 from ...arguments import Floats, check_positive, whole_number
 from ...errors import unknown_name
 from ...geometry.point_sets import quasi_uniform, random_uniform
-from ...measures.point_measure import PointMeasure
+from ...measures.point_measure import PointMeasure, with_each_sign
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
 from ..step import SMALLEST, Step, budget_error
@@ -498,14 +498,14 @@ class Particles(PointMethod, OdeMethod):
 
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
-        signs = np.array(self.problem.signs, dtype=float)
+        signs = self.problem.signs
         count = whole_number(count, "noise_points")
         if count < len(signs) or count % len(signs):
             raise ValueError(
                 f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
             )
         points = quasi_uniform(count // len(signs), self.problem.dim)
-        return PointMeasure(np.tile(points, (len(signs), 1)), np.repeat(signs, len(points)))
+        return PointMeasure(*with_each_sign(points, signs))
 
     def _renew(self, e):
         """Start from the particles of e, of which some die and are born again uniform with weight
