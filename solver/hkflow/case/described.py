@@ -13,6 +13,7 @@ from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
 from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
 from ..objectives.activations import FEATURES, feature_named
+from ..objectives.data import with_bias
 from ..objectives.energies import Sum
 from ..objectives.losses import ALL_RISKS, RISKS
 from ..objectives.objective import Objective
@@ -47,8 +48,7 @@ def described(
 ) -> tuple[ProblemCase, OwnFunctions]:
     """The ProblemCase of a problem and its OwnFunctions.
 
-    time : the keys of [time];  method : those of [method];  certificate, error : of
-        those tables
+    time : the keys of [time];  method : those of [method];  certificate, error : of those tables
     Raises CaseError for options that are none and for what a run folder cannot say of a problem.
     """
     objective: Any = problem.objective
@@ -189,7 +189,7 @@ def rebuilt(
     if table.axes is not None:
         return with_energies(table.energy or (), None, table.axes, table.weight_decay), exact, None
     risk = own.risk.built(where) if own.risk else ALL_RISKS[table.loss]
-    full = np.column_stack([inputs, np.ones(len(inputs))]) if table.bias else inputs
+    full = with_bias(inputs) if table.bias else inputs
     objective: Any = Objective(
         feature, risk, full, targets, weights, table.weight_decay, table.operator,
         entropy=table.entropy,

@@ -18,6 +18,12 @@ MOST_AXES = 100  # whose coordinates have names
 VARIABLES = (*COORDINATES, "sign", *(f"theta{k + 1}" for k in range(MOST_AXES)))
 
 
+def coordinates_of(points: Floats) -> dict[str, Floats]:
+    """The coordinates (n,) of points (n, d+1) by all their names."""
+    values = {f"theta{k + 1}": points[:, k] for k in range(min(points.shape[1], MOST_AXES))}
+    return values | dict(zip(COORDINATES, points.T, strict=False))
+
+
 @dataclass(frozen=True)
 class Uniform:
     """The same density everywhere."""
@@ -139,8 +145,7 @@ class Expression:
         """Its values at points (n, d+1). Raises ValueError for one that is negative or not
         finite, or a coordinate that there is not."""
         formula, axes = Formula(self.expression, VARIABLES), points.shape[1]
-        values = {f"theta{k + 1}": points[:, k] for k in range(min(axes, MOST_AXES))}
-        values |= dict(zip(COORDINATES, points.T, strict=False)) | {"sign": self.sign}
+        values = coordinates_of(points) | {"sign": self.sign}
         try:
             found = np.array(np.broadcast_to(formula(values), len(points)), dtype=float)
         except KeyError as error:

@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import Floats, nonnegative
 from ..errors import printable
 from ..measures.formula import Formula
-from ..measures.initial import COORDINATES, MOST_AXES, VARIABLES
+from ..measures.initial import COORDINATES, VARIABLES, coordinates_of
 from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
@@ -67,7 +67,7 @@ class External(Shown):
         """V, (n,)."""
         try:
             found = (
-                self.formula(_coordinates(points)) if self.formula else self.potential(points)  # type: ignore[operator]
+                self.formula(coordinates_of(points)) if self.formula else self.potential(points)  # type: ignore[operator]
             )
         except KeyError as error:
             raise ValueError(
@@ -85,7 +85,7 @@ class External(Shown):
                 )
             return self._checked(self.gradient(points), points, points.shape)
         found = np.zeros_like(points)
-        for name, slope in self.formula.gradient(_coordinates(points)).items():
+        for name, slope in self.formula.gradient(coordinates_of(points)).items():
             found[:, _axis(name)] += slope
         return self._checked(found, points, points.shape)
 
@@ -484,12 +484,6 @@ class SumAtMovingPoints:
             self.data.drive(loss_gradient)
             self.slopes += self.data.slopes
             self.gradient += self.data.gradient
-
-
-def _coordinates(points):
-    """The coordinates (n,) of points by all their names."""
-    values = {f"theta{k + 1}": points[:, k] for k in range(min(points.shape[1], MOST_AXES))}
-    return values | dict(zip(COORDINATES, points.T, strict=False))
 
 
 def _axis(name):

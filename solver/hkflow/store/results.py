@@ -18,7 +18,7 @@ from ..solving.result import Result
 from .estimates import BARS, REPEATS
 from .margins import LABELS, MAX_MARGIN, arrays_of
 from .run import COUNTED, HISTORY, STATE_ARRAYS, Run, load
-from .run_folder import FORMAT, lock, refuse_links, static_arrays
+from .run_folder import FORMAT, lock, refuse_links, static_arrays, test_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state
 BLOCK = 2**24  # bytes of states that are written at a time, or one state
@@ -125,7 +125,8 @@ def _fill(file, run):
     plain = plain_arrays(run)
     _write_arrays(file, plain)
     _write_words(file, run)
-    data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights} | _test_data(run)
+    data = {"inputs": run.inputs, "targets": run.targets, "weights": run.weights}
+    data |= test_arrays(run.test, run.inputs.shape[1])
     initial = getattr(run, "initial", None)
     file.attrs["sha256"] = checksum(
         static_arrays(run.mesh and run.mesh.arrays(), data, run.signs, initial)
@@ -158,8 +159,9 @@ def plain_arrays(run: Result) -> dict[str, Floats]:
     """All arrays of a run but its states and records, by the names in DIMENSIONS."""
     arrays = {"time": run.time, "predictions": run.scaled_predictions, "sign": run.signs}
     arrays |= {"data/inputs": run.inputs, "data/targets": run.targets, "data/weights": run.weights}
-    arrays |= {f"data/{name}": array for name, array in _test_data(run).items()}
-    if arrays.keys() >= {"data/test_inputs"}:
+    tests = test_arrays(run.test, run.inputs.shape[1])
+    arrays |= {f"data/{name}": array for name, array in tests.items()}
+    if tests:
         arrays |= {"test_predictions": run.scaled_test_predictions}
     if run.mesh is not None:
         arrays |= {f"mesh/{name}": array for name, array in run.mesh.arrays().items()}
@@ -188,16 +190,6 @@ def _arrays_after(run):
     if run.max_margin is not None:
         arrays |= {f"max_margin/{name}": a for name, a in arrays_of(run.max_margin).items()}
     return arrays
-
-
-def _test_data(run):
-    """The test data of a run by the names in TEST, empty without."""
-    if run.test is None:
-        return {}
-    return {
-        "test_inputs": run.test.inputs[:, : run.inputs.shape[1]],
-        "test_targets": run.test.targets,
-    }
 
 
 def state_shapes(run: Result) -> tuple[dict[str, tuple], list[int]]:

@@ -219,9 +219,7 @@ def write_problem(
     """
     objective = problem.objective
     data = {"inputs": inputs, "targets": objective.targets, "weights": objective.weights}
-    if problem.test is not None:
-        data |= {"test_inputs": problem.test.inputs[:, : inputs.shape[1]]}
-        data |= {"test_targets": problem.test.targets}
+    data |= test_arrays(problem.test, inputs.shape[1])
 
     def fill(file):
         if problem.mesh is not None:
@@ -237,6 +235,14 @@ def write_problem(
 
     write_hdf5(folder / "problem.h5", fill)
     write_json(folder / "run.json", {"format": FORMAT, **header})
+
+
+def test_arrays(test: Any, columns: int) -> dict[str, Floats]:
+    """The test data, an objective with so many columns before the bias, by the names of
+    files.reading.TEST; nothing without."""
+    if test is None:
+        return {}
+    return {"test_inputs": test.inputs[:, :columns], "test_targets": test.targets}
 
 
 def static_arrays(
