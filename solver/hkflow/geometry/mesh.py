@@ -91,13 +91,26 @@ def pieces(mesh: Mesh) -> tuple[Floats, Integers, Floats]:
     Sums of values at the middles are cell averages to second order.
     """
     cell, _, face, _ = half_faces(mesh)
+    cell, _, edges, sizes = simplices(mesh, cell, face)
+    there = sizes > 0.0  # a fan of a face with few corners ends before the others
+    cell, sizes, edges = cell[there], sizes[there], edges[there]
+    volumes = sizes * (mesh.volumes / np.bincount(cell, sizes, mesh.n_cells))[cell]
+    return normalize(mesh.centers[cell] + edges.sum(axis=1) / (mesh.dim + 1.0)), cell, volumes
+
+
+def simplices(
+    mesh: Mesh, cell: Integers, face: Integers
+) -> tuple[Integers, Integers, Floats, Floats]:
+    """The simplices between the centres of cells (n,) and a face (n,) of each; a face of many
+    corners is cut into a fan.
+
+    Returns their cells (m,), corners among the mesh's vertices (m, d), edges from the centre to
+    these (m, d, d+1), and sizes (m,) up to a factor.
+    """
     dim, slots = mesh.dim, mesh.face_vertices.shape[1]
     fans = [[0, *range(i, i + dim - 1)] for i in range(1, slots - dim + 2)]
     corners = np.concatenate([mesh.face_vertices[face][:, fan] for fan in fans])
     cell = np.tile(cell, len(fans))
     edges = mesh.vertices[corners] - mesh.centers[cell][:, None]
     sizes = np.sqrt(np.maximum(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)), 0.0))
-    there = sizes > 0.0  # a fan of a face with few corners ends before the others
-    cell, sizes, edges = cell[there], sizes[there], edges[there]
-    volumes = sizes * (mesh.volumes / np.bincount(cell, sizes, mesh.n_cells))[cell]
-    return normalize(mesh.centers[cell] + edges.sum(axis=1) / (dim + 1.0)), cell, volumes
+    return cell, corners, edges, sizes

@@ -4,7 +4,7 @@ of a cell and its faces."""
 import numpy as np
 
 from ..arguments import Floats
-from .mesh import Mesh, half_faces
+from .mesh import Mesh, half_faces, simplices
 
 # points (n, d+1) in a simplex of d dimensions, of equal weights, that integrate quadratics exactly
 RULES = {
@@ -16,11 +16,8 @@ RULES = {
 def moments(mesh: Mesh) -> tuple[Floats, Floats]:
     """The means of x (n_cells, d+1) and of x xᵀ (n_cells, d+1, d+1) over the cells."""
     cell, _, face, _ = half_faces(mesh)
-    corners = np.concatenate(
-        [mesh.centers[cell][:, None], mesh.vertices[mesh.face_vertices[face]]], axis=1
-    )
-    edges = corners[:, 1:] - corners[:, :1]
-    size = np.sqrt(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)))
+    cell, of, _, size = simplices(mesh, cell, face)
+    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[of]], axis=1)
     flat = np.einsum("qi,fia->fqa", RULES[mesh.dim], corners)
     length = np.linalg.norm(flat, axis=2)
     # seen from the centre of the sphere: distance of the simplex's plane / |x|^(d+1)

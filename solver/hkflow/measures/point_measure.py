@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arguments import Floats, real_array
-from ..geometry.mesh import Mesh, half_faces
+from ..geometry.mesh import Mesh, half_faces, simplices
 from ..geometry.sphere import normalize
 
 SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
@@ -122,11 +122,8 @@ def sampled(
     point of that simplex.
     """
     cell, _, face, _ = half_faces(mesh)
-    corners = np.concatenate(
-        [mesh.centers[cell][:, None], mesh.vertices[mesh.face_vertices[face]]], axis=1
-    )
-    edges = corners[:, 1:] - corners[:, :1]
-    size = np.sqrt(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)))
+    cell, of, _, size = simplices(mesh, cell, face)
+    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[of]], axis=1)
     share = size * mesh.volumes[cell] / np.bincount(cell, size, mesh.n_cells)[cell]
     masses = (density[:, cell] * share).ravel()
     drawn = rng.choice(len(masses), size=n, p=masses / masses.sum())

@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from ..arguments import Floats
 from ..compiled import njit
+from .operator import check_shape
 from .parallel_loops import parallel_loop, small_kernel
 
 LINEAR, RELU, SQUARED_RELU = 0, 1, 2
@@ -102,11 +103,7 @@ class DenseOperator:
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
-        if inputs.shape != self.shape:
-            raise ValueError(
-                f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
-                " a new operator."
-            )
+        check_shape(inputs, self.shape)
         self.marked[:] = np.nan
         (n_data, p), rest = inputs.shape, len(inputs) % DATA
         whole = n_data // DATA

@@ -23,6 +23,7 @@ from ..arguments import Floats
 from .caps import LEAF
 from .dense import DATA, LINEAR, SQUARED_RELU, TILE, blocked, gradient_tile, moved
 from .distributed import RankSlice
+from .operator import check_shape
 from .parallel_loops import divided_loop, small_kernel
 from .ranks import ALONE, Alone
 from .tree import sum_moments
@@ -69,11 +70,7 @@ class MovingTreeOperator:
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, p)."""
-        if inputs.shape != self.shape:
-            raise ValueError(
-                f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
-                " a new operator."
-            )
+        check_shape(inputs, self.shape)
         self.inputs[:], self.own_inputs[:] = inputs.T, inputs[self.data.own].T
         np.sqrt(np.einsum("ai,ai->i", self.inputs, self.inputs, out=self.norms), out=self.norms)
 

@@ -10,6 +10,15 @@ from typing import Protocol, runtime_checkable
 from ..arguments import Floats
 
 
+def check_shape(inputs: Floats, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless new inputs have the shape of the old."""
+    if inputs.shape != shape:
+        raise ValueError(
+            f"New inputs must have the shape {shape} of the old, got {inputs.shape}. Make a new"
+            " operator."
+        )
+
+
 @runtime_checkable
 class Operator(Protocol):
     """Sums for points that stay where they are."""

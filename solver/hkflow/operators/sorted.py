@@ -14,6 +14,7 @@ from numba import prange
 from ..arguments import Floats
 from ..compiled import njit
 from .dense import LINEAR, SQUARED_RELU, blocked
+from .operator import check_shape
 from .parallel_loops import parallel_loop
 from .tree import moments
 
@@ -46,11 +47,7 @@ class SortedOperator:
 
     def set_inputs(self, inputs: Floats) -> None:
         """Take other data, as many as before; inputs (n_data, 2)."""
-        if inputs.shape != self.shape:
-            raise ValueError(
-                f"New inputs must have the shape {self.shape} of the old, got {inputs.shape}. Make"
-                " a new operator."
-            )
+        check_shape(inputs, self.shape)
         n = len(inputs)
         turned = np.column_stack([-inputs[:, 1], inputs[:, 0]])
         # where half-circles begin, then where they end

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arguments import Floats, Integers
 from ...compiled import njit
-from ...geometry.mesh import Mesh, half_faces
+from ...geometry.mesh import Mesh, half_faces, simplices
 from ...geometry.sphere import normalize
 
 REACH = 1.5  # widths within which a cell has all its corners
@@ -95,19 +95,12 @@ def dead_shares(mesh: Mesh, inputs: Floats) -> Floats:
     share = (highest <= 0.0).astype(float)
     cell, _, face, _ = half_faces(mesh)
     near = np.abs(highest[cell]) <= REACH * mesh.width
-    cell, corners = cell[near], mesh.face_vertices[face[near]]
-    if not len(cell):
+    if not near.any():
         return share
-    used, corners = np.unique(corners, return_inverse=True)
+    cell, corners, _, sizes = simplices(mesh, cell[near], face[near])
+    used, corner = np.unique(corners, return_inverse=True)
     heights = _highest(mesh.vertices[used], inputs)
-    dim, slots = mesh.dim, mesh.face_vertices.shape[1]
-    corners = corners.reshape(-1, slots)
-    fans = [[0, *range(i, i + dim - 1)] for i in range(1, slots - dim + 2)]
-    points = np.concatenate([corners[:, fan] for fan in fans])
-    cell = np.tile(cell, len(fans))
-    edges = mesh.vertices[used][points] - mesh.centers[cell][:, None]
-    sizes = np.sqrt(np.maximum(np.linalg.det(edges @ np.swapaxes(edges, 1, 2)), 0.0))
-    values = np.column_stack([highest[cell], heights[points]])
+    values = np.column_stack([highest[cell], heights[corner.reshape(corners.shape)]])
     total = np.bincount(cell, sizes, mesh.n_cells)
     dead = np.bincount(cell, sizes * _negative_share(values), mesh.n_cells)
     there = total > 0.0

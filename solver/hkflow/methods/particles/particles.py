@@ -389,10 +389,7 @@ class Particles(PointMethod, OdeMethod):
                 step.rejection = self._too_many(sums)
             self._finish(begin, after, sums, tau, step)
             self._set(after)
-            self.objective.value(self.weights, self.log_scale)
-            after.predictions[:] = self.objective.predictions
-            return after.predictions
-        if self.flow.transport == 0.0:
+        elif self.flow.transport == 0.0:
             self._grow(begin, after, loss_gradient, tau, step)
         else:
             sigma = self._sigma
