@@ -98,11 +98,13 @@ def by_another(companion: Companion, kind: str, count: int, factor: float) -> Co
 
 
 def as_short(companion: Companion) -> Companion:
-    """It with steps no longer than the cells of the run itself allow."""
-    made = make_method(companion.problem, **companion.options)
-    cfl = getattr(made, "cfl", None)
-    options = {} if cfl is None or made.fixed_steps else {"cfl": cfl / companion.width}
-    return replace(companion, options=companion.options | options)
+    """It with steps no longer than the cells of the run itself allow, if it is a grid that chooses
+    its steps."""
+    made: Any = make_method(companion.problem, **companion.options)
+    if made.fixed_steps or companion.options["kind"] != "grid":
+        return companion
+    cfl = made.cfl / companion.width
+    return replace(companion, options=companion.options | {"cfl": cfl})
 
 
 def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
@@ -113,7 +115,7 @@ def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
         longest = 4.0 * made.max_step
         words = f"{companion.words} with steps of {longest:.2g}"
         return [replace(companion, options=companion.options | {"max_step": longest}, words=words)]
-    if made.fixed_steps or getattr(made, "tolerance", None) is None:
+    if made.fixed_steps:
         return []
     tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.2g}"
