@@ -11,7 +11,7 @@ from ..problem.problem import Problem
 BLOCK = 4096  # inputs that are predicted at a time
 STORED = 2**22  # numbers that features may store for them
 # a mass beyond e^±600 is kept apart from its measure: as a number it would soon be inf or 0
-LARGEST_LOG = 600.0
+LARGEST_LOG_MASS = 600.0
 
 
 def predictions_of(feature: Any, atoms: PointMeasure, inputs: Floats) -> Floats:

@@ -31,7 +31,7 @@ from ..objectives.protocol import prediction_shape
 from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..shown import html_table
-from .predicting import LARGEST_LOG, predictions_of, test_predictions_of, unscaled
+from .predicting import LARGEST_LOG_MASS, predictions_of, test_predictions_of, unscaled
 from .registry import RECORDS
 
 MAX_DRAWN = 50_000  # cells of a picture that is made in a moment
@@ -430,7 +430,7 @@ class Result:
             atoms, _ = self._unscaled_atoms(save)
             return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
         state = self.state_at(save)
-        if abs(unscaled(state)[1]) > LARGEST_LOG:
+        if abs(unscaled(state)[1]) > LARGEST_LOG_MASS:
             raise ValueError(
                 f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights"
                 f" can hold: take atoms_at({save}, normalised=True) and log_mass[{save}]."
@@ -527,7 +527,7 @@ class Result:
         Raises ValueError for rows of another length, CaseError for cells that do not fit.
         """
         log_mass = self.log_mass_at(save)
-        unit = normalised or log_mass < -LARGEST_LOG  # smaller than weights can be
+        unit = normalised or log_mass < -LARGEST_LOG_MASS  # smaller than weights can be
         feature, atoms = self.problem.objective.feature, self.atoms_at(save, unit)
         inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:

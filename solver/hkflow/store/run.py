@@ -48,7 +48,7 @@ from ..objectives.activations import FEATURES
 from ..objectives.losses import ALL_RISKS
 from ..problem.flow import Flow
 from ..problem.problem import Problem
-from ..solving.predicting import LARGEST_LOG, unscaled
+from ..solving.predicting import LARGEST_LOG_MASS, unscaled
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from ..solving.result import Result, ResultLike
 from .estimates import read_errors, read_repeats
@@ -291,7 +291,7 @@ class Run(Result):
             return None
         state = self._starts[0]()
         small, scale = unscaled(state)
-        start = method_class(self.method).measure(small if abs(scale) > LARGEST_LOG else state)
+        start = method_class(self.method).measure(small if abs(scale) > LARGEST_LOG_MASS else state)
         if self.domain.fixed and self.method != "grid":
             atoms = (
                 start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start

@@ -4,17 +4,17 @@ what numbers can hold."""
 import numpy as np
 from numpy.typing import NDArray
 
-from ..solving.predicting import LARGEST_LOG
+from ..solving.predicting import LARGEST_LOG_MASS
 from ..solving.result import Result
 
 
-def is_normalised(*saves: tuple[Result, int], largest: float = LARGEST_LOG) -> bool:
+def is_normalised(*saves: tuple[Result, int], largest: float = LARGEST_LOG_MASS) -> bool:
     """Whether ν/|ν| is shown at some saves, pairs (run, save): if the mass of one of them is beyond
     e^±largest."""
     return are_beyond(np.array([run.log_mass_at(save) for run, save in saves]), largest)
 
 
-def are_beyond(logs: NDArray[np.float64], largest: float = LARGEST_LOG) -> bool:
+def are_beyond(logs: NDArray[np.float64], largest: float = LARGEST_LOG_MASS) -> bool:
     """Whether one of several log masses is beyond ±largest; no mass at all is not."""
     return bool((np.abs(logs[np.isfinite(logs)]) > largest).any())
 
