@@ -213,6 +213,34 @@ def test_fitted_networks_of_any_activation_can_be_pickled(activation):
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth-margin"])
+def test_weights_are_numbers_of_copies(loss):
+    X, y = blobs(30)
+    counts = np.tile([2, 0, 1], 10)
+    fitted = WideNetworkClassifier(loss=loss, **QUICK).fit(X, y, 0.1 * counts)
+    copies = np.repeat(X, counts, axis=0), np.repeat(y, counts)
+    copied = WideNetworkClassifier(loss=loss, **QUICK).fit(*copies)
+    np.testing.assert_allclose(
+        fitted.decision_function(X), copied.decision_function(X), rtol=1e-7, atol=1e-9
+    )
+    unlike = WideNetworkClassifier(loss=loss, **QUICK).fit(X, y)
+    assert np.abs(fitted.decision_function(X) - unlike.decision_function(X)).max() > 1e-3
+    for weights in (0.0 * counts, counts - 1.0):
+        with pytest.raises(ValueError, match=r"(?i)sample"):
+            WideNetworkClassifier(**QUICK).fit(X, y, weights)
+
+
+def test_logarithms_of_tiny_probabilities():
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(**QUICK).fit(X, y)
+    far = 1e4 * X[:2]
+    h, logs = fitted.decision_function(far), fitted.predict_log_proba(far)
+    assert np.abs(h).min() > 1e3
+    np.testing.assert_allclose(logs.min(axis=1), -np.abs(h), rtol=1e-12)
+    np.testing.assert_array_equal(np.exp(logs), fitted.predict_proba(far))
+    assert not hasattr(WideNetworkClassifier(loss="exponential"), "predict_log_proba")
+
+
 def test_where_decay_leaves_no_mass_predictions_are_zero():
     X, y = blobs(classes=2)
     fitted = WideNetworkClassifier(weight_decay=10.0, particles=20).fit(X, y)

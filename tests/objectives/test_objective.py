@@ -148,3 +148,22 @@ def test_data_of_no_weight_do_not_set_the_scale_of_the_others(name, slope):
 def test_a_ridge_wants_a_function_and_its_derivative(function, got):
     with pytest.raises(ValueError, match=rf"{got}.* Wanted a function s -> \(ψ\(s\), ψ′\(s\)\)"):
         hkflow.ridge(function)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "softmax"])
+def test_a_weight_is_a_number_of_copies(rng, loss):
+    """Of the error, and of the mean by which steps are judged."""
+    counts, outputs = np.array([3, 1, 2, 1]), 3 if loss == "softmax" else 1
+    x, targets = rng.normal(size=(4, 2)), np.array([1.0, -1.0, 1.0, 1.0])
+    feature = hkflow.vector_feature("relu", 3) if loss == "softmax" else hkflow.FEATURES["relu"]
+    risk = hkflow.SOFTMAX if loss == "softmax" else hkflow.RISKS[loss]
+    targets = np.array([0.0, 2.0, 1.0, 1.0]) if loss == "softmax" else targets
+    h = rng.normal(size=(4, outputs))
+    one = hkflow.Objective(feature, risk, x, targets, counts / 7.0)
+    copied = hkflow.Objective(feature, risk, *(np.repeat(a, counts, axis=0) for a in (x, targets)))
+    copies = np.repeat(h, counts, axis=0).ravel()
+    for name in ("error", "margin", "rms"):
+        np.testing.assert_allclose(
+            getattr(one, name)(h.ravel()), getattr(copied, name)(copies), rtol=1e-14
+        )
+    assert one.error(h.ravel()) > 0.0

@@ -26,7 +26,7 @@ try:
     from sklearn.preprocessing import StandardScaler
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError(
         "Estimators need scikit-learn 1.6 or later: pip install 'hkflow[data]'."
@@ -61,22 +61,32 @@ class WideNetwork(BaseEstimator):
         check_is_fitted(self, "scaler_")
         return self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _solved(self, inputs: Floats, targets: Floats, risk: Risk, outputs: int = 1) -> Solution:
+    def _counted(self, X, y, sample_weight):
+        """Data that count, and their weights, which sum to 1; None if all count alike."""
+        if sample_weight is None:
+            return X, y, None
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        counted = weights > 0.0
+        return X[counted], y[counted], weights[counted] / weights.sum()
+
+    def _solved(
+        self, inputs: Floats, targets: Floats, weights: Floats | None, risk: Risk, outputs: int = 1
+    ) -> Solution:
         """The flow of one network; warns if it stops before its end."""
-        problem = self._problem(inputs, targets, risk, outputs)
+        problem = self._problem(inputs, targets, weights, risk, outputs)
         options: dict = {"tolerance": TOLERANCE} if outputs > 1 else {}
         solution = solve(problem, self.time, kind="auto", **options)
         if not solution.finished:
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=3)
         return solution
 
-    def _problem(self, inputs, targets, risk, outputs):
+    def _problem(self, inputs, targets, weights, risk, outputs):
         """The problem that starts from evenly spread particles; both output signs carry half of
         the mass 1, so that the first prediction is 0."""
         check_positive(time=self.time)
         feature, count = self._feature(outputs), whole_number(self.particles, "particles", 2)
         inputs = with_bias(inputs) if self.bias else inputs
-        objective = Objective(feature, risk, inputs, targets, weight_decay=self.weight_decay)
+        objective = Objective(feature, risk, inputs, targets, weights, self.weight_decay)
         signs, dim = (1,) if feature.joint else (1, -1), objective.axes - 1
         if count % 2:
             raise ValueError(f"particles must be even, half for each output sign, got {count}.")
@@ -124,7 +134,8 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     classes and for softmax, and of one for each class otherwise; margin_ : (n_solutions,)
     min_i y_i h(x_i)/|ν|, for softmax min_i (h_iy − max_{l ≠ y} h_il)/|ν|, which is positive where
     all data are on the right side.
-    Raises ValueError for less than two classes and for parameters that are out of range.
+    Raises ValueError for less than two classes, parameters that are out of range, and weights of
+    data that are negative or all zero.
     """
 
     def __init__(
@@ -140,10 +151,12 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         super().__init__(activation, bias, weight_decay, flow, time, particles)
         self.loss = loss
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on inputs X (n, d) and labels y (n,), numbers or strings."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on inputs X (n, d) and labels y (n,), numbers or strings; sample_weight (n,) ≥ 0:
+        how much each counts, alike if not given."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
+        X, y, weights = self._counted(X, y, sample_weight)
         if self.loss not in LOSSES:
             raise ValueError(unknown_name("loss", self.loss, LOSSES))
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -151,14 +164,14 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
             raise ValueError(
                 f"A classifier needs data of two classes, got one class alone: {self.classes_[0]}."
             )
-        self.scaler_ = StandardScaler().fit(X)
+        self.scaler_ = StandardScaler().fit(X, sample_weight=weights)
         inputs = self.scaler_.transform(X)
         risk, count = LOSSES[self.loss], len(self.classes_)
         if risk.coupled:
-            self.solutions_ = [self._solved(inputs, codes.astype(float), risk, count)]
+            self.solutions_ = [self._solved(inputs, codes.astype(float), weights, risk, count)]
         else:
             self.solutions_ = [
-                self._solved(inputs, np.where(codes == k, 1.0, -1.0), risk)
+                self._solved(inputs, np.where(codes == k, 1.0, -1.0), weights, risk)
                 for k in (range(count) if count > 2 else [1])
             ]
         self.margin_ = np.array([_margin(solution) for solution in self.solutions_])
@@ -183,13 +196,17 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities of the classes (n, n_classes), of the logistic loss: 1/(1 + e^−h), for more
         than two classes over their sum; of softmax e^h over their sum."""
+        return np.exp(self.predict_log_proba(X))
+
+    @available_if(lambda self: self.loss in PROBABLE)
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Logarithms of the probabilities (n, n_classes), to rounding where these are tiny."""
         h = self.decision_function(X)
         several = h.ndim == 2
         if not several:
             h = np.column_stack([-h, h])
         logs = h if several and self.loss == "softmax" else -np.logaddexp(0.0, -h)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
+        return logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
 
 
 class WideNetworkRegressor(RegressorMixin, WideNetwork):
@@ -212,14 +229,16 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
     ) -> None:
         super().__init__(activation, bias, weight_decay, flow, time, particles)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on inputs X (n, d) and targets y (n,)."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on inputs X (n, d) and targets y (n,); sample_weight (n,) ≥ 0: how much each
+        counts, alike if not given."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        self.scaler_ = StandardScaler().fit(X)
-        self._target = StandardScaler().fit(y[:, None])
-        targets = self._target.transform(y[:, None])[:, 0]
-        self.solution_ = self._solved(self.scaler_.transform(X), targets, RISKS["square"])
+        X, y, weights = self._counted(X, y, sample_weight)
+        y = np.asarray(y, dtype=np.float64)[:, None]
+        self.scaler_ = StandardScaler().fit(X, sample_weight=weights)
+        self._target = StandardScaler().fit(y, sample_weight=weights)
+        targets = self._target.transform(y)[:, 0]
+        self.solution_ = self._solved(self.scaler_.transform(X), targets, weights, RISKS["square"])
         return self
 
     def predict(self, X: ArrayLike) -> Floats:

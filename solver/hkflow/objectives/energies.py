@@ -305,6 +305,10 @@ class Sum(Shown):
             shared = replace(data, ranks=ranks)
             self.terms = tuple(shared if term is data else term for term in self.terms)
 
+    def rms(self, values: Floats) -> float:
+        """See Objective.rms; 0 without data."""
+        return self.data.rms(values) if self.data else 0.0
+
     def error(self, predictions: Floats) -> float:
         """Of the data, nan without."""
         return self.data.error(predictions) if self.data else np.nan

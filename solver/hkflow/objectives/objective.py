@@ -127,24 +127,37 @@ class Objective(Shown):
         h[rows, true] = -np.inf
         return own - h.max(axis=1)
 
+    @cached_property
+    def _shares(self):
+        """q_i/Σ q, (n_data,)."""
+        return self.weights / np.add.reduce(self.weights)
+
+    def rms(self, values: Floats) -> float:
+        """Root mean square of values (n_data,) or (n_predictions,), weighted as the data are."""
+        squares = np.square(values)
+        if len(squares) > len(self.targets):
+            squares = squares.reshape(len(self.targets), -1).mean(axis=1)
+        return float(np.sqrt(np.add.reduce(self._shares * squares)))
+
     def error(self, predictions: Floats) -> float:
-        """Fraction of data on the wrong side of zero for a classification risk, whose own class is
-        not the highest for several classes, root mean square error otherwise."""
-        if self.risk.coupled:
-            return float(np.mean(self.leads(predictions) <= 0.0))
-        if self.risk.classifies:
-            return np.count_nonzero(self.targets * predictions <= 0.0) / len(self.targets)
-        square = np.add.reduce((predictions - self.targets) ** 2) / len(self.targets)
-        return float(np.sqrt(square))
+        """Share of the data, by weights q, on the wrong side of zero for a classification risk,
+        whose own class is not the highest for several classes; root mean square error otherwise."""
+        margins = self._margins(predictions)
+        if margins is None:
+            return self.rms(predictions - self.targets)
+        return float(np.add.reduce(self._shares[margins <= 0.0]))
 
     def margin(self, predictions: Floats) -> float:
         """Smallest margin min_i y_i h_i, for several classes min_i (h_iy − max_{l ≠ y} h_il); nan
         for a regression risk."""
+        margins = self._margins(predictions)
+        return np.nan if margins is None else float(np.minimum.reduce(margins))
+
+    def _margins(self, predictions):
+        """Of each datum, (n_data,); None for a regression risk."""
         if self.risk.coupled:
-            return float(np.min(self.leads(predictions)))
-        if not self.risk.classifies:
-            return np.nan
-        return float(np.minimum.reduce(self.targets * predictions))
+            return self.leads(predictions)
+        return self.targets * predictions if self.risk.classifies else None
 
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y

@@ -13,7 +13,7 @@ from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..frozen_relu.tangent_gram import held_coupling
-from ..particles.points import PointMethod, rms
+from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
@@ -327,6 +327,7 @@ class Characteristics(PointMethod):
         """How far corrected predictions lie from a guess (n_data,), relative to them or the
         targets; nothing within the rounding of sums over all mass, as where nothing moves."""
         e, objective = self.trial, self.problem.objective
+        rms = objective.rms
         size = max(rms(e.predictions), np.exp(-self.log_scale) * rms(objective.targets))
         if not size > 0.0:
             return None

@@ -18,7 +18,7 @@ from ..stepping.implicit import check_imex
 from . import kernels, waveform
 from .brownian import geodesic_steps
 from .ode import Evaluation, OdeMethod
-from .points import PointMethod, rms
+from .points import PointMethod
 from .shifted import kinks_of
 from .tangent_gram import knows_slopes
 from .waveform import NODES, Sliding
@@ -279,6 +279,7 @@ class Particles(PointMethod, OdeMethod):
     def _waveform(self, time):
         """A step by waveform relaxation, into `trial`."""
         step, e = Step(time), self.current
+        rms, targets = self.problem.objective.rms, self.problem.objective.targets
         size = len(NODES)
         values = (
             waveform.extrapolated(self.past, time / self.past_time)
@@ -296,7 +297,7 @@ class Particles(PointMethod, OdeMethod):
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
                 return step
-            error, largest = 0.0, np.exp(-self.log_scale) * rms(self.problem.objective.targets)
+            error, largest = 0.0, np.exp(-self.log_scale) * rms(targets)
             for j in range(size - 1):
                 self.objective.operator.points[:] = self.at_nodes[0][j]
                 kernels.signed_weights(

@@ -235,8 +235,3 @@ class PointMethod(ImplicitSteps):
         if len(self.current.predictions) <= STORED:
             return Coupling.stored(objective, self.log_scale, coupling_matrix(*state))
         return Coupling(objective, self.log_scale, lambda v: coupling_product(*state, v))
-
-
-def rms(x: Floats) -> float:
-    """Root mean square of numbers (n,), 0 of none."""
-    return float(np.sqrt(np.add.reduce(np.square(x)) / len(x))) if len(x) else 0.0
