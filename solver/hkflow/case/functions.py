@@ -15,12 +15,12 @@ from ..errors import CaseError, printable
 from ..objectives.activations import (
     FEATURES,
     Feature,
-    check_feature,
     feature_named,
     unchecked_ridge,
     vector_feature,
 )
 from ..objectives.losses import ALL_RISKS, SOFTMAX, Risk
+from ..objectives.own import TRIED, check_feature
 from .schema.tables import Table
 from .sources import module_in, source_hash
 
@@ -145,7 +145,6 @@ class StoredFeature(Table):
         feature: Feature, reference: str | None = None, folder: str | None = None
     ) -> "StoredFeature":
         """That of a feature; reference : by which a case names it."""
-        _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.activation is not None:
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
@@ -175,12 +174,6 @@ class StoredFeature(Table):
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
 
 
-def _refuse_builtin_name(what, name, builtin):
-    """Raise CaseError if a user's own is called as a built-in one is."""
-    if name in builtin:
-        raise CaseError(f"The {what} '{name}' is not hkflow's own; give it another name.")
-
-
 class StoredRisk(Table):
     """A user's risk as a run folder knows it; the fields as of hkflow.Risk."""
 
@@ -193,7 +186,6 @@ class StoredRisk(Table):
     @staticmethod
     def of(risk: Risk) -> "StoredRisk":
         """That of a risk."""
-        _refuse_builtin_name("risk", risk.name, ALL_RISKS)
         return StoredRisk(
             name=risk.name,
             classifies=risk.classifies,
@@ -276,11 +268,17 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
             f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"
             " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without activation."
         )
-    try:
-        check_feature(feature)
-    except ValueError as error:
-        raise CaseError(f"objective.activation: {error}") from error
     return feature
+
+
+def check_activation(feature: Feature, inputs: Floats, axes: int) -> None:
+    """Raise CaseError unless the feature of objective.activation is one, see
+    objectives.own.check_feature."""
+    if feature_named(feature.name) is None:
+        try:
+            check_feature(feature, inputs[:TRIED], axes)
+        except ValueError as error:
+            raise CaseError(f"objective.activation: {error}") from error
 
 
 def built_in_feature(table: Any, targets: Floats) -> Feature | None:

@@ -19,6 +19,7 @@ from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
 from .activations import Feature
+from .differences import check_slopes
 from .kernels import ZonalKernel, zonal_kernel
 from .losses import Risk
 from .objective import Objective
@@ -26,7 +27,6 @@ from .population import PopulationRisk
 
 PARAMETERS = ("concentration", "width", "exponent")
 PLACES = [name for name in VARIABLES if name != "sign"]
-STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
 EPS = 16.0 * np.finfo(float).eps
 RISKS = Objective, PopulationRisk
 
@@ -110,22 +110,23 @@ class External(Shown):
         rng = np.random.default_rng(0)
         points, direction = rng.standard_normal((2, 5, axes))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
-        values = self.values(points)
-        if self.gradient is None:
+        given, values = points.copy(), self.values(points)
+        slopes = None if self.gradient is None else self.slopes(points)
+        if not np.array_equal(points, given):
+            raise ValueError(
+                f"{self._facts()['external']} changes the points that it is given; let it work on a"
+                " copy."
+            )
+        if slopes is None:
             return
         direction -= np.sum(direction * points, axis=1, keepdims=True) * points
-        ends = []
-        for side in (1.0, -1.0):
-            moved = points + side * STEP * direction
-            ends.append(self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True)))
-        wanted = (ends[0] - ends[1]) / (2.0 * STEP)
-        found = np.sum(self.slopes(points) * direction, axis=1)
-        if not np.allclose(found, wanted, rtol=ROUGH, atol=ROUGH * (1.0 + np.abs(values).max())):
-            k = int(np.abs(found - wanted).argmax())
-            raise ValueError(
-                f"{self._facts()['external']} has another gradient than its values:"
-                f" {found[k]:.6g} where differences of the values give {wanted[k]:.6g}."
-            )
+
+        def along(s):
+            moved = points + s * direction
+            return self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True))
+
+        found, size = np.sum(slopes * direction, axis=1), 1.0 + np.abs(values).max()
+        check_slopes(self._facts()["external"], along, found, size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
