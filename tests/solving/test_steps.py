@@ -107,3 +107,26 @@ def test_intervals_must_be_positive():
         hkflow.observe(print, every=0.0)
     with pytest.raises(hkflow.CaseError, match="time.end"):
         hkflow.steps(problem(), -1.0)
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles", "characteristics"])
+def test_an_observer_may_change_what_it_is_given(kind):
+    """Particles and characteristics went on from there."""
+
+    def changes(state):
+        atoms = state.atoms()
+        atoms.positions[:], atoms.weights[:] = [1.0, 0.0], 3.0
+        for array in (state.predictions, state.density if kind == "grid" else np.zeros(1)):
+            array[...] = 7.0
+
+    x = np.array([[1.0, 0.2], [-0.4, 1.0], [0.3, -1.0]])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, [1, -1, 1])
+    flow, mesh = hkflow.Flow(1.0, 2.0), hkflow.circle_mesh(16)
+    one = hkflow.Problem(mesh, objective, flow, (1, -1))
+    if kind == "particles":
+        one = hkflow.Problem(None, objective, flow, (1, -1), one.atoms())
+    wanted, found = (
+        hkflow.solve(one, 0.5, kind=kind, observers=observers) for observers in ([], [changes])
+    )
+    for name, values in wanted.records.items():
+        assert np.array_equal(values, found.records[name], equal_nan=True), name

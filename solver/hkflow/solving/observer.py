@@ -1,6 +1,7 @@
 """What can watch a run: progress bars, memories, run folders, and functions of users."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,8 @@ class State:
         return self._scaled(method.density(method.state(), method.problem.mesh))
 
     def atoms(self) -> PointMeasure:
-        """The measure as atoms: cells, particles, or Π₂ of a network."""
-        return self._method.problem.atoms_of(self._method.measure(self._method.state()))
+        """The measure as atoms: cells, particles, or Π₂ of a network. They are the caller's own."""
+        return deepcopy(self._method.problem.atoms_of(self._method.measure(self._method.state())))
 
     def record(self) -> dict[str, float]:
         """The numbers that a record holds, by name; certificates left out, which cost more than all
