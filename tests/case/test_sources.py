@@ -11,6 +11,7 @@ from hkflow.case.sources import source_hash
 
 UNITS = """
 import functools
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -33,6 +34,29 @@ class Bump:
 
 def wide(width, s):
     return Bump(width)(s)
+
+class Options:
+    steep = 1.0
+
+    @staticmethod
+    def value(s):
+        return np.tanh(s)
+
+class Plain:
+    def __init__(self):
+        self.of = [{"steep": 1.0}, np.ones(2), self]
+
+plain_options = Plain()
+table = SimpleNamespace(steep=1.0, one=np.tanh)
+
+def by_class(s):
+    return Options.steep * Options.value(s), s
+
+def by_instance(s):
+    return plain_options.of[0]["steep"] * s, s
+
+def by_namespace(s):
+    return table.steep * s, s
 
 @functools.lru_cache
 def cached():
@@ -96,6 +120,15 @@ def written(folder, units=UNITS, helper=HELPER):
         ("fixed", [("(wide, 1.0)", "(wide, 2.0)"), ("Bump(width)(s)", "Bump(2 * width)(s)")]),
         ("by_cache", [("return 1.0", "return 2.0")]),
         ("by_each", [("return np.tanh(s)\n\nbump", "return np.sinh(s)\n\nbump")]),
+        (
+            "by_class",
+            [
+                ("steep = 1.0\n\n", "steep = 2.0\n\n"),
+                ("(s):\n        return np.tanh", "(s):\n        return np.sin"),
+            ],
+        ),
+        ("by_instance", [('{"steep": 1.0}', '{"steep": 2.0}'), ("np.ones(2)", "np.ones(3)")]),
+        ("by_namespace", [("steep=1.0", "steep=2.0")]),
         ("by_module", []),
         ("by_name", []),
     ],

@@ -102,6 +102,22 @@ def test_a_function_ends_the_run(answer):
     assert 0.5 < run.time[-1] < 1.0
 
 
+@pytest.mark.parametrize("answer", [17, np.ones(3), "", [1], 0.5])
+def test_a_number_ends_no_run(answer):
+    """As file.write returns one: a function that writes a line ended the run at its first step."""
+    run = hkflow.solve(problem(), 0.1, observers=[lambda state: answer])
+    assert run.finished
+
+
+@pytest.mark.parametrize("wrong", [3, hkflow.Observer])
+def test_what_is_no_observer_is_told(wrong, tmp_path):
+    with pytest.raises(ValueError, match="An observer is a hkflow.Observer or a function"):
+        hkflow.solve(problem(), 0.1, observers=[wrong])
+    with pytest.raises(ValueError, match="An observer is a hkflow.Observer or a function"):
+        hkflow.run(problem(), tmp_path / "run", end=0.1, observers=[wrong])
+    assert not (tmp_path / "run").exists()
+
+
 def test_intervals_must_be_positive():
     with pytest.raises(ValueError, match="every must be a positive time, got 0"):
         hkflow.observe(print, every=0.0)

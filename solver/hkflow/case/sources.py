@@ -5,11 +5,12 @@ import inspect
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import partial
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,8 @@ def _looked_at_first(folder, files):
 
 def source_hash(function: Any) -> str | None:
     """SHA-256 of the source of a function, or of what holds one: a partial, a method, an object
-    that is called; with the constants that it names or holds, and the functions that it names of
-    modules of its folder. None if there is no source."""
+    that is called; with the constants that it names or holds, also in objects of its module, and
+    the functions that it names of modules of its folder. None if there is no source."""
     try:
         parts = "\n".join(_parts(function, {}))
     except (OSError, TypeError, SyntaxError):
@@ -139,14 +140,36 @@ def _parts(value, seen):
             own = {name: vars(module)[name] for name in names if name in vars(module)}
             named |= {f"{module.__name__}.{name}": one for name, one in own.items()}
     for name, one in sorted(named.items(), key=lambda item: item[0]):
-        inner, _ = _opened(one)
-        if inner is not None:
-            if _folder_of(inner.__code__.co_filename) == _folder_of(code.co_filename):
-                yield from _parts(one, seen)
-        elif isinstance(one, np.ndarray):
-            yield f"{name} = {hashlib.sha256(np.ascontiguousarray(one)).hexdigest()}"
-        elif _is_constant(one):
-            yield f"{name} = {one!r}"
+        yield from _told(name, one, function, seen)
+
+
+def _told(name, value, function, seen):
+    """What a value adds to the source of the function that names it."""
+    inner, _ = _opened(value)
+    if inner is not None:
+        if _folder_of(inner.__code__.co_filename) == _folder_of(function.__code__.co_filename):
+            yield from _parts(value, seen)
+    elif isinstance(value, np.ndarray):
+        yield f"{name} = {hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+    elif _is_constant(value):
+        yield f"{name} = {value!r}"
+    elif id(value) not in seen:
+        seen[id(value)] = value
+        for key, one in _held(value, function):
+            yield from _told(f"{name}.{key}", one, function, seen)
+
+
+def _held(value, function):
+    """The items of what is no constant: a container, a table of attributes, a class or object of
+    the function's module."""
+    if isinstance(value, tuple | list):
+        return enumerate(value)
+    if isinstance(value, dict):
+        return value.items()
+    kind = value if inspect.isclass(value) else type(value)
+    own = kind.__module__ == function.__module__ or isinstance(value, SimpleNamespace)
+    items = getattr(value, "__dict__", {}).items() if own or is_dataclass(value) else ()
+    return [(key, one) for key, one in items if not key.startswith("__")]
 
 
 def _opened(value):
