@@ -6,6 +6,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from hkflow import CaseError
 from hkflow.case.functions import imported
 from hkflow.case.sources import source_hash
 
@@ -183,7 +184,16 @@ def test_a_package_beside_a_case_is_its_own(tmp_path):
     package.mkdir()
     (package / "__init__.py").write_text("from .inner import bent\n")
     (package / "inner.py").write_text(HELPER)
+    (package / "outer.py").write_text("from .inner import bent\n")
     (tmp_path / "units.py").write_text("from parts import bent\n")
-    assert imported("units:bent", tmp_path)(0.5)[0] == np.tanh(0.5)
-    (package / "inner.py").write_text(HELPER.replace("np.tanh", "np.sinh"))
-    assert imported("units:bent", tmp_path)(0.5)[0] == np.sinh(0.5)
+    for function in (np.tanh, np.sinh):
+        (package / "inner.py").write_text(HELPER.replace("np.tanh", f"np.{function.__name__}"))
+        for reference in ("units:bent", "parts.inner:bent", "parts.outer:bent"):
+            assert imported(reference, tmp_path)(0.5)[0] == function(0.5)
+
+
+def test_a_file_is_no_module(tmp_path):
+    written(tmp_path)
+    for reference in ("units.py:plain", "./units.py:plain"):
+        with pytest.raises(CaseError, match="'units:tanh' is the function tanh of the file units"):
+            imported(reference, tmp_path)

@@ -34,10 +34,10 @@ def imported(reference: str, folder: str | Path | None = None) -> Any:
     Raises CaseError if there is no such module or nothing of that name in it.
     """
     module, _, names = reference.partition(":")
-    if not REFERENCE.fullmatch(reference):
+    if not REFERENCE.fullmatch(reference) or module.endswith(".py"):
         raise CaseError(
             f"'{printable(reference)}' cannot be imported: wanted module:function, with a function"
-            " at the top of a module."
+            " at the top of a module; 'units:tanh' is the function tanh of the file units.py."
         )
     try:
         found = _module(module, folder)

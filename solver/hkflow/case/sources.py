@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 INSTALLED = "site-packages", "dist-packages"
+OWN = "hkflow_case_"  # in names that no folder has
 # by its file: a module, and the contents by which it and those beside it were made
 LOADED: dict[str, tuple[ModuleType, dict[str, bytes]]] = {}
 
@@ -73,7 +74,9 @@ def module_in(path: Path, folder: Path) -> ModuleType:
     if module is not None and all(_holds(file, content) for file, content in made_of.items()):
         return module
     files: dict[str, bytes] = {}
-    name = f"hkflow_case_{hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]}"
+    digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()
+    # its package, for relative imports
+    name = ".".join([*path.relative_to(folder).parts[:-1], f"{OWN}{digest[:16]}"])
     loader = _FromSource(name, str(path), files)
     spec: Any = spec_from_file_location(name, path, loader=loader)
     with _looked_at_first(folder, files):
@@ -107,7 +110,7 @@ def _looked_at_first(folder, files):
         sys.meta_path.remove(beside)
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file in files and not name.startswith("hkflow_case_"):
+            if file in files and OWN not in name:
                 del sys.modules[name]
         sys.modules.update(others)
 
