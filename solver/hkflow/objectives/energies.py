@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats, nonnegative
+from ..arguments import Floats, nonnegative, real_array, real_number
 from ..errors import printable
 from ..measures.formula import Formula
 from ..measures.initial import COORDINATES, MOST_AXES, VARIABLES
@@ -92,7 +92,7 @@ class External(Shown):
 
     def _checked(self, found, points, shape):
         """Values as an array of a shape, or ValueError."""
-        found = np.asarray(found, dtype=float)
+        found = real_array(found, "Values of a potential")
         if found.ndim and found.shape != shape:
             raise ValueError(
                 f"{self._facts()['external']}: wanted values of the shape {shape}, got"
@@ -126,7 +126,8 @@ class External(Shown):
             return self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
         found, size = np.sum(slopes * direction, axis=1), 1.0 + np.abs(values).max()
-        check_slopes(self._facts()["external"], along, found, size)
+        rounded = np.result_type(np.asarray(self.potential(points)), np.float32)  # type: ignore[operator]
+        check_slopes(self._facts()["external"], along, found, size, rounded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,7 +152,7 @@ class Interaction(Shown):
     zonal: ZonalKernel = field(init=False)
 
     def __post_init__(self):
-        if not np.isfinite(self.strength):
+        if not np.isfinite(real_number(self.strength, "strength")):
             raise ValueError(f"strength must be a finite number, got {self.strength}.")
         one = zonal_kernel(self.kernel, self.parameters)
         powers = one.powers * (self.strength, 1.0)
