@@ -109,6 +109,18 @@ def test_a_feature_may_be_steep_or_known_on_the_sphere_alone(feature):
     check_own(objective_of(feature))
 
 
+def test_terms_that_cancel_are_no_gradient():
+    """Beside a hat function, where its value is their rounding."""
+    corners, x = np.array([-0.5, 0.0, 0.5]), np.array([[1.0, 0.2], [-0.4, 1.0], [0.3, -1.0]])
+
+    def hat(s):
+        up, bends = s[..., None] > corners, np.array([1.0, -2.0, 1.0])
+        return np.where(up, s[..., None] - corners, 0.0) @ bends, up @ bends
+
+    feature, square = hkflow.ridge(hat, kinks=corners), hkflow.RISKS["square"]
+    check_own(hkflow.Objective(feature, square, x, [0.1, -0.2, 0.2]))
+
+
 def risk(function, **more):
     return hkflow.Risk("own", function, more.pop("classifies", False), **more)
 

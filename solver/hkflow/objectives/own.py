@@ -12,6 +12,7 @@ from .losses import ALL_RISKS, RISKS, SMOOTH_MARGINS, Risk
 
 TRIED = 4  # data that features are tried on
 REAL = "fiub"
+ALIKE = 4e5  # roundings between values of θ and of 2 θ
 LOG_SCALE = 0.5  # at which `scaled` is tried
 
 
@@ -57,7 +58,7 @@ def check_feature(feature: Feature, inputs: Floats, axes: int) -> None:
     _ = feature.hinges  # which looks at its kinks
     if feature.degree is not None:
         scaled = values(2.0 * points)
-        rough = 100.0 * float(np.finfo(found.dtype).eps) * np.abs(scaled).max()
+        rough = ALIKE * float(np.finfo(found.dtype).eps) * (1.0 + np.abs(scaled).max())
         if not np.abs(scaled - 2.0**feature.degree * found).max() <= rough:
             raise ValueError(f"'{feature.name}' is not homogeneous of degree {feature.degree}.")
     if pulled is None:
