@@ -44,6 +44,11 @@ def unknown_name(what: str, name: object, choices: Collection[str]) -> str:
     )
 
 
+def namesake(what: str, name: object) -> str:
+    """Say that a user's own is called as a built-in one is."""
+    return f"The {what} '{printable(name)}' is not hkflow's own; give it another name."
+
+
 def did_you_mean(name: object, choices: Sequence[str]) -> str:
     """ " Did you mean 'van-leer'?" of the nearest choice, or nothing if none is near."""
     near = get_close_matches(str(name), choices[:MAX_COMPARED], n=1)

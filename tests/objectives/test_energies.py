@@ -440,3 +440,44 @@ def test_eigenvalues_are_bessel_functions_and_bound_the_stiffness(axes):
         assert np.abs(kernel.eigenvalues(axes) - exact[axes]).max() < 1e-15
     trace, _ = kernel.stiffness(axes, 1.0, 4.0)
     assert trace == pytest.approx((axes - 1) * 4.0 + 4.0, rel=1e-9)
+
+
+def doubled(t):
+    t *= 2.0
+    return np.exp(t)
+
+
+def test_a_kernel_may_change_what_it_is_given():
+    """Its error was said to be 50."""
+    interaction = hkflow.Interaction(doubled)
+    assert interaction.zonal.error < 1e-13
+    assert interaction.zonal(0.3) == pytest.approx(np.exp(0.6), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "kernel, strength, why",
+    [
+        (lambda t: 1.0 * (t > 0.0), 1.0, "jumps or is too steep: its series of 512 terms is off"),
+        ("where(t > 0.5, 1, 0)", 1.0, "jumps or is too steep"),
+        (lambda t: t + 0j, 1.0, "Values of a kernel must be real numbers, got complex"),
+        (lambda t: t * np.nan, 1.0, "got nan or inf"),
+        (lambda t: t[:3], 1.0, r"got the shape \(3,\)"),
+        (None, 1.0, "A kernel is a name, a formula in t or a function of an array t, got None"),
+        ("linear", "1", "strength must be a real number, got '1'"),
+    ],
+)
+def test_what_is_no_kernel_is_told(kernel, strength, why):
+    with pytest.raises(ValueError, match=why):
+        hkflow.Interaction(kernel, strength)
+
+
+def test_a_potential_may_be_in_single_precision():
+    def gradient(points):
+        return (np.cos(points[:, :1]) * [1.0, 0.0, 0.0]).astype(np.float32)
+
+    sine = hkflow.External(lambda points: np.sin(points[:, 0]).astype(np.float32), gradient)
+    assert hkflow.Sum(sine, axes=3).external == (sine,)
+    with pytest.raises(ValueError, match="another gradient than its values"):
+        hkflow.Sum(hkflow.External(sine.potential, lambda points: 2.0 * gradient(points)), axes=3)
+    with pytest.raises(ValueError, match="Values of a potential must be real numbers"):
+        hkflow.Sum(hkflow.External(lambda points: points[:, 0] + 0j), axes=3)

@@ -2,6 +2,7 @@
 
 from copy import copy, deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -173,6 +174,37 @@ def test_an_error_of_a_rate_s_own_function_is_no_end_of_a_run():
     with pytest.raises(ValueError, match="no table beyond") as error:
         hkflow.solve(problem, 1.0)
     assert error.value.solution.time[0] == 0.0  # what was computed until then
+
+
+class Rising:
+    def __call__(self, t):
+        return 1.0 + t
+
+
+def test_a_rate_is_any_function_of_time():
+    """Named or not."""
+    wanted = hkflow.Flow("1 + t", "1 + t")
+    flow = hkflow.Flow(Rising(), partial(float.__add__, 1.0))
+    assert flow.equation == "∂ₜν = Rising(t) div(ν ∇J) − partial(t) ν J"
+    ends = [
+        hkflow.solve(with_flow(moment_problem(hkflow.circle_mesh(16)), one), 1.0).predictions[-1]
+        for one in (flow, wanted)
+    ]
+    assert np.array_equal(*ends)
+
+
+@pytest.mark.parametrize(
+    "rate, why",
+    [
+        (lambda t: [1.0 + t], r"transport must be one real number at a time, got array\(\[1"),
+        (lambda t: 1.0 + t + 0j, "transport must be one real number at a time, got .*0j"),
+        (lambda t: "1", "transport must be one real number at a time, got .*'1'"),
+        (lambda t: None, "transport must be one real number at a time, got None"),
+    ],
+)
+def test_what_is_no_rate_is_told(rate, why):
+    with pytest.raises(ValueError, match=why):
+        hkflow.Flow(rate)
 
 
 def test_formulas_are_checked_where_they_are_given():

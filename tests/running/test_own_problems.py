@@ -158,12 +158,6 @@ def test_what_a_run_folder_cannot_say_is_refused_before_it_is_made(tmp_path):
         hkflow.run(problem, folder, end=1.0, limiter="mcc")
     with pytest.raises(hkflow.CaseError, match="listed times must increase"):
         hkflow.run(problem, folder, end=1.0, saves=[0.3, 0.2])
-    for feature, risk in (
-        (hkflow.Feature("relu", np.dot), None),
-        (None, hkflow.Risk("logistic", np.dot, True)),
-    ):
-        with pytest.raises(hkflow.CaseError, match="is not hkflow's own; give it another name"):
-            hkflow.run(a_problem(feature, risk), folder, end=1.0)
     strange = hkflow.Mesh("mine", **hkflow.circle_mesh(24).arrays())
     with pytest.raises(hkflow.CaseError, match="cannot hold the mesh: no mesh is called 'mine'"):
         hkflow.run(a_problem(mesh=strange), folder, end=1.0)

@@ -102,8 +102,47 @@ def test_a_function_ends_the_run(answer):
     assert 0.5 < run.time[-1] < 1.0
 
 
+@pytest.mark.parametrize("answer", [17, np.ones(3), "", [1], 0.5])
+def test_a_number_ends_no_run(answer):
+    """As file.write returns one: a function that writes a line ended the run at its first step."""
+    run = hkflow.solve(problem(), 0.1, observers=[lambda state: answer])
+    assert run.finished
+
+
+@pytest.mark.parametrize("wrong", [3, hkflow.Observer])
+def test_what_is_no_observer_is_told(wrong, tmp_path):
+    with pytest.raises(ValueError, match="An observer is a hkflow.Observer or a function"):
+        hkflow.solve(problem(), 0.1, observers=[wrong])
+    with pytest.raises(ValueError, match="An observer is a hkflow.Observer or a function"):
+        hkflow.run(problem(), tmp_path / "run", end=0.1, observers=[wrong])
+    assert not (tmp_path / "run").exists()
+
+
 def test_intervals_must_be_positive():
     with pytest.raises(ValueError, match="every must be a positive time, got 0"):
         hkflow.observe(print, every=0.0)
     with pytest.raises(hkflow.CaseError, match="time.end"):
         hkflow.steps(problem(), -1.0)
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles", "characteristics"])
+def test_an_observer_may_change_what_it_is_given(kind):
+    """Particles and characteristics went on from there."""
+
+    def changes(state):
+        atoms = state.atoms()
+        atoms.positions[:], atoms.weights[:] = [1.0, 0.0], 3.0
+        for array in (state.predictions, state.density if kind == "grid" else np.zeros(1)):
+            array[...] = 7.0
+
+    x = np.array([[1.0, 0.2], [-0.4, 1.0], [0.3, -1.0]])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, [1, -1, 1])
+    flow, mesh = hkflow.Flow(1.0, 2.0), hkflow.circle_mesh(16)
+    one = hkflow.Problem(mesh, objective, flow, (1, -1))
+    if kind == "particles":
+        one = hkflow.Problem(None, objective, flow, (1, -1), one.atoms())
+    wanted, found = (
+        hkflow.solve(one, 0.5, kind=kind, observers=observers) for observers in ([], [changes])
+    )
+    for name, values in wanted.records.items():
+        assert np.array_equal(values, found.records[name], equal_nan=True), name

@@ -147,7 +147,7 @@ def _thinner(problem, count, mesh_of):
         mesh = mesh_of(problem.domain.meshes, count)
         return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
     points = quasi_uniform(count, problem.dim)
-    weights = np.concatenate([problem.density(points, sign) for sign in problem.signs])
+    weights = np.concatenate([problem.initial_density(points, sign) for sign in problem.signs])
     alive = weights > 0.0
     if not alive.any():
         return None

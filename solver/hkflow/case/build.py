@@ -32,7 +32,7 @@ from .datasets import (
     teacher_of,
 )
 from .first_measure import density_function, initial_density, initial_points
-from .functions import built_in_feature, feature_of
+from .functions import built_in_feature, check_activation, feature_of
 from .memory import check_memory
 from .mesh_cache import cached_mesh
 from .randomness import DATA, random_numbers
@@ -170,21 +170,20 @@ def _data_risk(case, folder, data, feature):
     try:
         full = generators.with_bias(inputs) if case.objective.bias else inputs
         risk = ALL_RISKS[case.objective.loss]
-        return (
-            Objective(
-                feature,
-                risk,
-                full,
-                targets,
-                weights,
-                case.objective.weight_decay,
-                case.objective.operator,
-                entropy=case.objective.entropy,
-            ),
-            exact,
+        objective = Objective(
+            feature,
+            risk,
+            full,
+            targets,
+            weights,
+            case.objective.weight_decay,
+            case.objective.operator,
+            entropy=case.objective.entropy,
         )
     except ValueError as error:
         raise CaseError(f"data: {error}") from error
+    check_activation(feature, objective.inputs, objective.axes)
+    return objective, exact
 
 
 def _population_risk(case, feature):

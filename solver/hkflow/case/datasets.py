@@ -14,7 +14,7 @@ from ..objectives import data as generators
 from ..objectives.activations import Feature
 from ..objectives.losses import SOFTMAX
 from .datafiles import read_columns, read_scikit_learn
-from .functions import feature_of
+from .functions import check_activation, feature_of
 from .preparation import Encoding, Preparation, raw_table, test_rows
 from .randomness import DATA, SPLIT, random_numbers
 from .schema.arrays import ProblemCase
@@ -243,7 +243,8 @@ def distribution(case: Case, rng: np.random.Generator, feature: Feature) -> Call
     comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})
     if case.data.source == "teacher":
-        network = _given_teacher(case)
+        axes, network = case.data.dim + case.objective.bias, _given_teacher(case)
+        check_activation(feature, np.random.default_rng(0).standard_normal((4, axes)), axes)
         keys = {name: keys[name] for name in ("dim", "units", "classify", "margin")}
         return generators.teacher(rng, feature, bias=case.objective.bias, network=network, **keys)
     return GENERATORS[case.data.source](rng, **keys)

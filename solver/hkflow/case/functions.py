@@ -1,18 +1,13 @@
 """Users' own functions: found by their names, module:function, and known again by their source."""
 
-import hashlib
 import inspect
 import re
-import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import model_validator
 
 from ..arguments import Floats
@@ -20,13 +15,14 @@ from ..errors import CaseError, printable
 from ..objectives.activations import (
     FEATURES,
     Feature,
-    check_feature,
     feature_named,
     unchecked_ridge,
     vector_feature,
 )
 from ..objectives.losses import ALL_RISKS, SOFTMAX, Risk
+from ..objectives.own import TRIED, check_feature
 from .schema.tables import Table
+from .sources import module_in, source_hash
 
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -38,10 +34,10 @@ def imported(reference: str, folder: str | Path | None = None) -> Any:
     Raises CaseError if there is no such module or nothing of that name in it.
     """
     module, _, names = reference.partition(":")
-    if not REFERENCE.fullmatch(reference):
+    if not REFERENCE.fullmatch(reference) or module.endswith(".py"):
         raise CaseError(
             f"'{printable(reference)}' cannot be imported: wanted module:function, with a function"
-            " at the top of a module."
+            " at the top of a module; 'units:tanh' is the function tanh of the file units.py."
         )
     try:
         found = _module(module, folder)
@@ -62,8 +58,7 @@ def _module(name, folder):
     path = _path(name, folder)
     if path is None:
         return import_module(name)
-    with _first_on_path(path.parents[name.count(".")]):
-        return _module_in(str(path), path.read_bytes())
+    return module_in(path, path.parents[name.count(".")])
 
 
 def home_of(reference: str, folder: str | Path) -> str | None:
@@ -76,75 +71,6 @@ def _path(name, folder):
     """The file of a module in a folder, None if it is not there."""
     path = Path(folder or "", *name.split(".")).with_suffix(".py")
     return path.resolve() if folder is not None and path.is_file() else None
-
-
-@lru_cache(maxsize=64)
-def _module_in(path, content):
-    """A module from a file as it stands: folders may have modules of one name, and they change.
-    Python's byte code does not tell two contents of one second and one length apart."""
-    name = f"hkflow_case_{hashlib.sha256(path.encode() + content).hexdigest()[:16]}"
-    spec = spec_from_file_location(name, path)
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        exec(compile(content, path, "exec"), vars(module))
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-@contextmanager
-def _first_on_path(folder):
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-
-
-def source_hash(function: Any) -> str | None:
-    """SHA-256 of the source of a function, with the functions of its module and the constants that
-    it names; None if there is no source."""
-    try:
-        parts = "\n".join(_parts(function, set()))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    return hashlib.sha256(parts.encode()).hexdigest()
-
-
-def _parts(function, seen):
-    function = getattr(function, "py_func", function)  # of a function compiled by numba
-    if function in seen:
-        return
-    seen.add(function)
-    yield inspect.getsource(function)
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = dict(zip(function.__code__.co_freevars, cells, strict=True))
-    named |= {
-        name: function.__globals__[name]
-        for name in _names(function.__code__)
-        if name in function.__globals__
-    }
-    for name, value in sorted(named.items(), key=lambda item: item[0]):
-        if inspect.isfunction(getattr(value, "py_func", value)):
-            if value.__module__ == function.__module__:
-                yield from _parts(value, seen)
-        elif isinstance(value, np.ndarray):
-            yield f"{name} = {hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
-        elif _is_constant(value):
-            yield f"{name} = {value!r}"
-
-
-def _is_constant(value):
-    if isinstance(value, tuple | list):
-        return all(map(_is_constant, value))
-    return isinstance(value, int | float | complex | str | np.generic)
-
-
-def _names(code):
-    """The names that code and the functions inside it look up."""
-    inner = (_names(part) for part in code.co_consts if inspect.iscode(part))
-    return set(code.co_names).union(*inner)
 
 
 class StoredFunction(Table):
@@ -175,7 +101,13 @@ class StoredFunction(Table):
             found = imported(self.function, self.folder)
         except CaseError as error:
             raise CaseError(f"{where}: {error}") from error
-        if source_hash(found) != self.source or self.source is None and not sourceless:
+        if self.source is None and not sourceless:
+            raise CaseError(
+                f"{where}: whether '{self.function}' is what it was when the run was made cannot be"
+                " told, for it has no source in Python; wrap it in a function of a module, and run"
+                " again."
+            )
+        if source_hash(found) != self.source:
             raise CaseError(
                 f"{where}: the source of '{self.function}' is not what it was when the run was"
                 " made, so its numbers may be others; put the former source back, or run again."
@@ -213,7 +145,6 @@ class StoredFeature(Table):
         feature: Feature, reference: str | None = None, folder: str | None = None
     ) -> "StoredFeature":
         """That of a feature; reference : by which a case names it."""
-        _refuse_builtin_name("feature", feature.name, FEATURES)
         if feature.joint or feature.activation is not None:
             raise CaseError(
                 f"The feature '{feature.name}' is not one of hkflow's and not made of functions"
@@ -243,12 +174,6 @@ class StoredFeature(Table):
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)
 
 
-def _refuse_builtin_name(what, name, builtin):
-    """Raise CaseError if a user's own is called as a built-in one is."""
-    if name in builtin:
-        raise CaseError(f"The {what} '{name}' is not hkflow's own; give it another name.")
-
-
 class StoredRisk(Table):
     """A user's risk as a run folder knows it; the fields as of hkflow.Risk."""
 
@@ -261,7 +186,6 @@ class StoredRisk(Table):
     @staticmethod
     def of(risk: Risk) -> "StoredRisk":
         """That of a risk."""
-        _refuse_builtin_name("risk", risk.name, ALL_RISKS)
         return StoredRisk(
             name=risk.name,
             classifies=risk.classifies,
@@ -344,11 +268,17 @@ def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
             f"objective.activation: '{activation}' is {type(found).__name__}; wanted a function"
             " s -> (ψ(s), ψ′(s)), or a hkflow.Feature without activation."
         )
-    try:
-        check_feature(feature)
-    except ValueError as error:
-        raise CaseError(f"objective.activation: {error}") from error
     return feature
+
+
+def check_activation(feature: Feature, inputs: Floats, axes: int) -> None:
+    """Raise CaseError unless the feature of objective.activation is one, see
+    objectives.own.check_feature."""
+    if feature_named(feature.name) is None:
+        try:
+            check_feature(feature, inputs[:TRIED], axes)
+        except ValueError as error:
+            raise CaseError(f"objective.activation: {error}") from error
 
 
 def built_in_feature(table: Any, targets: Floats) -> Feature | None:

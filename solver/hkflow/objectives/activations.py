@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats, whole_number
-from ..errors import unknown_name
+from ..errors import namesake, unknown_name
 from ..operators.choice import HARMONICS, harmonics_pay, make_operator, n_harmonics
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
@@ -254,6 +254,17 @@ def feature_named(name: str) -> Feature | None:
     return FEATURES.get(name)
 
 
+def is_built_in(feature: Feature) -> bool:
+    """Whether a feature is hkflow's own. Raises ValueError for another one of its name, by which
+    methods and certificates know it."""
+    known = feature_named(feature.name)
+    if known is None:
+        return False
+    if (feature.activation, feature.ridge) != (known.activation, known.ridge):
+        raise ValueError(namesake("feature", feature.name))
+    return True
+
+
 def ridge(
     function: Callable,
     name: str | None = None,
@@ -272,10 +283,10 @@ def ridge(
     try:
         shapes = [np.shape(part) for part in function(s)]
     except Exception as error:  # whatever the user's function says
-        raise _misfit(feature, error) from error
+        raise misfit(feature, error) from error
     if shapes != [s.shape, s.shape]:
         why = f"of an array of the shape {s.shape} it makes those of the shapes {shapes}"
-        raise _misfit(feature, ValueError(why))
+        raise misfit(feature, ValueError(why))
     return feature
 
 
@@ -304,62 +315,15 @@ def _ridge_pullback(function, points, inputs, loss_gradient):
     return (loss_gradient[:, None] * function(inputs @ points.T)[1]).T @ inputs
 
 
-ROUNDED = 1e-12  # how far |θ|² may be from 1
-SAMPLES = 1009  # values of ψ that are compared with its pieces
-STEP, ROUGH = 1e-5, 1e-5  # of central differences, and how far they may be from a gradient
-
-
-def check_feature(feature: Feature) -> None:
-    """Raise ValueError unless a user's feature has values of the right shape, its degree, its
-    kinks, and the gradient that differences of its values have."""
-    rng = np.random.default_rng(0)
-    points, inputs, loss_gradient = (rng.standard_normal(shape) for shape in ((5, 3), (4, 3), 4))
-    try:
-        values = _real(feature.matrix(points, inputs), (4, 5))
-        pulled = feature.pullback and _real(feature.pullback(points, inputs, loss_gradient), (5, 3))
-    except Exception as error:  # whatever the user's function says
-        raise _misfit(feature, error) from error
-    _ = feature.hinges  # which looks at its kinks
-    if feature.degree is not None:
-        scaled = feature.matrix(2.0 * points, inputs)
-        if not np.allclose(scaled, 2.0**feature.degree * values, rtol=1e-10, atol=1e-10):
-            raise ValueError(f"'{feature.name}' is not homogeneous of degree {feature.degree}.")
-    if pulled is None:
-        return
-    direction = rng.standard_normal(3)
-    ends = [feature.matrix(points + side * STEP * direction, inputs) for side in (1.0, -1.0)]
-    change = loss_gradient @ (ends[0] - ends[1])
-    check_slopes(f"'{feature.name}'", pulled @ direction, change, np.abs(values).max())
-
-
-def check_slopes(name: str, slopes: Floats, change: Floats, size: float) -> None:
-    """Raise ValueError unless slopes (n,) along a direction are those of the values, which have a
-    size, and which change so much, (n,), from −STEP to STEP along it."""
-    wanted = change / (2.0 * STEP)
-    if not np.allclose(slopes, wanted, rtol=ROUGH, atol=ROUGH * size):
-        k = int(np.abs(slopes - wanted).argmax())
-        raise ValueError(
-            f"{name} has another gradient than its values: {slopes[k]:.6g} where differences of the"
-            f" values give {wanted[k]:.6g}."
-        )
-
-
-def _misfit(feature, error):
-    """The ValueError for what a user's function does when it is tried."""
+def misfit(feature: Feature, error: Exception) -> ValueError:
+    """For what a user's function does when it is tried."""
     why = str(error).rstrip(".")
     hint = " Wanted a function s -> (ψ(s), ψ′(s)) of arrays." if feature.ridge else ""
     return ValueError(f"'{feature.name}' does not fit: {type(error).__name__}: {why}.{hint}")
 
 
-def _real(values, shape):
-    """An array of real, finite numbers of a shape, or ValueError."""
-    values = np.asarray(values)
-    if values.shape != shape or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-        raise ValueError(
-            f"wanted finite real numbers of the shape {shape}, got {values.dtype} of the shape"
-            f" {values.shape}"
-        )
-    return values
+ROUNDED = 1e-12  # how far |θ|² may be from 1
+SAMPLES = 1009  # values of ψ that are compared with its pieces
 
 
 def _linear(points, inputs):

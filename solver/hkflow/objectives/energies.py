@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats, nonnegative
+from ..arguments import Floats, nonnegative, real_array, real_number
 from ..errors import printable
 from ..measures.formula import Formula
 from ..measures.initial import COORDINATES, VARIABLES, coordinates_of
 from ..operators.dense import blocked, unblocked
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
-from .activations import STEP, Feature, check_slopes
+from .activations import Feature
+from .differences import check_slopes
 from .kernels import ZonalKernel, zonal_kernel
 from .losses import Risk
 from .objective import Objective
@@ -91,7 +92,7 @@ class External(Shown):
 
     def _checked(self, found, points, shape):
         """Values as an array of a shape, or ValueError."""
-        found = np.asarray(found, dtype=float)
+        found = real_array(found, "Values of a potential")
         if found.ndim and found.shape != shape:
             raise ValueError(
                 f"{self._facts()['external']}: wanted values of the shape {shape}, got"
@@ -109,17 +110,24 @@ class External(Shown):
         rng = np.random.default_rng(0)
         points, direction = rng.standard_normal((2, 5, axes))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
-        values = self.values(points)
-        if self.gradient is None:
+        given, values = points.copy(), self.values(points)
+        slopes = None if self.gradient is None else self.slopes(points)
+        if not np.array_equal(points, given):
+            raise ValueError(
+                f"{self._facts()['external']} changes the points that it is given; let it work on a"
+                " copy."
+            )
+        if slopes is None:
             return
         direction -= np.sum(direction * points, axis=1, keepdims=True) * points
-        ends = []
-        for side in (1.0, -1.0):
-            moved = points + side * STEP * direction
-            ends.append(self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True)))
-        slopes = np.sum(self.slopes(points) * direction, axis=1)
-        size = 1.0 + np.abs(values).max()
-        check_slopes(self._facts()["external"], slopes, ends[0] - ends[1], size)
+
+        def along(s):
+            moved = points + s * direction
+            return self.values(moved / np.linalg.norm(moved, axis=1, keepdims=True))
+
+        found, size = np.sum(slopes * direction, axis=1), 1.0 + np.abs(values).max()
+        rounded = np.result_type(np.asarray(self.potential(points)), np.float32)  # type: ignore[operator]
+        check_slopes(self._facts()["external"], along, found, size, rounded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +152,7 @@ class Interaction(Shown):
     zonal: ZonalKernel = field(init=False)
 
     def __post_init__(self):
-        if not np.isfinite(self.strength):
+        if not np.isfinite(real_number(self.strength, "strength")):
             raise ValueError(f"strength must be a finite number, got {self.strength}.")
         one = zonal_kernel(self.kernel, self.parameters)
         powers = one.powers * (self.strength, 1.0)

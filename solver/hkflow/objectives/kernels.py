@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from ..arguments import Floats, check_positive
+from ..arguments import Floats, check_positive, real_array
 from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..operators.dense import DATA, blocked, unblocked
@@ -26,6 +26,7 @@ from ..operators.zonal import pair_sums
 
 TAIL = 1e-14  # of a series, relative to its size: what is left out
 MAX_TERMS = 512
+ROUGH = 0.01  # of its largest coefficient, beyond which a series is no kernel's
 CHECKED = 2001  # values of t at which a series is compared with its function
 FEW = 250  # points that move, up to which all pairs cost least, as measured on degrees 1 to 42
 SMALL = 10_000  # pairs below which a second thread costs more than it brings
@@ -215,11 +216,12 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
     from scipy.fft import dct  # slow to load
 
     def values(t):
-        found = np.asarray(function(t), dtype=float)
+        found = real_array(function(t.copy()), "Values of a kernel")
         if found.shape not in ((), t.shape) or not np.isfinite(found).all():
+            got = "nan or inf" if found.shape in ((), t.shape) else f"the shape {found.shape}"
             raise ValueError(
                 "A kernel is a function of an array t between -1 and 1 with finite values of its"
-                f" shape {t.shape}, got {found.shape}."
+                f" shape {t.shape}, got {got}."
             )
         return np.broadcast_to(found, t.shape)
 
@@ -237,6 +239,11 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
 
 def _function(function):
     series, error = series_of(function)
+    if not error <= ROUGH * np.abs(series).max():
+        raise ValueError(
+            f"This kernel jumps or is too steep: its series of {len(series)} terms is off by"
+            f" {error:.2g}. Make it smoother."
+        )
     return ZonalKernel(series, np.zeros((0, 2)), error)
 
 
@@ -278,9 +285,14 @@ def zonal_kernel(
     """The kernel of a name and its parameter, of a formula in t, or of a function of arrays t.
 
     Raises ValueError for an unknown name, with the choices, a parameter that is missing or not its
-    own, or numbers that are not positive.
+    own, numbers that are not positive, and a function that has no series.
     """
     needed, make = None, None
+    if not (isinstance(kernel, str) or callable(kernel)):
+        raise ValueError(
+            "A kernel is a name, a formula in t or a function of an array t, got"
+            f" {type(kernel).__name__}."
+        )
     if not isinstance(kernel, str):
         needed, make = None, lambda: _function(kernel)
     elif kernel in KERNELS:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..compiled import njit
+from ..errors import namesake, unknown_name
+
+TAILS = ("exponential", "logistic", "square")
 
 
 @dataclass(frozen=True)
@@ -17,13 +20,14 @@ class Risk:
     evaluate : function (predictions, targets, weights, out) -> R; writes ∂R/∂h_i to out. All arrays
         (n_data,)
     classifies : whether targets are classes ±1, so that errors and margins make sense
-    tail : "exponential" or "logistic" if R is made of such losses; "square" for the square risk,
-        None for any other
+    tail : "exponential" or "logistic" if R is the sum of such losses, or its logarithm where it is
+        `scaled`; "square" for the square risk, None for any other
     coupled : whether a datum has several predictions, whose targets are classes 0, 1, …, k − 1;
         predictions and out are (n_data · k,) then, datum by datum
     scaled : function (predictions, log_scale, targets, weights, out) -> e^−log_scale R(h) at h =
         e^log_scale predictions, where that never overflows; None: then e^log_scale has to be a
         number
+    Raises ValueError for an unknown tail.
     """
 
     name: str
@@ -32,6 +36,10 @@ class Risk:
     tail: str | None = None
     scaled: Callable | None = None
     coupled: bool = False
+
+    def __post_init__(self):
+        if self.tail is not None and self.tail not in TAILS:
+            raise ValueError(unknown_name("tail", self.tail, TAILS))
 
     @property
     def has_margins(self) -> bool:
@@ -207,3 +215,11 @@ RISKS = {
 # beside the table of risks of one prediction for each datum
 SOFTMAX = Risk("softmax", softmax, False, coupled=True)
 ALL_RISKS = RISKS | {SOFTMAX.name: SOFTMAX}
+
+
+def check_name(risk: Risk) -> None:
+    """Raise ValueError for a user's risk that is called as one of hkflow's, by whose name
+    certificates know it."""
+    known = ALL_RISKS.get(risk.name)
+    if known is not None and (risk.evaluate, risk.scaled) != (known.evaluate, known.scaled):
+        raise ValueError(namesake("risk", risk.name))

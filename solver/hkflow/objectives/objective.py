@@ -10,8 +10,8 @@ from ..arguments import Floats, nonnegative, real_array
 from ..operators.choice import SINGLE
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
-from .activations import SAMPLES, Feature
-from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk
+from .activations import SAMPLES, Feature, is_built_in
+from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk, check_name
 
 # relative rounding of sums, in double and in single precision
 ROUNDED = 16.0 * float(np.finfo(float).eps)
@@ -34,7 +34,7 @@ class Objective(Shown):
     ranks : between which they are shared out; if these are several, all must do the same (see
         hkflow.operators.ranks)
     Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not
-    fit, and what the risk forbids.
+    fit, what the risk forbids, and names of hkflow's own features and risks for others.
     """
 
     feature: Feature
@@ -48,6 +48,11 @@ class Objective(Shown):
     entropy: float = 0.0
 
     def __post_init__(self):
+        for name, kind in (("feature", Feature), ("risk", Risk)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ValueError(f"{name} must be a hkflow.{kind.__name__}, got {value!r:.60}.")
+        is_built_in(self.feature)
+        check_name(self.risk)
         inputs = np.ascontiguousarray(np.atleast_2d(real_array(self.inputs, "Inputs")))
         targets, n = np.ascontiguousarray(real_array(self.targets, "Targets")), len(inputs)
         if not inputs.size or inputs.ndim != 2:

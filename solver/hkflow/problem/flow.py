@@ -58,7 +58,9 @@ class VaryingRate(float):
         if isinstance(self.rule, str):
             values = Formula(self.rule, ("t",))({"t": times}) + np.zeros(len(times))
         else:
-            values = np.array([self.rule(float(t)) for t in times], dtype=float)
+            values = np.asarray([self.rule(float(t)) for t in times])
+            if values.shape != times.shape or values.dtype.kind not in "buif":
+                raise RateError(f"must be one real number at a time, got {values[0]!r}.")
         if not ((values >= 0.0) & np.isfinite(values)).all():
             at = np.argmin(np.where(np.isfinite(values), values, -np.inf))
             raise RateError(
@@ -163,7 +165,9 @@ class Flow(Shown):
         rate = getattr(self, name)
         if not isinstance(rate, VaryingRate):
             return "" if rate == 1.0 else f"{rate:g} "
-        return f"({rate.rule}) " if isinstance(rate.rule, str) else f"{rate.rule.__name__}(t) "
+        if isinstance(rate.rule, str):
+            return f"({rate.rule}) "
+        return f"{getattr(rate.rule, '__name__', type(rate.rule).__name__)}(t) "
 
     @cached_property
     def varies(self) -> tuple[str, ...]:

@@ -81,14 +81,15 @@ class Problem(Shown):
                 "A function as the initial measure needs a mesh. Without one give a PointMeasure,"
                 " and the function as `density`."
             )
-        values = [function(self.mesh.centers, sign) for sign in self.signs]
+        # points of its own, which it may change
+        values = [function(self.mesh.centers.copy(), sign) for sign in self.signs]
         if any(np.shape(value) not in ((), (self.mesh.n_cells,)) for value in values):
             raise ValueError(
                 f"The initial density at {self.mesh.n_cells} points must have the shape"
                 f" ({self.mesh.n_cells},), got {[np.shape(value) for value in values]}."
             )
         cells = [np.broadcast_to(value, self.mesh.n_cells) for value in values]
-        object.__setattr__(self, "initial", np.array(cells, dtype=float))
+        object.__setattr__(self, "initial", real_array(cells, "Initial densities"))
         if self.density is None:
             object.__setattr__(self, "density", function)
 
@@ -149,7 +150,8 @@ class Problem(Shown):
             and not ((density >= 0.0).all() and (density.any() or mass > 0.0))
         ):
             raise ValueError(
-                "The initial density must be finite, nonnegative and not zero everywhere."
+                "The initial density must be finite, nonnegative and not zero everywhere, got"
+                f" {density.min():.3g} to {density.max():.3g}."
             )
         if atoms is not None:
             self._check_signs(atoms)
@@ -256,7 +258,7 @@ class Problem(Shown):
         Raises ValueError if the initial measure is known as atoms alone.
         """
         if self.density is not None:
-            return self.density(points, sign)
+            return self.density(points.copy(), sign)
         if self.mesh is None:
             raise ValueError(
                 "The initial measure is made of atoms, whose density nobody knows: start from a"

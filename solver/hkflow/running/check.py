@@ -17,6 +17,7 @@ from ..case.schema.case import Case
 from ..errors import CaseError, HkflowError
 from ..methods.choice import make_method
 from ..methods.method import Method
+from ..objectives.own import check_own
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..store.run import load
@@ -70,8 +71,8 @@ BESIDE = {"repeats"}  # of [method], that says what is solved beside the run
 
 
 def build_method(problem: Problem, case: Any, file: CaseFile | None = None) -> Method:
-    """The method of a resolved case; raises CaseError, which names the file, for options that do
-    not fit."""
+    """The method of a resolved case; raises CaseError, which names the file, for options and
+    functions of a user's that do not fit."""
     options = {
         key: value
         for key, value in case.method.model_dump().items()
@@ -82,6 +83,10 @@ def build_method(problem: Problem, case: Any, file: CaseFile | None = None) -> M
         stated = case.data.source == "arrays"  # as hkflow.solve takes it
         streams = np.random.SeedSequence(case.seed).spawn(DYNAMICS + 1)
         seed = {"seed": case.seed if stated else streams[DYNAMICS]}
+    try:
+        check_own(problem.objective)
+    except ValueError as error:
+        raise CaseError(str(error)) from error
     try:
         return make_method(problem, **options, **seed)
     except ValueError as error:

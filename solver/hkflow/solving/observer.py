@@ -1,6 +1,7 @@
 """What can watch a run: progress bars, memories, run folders, and functions of users."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,8 @@ class State:
         return self._scaled(method.density(method.state(), method.problem.mesh))
 
     def atoms(self) -> PointMeasure:
-        """The measure as atoms: cells, particles, or Π₂ of a network."""
-        return self._method.problem.atoms_of(self._method.measure(self._method.state()))
+        """The measure as atoms: cells, particles, or Π₂ of a network. They are the caller's own."""
+        return deepcopy(self._method.problem.atoms_of(self._method.measure(self._method.state())))
 
     def record(self) -> dict[str, float]:
         """The numbers that a record holds, by name; certificates left out, which cost more than all
@@ -105,7 +106,7 @@ def observe(
     function: Callable, every: float | None = None, at: ArrayLike = (), when: Callable | None = None
 ) -> Observer:
     """An Observer that calls a function of a State, and ends the run if that returns True or a
-    sentence.
+    sentence; a number, or anything else, does not.
 
     every : simulated time between calls, the start counts;  at : times, each at the first step that
         reaches it
@@ -116,11 +117,16 @@ def observe(
     return _Function(function, every, at, when)
 
 
-def as_observer(watching: Observer | Callable) -> Observer:
-    """An Observer as it is, a function of a State as one that is called after every step."""
-    return (
-        watching if isinstance(watching, Observer) or not callable(watching) else observe(watching)
-    )
+def as_observer(watching: Any) -> Observer:
+    """An Observer as it is, a function of a State as one that is called after every step. Raises
+    ValueError for anything else."""
+    if isinstance(watching, Observer):
+        return watching
+    if not callable(watching) or isinstance(watching, type):
+        raise ValueError(
+            f"An observer is a hkflow.Observer or a function of a State, got {watching!r:.60}."
+        )
+    return observe(watching)
 
 
 class _Function(Observer):
@@ -151,10 +157,7 @@ class _Function(Observer):
         return due
 
     def stop(self):
-        if not self.answer:
-            return None
-        return (
-            self.answer
-            if isinstance(self.answer, str)
-            else f"Stopped by {getattr(self.function, '__name__', 'a function')}"
-        )
+        if isinstance(self.answer, str):
+            return self.answer or None
+        ends = isinstance(self.answer, bool | np.bool_) and self.answer
+        return f"Stopped by {getattr(self.function, '__name__', 'a function')}" if ends else None

@@ -56,7 +56,7 @@ OF_EVERY_RUN = (
     ),
     Record(
         "training_error", "training error",
-        "Share of data whose class is wrong, or root mean square error of a regression; by weights.",
+        "Weighted share of data whose class is wrong, or root mean square error of a regression.",
         compared=True,
     ),
     Record(

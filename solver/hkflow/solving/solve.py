@@ -11,6 +11,7 @@ from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import kind_of, make_method, method_class
 from ..methods.method import Method
+from ..objectives.own import check_own
 from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
@@ -88,7 +89,7 @@ def steps(
     Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
     """
     method["kind"] = kind_of(problem, method.get("kind"))
-    times = _checked(end, saves, record_interval, until_margin, method)
+    times = _checked(problem, end, saves, record_interval, until_margin, method)
     check_records(records)
     made, certificate = make_method(problem, **method), margin_certifier(problem)
     loop = Loop(
@@ -130,7 +131,7 @@ def solve(
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
     method["kind"] = kind_of(problem, method.get("kind"))
-    times = _checked(end, saves, record_interval, until_margin, method)
+    times = _checked(problem, end, saves, record_interval, until_margin, method)
     check_records(records)
     memory, made = Memory(method, title), make_method(problem, **method)
     interrupt = DeferredInterrupt()
@@ -154,9 +155,10 @@ def solve(
     return memory.solution(made, finished)
 
 
-def _checked(end, saves, record_interval, until_margin, method):
-    """The save times. Raises CaseError for wrong arguments, TypeError for options that the method
-    has not."""
+def _checked(problem, end, saves, record_interval, until_margin, method):
+    """The save times. Raises CaseError for wrong arguments, ValueError for options that the method
+    has not and for functions of the problem that are not what they are taken for."""
+    check_own(problem.objective)
     kind, own = method["kind"], option_names(solve)[:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
     times = save_times(end, saves)

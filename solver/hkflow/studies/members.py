@@ -52,9 +52,10 @@ told = None
 def key_of(file: CaseFile) -> str:
     """A name for what a case computes: of the resolved case, its own functions, the files that it
     reads, and the version of hkflow."""
-    from ..case.functions import own_feature, source_hash
+    from ..case.functions import own_feature
     from ..case.records import case_records
     from ..case.resolve import resolve
+    from ..case.sources import source_hash
 
     resolved = toml_of(resolve(file.case, file.folder))
     digest = hashlib.sha256(f"{versions()['hkflow']}\n{resolved}".encode())

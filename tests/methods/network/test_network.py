@@ -1,5 +1,6 @@
 """Networks in raw parameters against the particles that they are another way of writing."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -139,6 +140,40 @@ def test_sgd_draws_from_the_distribution_or_from_the_data():
     assert not np.array_equal(a.predictions, b.predictions)
     c = hkflow.solve(problem, 0.1, kind="network", training="sgd", step=0.01, batch=7)
     assert np.array_equal(c.predictions, b.predictions)
+
+
+@pytest.mark.parametrize(
+    "draw, why",
+    [
+        (lambda rng, n: (np.full((n, 2), np.nan), np.ones(n)), "must be finite"),
+        (lambda rng, n: (rng.normal(size=(n, 3)), np.ones(n)), r"got inputs of the shape \(5, 3\)"),
+        (lambda rng, n: (rng.normal(size=(1, 2)), np.ones(1)), r"got inputs of the shape \(1, 2\)"),
+        (lambda rng, n: (rng.normal(size=(n, 2)), np.ones((n, 1))), "5 targets and weights, got"),
+        (lambda rng, n: (rng.normal(size=(n, 2)) + 0j, np.ones(n)), "complex"),
+        (lambda rng, n: None, "cannot unpack"),
+    ],
+)
+def test_a_batch_that_is_none_is_told(draw, why):
+    """ReLU took inputs that are no numbers for inactive."""
+    problem = particle_problem(regression("relu"), hkflow.Flow(1.0, 2.0), 10)
+    problem = replace(problem, draw=draw)
+    with pytest.raises(ValueError, match=r"draw\(rng, 5\) must give inputs \(5, 2\)") as error:
+        hkflow.solve(problem, 0.1, kind="network", training="sgd", step=0.01, batch=5)
+    assert re.search(why, str(error.value))
+
+
+def test_a_batch_may_be_lists():
+    problem = particle_problem(regression("relu"), hkflow.Flow(1.0, 2.0), 10)
+
+    def draw(rng, n):
+        return rng.normal(size=(n, 2)), np.ones(n)
+
+    def lists(rng, n):
+        return tuple(one.tolist() for one in draw(rng, n))
+
+    how = {"kind": "network", "training": "sgd", "step": 0.01, "batch": 5}
+    a, b = (hkflow.solve(replace(problem, draw=one), 0.1, **how) for one in (draw, lists))
+    assert np.array_equal(a.predictions, b.predictions)
 
 
 def test_a_descent_takes_exactly_its_steps():

@@ -2,7 +2,7 @@
 approximates."""
 
 from copy import deepcopy
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import numpy as np
@@ -167,7 +167,7 @@ class Network(OdeMethod):
                 operator="dense",
                 ranks=whole.ranks,
             )
-            self.sample = self.parameters.on(batch)
+            self.sample, self.has_drawn = self.parameters.on(batch), False
 
     def _proposition(self, start):
         """The schedule that goes with a theorem."""
@@ -318,13 +318,32 @@ class Network(OdeMethod):
         """A fresh batch."""
         objective, whole = self.sample.objective, self.problem.objective
         if self.problem.draw is not None:
-            inputs, objective.targets[:] = self.problem.draw(self.trial_random, self.batch)
+            inputs, objective.targets[:] = self._drawn(objective)
         else:
             rows = self.trial_random.choice(
                 len(whole.targets), size=self.batch, p=whole.weights / whole.weights.sum()
             )
             inputs, objective.targets[:] = whole.inputs[rows], whole.targets[rows]
         self.sample.operator.set_inputs(inputs)
+
+    def _drawn(self, objective):
+        """A batch of the user's, of which the first is looked at. Raises ValueError for data that
+        an objective refuses."""
+        assert self.problem.draw is not None
+        drawn, wanted = self.problem.draw(self.trial_random, self.batch), objective.inputs.shape
+        if not self.has_drawn:
+            try:
+                inputs, targets = drawn
+                if np.shape(inputs) != wanted:
+                    raise ValueError(f"got inputs of the shape {np.shape(inputs)}.")
+                replace(objective, inputs=inputs, targets=targets)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"draw(rng, {self.batch}) must give inputs {wanted} and targets"
+                    f" ({self.batch},): {error}"
+                ) from error
+            self.has_drawn = True
+        return np.asarray(drawn[0]), drawn[1]
 
     def accept(self, step: Step) -> None:
         """Make the trial state the accepted one."""
