@@ -3,6 +3,7 @@ its first two terms, the potential J_ν."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 
@@ -139,10 +140,10 @@ class Objective(Shown):
 
     def rms(self, values: Floats) -> float:
         """Root mean square of values (n_data,) or (n_predictions,), weighted as the data are."""
-        squares = np.square(values)
+        squares = values * values
         if len(squares) > len(self.targets):
             squares = squares.reshape(len(self.targets), -1).mean(axis=1)
-        return float(np.sqrt(np.add.reduce(self._shares * squares)))
+        return sqrt(np.add.reduce(self._shares * squares))
 
     def error(self, predictions: Floats) -> float:
         """Share of the data, by weights q, on the wrong side of zero for a classification risk,

@@ -106,7 +106,8 @@ def test_sibling_without_sliding_the_valley_is_missed(monkeypatch):
             np.zeros((2, 3, 3)),
             np.zeros(3, dtype=np.int64),
             np.zeros((5, 2)),
-            np.zeros((6, 2), dtype=np.int64),
+            np.array([[0, 0]] * 5 + [[0, 1]]),
+            np.zeros((3, 0)),
             np.zeros((3, 2)),
         )
         kinks = Kinks.of(RELU, VALLEY)

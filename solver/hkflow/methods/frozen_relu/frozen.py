@@ -32,8 +32,8 @@ FAR = 1e300  # chord that stands for an infinite one
 AT_ONCE = 16  # kinks that vector instructions look at before any is looked at by itself
 LONGEST = 300.0  # τ beyond which e^τ is not formed
 # lists of near kinks: the shortest distance; how much farther than a straight way they go; the
-# share of the distance that is walked with them; their length, over the root of the number of kinks
-NEAREST, WIDER, SAFE, WORTH = 1e-9, 1.25, 0.999, 2.0
+# share of the distance that is walked with them
+NEAREST, WIDER, SAFE = 1e-9, 1.25, 0.999
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
     "potential", "clinging",
@@ -267,7 +267,8 @@ def arrive(j, count, sign, jumps, rows, s, sides, base, lists, limits):
     length. s, sides: of the kinks in lists[5]"""
     kept = 0
     for i in range(count):
-        k, at, own = lists[0, i], lists[1, i], 0
+        k, at = lists[0, i], lists[1, i]
+        own = k if len(s) == len(rows) else 0
         while lists[5, own] != k:
             own += 1
         if at != 0 and at * s[own] > TOUCH:
@@ -324,41 +325,40 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
 
 
 @small_kernel(error_model="numpy")
-def list_near(distance, least, s, sides, lists, near):
+def list_near(
+    theta, distance, least, listed, before, normals, rows, values, lists, columns,
+):  # fmt: skip
     """List the kinks that are near an atom: lists[5] are those with |n_k·θ| ≤ a distance, and those
-    that it is on; near (2, n_kinks) begins with their s and sides.
+    that it is on. values[3], values[4] begin with their s and sides, columns (p, room) with their
+    normals.
 
-    Returns how many, and the distance: shorter than asked for, but not than `least`, where as many
-    are not worth it; all, and inf, where most are near.
+    listed, before: length and distance of the last list, −1 if this is the first
+    Returns the length, and the distance: shorter than asked for where half of the columns would not
+    do, but not than `least`. Where all columns do not do, it is all kinks, and nothing is copied.
     """
-    n, count = len(s), 0
-    for k in range(n):
+    count, room, s, sides = 0, columns.shape[1], values[0], values[2]
+    if before > 0.0:
+        along(normals, theta, s)
+        for j in range(listed):
+            s[lists[5, j]], sides[lists[5, j]] = values[3, j], values[4, j]
+    distance = max(least, distance)
+    for k in range(len(s)):
         count += abs(s[k]) <= distance
-    few = WORTH * np.sqrt(n)
-    if count > few:
-        distance = max(least, few / count * distance)
-    if 2.0 * few > n or not distance < 1.0:
-        distance = np.inf
+    if 2 * count > room:
+        distance = max(least, 0.5 * room / count * distance)
     count = 0
-    for k in range(n):
+    for k in range(len(s)):
         if abs(s[k]) <= distance or sides[k] == 0.0:
-            near[0, count], near[1, count], lists[5, count] = s[k], sides[k], k
+            if count < room:
+                values[3, count], values[4, count], lists[5, count] = s[k], sides[k], k
+                for a in range(len(columns)):
+                    columns[a, count] = rows[k, a]
             count += 1
-    return count, distance
-
-
-@small_kernel()
-def along_near(normals, rows, near, x, out):
-    """out_j = n_k·x of the kinks k = near[j], the same numbers as of `along`."""
-    if len(near) == len(rows):
-        along(normals, x, out)
-        return
-    for j in range(len(near)):
-        row = rows[near[j]]
-        total = row[0] * x[0]
-        for a in range(1, len(x)):
-            total += row[a] * x[a]
-        out[j] = total
+    if count <= room:
+        return count, distance
+    for k in range(len(s)):
+        lists[5, k] = k
+    return len(s), distance
 
 
 @small_kernel(error_model="numpy")
@@ -412,7 +412,7 @@ def spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, de
 @small_kernel(error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
-    vectors, basis, known, values, lists, limits, sums,
+    vectors, basis, known, values, lists, columns, limits, sums,
 ):  # fmt: skip
     """Move one atom for a time; returns the growth of its log mass and how many kinks hold it.
 
@@ -421,10 +421,11 @@ def move(
     """
     p = len(theta)
     e, aside, base, force = vectors[1], vectors[2], vectors[3], vectors[4]
-    every, slopes, all_sides, nearby = values[0], values[1], values[2], values[3:]
+    every, all_slopes, all_sides = values[0], values[1], values[2]
     count = start(
-        theta, sign, jumps, constant, normals, rows, every, all_sides, slopes, base, lists, limits
-    )
+        theta, sign, jumps, constant, normals, rows, every, all_sides, all_slopes, base, lists,
+        limits,
+    )  # fmt: skip
     before, growth, events = held, 0.0, 0
     if alpha == 0.0:
         count = 0  # what does not move is not held, and no kink that it is on adds to its potential
@@ -433,7 +434,8 @@ def move(
     sums[RELEASES] += max(before - held, 0)
     sums[POTENTIAL] += mass * (decay + dot(theta, force))
     # no kink but the first `near` of lists[5] is met before `walked` is `distance`
-    near, walked, distance = 0, 0.0, -1.0
+    near, walked, distance = len(rows) if columns.shape[1] == 0 else 0, 0.0, -1.0
+    s, sides, slopes, around = every[:near], all_sides[:near], all_slopes[:near], normals
     while True:
         if held < 0 or events > most:
             sums[FAILURES] += 1
@@ -459,22 +461,23 @@ def move(
                 (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
             )
             far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
-            meets, c = -1, far
-            while True:
-                if distance > 0.0:
-                    s, sides, kinks = nearby[0, :near], nearby[1, :near], lists[5, :near]
-                    along_near(normals, rows, kinks, e, slopes)
-                    meets, c = next_kink(s, slopes[:near], sides, far)
-                    if walked + way(c, z, square) <= SAFE * distance:
-                        break
-                    along(normals, theta, every)
-                    for j in range(near):
-                        every[kinks[j]], all_sides[kinks[j]] = s[j], sides[j]
-                least = max(NEAREST, 2.0 * distance if walked == 0.0 else 0.0)
-                wanted = max(least, min(1.0, WIDER * way(far, z, square)))
-                near, distance = list_near(wanted, least, every, all_sides, lists, nearby)
-                walked = 0.0
-            walked += way(c, z, square)
+            along(around, e, slopes)
+            meets, c = next_kink(s, slopes, sides, far)
+            if near < len(rows):
+                walked, least = walked + way(c, z, square), NEAREST
+                while walked > SAFE * distance:  # what is not in the list may be met
+                    wanted = min(1.0, WIDER * way(far, z, square))
+                    near, distance = list_near(
+                        theta, wanted, least, near, distance, normals, rows, values, lists, columns
+                    )
+                    least = 2.0 * distance
+                    s, sides, slopes, around = every, all_sides, all_slopes, normals
+                    if near < len(rows):
+                        s, sides, slopes = values[3, :near], values[4, :near], all_slopes[:near]
+                        around = columns
+                    along(around, e, slopes)
+                    meets, c = next_kink(s, slopes, sides, far)
+                    walked = way(c, z, square) if near < len(rows) else 0.0
             tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
             shrink, later = np.exp(-tau), z
             half = 0.5 * (plus + minus * shrink * shrink)
@@ -497,7 +500,7 @@ def move(
         if meets < 0:
             break
         events += 1  # on a kink
-        along_near(normals, rows, kinks, theta, s)
+        along(around, theta, s)
         count = arrive(meets, count, sign, jumps, rows, s, sides, base, lists, limits)
         if count == 1 and lists[1, 0] != 0:
             lists[1, 0] = settle_one(
@@ -524,7 +527,8 @@ def move(
 def move_atoms(
     begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, tiled, columns,
     column_jumps, alpha, beta, decay, time, log_scale, most, vectors, basis, known, values, lists,
-    limits, tiles, numbers, new_positions, new_log_weights, new_held, sums, captured, new_captured,
+    nearby, limits, tiles, numbers, new_positions, new_log_weights, new_held, sums, captured,
+    new_captured,
 ):  # fmt: skip
     """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
 
@@ -538,9 +542,9 @@ def move_atoms(
     alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most:
     events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), known (n_groups, p), values (n_groups, 5,
-    n_kinks), lists (n_groups, 6, n_kinks), limits (n_groups, 3, n_kinks), tiles (n_groups, VECTORS,
-    p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of each group of blocks, which is one
-    thread's
+    n_kinks), lists (n_groups, 6, n_kinks), nearby (n_groups, p, room), limits (n_groups, 3,
+    n_kinks), tiles (n_groups, VECTORS, p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of
+    each group of blocks, which is one thread's
     sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
     events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
@@ -588,7 +592,8 @@ def move_atoms(
                     caught = total[CAPTURES] + total[CLINGING]
                     growth, new_held[c] = move(
                         theta, mass, held[c], signs[c], jumps, constant, normals, rows, alpha, beta,
-                        decay, time, most, own, bases, known[g], kinks, listed, bounds, total,
+                        decay, time, most, own, bases, known[g], kinks, listed, nearby[g],
+                        bounds, total,
                     )  # fmt: skip
                     new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 new_log_weights[c] = log_weights[c] + growth

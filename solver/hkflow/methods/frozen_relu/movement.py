@@ -18,6 +18,9 @@ GROUPS = 64  # of blocks of atoms, at most: a group is moved in order by one thr
 # kink
 EVENTS = 64
 EVENTS_PER_KINK = 8
+# kinks in a list of those near an atom, over the root of the number of all: each kink that is met
+# costs as much as the list is long, and shorter lists are made more often
+ROOM = 4.0
 # numbers in the padded normals up to which atoms are moved in tiles: with 240 that saves a quarter
 # of the time; with 4096, where most atoms meet kinks, it saves nothing
 MAX_TILED = 1024
@@ -33,11 +36,15 @@ class Movement:
         self.kinks, count = kinks, len(kinks.normals)
         p, groups = kinks.inputs.shape[1], min(n_blocks, GROUPS)
         self.normals = np.ascontiguousarray(kinks.normals.T)
+        room = round(ROOM * np.sqrt(count))  # of the lists of kinks near an atom
+        room = room if room < count / 3 else 0
         self.most = EVENTS + EVENTS_PER_KINK * count
+        lists = np.zeros((groups, 6, count), np.int64)
+        lists[:, 5] = np.arange(count)
         self.scratch = (
             np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, p), np.int64),
-            np.zeros((groups, 5, count)), np.zeros((groups, 6, count), np.int64),
-            np.zeros((groups, 3, count)),
+            np.zeros((groups, 5, count)), lists,
+            np.zeros((groups, p, room)), np.zeros((groups, 3, count)),
             np.zeros((groups, VECTORS, p, TILE)), np.zeros((groups, NUMBERS, TILE)),
         )  # fmt: skip
         # padded with a normal that is there: zeros would be kinks that all atoms are on
