@@ -127,8 +127,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         wasserstein, hellinger (output weights alone), or a Flow
     time : t at which training ends; data that are hard to separate need more
     particles : of each network, an even number. Errors and costs are in proportion to 1/particles
-        and to particles × data × inputs; with more than some 5000 data costs grow faster, since
-        units cross more kinks in a step
+        and to particles × data × inputs
 
     Attributes of a fitted one: classes_; n_features_in_; solutions_, a list of one Solution for two
     classes and for softmax, and of one for each class otherwise; margin_ : (n_solutions,)
