@@ -16,8 +16,8 @@ RULES = {
 def moments(mesh: Mesh) -> tuple[Floats, Floats]:
     """The means of x (n_cells, d+1) and of x xᵀ (n_cells, d+1, d+1) over the cells."""
     cell, _, face, _ = half_faces(mesh)
-    cell, of, _, size = simplices(mesh, cell, face)
-    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[of]], axis=1)
+    cell, corner, _, size = simplices(mesh, cell, face)
+    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[corner]], axis=1)
     flat = np.einsum("qi,fia->fqa", RULES[mesh.dim], corners)
     length = np.linalg.norm(flat, axis=2)
     # seen from the centre of the sphere: distance of the simplex's plane / |x|^(d+1)

@@ -122,8 +122,8 @@ def sampled(
     point of that simplex.
     """
     cell, _, face, _ = half_faces(mesh)
-    cell, of, _, size = simplices(mesh, cell, face)
-    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[of]], axis=1)
+    cell, corner, _, size = simplices(mesh, cell, face)
+    corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[corner]], axis=1)
     share = size * mesh.volumes[cell] / np.bincount(cell, size, mesh.n_cells)[cell]
     masses = (density[:, cell] * share).ravel()
     drawn = rng.choice(len(masses), size=n, p=masses / masses.sum())

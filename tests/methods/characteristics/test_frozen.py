@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hkflow
-from hkflow.methods.frozen_relu import frozen
+from hkflow.methods.frozen_relu import frozen, movement
 from hkflow.methods.frozen_relu.frozen import SUMS
 from hkflow.methods.frozen_relu.kinks import Kinks
 from hkflow.methods.frozen_relu.movement import Movement
@@ -383,3 +383,24 @@ def test_of_many_kinks_none_is_missed(axes, time):
     np.testing.assert_allclose(got, [theta for theta, _ in wanted], atol=1e-11)
     np.testing.assert_allclose(growth, [grown for _, grown in wanted], atol=1e-11)
     assert sums["crossings"] > 100 and sums["failures"] == 0
+
+
+def test_lists_of_near_kinks_change_nothing(monkeypatch):
+    """Not a bit of atoms that no kink holds; of others n·θ may be rounded before they are put
+    back on what holds them, or after."""
+    rng = np.random.default_rng(7)
+    x, r = rng.normal(size=(900, 5)), (rng.normal(size=900) + 0.3) / 900
+    points, signs = hkflow.quasi_uniform(64, 4), np.tile([1.0, -1.0], 32)
+
+    def found():
+        flow = hkflow.Flow(1.0, 2.0)
+        return moved(points, signs, x, r, flow, 0.1, 20.0)
+
+    listed = found()
+    assert listed[3]["crossings"] > 64 * movement.ROOM * np.sqrt(900) / 10 and listed[2].any()
+    monkeypatch.setattr(movement, "ROOM", 0.0)
+    every, free = found(), listed[2] == 0
+    for one, other in zip(listed[:3], every[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-14)
+        np.testing.assert_array_equal(one[free], other[free])
+    assert all(listed[3][name] == every[3][name] for name in ("crossings", "captures", "releases"))

@@ -31,8 +31,8 @@ SURE = 1e-6  # normal velocity, relative to the jump, that is none of rounding
 FAR = 1e300  # chord that stands for an infinite one
 AT_ONCE = 16  # kinks that vector instructions look at before any is looked at by itself
 LONGEST = 300.0  # τ beyond which e^τ is not formed
-# lists of near kinks: the shortest distance; how much farther than a straight way they go; the
-# share of the distance that is walked with them
+# lists of near kinks: the shortest distance; how much farther than the path as it is foreseen they
+# reach; the share of the distance up to which they are trusted
 NEAREST, WIDER, SAFE = 1e-9, 1.25, 0.999
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
@@ -326,17 +326,18 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
 
 @small_kernel(error_model="numpy")
 def list_near(
-    theta, distance, least, listed, before, normals, rows, values, lists, columns,
+    theta, distance, least, listed, before, normals, rows, values, lists, nearby,
 ):  # fmt: skip
     """List the kinks that are near an atom: lists[5] are those with |n_k·θ| ≤ a distance, and those
-    that it is on. values[3], values[4] begin with their s and sides, columns (p, room) with their
+    that it is on. values[3], values[4] begin with their s and sides, nearby (p, room) with their
     normals.
 
     listed, before: length and distance of the last list, −1 if this is the first
-    Returns the length, and the distance: shorter than asked for where half of the columns would not
-    do, but not than `least`. Where all columns do not do, it is all kinks, and nothing is copied.
+    Returns the length, and the distance, which is shorter than asked for where more than half of
+    the room would be taken, but not than `least`. If there is no room for the list, it is of all
+    kinks, and nothing is copied.
     """
-    count, room, s, sides = 0, columns.shape[1], values[0], values[2]
+    count, room, s, sides = 0, nearby.shape[1], values[0], values[2]
     if before > 0.0:
         along(normals, theta, s)
         for j in range(listed):
@@ -351,8 +352,8 @@ def list_near(
         if abs(s[k]) <= distance or sides[k] == 0.0:
             if count < room:
                 values[3, count], values[4, count], lists[5, count] = s[k], sides[k], k
-                for a in range(len(columns)):
-                    columns[a, count] = rows[k, a]
+                for a in range(len(nearby)):
+                    nearby[a, count] = rows[k, a]
             count += 1
     if count <= room:
         return count, distance
@@ -378,7 +379,7 @@ def next_kink(s, slopes, sides, far):
 
 
 @small_kernel(error_model="numpy")
-def way(c, z, square):
+def angle_bound(c, z, square):
     """A bound of the angle between θ and θ + c e: its tangent, inf for obtuse ones."""
     return c * np.sqrt(square) / (1.0 + c * z) if 1.0 + c * z > 0.0 else np.inf
 
@@ -412,7 +413,7 @@ def spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, de
 @small_kernel(error_model="numpy")
 def move(
     theta, mass, held, sign, jumps, constant, normals, rows, alpha, beta, decay, time, most,
-    vectors, basis, known, values, lists, columns, limits, sums,
+    vectors, basis, known, values, lists, nearby, limits, sums,
 ):  # fmt: skip
     """Move one atom for a time; returns the growth of its log mass and how many kinks hold it.
 
@@ -433,8 +434,9 @@ def move(
     sums[CAPTURES] += max(held - before, 0)
     sums[RELEASES] += max(before - held, 0)
     sums[POTENTIAL] += mass * (decay + dot(theta, force))
-    # no kink but the first `near` of lists[5] is met before `walked` is `distance`
-    near, walked, distance = len(rows) if columns.shape[1] == 0 else 0, 0.0, -1.0
+    # until the path is longer than `distance`, none but the `near` kinks of lists[5] can be met;
+    # walked: a bound of its length
+    near, walked, distance = len(rows) if nearby.shape[1] == 0 else 0, 0.0, -1.0
     s, sides, slopes, around = every[:near], all_sides[:near], all_slopes[:near], normals
     while True:
         if held < 0 or events > most:
@@ -464,20 +466,20 @@ def move(
             along(around, e, slopes)
             meets, c = next_kink(s, slopes, sides, far)
             if near < len(rows):
-                walked, least = walked + way(c, z, square), NEAREST
+                walked, least = walked + angle_bound(c, z, square), NEAREST
                 while walked > SAFE * distance:  # what is not in the list may be met
-                    wanted = min(1.0, WIDER * way(far, z, square))
+                    wanted = min(1.0, WIDER * angle_bound(far, z, square))
                     near, distance = list_near(
-                        theta, wanted, least, near, distance, normals, rows, values, lists, columns
+                        theta, wanted, least, near, distance, normals, rows, values, lists, nearby
                     )
                     least = 2.0 * distance
                     s, sides, slopes, around = every, all_sides, all_slopes, normals
                     if near < len(rows):
                         s, sides, slopes = values[3, :near], values[4, :near], all_slopes[:near]
-                        around = columns
+                        around = nearby
                     along(around, e, slopes)
                     meets, c = next_kink(s, slopes, sides, far)
-                    walked = way(c, z, square) if near < len(rows) else 0.0
+                    walked = angle_bound(c, z, square) if near < len(rows) else 0.0
             tau = end if meets < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
             shrink, later = np.exp(-tau), z
             half = 0.5 * (plus + minus * shrink * shrink)
@@ -544,7 +546,7 @@ def move_atoms(
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), known (n_groups, p), values (n_groups, 5,
     n_kinks), lists (n_groups, 6, n_kinks), nearby (n_groups, p, room), limits (n_groups, 3,
     n_kinks), tiles (n_groups, VECTORS, p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of
-    each group of blocks, which is one thread's
+    each group of blocks, which is one thread's; nearby holds the normals of kinks near an atom
     sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
     events; ∫J dν before; kinks met and not left
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
