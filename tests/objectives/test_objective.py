@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -167,3 +169,20 @@ def test_a_weight_is_a_number_of_copies(rng, loss):
             getattr(one, name)(h.ravel()), getattr(copied, name)(copies), rtol=1e-14
         )
     assert one.error(h.ravel()) > 0.0
+
+
+def test_arrays_are_copied_once(rng):
+    """Before, an objective, and the run made of it, changed with the arrays of the caller."""
+    given = rng.normal(size=(4, 2)), np.ones(4), np.full(4, 0.25)
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], *given)
+    held = [getattr(objective, name) for name in ("inputs", "targets", "weights")]
+    kept = [array.copy() for array in given]
+    for array in given:
+        array *= 2.0
+    for array, wanted in zip(held, kept, strict=True):
+        np.testing.assert_array_equal(array, wanted)
+    assert replace(objective, weight_decay=1.0).inputs is objective.inputs
+    signs, weights = np.ones(4), np.ones(4)
+    atoms = hkflow.PointMeasure(rng.normal(size=(4, 2)), signs, weights)
+    signs[0], weights[0] = -1.0, 2.0
+    assert atoms.signs.all() and (atoms.weights == 1.0).all()

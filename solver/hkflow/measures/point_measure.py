@@ -18,7 +18,7 @@ class PointMeasure:
     """A finite sum of point masses on the signed sphere.
 
     positions : (n, d+1) θ_j, normalised here;  signs : (n,) ε_j = ±1, all +1 if not given
-    weights : (n,) ≥ 0, 1/n each if not given
+    weights : (n,) ≥ 0, 1/n each if not given;  all are copied
     Raises ValueError if the shapes do not fit together, a position is zero or a weight is negative
     or not finite.
     """
@@ -30,9 +30,11 @@ class PointMeasure:
     def __post_init__(self):
         positions = np.atleast_2d(real_array(self.positions, "Positions"))
         n = len(positions)
-        signs = np.ones(n) if self.signs is None else real_array(self.signs, "Signs")
+        signs = np.ones(n) if self.signs is None else np.array(real_array(self.signs, "Signs"))
         weights = (
-            np.full(n, 1.0 / n) if self.weights is None else real_array(self.weights, "Weights")
+            np.full(n, 1.0 / n)
+            if self.weights is None
+            else np.array(real_array(self.weights, "Weights"))
         )
         if signs.shape != (n,) or weights.shape != (n,):
             raise ValueError(

@@ -4,6 +4,7 @@ its first two terms, the potential J_ν."""
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -20,13 +21,25 @@ ROUNDED_SINGLE = 2.0 * float(np.finfo(np.float32).eps)
 UNBOUNDED = 1e200  # stands for a bound of features of which nothing is known
 LARGEST_FEATURE = 100  # decades: potentials are squared, and multiplied by masses
 
+_shared: WeakValueDictionary[int, Floats] = WeakValueDictionary()  # data of objectives, by id
+
+
+def _kept(array):
+    """The array if an objective holds it, else a copy, which does not change when the caller's
+    does."""
+    if _shared.get(id(array)) is not array:
+        array = np.array(array, order="C")
+        _shared[id(array)] = array
+    return array
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Objective(Shown):
     """F(ν) = R(h) + λ|ν| + τ∫ν log ν dθ, h_i = ∫ φ(θ, x_i) dν(θ).
 
     feature : φ;  risk : R
-    inputs : (n_data, p) the x_i, a column of ones included if there is a bias
+    inputs : (n_data, p) the x_i, a column of ones included if there is a bias; copied, as are
+        targets and weights, unless another objective holds them
     targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
     weight_decay : λ ≥ 0;  operator : how sums over data are made, "auto" for the cheapest way (see
         operators.choice)
@@ -54,8 +67,8 @@ class Objective(Shown):
                 raise ValueError(f"{name} must be a hkflow.{kind.__name__}, got {value!r:.60}.")
         is_built_in(self.feature)
         check_name(self.risk)
-        inputs = np.ascontiguousarray(np.atleast_2d(real_array(self.inputs, "Inputs")))
-        targets, n = np.ascontiguousarray(real_array(self.targets, "Targets")), len(inputs)
+        inputs = _kept(np.atleast_2d(real_array(self.inputs, "Inputs")))
+        targets, n = _kept(real_array(self.targets, "Targets")), len(inputs)
         if not inputs.size or inputs.ndim != 2:
             raise ValueError(
                 "Inputs need at least one row and one column, got an array of shape"
@@ -64,7 +77,7 @@ class Objective(Shown):
         weights = (
             np.full(n, 1.0 / n)
             if self.weights is None
-            else np.ascontiguousarray(real_array(self.weights, "Weights"))
+            else _kept(real_array(self.weights, "Weights"))
         )
         if targets.shape != (n,) or weights.shape != (n,):
             raise ValueError(
