@@ -63,13 +63,13 @@ def test_densities_go_to_finer_meshes_and_back(coarse, fine, rng):
 
 def test_areas_are_those_that_counting_points_finds(rng):
     coarse, fine = hkflow.geodesic_mesh(1), hkflow.geodesic_mesh(2)
-    source, target, areas = _sphere_overlaps(fine, coarse)
+    source, target, shared = _sphere_overlaps(fine, coarse)
     points = hkflow.random_uniform(rng, 400_000, 2)
     _, f = cKDTree(fine.centers).query(points)
     _, c = cKDTree(coarse.centers).query(points)
     counted, wanted = np.zeros((2, fine.n_cells, coarse.n_cells))
     np.add.at(counted, (f, c), 4.0 * np.pi / len(points))
-    wanted[source, target] = areas
+    wanted[source, target] = shared[:, 0]
     deviation = (counted - wanted) / np.sqrt(np.maximum(wanted, 1e-4) * 4.0 * np.pi / len(points))
     assert np.abs(deviation).max() < 6.0
 
@@ -130,6 +130,40 @@ def test_arcs_share_their_length(n, m, rng):
     assert spread(found, coarse, fine).sum() == pytest.approx(found @ coarse.volumes, rel=1e-13)
 
 
+def means_of_x(mesh):
+    """∫ x over each cell, (n_cells, d+1), by the faces of the whole mesh."""
+    left, right = mesh.faces.T
+    inward = mesh.centers[right] - mesh.centers[left]
+    inward *= (mesh.face_areas / np.linalg.norm(inward, axis=1))[:, None]
+    total = np.zeros_like(mesh.centers)
+    np.add.at(total, right, inward)
+    np.add.at(total, left, -inward)
+    return total / mesh.dim / mesh.volumes[:, None]
+
+
+MESHES = {
+    "circle": [hkflow.circle_mesh(n) for n in (48, 80, 160)],
+    "sphere": [hkflow.geodesic_mesh(level) for level in (2, 3, 4)],
+    "space": [hypersphere_of(100 * n**3 + 20 * n) for n in (1, 2, 3)],
+}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_linear_restriction_across_faces(name):
+    """Of averages of a function linear in R^(d+1), whose averages on the coarse mesh are known. As
+    constant in fine cells it is 15 times farther off, and more."""
+    coarse, *finer = MESHES[name]
+    e = np.array([0.3, -0.5, 0.8, -0.1])[: coarse.dim + 1]
+    wanted = 2.0 + means_of_x(coarse) @ e
+    for fine in finer:
+        averages = np.stack([2.0 + means_of_x(fine) @ e, np.full(fine.n_cells, 2.0)])
+        found = restrict(averages, fine, coarse, linear=True)
+        assert found @ coarse.volumes == pytest.approx(averages @ fine.volumes, rel=1e-12)
+        assert found[1] == pytest.approx(2.0, rel=1e-12)
+        off = np.abs(restrict(averages, fine, coarse)[0] - wanted).max()
+        assert np.abs(found[0] - wanted).max() < off / 15.0
+
+
 def test_other_meshes_are_refused():
     with pytest.raises(ValueError, match="finer|coarser"):
         restrict(np.ones(32), hkflow.circle_mesh(32), hkflow.circle_mesh(64))
@@ -155,7 +189,8 @@ def space():
 def test_cells_of_space_share_their_volumes(space, coarse, fine, rng):
     """Both ways: pieces make up the fine cells and the coarse ones to 1e-12, and mass stays."""
     coarse, fine = space[coarse], space[fine]
-    source, target, volumes = _space_overlaps(fine, coarse)
+    source, target, shared = _space_overlaps(fine, coarse)
+    volumes = shared[:, 0]
     for pieces, mesh in ((source, fine), (target, coarse)):
         assert np.bincount(pieces, volumes) == pytest.approx(mesh.volumes, rel=1e-12, abs=0.0)
     for one, two in ((fine, coarse), (coarse, fine)):
@@ -171,8 +206,8 @@ def test_shared_volumes_are_those_that_counting_points_finds(space, rng):
     counted = np.zeros((fine.n_cells, coarse.n_cells))
     wanted, one = np.zeros_like(counted), 2.0 * np.pi**2 / len(points)
     np.add.at(counted, tuple(cKDTree(m.centers).query(points)[1] for m in (fine, coarse)), one)
-    source, target, volumes = _space_overlaps(fine, coarse)
-    wanted[source, target] = volumes
+    source, target, shared = _space_overlaps(fine, coarse)
+    wanted[source, target] = shared[:, 0]
     deviation = (counted - wanted) / np.sqrt(np.maximum(wanted, 1e-3) * one)
     assert np.abs(deviation).max() < 6.0
 
@@ -184,13 +219,16 @@ def test_sibling_faces_that_two_cells_share_count_once(space, monkeypatch):
     one, two = polyhedra.polyhedra(fine), polyhedra.polyhedra(coarse)
     source, target, _ = _space_overlaps(fine, coarse)
     scratch, within, found = np.empty((2, polyhedra.CORNERS, 4)), polyhedra.boundary.py_func, []
+    part = np.zeros(5)
     for same in (polyhedra.SAME_PLANE, -1.0):
         monkeypatch.setattr(polyhedra, "SAME_PLANE", same)
         volumes = np.zeros(30)
         for c, d in zip(source, target, strict=True):
             if c < len(volumes):
                 apex = fine.centers[c]
-                volumes[c] += within(apex, one, c, two, d, True, *scratch)
-                volumes[c] += within(apex, two, d, one, c, False, *scratch)
+                part[:] = 0.0
+                within(apex, one, c, two, d, True, *scratch, part)
+                within(apex, two, d, one, c, False, *scratch, part)
+                volumes[c] += part[0]
         found.append(np.abs(volumes / fine.volumes[: len(volumes)] - 1.0).max())
     assert found[0] < 1e-12 and found[1] > 1e-2

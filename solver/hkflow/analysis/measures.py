@@ -71,7 +71,7 @@ def _against_run(run, reference):
         )
     found, shift = {}, run.log_scale[-1] - reference.log_scale[-1]
     if run.method == reference.method == "grid" and run.mesh.n_cells <= reference.mesh.n_cells:
-        wanted = restrict(reference.cell_density_at(-1), reference.mesh, run.mesh)
+        wanted = restrict(reference.cell_density_at(-1), reference.mesh, run.mesh, linear=True)
         difference = np.abs(np.exp(shift) * run.cell_density_at(-1) - wanted)
         found["L1"] = float(
             (difference @ run.mesh.volumes).sum() / (np.abs(wanted) @ run.mesh.volumes).sum()

@@ -15,24 +15,54 @@ TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
 CORNERS = 24  # room for those of a cell that is being clipped
 
 
-def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh) -> Floats:
+def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh, linear: bool = False) -> Floats:
     """The cell averages, on a coarse mesh, of a density that is constant in each cell of a fine
-    one; its mass stays.
+    one, or linear; its mass stays.
 
-        ν_C = Σ_F |C ∩ F| ν_F / |C|
+        ν_C = Σ_F (|C ∩ F| ν_F + g_F·∫_{C ∩ F} (x − x_F) dx) / |C|,   g_F = 0 unless linear
 
-    density : (..., n_fine);  fine, coarse : meshes of the circle, geodesic meshes of S² or those of
-        S³, `fine` of at least as many cells
+    density : (..., n_fine) cell averages;  fine, coarse : meshes of the circle, geodesic meshes of
+        S² or those of S³, `fine` of at least as many cells
+    linear : g_F fits the neighbours by least squares, x_F is the mean of x over F. The averages may
+        be negative where those of a positive density fall steeply
     Of a smooth density it differs from cell averages by O(h_fine²) where fine cells lie within
-    coarse ones, and by O(h_fine²/h_coarse) where they cross their faces.
+    coarse ones, or it is linear, and by O(h_fine²/h_coarse) where they cross their faces.
     Raises ValueError for other meshes.
     """
     if fine.n_cells == coarse.n_cells and np.array_equal(fine.centers, coarse.centers):
         return np.array(density, dtype=float)
     _check_family(fine, coarse)
-    source, target, areas = _overlaps(fine, coarse)
+    source, target, shared = _overlaps(fine, coarse)
     density = np.asarray(density, dtype=float)
-    return _masses(density, source, target, areas, coarse.n_cells) / coarse.volumes
+    found = _masses(density, source, target, shared[:, 0], coarse.n_cells)
+    if linear:
+        found += _tilts(density, source, target, shared, fine, coarse)
+    return found / coarse.volumes
+
+
+def _tilts(density, source, target, shared, fine, coarse):
+    """What cells of a coarse mesh get besides, (..., n_coarse), where the density is linear in
+    those of the fine one."""
+    means = np.stack([np.bincount(source, column) for column in shared[:, 1:].T], axis=1)
+    means /= fine.volumes[:, None]
+    apart = shared[:, 1:] - shared[:, :1] * means[source]
+    rows = density.reshape(-1, fine.n_cells)
+    tilts = [np.einsum("ka,ka->k", apart, g[source]) for g in _gradients(rows, means, fine)]
+    found = [np.bincount(target, tilt, coarse.n_cells) for tilt in tilts]
+    return np.array(found).reshape(*density.shape[:-1], coarse.n_cells)
+
+
+def _gradients(rows, means, mesh):
+    """Gradients g (n_rows, n_cells, d+1) of densities (n_rows, n_cells), tangent to the sphere:
+    those with least Σ over the neighbours j of (ν_j − ν_i − g·(x_j − x_i))², x the means."""
+    cell, neighbor, _, _ = half_faces(mesh)
+    steps = means[neighbor] - means[cell]
+    normal = np.einsum("ia,ib->iab", mesh.centers, mesh.centers) * mesh.width**2
+    np.add.at(normal, cell, steps[:, :, None] * steps[:, None, :])
+    right = np.zeros((*rows.shape, mesh.dim + 1))
+    for row, side in zip(rows, right, strict=True):
+        np.add.at(side, cell, (row[neighbor] - row[cell])[:, None] * steps)
+    return np.linalg.solve(normal, right[..., None])[..., 0]
 
 
 def _check_family(fine, coarse):
@@ -45,8 +75,8 @@ def _check_family(fine, coarse):
 
 
 def _overlaps(fine, coarse):
-    """Pairs of cells that meet, and the areas of what they share: of the fine mesh, of the coarse
-    one, area."""
+    """Pairs of cells that meet, of the fine mesh and of the coarse one, and of what they share the
+    area and ∫ x, (n_pairs, d+2)."""
     return OVERLAPS[fine.name](fine, coarse)
 
 
@@ -67,9 +97,9 @@ def transferred(density: ArrayLike, old: Mesh, new: Mesh) -> Floats:
     if old.n_cells >= new.n_cells:
         return restrict(density, old, new)
     _check_family(new, old)
-    target, source, areas = _overlaps(new, old)
+    target, source, shared = _overlaps(new, old)
     density = np.asarray(density, dtype=float)
-    return _masses(density, source, target, areas, new.n_cells) / new.volumes
+    return _masses(density, source, target, shared[:, 0], new.n_cells) / new.volumes
 
 
 def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
@@ -78,13 +108,12 @@ def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
 
     density : (..., n_coarse);  returns (..., n_fine)
     """
-    target, source, lengths = _circle_overlaps(fine, coarse)
-    return _masses(np.asarray(density), source, target, lengths, fine.n_cells)
+    target, source, shared = _circle_overlaps(fine, coarse)
+    return _masses(np.asarray(density), source, target, shared[:, 0], fine.n_cells)
 
 
 def _circle_overlaps(fine, coarse):
-    """Pairs of uniform arcs that meet, and the lengths of what they share: source, target,
-    length."""
+    """Pairs of uniform arcs that meet; see `_overlaps`."""
     counts = fine.n_cells, coarse.n_cells
     # in units of a common refinement, so that ends which coincide are equal
     ends = np.unique(
@@ -94,29 +123,32 @@ def _circle_overlaps(fine, coarse):
     )
     middles, whole = 0.5 * (ends[:-1] + ends[1:]), ends[-1]
     source, target = (np.floor(middles * n / whole).astype(int) for n in counts)
-    return source, target, np.diff(ends) * (2.0 * np.pi / whole)
+    unit = 2.0 * np.pi / whole
+    lengths, angles = unit * np.diff(ends), unit * middles
+    chords = 2.0 * np.sin(0.5 * lengths)
+    return source, target, np.stack([lengths, chords * np.cos(angles), chords * np.sin(angles)], 1)
 
 
 def _sphere_overlaps(fine, coarse):
-    """Pairs of Voronoi cells that meet, and the areas of what they share. Raises ArithmeticError if
-    some area is missed."""
+    """Pairs of Voronoi cells that meet; see `_overlaps`. Raises ArithmeticError if some area is
+    missed."""
     from scipy.spatial import cKDTree
 
     corners, counts = corner_table(fine)
     _, nearest = cKDTree(coarse.centers).query(fine.centers)
     ring = neighbor_table(coarse)
     candidates = np.concatenate([nearest[:, None], ring[nearest]], axis=1)
-    areas = np.zeros(candidates.shape)
-    clipped_areas(fine.vertices[corners], counts, candidates, ring, coarse.centers, areas)
-    areas[:, 1:][ring[nearest] == nearest[:, None]] = 0.0  # padding
-    _check_complete(areas.sum(axis=1), fine)
-    source, place = np.nonzero(areas > 0.0)
-    return source, candidates[source, place], areas[source, place]
+    shared = np.zeros((*candidates.shape, 4))
+    clipped(fine.vertices[corners], counts, candidates, ring, coarse.centers, shared)
+    shared[:, 1:][ring[nearest] == nearest[:, None]] = 0.0  # padding
+    _check_complete(shared[..., 0].sum(axis=1), fine)
+    source, place = np.nonzero(shared[..., 0] > 0.0)
+    return source, candidates[source, place], shared[source, place]
 
 
 def _space_overlaps(fine, coarse):
-    """Pairs of cells of S³ that meet, and the volumes of what they share. Raises ArithmeticError if
-    some volume is missed."""
+    """Pairs of cells of S³ that meet; see `_overlaps`. Raises ArithmeticError if some volume is
+    missed."""
     from scipy.spatial import cKDTree
 
     one, two = polyhedra(fine), polyhedra(coarse)
@@ -124,12 +156,12 @@ def _space_overlaps(fine, coarse):
     reach = 2.0 * np.sin(0.5 * np.minimum(radii[0] + radii[1].max(), np.pi))  # as chords
     near = cKDTree(coarse.centers).query_ball_point(fine.centers, reach, return_sorted=True)
     starts = np.cumsum([0, *map(len, near)])
-    candidates, volumes = np.concatenate(near), np.zeros(starts[-1])
-    shared_volumes(one, two, fine.centers, fine.volumes, starts, candidates, volumes)
+    candidates, shared = np.concatenate(near), np.zeros((starts[-1], 5))
+    shared_volumes(one, two, fine.centers, fine.volumes, starts, candidates, shared)
     source = np.repeat(np.arange(fine.n_cells), np.diff(starts))
-    _check_complete(np.bincount(source, volumes, fine.n_cells), fine)
-    there = volumes > TIGHT * fine.volumes.min()
-    return source[there], candidates[there], volumes[there]
+    _check_complete(np.bincount(source, shared[:, 0], fine.n_cells), fine)
+    there = shared[:, 0] > TIGHT * fine.volumes.min()
+    return source[there], candidates[there], shared[there]
 
 
 def _radii(mesh):
@@ -215,22 +247,26 @@ def corner_table(mesh: Mesh) -> tuple[Integers, Integers]:
 
 
 @njit(parallel=True, cache=True)
-def clipped_areas(corners, counts, candidates, ring, centers, areas):
-    """Area of each convex spherical polygon within each of its candidate Voronoi cells (Sutherland
-    & Hodgman 1974).
+def clipped(corners, counts, candidates, ring, centers, shared):
+    """The part of each convex spherical polygon within each of its candidate Voronoi cells
+    (Sutherland & Hodgman 1974).
 
     corners (n, n_slots, 3), counts (n,);  candidates (n, m) cells;  ring (n_cells, k) their
     neighbours, centers (n_cells, 3)
-    The cell c is cut out by its bisectors {x : x·(centers_c − centers_j) ≥ 0}.   areas (n, m): out
+    The cell c is cut out by its bisectors {x : x·(centers_c − centers_j) ≥ 0}.
+    shared (n, m, 4): out, its area and ∫ x
     """
     for f in prange(len(corners)):
-        clip(corners[f], counts[f], candidates[f], ring, centers, areas[f])
+        clip(corners[f], counts[f], candidates[f], ring, centers, shared[f])
 
 
 # a function of its own: within a parallel loop the compiler takes longer over it
 @njit(cache=True)
-def clip(corners, count, candidates, ring, centers, areas):
-    """The areas of one polygon; the arrays of `clipped_areas`."""
+def clip(corners, count, candidates, ring, centers, shared):
+    """The parts of one polygon; the arrays of `clipped`.
+
+    By the divergence theorem ∫ x = ½ Σ over its edges of length × unit normal into it.
+    """
     polygon, cut = np.empty((CORNERS, 3)), np.empty((CORNERS, 3))
     for e in range(len(candidates)):
         c, n = candidates[e], count
@@ -247,4 +283,16 @@ def clip(corners, count, candidates, ring, centers, areas):
                 + a[1] * (b[2] * d[0] - b[0] * d[2])
                 + a[2] * (b[0] * d[1] - b[1] * d[0])
             )
-            areas[e] += 2.0 * np.arctan2(volume, 1.0 + dot(a, b) + dot(b, d) + dot(d, a))
+            shared[e, 0] += 2.0 * np.arctan2(volume, 1.0 + dot(a, b) + dot(b, d) + dot(d, a))
+        for i in range(n):
+            a, b = polygon[i], polygon[i + 1 if i + 1 < n else 0]
+            x, y, z = (
+                a[1] * b[2] - a[2] * b[1],
+                a[2] * b[0] - a[0] * b[2],
+                a[0] * b[1] - a[1] * b[0],
+            )
+            sine = np.sqrt(x * x + y * y + z * z)
+            half = 0.5 * np.arctan2(sine, dot(a, b)) / sine if sine > 0.0 else 0.5
+            shared[e, 1] += half * x
+            shared[e, 2] += half * y
+            shared[e, 3] += half * z
