@@ -6,6 +6,7 @@ import numpy as np
 from ..geometry.circle import circle_mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
+from ..methods.frozen_relu.movement import room_of
 from ..solving.result import Result
 from ..store.shown import density_at, is_normalised, name_of
 from . import circle, sphere
@@ -21,8 +22,8 @@ from .shown import (
     time_of,
 )
 
-# points of one picture times flows and crossings times kinks, about a second; points are fewer
-# where there is more history
+# kinks that are looked at for one picture, about a second; points are fewer where there is more
+# history
 WORK = 3e8
 ANGLES = (360, 5760)  # points of the circle, at least and at most
 PIXELS = (120, 1600)  # of the width of a map
@@ -70,16 +71,18 @@ def _affordable(run: Result, save: int) -> float:
     some = [of["positions"][:SAMPLE] for of in (run.state_at(0), state)]
     sides = [positions @ inputs.T > 0.0 for positions in some]
     crossed = np.count_nonzero(sides[0] != sides[1]) / max(len(some[0]), 1)
-    # all kinks are looked at in each flow, and again after each that is crossed
-    looks = max(state["flows"] + crossed, 1.0)
-    return WORK / (len(run.signs) * looks * (len(inputs) + 8.0))
+    # all kinks are looked at in each flow; after each that is crossed those near, or all
+    count = len(inputs)
+    near = 2.0 * room_of(count) or count
+    looks = max(state["flows"], 1) * (count + 8.0) + crossed * (near + 8.0)
+    return WORK / (len(run.signs) * looks)
 
 
 def _draw_circle(figure, run, save, shared, normalised, count):
     ax, nu = figure.subplots(), name_of(normalised)
     count = count or int(np.clip(_affordable(run, save), *ANGLES))
     mesh, few = circle_mesh(count), circle_mesh(ANGLES[0])
-    others = [density_at(run, k, few.centers, normalised) for k in shared]
+    others = [density_at(run, k, few.centers, normalised) for k in shared if k != save]
     initial = density_at(run, 0, mesh.centers, normalised) if save else None
     now = density_at(run, save, mesh.centers, normalised)
     start = clock_of(run), run.time[0]

@@ -22,6 +22,7 @@ from hkflow.measures.point_measure import atoms_of_density
 from hkflow.methods.characteristics.backward import followed_back
 from hkflow.methods.characteristics.history import History
 from hkflow.methods.choice import make_method
+from hkflow.methods.frozen_relu import movement
 from hkflow.methods.frozen_relu.kinks import Kinks
 from hkflow.methods.frozen_relu.movement import Movement
 from hkflow.operators.dense import blocked, unblocked
@@ -534,3 +535,20 @@ def test_densities_that_no_folder_knows_are_left_out(tmp_path):
     )
     run = hkflow.run(start, tmp_path / "run", end=0.1, **KIND)
     assert run.has_density and not hkflow.load(run.path).has_density
+
+
+@pytest.mark.parametrize("p, n", [(2, 1000), (3, 200), (3, 1000)])
+def test_lists_of_near_kinks_change_nothing(p, n, monkeypatch):
+    """Bit for bit, in voids and elsewhere: with short and with long lists as with none."""
+    inputs, rows = draw(p, n)
+    kinks, flow, found = Kinks.of(RELU, inputs), hkflow.Flow(1.0, 2.0), []
+    points = hkflow.random_uniform(np.random.default_rng(n), 100, p - 1)
+    for room in (0.0, 1.0, movement.ROOM):
+        monkeypatch.setattr(movement, "ROOM", room)
+        assert (movement.room_of(n) > 0) == (room > 0.0)
+        found.append(followed_back(kinks, History(rows), flow, 0.1, points, 1.0))
+    every, *listed = found
+    for origins, growth in listed:
+        np.testing.assert_array_equal(origins, every[0])
+        np.testing.assert_array_equal(growth, every[1])
+    assert np.isfinite(every[1]).any() and np.isinf(every[1]).any()

@@ -15,9 +15,24 @@ import numpy as np
 from ...arguments import Floats
 from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
-from ..frozen_relu.frozen import AT_ONCE, FAR, LONGEST, SLIP, add, along, dot, reach, to_unit
+from ..frozen_relu.frozen import (
+    AT_ONCE,
+    FAR,
+    LONGEST,
+    NEAREST,
+    SAFE,
+    SLIP,
+    WIDER,
+    add,
+    along,
+    angle_bound,
+    dot,
+    list_near,
+    reach,
+    to_unit,
+)  # fmt: skip
 from ..frozen_relu.kinks import Kinks
-from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS
+from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS, room_of
 from ..frozen_relu.tiles import log_of_f
 from .history import History
 
@@ -63,7 +78,7 @@ def glide(theta, e, aside, z, plus, minus, tau):
 @small_kernel(error_model="numpy")
 def go_back(
     theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most, vectors,
-    values,
+    values, places, nearby,
 ):  # fmt: skip
     """Take θ back to where it was before all flows; returns log ν(θ now)/ν(θ then), −inf where it
     comes out of a void.
@@ -73,17 +88,26 @@ def go_back(
     """
     p, growth = len(theta), 0.0
     e, aside, base = vectors[1], vectors[2], vectors[3]
-    s, slopes, sides = values[0], values[1], values[2]
-    along(normals, theta, s)
-    for k in range(len(s)):
-        sides[k] = 1.0 if s[k] > 0.0 else -1.0
+    every, all_slopes, all_sides = values[0], values[1], values[2]
+    along(normals, theta, every)
+    for k in range(len(every)):
+        all_sides[k] = 1.0 if every[k] > 0.0 else -1.0
+    # as in frozen_relu.frozen.move: none but the `near` kinks of places can be met
+    near, walked, distance = len(rows), 0.0, -1.0
+    s, sides, slopes, around = every, all_sides, all_slopes, normals
     for flow in range(len(durations) - 1, -1, -1):
         time = durations[flow]
         growth -= beta * decay * time
-        for k in range(len(s)):
-            slopes[k] = jumps[flow, k] if sides[k] > 0.0 else 0.0
+        for j in range(near if near < len(rows) else 0):
+            all_sides[places[j]] = sides[j]
+        if near == len(rows) and nearby.shape[1] > 0:
+            along(normals, theta, every)
+            near, walked, distance = 0, 0.0, -1.0
+            s, sides, slopes = every[:0], all_sides[:0], all_slopes[:0]
+        for k in range(len(every)):
+            all_slopes[k] = jumps[flow, k] if all_sides[k] > 0.0 else 0.0
         for a in range(p):
-            base[a] = -sign * (constants[flow, a] + dot(slopes, normals[a]))
+            base[a] = -sign * (constants[flow, a] + dot(all_slopes, normals[a]))
         events = 0
         while True:
             size = np.sqrt(dot(base, base))
@@ -100,22 +124,37 @@ def go_back(
             plus, minus = (
                 (1.0 + z, square / (1.0 + z)) if z >= 0.0 else (square / (1.0 - z), 1.0 - z)
             )
-            along(normals, theta, s)
-            along(normals, e, slopes)
+            along(around, theta, s)
+            along(around, e, slopes)
             far = 0.5 * (plus * np.exp(end) - minus * np.exp(-end)) - z if end < LONGEST else FAR
             met, c = next_crossing(s, slopes, sides, far)
+            if near < len(rows):
+                walked, least = walked + angle_bound(c, z, square), NEAREST
+                while walked > SAFE * distance:  # what is not in the list may be met
+                    wanted = min(1.0, WIDER * angle_bound(far, z, square))
+                    near, distance = list_near(
+                        theta, wanted, least, near, distance, normals, rows, values, places, nearby
+                    )
+                    least = 2.0 * distance
+                    s, sides, slopes, around = every, all_sides, all_slopes, normals
+                    if near < len(rows):
+                        s, sides, slopes = values[3, :near], values[4, :near], all_slopes[:near]
+                        around = nearby
+                    along(around, e, slopes)
+                    met, c = next_crossing(s, slopes, sides, far)
+                    walked = angle_bound(c, z, square) if near < len(rows) else 0.0
             tau = end if met < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
             growth -= (p - 1.0 + beta / alpha) * glide(theta, e, aside, z, plus, minus, tau)
             if met < 0:
                 break
             events += 1
-            cap, side = -sign * jumps[flow, met], sides[met]
-            comes = side * dot(base, rows[met])
+            cap, side, row = -sign * jumps[flow, places[met]], sides[met], rows[places[met]]
+            comes = side * dot(base, row)
             goes = comes - cap
             if goes <= SLIP * (size + abs(cap)) or events > most:
                 return -np.inf
             growth += np.log(goes / comes)
-            add(base, -side * cap, rows[met])
+            add(base, -side * cap, row)
             sides[met] = -side
             time -= tau / (alpha * size)
     return growth
@@ -124,7 +163,7 @@ def go_back(
 @divided_loop()
 def trace(
     begin, end, points, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most,
-    vectors, values, origins, growth,
+    vectors, values, places, nearby, origins, growth,
 ):  # fmt: skip
     """Take points back through flows with frozen loss gradients, the last one first.
 
@@ -132,8 +171,9 @@ def trace(
     the density at the points over that at the origins;  jumps (n_flows, n_kinks), constants
     (n_flows, p), durations (n_flows,): κ, g₀ and time of each flow;  normals (p, n_kinks), rows its
     transpose;  alpha, beta, decay: α, β, λ;  most: kinks met by a point in one flow before it is
-    taken for caught;  vectors (n_groups, 4, p), values (n_groups, 3, n_kinks): scratch of each
-    group of points, which is one thread's;  begin, end: the groups
+    taken for caught;  vectors (n_groups, 4, p), values (n_groups, 5, n_kinks), places (n_groups,
+    n_kinks), which holds 0, 1, …, nearby (n_groups, p, room): scratch of each group of points,
+    which is one thread's;  begin, end: the groups
     """
     n, groups = len(points), len(vectors)
     for g in range(begin, end):
@@ -143,7 +183,7 @@ def trace(
                 theta[a] = points[i, a]
             growth[i] = go_back(
                 theta, sign, jumps, constants, durations, normals, rows, alpha, beta, decay, most,
-                vectors[g], values[g],
+                vectors[g], values[g], places[g], nearby[g],
             )  # fmt: skip
             for a in range(len(theta)):
                 origins[i, a] = theta[a]
@@ -155,8 +195,8 @@ def followed_back(
     """Where the characteristics that end at points began, (n, d+1), and log ν(points)/ν₀(there),
     (n,), −inf in voids.
 
-    points : (n, d+1) unit vectors;  sign : ε;  decay : λ. Costs n_points · n_flows · n_kinks; for
-    α = 0, where nothing moves, n_points · n_kinks.
+    points : (n, d+1) unit vectors;  sign : ε;  decay : λ. Costs n_points · (n_flows · n_kinks +
+        n_crossings · √n_kinks); for α = 0, where nothing moves, n_points · n_kinks.
     """
     durations, loss_gradients = history.durations, history.loss_gradients
     if flow.transport == 0.0:
@@ -176,6 +216,8 @@ def followed_back(
         points, float(sign), jumps, constants, np.ascontiguousarray(durations),
         np.ascontiguousarray(kinks.normals.T), kinks.normals, float(flow.transport),
         float(flow.reaction), float(decay), EVENTS + EVENTS_PER_KINK * count,
-        np.zeros((groups, 4, p)), np.zeros((groups, 3, count)), origins, growth,
+        np.zeros((groups, 4, p)), np.zeros((groups, 5, count)),
+        np.tile(np.arange(count), (groups, 1)), np.zeros((groups, p, room_of(count))),
+        origins, growth,
     )  # fmt: skip
     return origins, growth + history.log_factors.sum()

@@ -326,11 +326,11 @@ def start(theta, sign, jumps, constant, normals, rows, s, sides, active, base, l
 
 @small_kernel(error_model="numpy")
 def list_near(
-    theta, distance, least, listed, before, normals, rows, values, lists, nearby,
+    theta, distance, least, listed, before, normals, rows, values, places, nearby,
 ):  # fmt: skip
-    """List the kinks that are near an atom: lists[5] are those with |n_k·θ| ≤ a distance, and those
-    that it is on. values[3], values[4] begin with their s and sides, nearby (p, room) with their
-    normals.
+    """List the kinks that are near an atom: places (n_kinks,) begins with those with |n_k·θ| ≤ a
+    distance, and those that it is on, values[3] and values[4] with their s and sides, nearby
+    (p, room) with their normals. values[0], values[2]: s and sides of all.
 
     listed, before: length and distance of the last list, −1 if this is the first
     Returns the length, and the distance, which is shorter than asked for where more than half of
@@ -341,7 +341,7 @@ def list_near(
     if before > 0.0:
         along(normals, theta, s)
         for j in range(listed):
-            s[lists[5, j]], sides[lists[5, j]] = values[3, j], values[4, j]
+            s[places[j]], sides[places[j]] = values[3, j], values[4, j]
     distance = max(least, distance)
     for k in range(len(s)):
         count += abs(s[k]) <= distance
@@ -351,14 +351,14 @@ def list_near(
     for k in range(len(s)):
         if abs(s[k]) <= distance or sides[k] == 0.0:
             if count < room:
-                values[3, count], values[4, count], lists[5, count] = s[k], sides[k], k
+                values[3, count], values[4, count], places[count] = s[k], sides[k], k
                 for a in range(len(nearby)):
                     nearby[a, count] = rows[k, a]
             count += 1
     if count <= room:
         return count, distance
     for k in range(len(s)):
-        lists[5, k] = k
+        places[k] = k
     return len(s), distance
 
 
@@ -470,8 +470,9 @@ def move(
                 while walked > SAFE * distance:  # what is not in the list may be met
                     wanted = min(1.0, WIDER * angle_bound(far, z, square))
                     near, distance = list_near(
-                        theta, wanted, least, near, distance, normals, rows, values, lists, nearby
-                    )
+                        theta, wanted, least, near, distance, normals, rows, values, lists[5],
+                        nearby,
+                    )  # fmt: skip
                     least = 2.0 * distance
                     s, sides, slopes, around = every, all_sides, all_slopes, normals
                     if near < len(rows):

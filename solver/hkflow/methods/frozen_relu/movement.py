@@ -26,6 +26,12 @@ ROOM = 4.0
 MAX_TILED = 1024
 
 
+def room_of(count: int) -> int:
+    """How many of so many kinks a list of near ones has room for; 0 where all are looked at."""
+    room = round(ROOM * np.sqrt(count))
+    return room if room < count / 3 else 0
+
+
 class Movement:
     """Moves atoms for the kinks of some data.
 
@@ -36,15 +42,13 @@ class Movement:
         self.kinks, count = kinks, len(kinks.normals)
         p, groups = kinks.inputs.shape[1], min(n_blocks, GROUPS)
         self.normals = np.ascontiguousarray(kinks.normals.T)
-        room = round(ROOM * np.sqrt(count))  # of the lists of kinks near an atom
-        room = room if room < count / 3 else 0
         self.most = EVENTS + EVENTS_PER_KINK * count
         lists = np.zeros((groups, 6, count), np.int64)
         lists[:, 5] = np.arange(count)
         self.scratch = (
             np.zeros((groups, 5, p)), np.zeros((groups, 2, p, p)), np.zeros((groups, p), np.int64),
             np.zeros((groups, 5, count)), lists,
-            np.zeros((groups, p, room)), np.zeros((groups, 3, count)),
+            np.zeros((groups, p, room_of(count))), np.zeros((groups, 3, count)),
             np.zeros((groups, VECTORS, p, TILE)), np.zeros((groups, NUMBERS, TILE)),
         )  # fmt: skip
         # padded with a normal that is there: zeros would be kinks that all atoms are on
