@@ -233,14 +233,15 @@ def test_the_finest_and_a_reference_of_another_method(write, tmp_path, here):
     assert all(1.5 < order < 2.5 for order in against.convergence(0, "predictions").orders)
 
 
-def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path, here):
+def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path):
     sphere = CASE.parent / "sphere-hellinger-kantorovich.toml"
     text = (
         f'case = ["{CASE}", "{sphere}"]\n[set]\ntime = {{end = 0.1, saves ='
         " 2}\n[refine]\ndomain.cells = [42, 162]\n"
     )
-    with pytest.raises(hkflow.CaseError, match="different dimensions"):
+    with pytest.raises(hkflow.CaseError, match="different dimensions \\(d = 1, d = 2\\)"):
         study(write(text), tmp_path / "out")
+    assert not (tmp_path / "out").exists()  # before anything runs
 
 
 def test_repeats_are_taken_together(write, tmp_path, here):

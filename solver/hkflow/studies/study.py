@@ -14,6 +14,7 @@ import numpy as np
 from ..analysis.convergence import ConvergenceTable, convergence_table
 from ..analysis.measures import errors_of, values_of
 from ..arguments import Floats
+from ..case.accuracy import dimension
 from ..case.build import has_exact
 from ..case.load import parse_toml
 from ..case.resolve import resolve
@@ -134,6 +135,7 @@ def study(
     """
     what = load_study(path, quick)
     _check_finest(what)
+    dim = _dimension(what)
     folder = named(output or Path("studies") / what.name).resolve()
     folders = [folder / "runs" / key_of(member.file) for member in what.members]
     tasks = {
@@ -161,7 +163,7 @@ def study(
         outcomes, received = (
             compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
         )
-        result = _measured(what, folder, folders, outcomes, received)
+        result = _measured(what, folder, folders, outcomes, received, dim)
         write_report(result)
     return result
 
@@ -175,13 +177,34 @@ def _check_finest(what):
         )
 
 
-def _measured(what, folder, folders, outcomes, received):
+def _dimension(what):
+    """d of the sphere of all members, by which h is told from cells; 1 where nothing is refined.
+
+    Raises CaseError if they have several, and for faults of their data.
+    """
+    dims = set()
+    for member in what.members if what.levels else []:
+        if member.repeat == 0:
+            try:
+                dims.add(dimension(member.file.case, member.file.folder))
+            except CaseError as error:
+                raise CaseError(member.file.placed(error)) from error
+    if len(dims) > 1:
+        raise CaseError(
+            f"{what.name}: cases on spheres of different dimensions"
+            f" ({', '.join(f'd = {dim}' for dim in sorted(dims))}) have no mesh width in common;"
+            " make a study of each."
+        )
+    return max(dims, default=1)
+
+
+def _measured(what, folder, folders, outcomes, received, dim):
     """The StudyResult of what lies in the folders."""
     read = lru_cache(maxsize=4)(
         lambda place: load(place / "results.h5") if is_finished(place) else None
     )
     places = dict(zip(((m.group, m.level, m.repeat) for m in what.members), folders, strict=True))
-    against, dims, found = _against(what), set(), []
+    against, found = _against(what), []
     for member, place in zip(what.members, folders, strict=True):
         if member.level < 0:
             continue
@@ -194,29 +217,23 @@ def _measured(what, folder, folders, outcomes, received):
                 values = values_of(records, what.table.values)
                 work |= {name: end[name] for name in WORK}
             # the rest of a run is wanted for its errors alone
-            if what.levels and (run := read(place)) is not None:
-                dims.add(run.dim)
-                if not (against == "finest" and member.level == len(what.levels) - 1):
-                    errors, problem = _errors(
-                        run, against, read, _reference(what, places, member, against)
-                    )
+            judges = against == "finest" and member.level == len(what.levels) - 1
+            if what.levels and not judges and (run := read(place)) is not None:
+                errors, problem = _errors(
+                    run, against, read, _reference(what, places, member, against)
+                )
         except RunFolderError as error:  # of one member, as where another process resumes it
             finished, problem = False, str(error)
         found.append(Outcome(member, place, finished, status, errors, values, work, problem))
     measured = {name for outcome in found for name in outcome.errors}
     names = [name for name in what.table.errors or ERRORS if name in measured]
-    if what.levels and len(dims) > 1:
-        raise CaseError(
-            f"{what.name}: cases on spheres of different dimensions have no mesh width in common;"
-            " make a study of each."
-        )
     return StudyResult(
         what,
         folder,
         found,
         against,
         names,
-        resolution(what, max(dims, default=1)) if what.levels else None,
+        resolution(what, dim) if what.levels else None,
         received,
     )
 
