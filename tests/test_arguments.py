@@ -154,7 +154,12 @@ def test_all_that_is_real_numbers_is_taken():
         ),
         (lambda: solve(saves=2.5), "must be a whole number, at least 2, got 2.5."),
         (lambda: solve(saves=[[0.05]]), "time.saves: listed times must increase within [0, 0.1]"),
-        (lambda: solve(end=np.nan), "time.end: must be finite and positive, got nan."),
+        (lambda: solve(end=np.nan), "time.end must be a finite number greater than 0, got nan."),
+        (lambda: solve(end="1"), "time.end must be a finite number greater than 0, got '1'."),
+        (
+            lambda: solve(record_interval="1"),
+            "record_interval must be at least 0 and until_margin a number, got '1' and None.",
+        ),
         (
             lambda: solve(record_interval=np.nan),
             "record_interval must be at least 0 and until_margin a number, got nan and None.",
@@ -169,7 +174,7 @@ def test_all_that_is_real_numbers_is_taken():
         ),
         (
             lambda: solve(kind="particles", noise_interval="1"),
-            "noise_interval must be a finite number greater than 0, got 1.",
+            "noise_interval must be a finite number greater than 0, got '1'.",
         ),
         (
             lambda: solve(kind="network", step=-0.1),
@@ -197,7 +202,7 @@ def test_a_tolerance_is_a_positive_number(kind, value):
         return  # their own
     with pytest.raises(
         ValueError,
-        match=re.escape(f"tolerance must be a finite number greater than 0, got {value}."),
+        match=re.escape(f"tolerance must be a finite number greater than 0, got {value!r}."),
     ):
         solve(kind=kind, tolerance=value)
 
@@ -242,6 +247,26 @@ def test_a_largest_step_is_positive(kind, value):
 def test_a_wrong_keyword_is_told_with_the_nearest(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         solve(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"limiter": ["mc"]}, "Unknown limiter '['mc']'."),
+        ({"stepper": ["hancock"]}, "Unknown stepper '['hancock']'."),
+        ({"kind": "particles", "stepper": ["bs3"]}, "Unknown stepper '['bs3']'."),
+        ({"kind": "network", "layers": ["both"]}, "Unknown layers '['both']'."),
+        ({"kind": ["grid"]}, "Unknown method '['grid']'."),
+    ],
+)
+def test_a_list_is_no_name(options, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        solve(**options)
+
+
+def test_what_is_no_problem_is_told():
+    with pytest.raises(hkflow.CaseError, match="Wanted a hkflow.Problem, got 'rings.toml'"):
+        hkflow.solve("rings.toml", 1.0)
 
 
 def test_an_option_of_another_method_is_told_with_those_of_this():

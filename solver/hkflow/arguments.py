@@ -1,7 +1,7 @@
 """What arguments must be: arrays of real numbers, whole numbers, positive numbers. What is not is
 refused by a ValueError."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from inspect import signature
 from numbers import Real
@@ -88,9 +88,16 @@ def check_positive(finite: bool = True, **values: Any) -> None:
     infinite though it must not."""
     for name, value in values.items():
         if not (isinstance(value, Real) and value > 0.0 and (value < np.inf or not finite)):  # type: ignore[operator]
+            got = value if isinstance(value, Real) else repr(value)
             raise ValueError(
-                f"{name} must be a{' finite' if finite else ''} number greater than 0, got {value}."
+                f"{name} must be a{' finite' if finite else ''} number greater than 0, got {got}."
             )
+
+
+def check_choice(what: str, name: Any, choices: Collection[str]) -> None:
+    """Raise ValueError, with the nearest choice, for a name that is none of them, or no text."""
+    if not (isinstance(name, str) and name in choices):
+        raise ValueError(unknown_name(what, name, choices))
 
 
 @cache
@@ -106,5 +113,4 @@ def check_options(
     made, nor of those besides."""
     known = {*option_names(made), *besides}
     for name in options:
-        if name not in known:
-            raise ValueError(unknown_name(what, name, known))
+        check_choice(what, name, known)

@@ -1,5 +1,7 @@
 """Runs step by step, and functions of a State as observers."""
 
+import re
+
 import numpy as np
 import pytest
 from conftest import moment_problem
@@ -118,9 +120,34 @@ def test_what_is_no_observer_is_told(wrong, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_intervals_must_be_positive():
-    with pytest.raises(ValueError, match="every must be a positive time, got 0"):
-        hkflow.observe(print, every=0.0)
+@pytest.mark.parametrize("wrong", [print, "print", None, hkflow.Observer()])
+def test_observers_are_a_list(wrong, tmp_path):
+    told = re.escape(f"observers=[function], got {wrong!r:.60}.")
+    for call in (
+        lambda: hkflow.solve(problem(), 0.1, observers=wrong),
+        lambda: next(hkflow.steps(problem(), 0.1, observers=wrong)),
+        lambda: hkflow.run(problem(), tmp_path / "run", end=0.1, observers=wrong),
+    ):
+        with pytest.raises(ValueError, match=told):
+            call()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"every": "1"}, "every must be a number greater than 0, got '1'."),
+        ({"every": 0.0}, "every must be a number greater than 0, got 0.0."),
+        ({"at": ["a"]}, "Times at must be real numbers, got text."),
+        ({"when": 3}, "when must be a function of a State, got 3."),
+    ],
+)
+def test_when_to_look_on_is_checked_at_once(options, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        hkflow.observe(print, **options)
+
+
+def test_times_lie_ahead():
     with pytest.raises(hkflow.CaseError, match="time.end"):
         hkflow.steps(problem(), -1.0)
 

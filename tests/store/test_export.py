@@ -3,6 +3,7 @@ csv."""
 
 import csv
 import shutil
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -414,7 +415,7 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch):
         ((empty, "--csv"), "holds no save yet, so there is nothing to export."),
         (
             (runs("circle").path,),
-            "Nothing to export: choose one or more of --vtk, --netcdf and --csv.",
+            "Nothing to export: choose one or more of 'vtk', 'netcdf' and 'csv', as options --vtk,",
         ),
         ((runs("atoms").path, "--csv", "--vtk"), "a measure on atoms has no shape in space"),
         ((tmp_path / "none", "--vtk"), "no run here"),
@@ -427,10 +428,21 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch):
     assert "the export cannot be written (File exists)" in err
     with pytest.raises(hkflow.CaseError, match="Unknown format 'vtkhdf'. Did you mean 'vtk'"):
         hkflow.export(runs("circle"), "vtkhdf")
+    with pytest.raises(hkflow.CaseError, match=r"export\(run, \"csv\", \"vtk\"\), got \['csv'\]"):
+        hkflow.export(runs("circle"), ["csv"])
+    with pytest.raises(hkflow.RunFolderError, match="Wanted the path of a file or folder, got 3"):
+        hkflow.export(3, "csv")
     monkeypatch.setattr(dataset, "find_spec", lambda name: None)
     with pytest.raises(hkflow.CaseError, match=r"pip install 'hkflow\[xarray\]'"):
         hkflow.export(runs("circle"), "csv", "netcdf", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_paths_are_told_as_they_are_given(runs, tmp_path, monkeypatch):
+    shutil.copytree(runs("circle").path, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    out, _ = hk("export", "run", "--vtk")
+    assert out == "export:           run/run.vtkhdf\n" and Path("run/run.vtkhdf").is_file()
 
 
 def test_an_export_that_fails_leaves_the_older_one(runs, tmp_path, monkeypatch):

@@ -490,14 +490,16 @@ def test_two_studies_in_one_folder_are_refused(write, tmp_path, refined):
 def test_the_command_says_how_it_went(write, tmp_path):
     path = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n")
     done = subprocess.run(
-        command(path, tmp_path / "out", "--workers", "1"),
+        command(path, "out", "--workers", "1"),
         capture_output=True,
         text=True,
         check=False,
+        cwd=tmp_path,
     )
     assert (
         done.returncode == 0 and "least squares" in done.stdout and "run 2 of 2" in done.stderr
     ), done.stderr
+    assert "tables:           out/table.md" in done.stdout, done.stdout
     wrong = write(HEAD + "[refine]\ndomain.cells = [16, 1]\n", "wrong")
     _, refused = hk("study", wrong, "--output", tmp_path / "wrong", code=2)
     assert "domain.cells" in refused and "Traceback" not in refused

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, check_choice
 from ..errors import unknown_name
 from ..measures.point_measure import Units
 from ..objectives.activations import Feature
@@ -35,8 +35,7 @@ def tangent_kernel(
     if feature.name not in KERNELS:
         raise ValueError(unknown_name("feature with a tangent kernel", feature.name, KERNELS))
     for layer in layers:
-        if layer not in LAYERS:
-            raise ValueError(unknown_name("layer", layer, LAYERS))
+        check_choice("layer", layer, LAYERS)
     m, K = len(hidden), np.zeros((len(x), len(z)))
     if "output" in layers:
         K += feature.matrix(hidden, x) @ feature.matrix(hidden, z).T / m

@@ -80,7 +80,9 @@ def _integer(digits):
 
 def named(path: str | os.PathLike[str]) -> Path:
     """The Path of a file or folder, there or not. Raises RunFolderError for a name that none can
-    have."""
+    have, and what is no name."""
+    if not isinstance(path, str | os.PathLike):
+        raise RunFolderError(f"Wanted the path of a file or folder, got {path!r:.60}.")
     path = Path(path)
     try:
         os.stat(path)

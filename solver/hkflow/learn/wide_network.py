@@ -6,8 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arguments import Floats, check_positive, whole_number
-from ..errors import unknown_name
+from ..arguments import Floats, check_choice, check_positive, whole_number
 from ..geometry.point_sets import quasi_uniform
 from ..measures.initial import balanced_atoms
 from ..measures.point_measure import PointMeasure, with_each_sign
@@ -105,8 +104,7 @@ class WideNetwork(BaseEstimator):
             return vector_feature(self.activation, outputs)
         if isinstance(self.activation, Feature):
             return self.activation
-        if self.activation not in FEATURES:
-            raise ValueError(unknown_name("activation", self.activation, FEATURES))
+        check_choice("activation", self.activation, FEATURES)
         return FEATURES[self.activation]
 
 
@@ -156,8 +154,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         X, y, weights = self._counted(X, y, sample_weight)
-        if self.loss not in LOSSES:
-            raise ValueError(unknown_name("loss", self.loss, LOSSES))
+        check_choice("loss", self.loss, LOSSES)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats, whole_number
-from ..errors import namesake, unknown_name
+from ..arguments import Floats, check_choice, whole_number
+from ..errors import namesake
 from ..operators.choice import HARMONICS, harmonics_pay, make_operator, n_harmonics
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..operators.distributed import shared
@@ -233,8 +233,7 @@ def vector_feature(activation: str, outputs: int) -> Feature:
     φ is 2-homogeneous, so that networks which train both layers follow the flow (1, 4). Predictions
     (n_data · k,) lie datum by datum. Raises ValueError for another ψ.
     """
-    if activation not in VECTORS:
-        raise ValueError(unknown_name("activation of vectors", activation, VECTORS))
+    check_choice("activation of vectors", activation, VECTORS)
     hidden = FEATURES[activation]
     k = whole_number(outputs, "outputs", 1)
     matrix = joint_matrix(hidden.matrix, k)

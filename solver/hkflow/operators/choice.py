@@ -23,8 +23,7 @@ is depends on where they are, at first even. Harmonics are taken where they are 
 from functools import partial
 from typing import Any
 
-from ..arguments import Floats
-from ..errors import unknown_name
+from ..arguments import Floats, check_choice
 from .caps import LEAF
 from .dense import LINEAR, DenseOperator
 from .distributed import shared, shared_tree
@@ -54,8 +53,7 @@ def make_operator(
         cost no more than what every rank does anyway
     Raises ValueError for an unknown name, or an operator that cannot make these sums.
     """
-    if name not in OPERATORS:
-        raise ValueError(unknown_name("operator", name, OPERATORS))
+    check_choice("operator", name, OPERATORS)
     if name == HARMONICS:
         raise ValueError(
             "Harmonics make the sums of a smooth function ψ(θ·x) of your own; 'relu', 'linear' and"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Floats, real_number
+from ..arguments import Floats, check_choice, real_number
 from ..errors import unknown_name
 from ..measures.formula import Formula
 from ..shown import Shown
@@ -113,8 +113,7 @@ class Flow(Shown):
             raise ValueError(f"depth must be finite and at least 1, got {self.depth}.")
         if self.drive is not None and self.drive not in DRIVES:
             raise ValueError(unknown_name("drive", self.drive, DRIVES))
-        if self.time_variable not in TIME_VARIABLES:
-            raise ValueError(unknown_name("time variable", self.time_variable, TIME_VARIABLES))
+        check_choice("time variable", self.time_variable, TIME_VARIABLES)
         if self.depth != 2.0:
             others = {name: getattr(self, name) for name in self.beyond(["reaction"])}
             for name, value in (others | {"a drive": self.drive}).items():
@@ -246,8 +245,7 @@ def named_flow(
     and App. H).
     Raises ValueError for an unknown name and for a perturbed flow without noise.
     """
-    if kind not in FLOW_KINDS:
-        raise ValueError(unknown_name("flow", kind, FLOW_KINDS))
+    check_choice("flow", kind, FLOW_KINDS)
     if kind == "perturbed" and noise == 0.0:
         raise ValueError("The perturbed flow needs noise greater than 0.")
     if kind == "diagonal":

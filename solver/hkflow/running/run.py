@@ -32,7 +32,7 @@ from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
 from ..solving.final_margin import final_max_margin
 from ..solving.interrupts import Interrupts
-from ..solving.observer import Observer, as_observer
+from ..solving.observer import Observer, as_observers
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
@@ -106,7 +106,7 @@ def run(
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
     stands; and RunFolderError if the folder can no longer be written.
     """
-    records, observers = check_records(records), [as_observer(one) for one in observers]
+    records, observers = check_records(records), as_observers(observers)
     given = case if isinstance(case, Problem) else None
     file, own = ranks.all(
         lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ def resume(
     what it was.
     """
     folder, given = Path(folder), check_records(records)
-    observers = [as_observer(one) for one in observers]
+    observers = as_observers(observers)
 
     def repair():
         header = read_header(folder)

@@ -10,7 +10,7 @@ from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
 from ..methods.step import Step
 from ..problem.flow import RateError
-from .observer import Observer, State, as_observer
+from .observer import Observer, State, as_observers
 from .records import take_record, true_smooth_margin
 from .registry import own_record
 from .state import LoopState, start_of
@@ -62,7 +62,7 @@ class Loop:
     ) -> None:
         self.method, self.times, self.guards, self.certificate = method, times, guards, certificate
         self.record_interval, self.until_margin = record_interval, until_margin
-        self.observers = [as_observer(observer) for observer in observers]
+        self.observers = as_observers(observers)
         self.fresh, self.clock = clock is None, clock or start_of(method)
         # time of the last record; of a run that is resumed as far as its clock tells
         resumed = clock is not None and clock.next_record == clock.time + record_interval

@@ -1,13 +1,13 @@
 """What can watch a run: progress bars, memories, run folders, and functions of users."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Floats
+from ..arguments import Floats, check_positive, real_array
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
 from .records import take_record
@@ -112,29 +112,35 @@ def observe(
         reaches it
     when : function of a State, whether to call now. With none of the three it is called after every
         step
-    Raises ValueError for an interval that is not positive.
+    Raises ValueError for an interval that is not positive, times that are no numbers, and what is
+    no function.
     """
     return _Function(function, every, at, when)
 
 
-def as_observer(watching: Any) -> Observer:
-    """An Observer as it is, a function of a State as one that is called after every step. Raises
-    ValueError for anything else."""
-    if isinstance(watching, Observer):
-        return watching
-    if not callable(watching) or isinstance(watching, type):
+def as_observers(watching: Any) -> list[Observer]:
+    """Observers as they are, functions of a State as ones that are called after every step. Raises
+    ValueError for anything else, one alone included."""
+    if not isinstance(watching, Iterable) or isinstance(watching, str):
         raise ValueError(
-            f"An observer is a hkflow.Observer or a function of a State, got {watching!r:.60}."
+            "observers must be a list of Observers and functions of a State, observers=[function],"
+            f" got {watching!r:.60}."
         )
-    return observe(watching)
+    return [one if isinstance(one, Observer) else observe(one) for one in watching]
 
 
 class _Function(Observer):
     def __init__(self, function, every, at, when):
-        if every is not None and not every > 0.0:
-            raise ValueError(f"every must be a positive time, got {every}.")
+        if not callable(function) or isinstance(function, type):
+            raise ValueError(
+                f"An observer is a hkflow.Observer or a function of a State, got {function!r:.60}."
+            )
+        if not (when is None or callable(when)):
+            raise ValueError(f"when must be a function of a State, got {when!r:.60}.")
+        if every is not None:
+            check_positive(finite=False, every=every)
         self.function, self.every, self.when, self.answer = function, every, when, None
-        self.at = np.sort(np.atleast_1d(np.asarray(at, dtype=float)))
+        self.at = np.sort(np.atleast_1d(real_array(at, "Times at")))
         self.always = every is None and when is None and not self.at.size
 
     def start(self, method, clock, save_times):

@@ -1,12 +1,20 @@
 """Problems solved in memory, at once or step by step."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Floats, check_options, option_names, real_array, whole_number
+from ..arguments import (
+    Floats,
+    check_options,
+    check_positive,
+    option_names,
+    real_array,
+    whole_number,
+)
 from ..certificates.certificate import margin_certifier
 from ..errors import CaseError
 from ..methods.choice import kind_of, make_method, method_class
@@ -16,7 +24,7 @@ from ..problem.problem import Problem
 from .guards import GUARDS
 from .interrupts import DeferredInterrupt
 from .loop import Loop
-from .observer import Observer, State
+from .observer import Observer, State, as_observers
 from .registry import check_records
 from .solution import Memory, Solution
 from .state import LoopState
@@ -29,8 +37,10 @@ def save_times(end: float, saves: int | ArrayLike) -> Floats:
     Raises CaseError if the list does not increase within [0, end] or there are fewer than two
     equally spaced times.
     """
-    if not (np.isfinite(end) and end > 0.0):
-        raise CaseError(f"time.end: must be finite and positive, got {end}.")
+    try:
+        check_positive(end=end)
+    except ValueError as error:
+        raise CaseError(f"time.{error}") from error
     try:
         if np.ndim(saves) == 0:
             return np.linspace(
@@ -88,7 +98,6 @@ def steps(
 
     Arguments as of `solve`. A State shows the step that the loop is at: keep numbers, not States.
     """
-    method["kind"] = kind_of(problem, method.get("kind"))
     times = _checked(problem, end, saves, record_interval, until_margin, method)
     check_records(records)
     made, certificate = make_method(problem, **method), margin_certifier(problem)
@@ -130,12 +139,11 @@ def solve(
     Returns a Solution; its status says in a sentence how the run ended. Exceptions, of an observer
     say, and Ctrl-C, which is heard after the step under way, have it as their attribute `solution`.
     """
-    method["kind"] = kind_of(problem, method.get("kind"))
     times = _checked(problem, end, saves, record_interval, until_margin, method)
     check_records(records)
     memory, made = Memory(method, title), make_method(problem, **method)
     interrupt = DeferredInterrupt()
-    observers, finished = (memory, *observers, interrupt), False
+    observers, finished = (memory, *as_observers(observers), interrupt), False
     try:
         with interrupt:
             _, _, finished = integrate(
@@ -155,16 +163,26 @@ def solve(
     return memory.solution(made, finished)
 
 
+def _is_number(value: Any) -> bool:
+    """Whether it is a real number, not nan."""
+    return isinstance(value, Real) and value == value
+
+
 def _checked(problem, end, saves, record_interval, until_margin, method):
-    """The save times. Raises CaseError for wrong arguments, ValueError for options that the method
-    has not and for functions of the problem that are not what they are taken for."""
+    """The save times; writes the kind of the method. Raises CaseError for wrong arguments,
+    ValueError for options that the method has not and for functions of the problem that are not
+    what they are taken for."""
+    if not isinstance(problem, Problem):
+        raise CaseError(f"Wanted a hkflow.Problem, got {problem!r:.60}. hkflow.run takes cases.")
     check_own(problem.objective)
-    kind, own = method["kind"], option_names(solve)[:-1]
+    kind = method["kind"] = kind_of(problem, method.get("kind"))
+    own = option_names(solve)[:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))
     times = save_times(end, saves)
-    if not record_interval >= 0.0 or until_margin is not None and np.isnan(until_margin):
+    margin: Any = 0.0 if until_margin is None else until_margin
+    if not (_is_number(record_interval) and record_interval >= 0.0 and _is_number(margin)):
         raise CaseError(
-            f"record_interval must be at least 0 and until_margin a number, got {record_interval}"
-            f" and {until_margin}."
+            f"record_interval must be at least 0 and until_margin a number, got {record_interval!r}"
+            f" and {until_margin!r}."
         )
     return times

@@ -45,8 +45,13 @@ def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> 
     holds no save or no shape that the format can show, or a file cannot be written.
     """
     if not formats:
-        raise CaseError("Nothing to export: choose one or more of --vtk, --netcdf and --csv.")
+        raise CaseError(
+            "Nothing to export: choose one or more of 'vtk', 'netcdf' and 'csv', as options --vtk,"
+            " --netcdf and --csv."
+        )
     for name in formats:
+        if not isinstance(name, str):
+            raise CaseError(f'Formats are texts, export(run, "csv", "vtk"), got {name!r:.60}.')
         if name not in FORMATS:
             raise CaseError(unknown_name("format", name, FORMATS))
     run = loaded(run)
@@ -54,7 +59,7 @@ def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> 
         raise RunFolderError(f"{run.name}: holds no save yet, so there is nothing to export.")
     for name in formats:
         FORMATS[name][0](run)
-    folder = named(output or run.folder.resolve())
+    folder = named(output or run.folder)
     stem = folder / run.stem
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -136,8 +136,9 @@ def study(
     what = load_study(path, quick)
     _check_finest(what)
     dim = _dimension(what)
-    folder = named(output or Path("studies") / what.name).resolve()
-    folders = [folder / "runs" / key_of(member.file) for member in what.members]
+    folder = named(output or Path("studies") / what.name)
+    runs = folder.resolve() / "runs"  # for processes that may run elsewhere
+    folders = [runs / key_of(member.file) for member in what.members]
     tasks = {
         place: as_member(member.file, what.table.curves)
         for place, member in zip(folders, what.members, strict=True)
@@ -280,7 +281,7 @@ def read_study(folder: str | os.PathLike[str]) -> StudyResult:
 
     Raises RunFolderError if there is none or it is damaged.
     """
-    folder = named(folder).resolve()
+    folder = named(folder)
     try:
         return _read_study(folder)
     except DAMAGE as error:
@@ -327,6 +328,11 @@ def _read_study(folder):
             )
         )
     study = Study(
-        table, folder.name, attrs["study"], groups, levels, [outcome.member for outcome in found]
+        table,
+        folder.resolve().name,
+        attrs["study"],
+        groups,
+        levels,
+        [outcome.member for outcome in found],
     )
     return StudyResult(study, folder, found, attrs["against"], errors, columns.get("h"))

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arguments import check_positive
+from ...arguments import check_choice, check_positive
 from ...certificates.gap import bounds_gap, gap_bound
-from ...errors import unknown_name
 from ...geometry.mesh import Mesh
 from ...measures.initial import atoms_on_mesh, cells_of
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
@@ -95,8 +94,7 @@ class FiniteVolume(ImplicitSteps):
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step = tolerance, max_step
         stepper = stepper or best_stepper(problem, tolerance, reconstruction)
-        if stepper not in STEPPERS:
-            raise ValueError(unknown_name("stepper", stepper, STEPPERS))
+        check_choice("stepper", stepper, STEPPERS)
         if problem.objective.entropy > 0.0 and stepper != "muscl-hancock":
             raise ValueError(
                 f"The stepper '{stepper}' has no entropy, got entropy ="

@@ -7,8 +7,8 @@ SIAM J. Numer. Anal. 21, sec. 3). At a Courant number λ < 1 they ask for less o
 |limited| ≤ 2|a|/λ; `ultimate` takes that (Leonard 1991, Comput. Methods Appl. Mech. Eng. 88, 17).
 """
 
+from ...arguments import check_choice
 from ...compiled import njit
-from ...errors import unknown_name
 
 LIMITERS = {"first-order": -1, "minmod": 0, "van-leer": 1, "mc": 2, "koren": 3, "ultimate": 4}
 LEAST_COURANT = 0.02  # below it, bounds of `ultimate` grow no further
@@ -17,8 +17,7 @@ LEAST_COURANT = 0.02  # below it, bounds of `ultimate` grow no further
 def limiter_code(name: str) -> int:
     """The number by which kernels know a limiter; raises ValueError with the choices for an unknown
     name."""
-    if name not in LIMITERS:
-        raise ValueError(unknown_name("limiter", name, LIMITERS))
+    check_choice("limiter", name, LIMITERS)
     return LIMITERS[name]
 
 

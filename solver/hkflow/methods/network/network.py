@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import check_positive, whole_number
-from ...errors import unknown_name
+from ...arguments import check_choice, check_positive, whole_number
 from ...measures.point_measure import PointMeasure, Units
 from ...objectives.objective import Objective
 from ...problem.flow import Flow
@@ -114,8 +113,7 @@ class Network(OdeMethod):
             ("schedule", schedule, SCHEDULES),
         )
         for what, name, choices in named:
-            if name not in choices:
-                raise ValueError(unknown_name(what, name, choices))
+            check_choice(what, name, choices)
         check_positive(step=step, balance=balance)
         batch = whole_number(batch, "batch", 1)
         others = {

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import Floats, check_positive
-from ...errors import unknown_name
+from ...arguments import Floats, check_choice, check_positive
 from ...objectives.objective import Objective
 from ...operators.dense import RELU
 from ...operators.parallel_loops import n_blocks
@@ -79,8 +78,7 @@ class OdeMethod(Method):
     def __init__(
         self, problem: Problem, stepper: str, tolerance: float | None, max_step: float
     ) -> None:
-        if stepper not in PAIRS:
-            raise ValueError(unknown_name("stepper", stepper, PAIRS))
+        check_choice("stepper", stepper, PAIRS)
         tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)

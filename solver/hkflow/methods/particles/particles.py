@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import Floats, check_positive, whole_number
-from ...errors import unknown_name
+from ...arguments import Floats, check_choice, check_positive, whole_number
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure, with_each_sign
 from ...operators.dense import unblocked
@@ -63,15 +62,13 @@ class Particles(PointMethod, OdeMethod):
         max_step: float = float("inf"), imex: str = "auto", noise: str = "deterministic",
         noise_points: int = 1000, noise_interval: float = 0.05, seed: int = 0,
     ) -> None:  # fmt: skip
-        if stepper not in ("auto", *PAIRS):
-            raise ValueError(unknown_name("stepper", stepper, ("auto", *PAIRS)))
+        check_choice("stepper", stepper, ("auto", *PAIRS))
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
             _check_brownian(problem, stepper, max_step)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
         super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
-        if noise not in NOISE_KINDS:
-            raise ValueError(unknown_name("noise", noise, NOISE_KINDS))
+        check_choice("noise", noise, NOISE_KINDS)
         check_imex(imex, problem.objective)
         if imex == "implicit" and not knows_slopes(problem.objective.feature):
             raise ValueError(

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import Floats
-from ...errors import unknown_name
+from ...arguments import Floats, check_choice
 from ...objectives.objective import Objective
 from ..method import Method
 from ..step import SMALLEST, Step
@@ -41,8 +40,7 @@ CONSISTENT = 0.1  # of the tolerance, at most 1e-3: how well implicit loss gradi
 def check_imex(imex: str, objective: Objective) -> None:
     """Raise ValueError for an unknown name, and if it is to be implicit through a risk whose
     curvature is not known."""
-    if imex not in IMEX:
-        raise ValueError(unknown_name("imex", imex, IMEX))
+    check_choice("imex", imex, IMEX)
     if imex == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
         risk = (
             f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
