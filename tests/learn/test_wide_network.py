@@ -144,6 +144,10 @@ def test_tools_of_scikit_learn_take_them():
         ({"loss": "hinge"}, "Unknown loss 'hinge'"),
         ({"loss": "square"}, "Unknown loss 'square'"),
         ({"flow": "gradient"}, "Unknown flow 'gradient'"),
+        ({"loss": ["logistic"]}, r"Unknown loss '\['logistic'\]'. Did you mean 'logistic'"),
+        ({"activation": np.tanh}, "of a function of your own take hkflow.ridge"),
+        ({"class_weight": "even"}, "'class_weight' parameter"),
+        ({"class_weight": {0: -1.0}}, "Weights must be at least 0"),
         ({"particles": 41}, "particles must be even"),
         ({"time": 0.0}, "time must be"),
     ],
@@ -228,6 +232,49 @@ def test_weights_are_numbers_of_copies(loss):
     for weights in (0.0 * counts, counts - 1.0):
         with pytest.raises(ValueError, match=r"(?i)sample"):
             WideNetworkClassifier(**QUICK).fit(X, y, weights)
+
+
+def test_weights_of_classes_are_those_of_their_data():
+    X, y = blobs(30)
+    y, counts = np.array(list("abc"))[y], np.tile([2.0, 1.0, 3.0], 10)
+    wanted = WideNetworkClassifier(**QUICK).fit(X, y, np.where(y == "b", 5.0, 1.0))
+    fitted = WideNetworkClassifier(class_weight={"b": 5.0}, **QUICK).fit(X, y)
+    h, same = wanted.decision_function(X), {"rtol": 1e-9, "atol": 1e-12}
+    np.testing.assert_allclose(fitted.decision_function(X), h, **same)
+    even = counts / np.array([counts[y == label].sum() for label in y])
+    wanted = WideNetworkClassifier(**QUICK).fit(X, y, even)
+    fitted = WideNetworkClassifier(class_weight="balanced", **QUICK).fit(X, y, counts)
+    np.testing.assert_allclose(fitted.decision_function(X), wanted.decision_function(X), **same)
+    unlike = WideNetworkClassifier(**QUICK).fit(X, y, counts)
+    assert np.abs(fitted.decision_function(X) - unlike.decision_function(X)).max() > 1e-3
+
+
+@pytest.mark.parametrize("beyond", [1e200, -1e308])
+def test_numbers_whose_squares_are_none_are_told(beyond):
+    X, y = blobs(classes=2)
+    wide = np.where(X[0, 0] == X, beyond, X)
+    for made in (WideNetworkClassifier(**QUICK), WideNetworkRegressor(**QUICK)):
+        with pytest.raises(ValueError, match=r"Inputs must be numbers up to 1e\+150"):
+            made.fit(wide, y)
+        with pytest.raises(ValueError, match=r"Inputs must be numbers up to 1e\+150"):
+            made.fit(X, y).predict(wide)
+    with pytest.raises(ValueError, match=r"Targets must be numbers up to 1e\+150"):
+        WideNetworkRegressor(**QUICK).fit(X, beyond * y)
+
+
+def test_noise_makes_particles_up_to_ten_times_as_many():
+    """It made 1000 every 0.05: two millions to the default time. The grid is an independent
+    answer."""
+    X, y = blobs(classes=2)
+    flow = hkflow.Flow(1.0, 2.0, 0.1)
+    fitted = WideNetworkClassifier(flow=flow, particles=400, time=4.0).fit(X, y)
+    solution = fitted.solutions_[0]
+    assert solution.finished and solution.records["particles"][-1] <= 11 * 400
+    made = solution.problem
+    grid = hkflow.Problem(hkflow.Domain(2).mesh(2562), made.objective, made.flow, (1, -1))
+    wanted = hkflow.solve(grid, 4.0).predictions[-1]
+    h = fitted.decision_function(X)
+    assert np.linalg.norm(h - wanted) < 0.01 * np.linalg.norm(wanted)
 
 
 def test_logarithms_of_tiny_probabilities():

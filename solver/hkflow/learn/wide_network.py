@@ -1,6 +1,7 @@
 """Infinitely wide networks as estimators of scikit-learn: fit, predict, score."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.preprocessing import StandardScaler
+    from sklearn.utils.class_weight import compute_class_weight
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -33,6 +35,8 @@ except ImportError as error:
 
 LOSSES = {name: risk for name, risk in ALL_RISKS.items() if risk.has_margins}
 PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
+LARGEST = 1e150  # number whose square is one
+INTERVALS = 20  # in which noise makes particles, half as many in each as there are at the start
 TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
 
 
@@ -58,10 +62,12 @@ class WideNetwork(BaseEstimator):
     def _prepared(self, X: ArrayLike) -> Floats:
         """Inputs of which each column has mean 0 and variance 1 on the data of `fit`."""
         check_is_fitted(self, "scaler_")
-        return self.scaler_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.scaler_.transform(_bounded(X, "Inputs"))
 
     def _counted(self, X, y, sample_weight):
         """Data that count, and their weights, which sum to 1; None if all count alike."""
+        _bounded(X, "Inputs")
         if sample_weight is None:
             return X, y, None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -74,6 +80,9 @@ class WideNetwork(BaseEstimator):
         """The flow of one network; warns if it stops before its end."""
         problem = self._problem(inputs, targets, weights, risk, outputs)
         options: dict = {"tolerance": TOLERANCE} if outputs > 1 else {}
+        if problem.spreads:
+            points = 2 * max(1, self.particles // 4)
+            options |= {"noise_points": points, "noise_interval": self.time / INTERVALS}
         solution = solve(problem, self.time, kind="auto", **options)
         if not solution.finished:
             warnings.warn(solution.status, ConvergenceWarning, stacklevel=3)
@@ -104,6 +113,11 @@ class WideNetwork(BaseEstimator):
             return vector_feature(self.activation, outputs)
         if isinstance(self.activation, Feature):
             return self.activation
+        if callable(self.activation):
+            raise ValueError(
+                "activation must be a name or a hkflow.Feature: of a function of your own take"
+                f" hkflow.ridge(psi), psi(s) -> (ψ(s), ψ′(s)); got {self.activation!r:.60}."
+            )
         check_choice("activation", self.activation, FEATURES)
         return FEATURES[self.activation]
 
@@ -125,14 +139,16 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         wasserstein, hellinger (output weights alone), or a Flow
     time : t at which training ends; data that are hard to separate need more
     particles : of each network, an even number. Errors and costs are in proportion to 1/particles
-        and to particles × data × inputs
+        and to particles × data × inputs. A flow with noise makes new ones, up to ten times as many
+    class_weight : {label: how much its data count}, "balanced" for classes that count alike, None
+        for data that do; it multiplies sample_weight
 
     Attributes of a fitted one: classes_; n_features_in_; solutions_, a list of one Solution for two
     classes and for softmax, and of one for each class otherwise; margin_ : (n_solutions,)
     min_i y_i h(x_i)/|ν|, for softmax min_i (h_iy − max_{l ≠ y} h_il)/|ν|, which is positive where
     all data are on the right side.
     Raises ValueError for less than two classes, parameters that are out of range, and weights of
-    data that are negative or all zero.
+    data or classes that are negative or all zero.
     """
 
     def __init__(
@@ -144,9 +160,11 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         flow: str | Flow = "hellinger-kantorovich",
         time: float = 100.0,
         particles: int = 400,
+        class_weight: Mapping | str | None = None,
     ) -> None:
         super().__init__(activation, bias, weight_decay, flow, time, particles)
         self.loss = loss
+        self.class_weight = class_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs X (n, d) and labels y (n,), numbers or strings; sample_weight (n,) ≥ 0:
@@ -160,6 +178,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
             raise ValueError(
                 f"A classifier needs data of two classes, got one class alone: {self.classes_[0]}."
             )
+        weights = self._by_class(codes, weights)
         self.scaler_ = StandardScaler().fit(X, sample_weight=weights)
         inputs = self.scaler_.transform(X)
         risk, count = LOSSES[self.loss], len(self.classes_)
@@ -172,6 +191,19 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
             ]
         self.margin_ = np.array([_margin(solution) for solution in self.solutions_])
         return self
+
+    def _by_class(self, codes, weights):
+        """Weights of data times those of their classes; their sum is 1."""
+        if self.class_weight is None:
+            return weights
+        weights = np.full(len(codes), 1.0 / len(codes)) if weights is None else weights
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            factors = 1.0 / np.bincount(codes, weights)
+        else:
+            labels = self.classes_[codes]
+            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+        weights = weights * factors[codes]
+        return weights / weights.sum()
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """h(x), (n,) for two classes, of which positive numbers mean the second, or (n, n_classes);
@@ -230,7 +262,7 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         counts, alike if not given."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         X, y, weights = self._counted(X, y, sample_weight)
-        y = np.asarray(y, dtype=np.float64)[:, None]
+        y = _bounded(np.asarray(y, dtype=np.float64), "Targets")[:, None]
         self.scaler_ = StandardScaler().fit(X, sample_weight=weights)
         self._target = StandardScaler().fit(y, sample_weight=weights)
         targets = self._target.transform(y)[:, 0]
@@ -241,6 +273,17 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         """h(x) in the units of the targets, for inputs X (n, d); (n,)."""
         X = self._prepared(X)
         return self._target.inverse_transform(self.solution_.predict(X)[:, None])[:, 0]
+
+
+def _bounded(values, what):
+    """The values. Raises ValueError if the square of one is beyond numbers."""
+    largest = np.abs(values).max(initial=0.0)
+    if largest > LARGEST:
+        raise ValueError(
+            f"{what} must be numbers up to {LARGEST:g}, whose squares are numbers, got {largest:g}."
+            " Divide them, or leave such rows out."
+        )
+    return values
 
 
 def _margin(solution):
