@@ -6,7 +6,7 @@ import pytest
 import hkflow
 from hkflow.certificates import certificate
 from hkflow.certificates.certificate import certifies_margin, dual_value, margin_certificate
-from hkflow.certificates.column_generation import max_margin
+from hkflow.certificates.column_generation import max_margin, max_margin_of_atoms
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.geometry import geodesic_level
 from hkflow.solving import loop
@@ -292,3 +292,36 @@ def test_a_resumed_run_keeps_the_interval(tmp_path, monkeypatch):
     assert (tmp_path / "whole" / "records.jsonl").read_bytes() == (
         tmp_path / "cut" / "records.jsonl"
     ).read_bytes()
+
+
+@pytest.mark.parametrize("make", [lambda o: grid_problem(o, 64), particle_problem])
+def test_data_of_weight_0_are_as_good_as_left_out(make):
+    """One of them contradicts another datum, one is on the wrong side, one is at 0."""
+    o = objective()
+    x, y = o.inputs, o.targets
+    more = np.vstack([x[:1], [10.0 * y[0], 1.0], x, [0.0, 0.0]]), np.hstack([-y[:1], -y[0], y, 1.0])
+    weights = np.hstack([0.0, 0.0, o.weights, 0.0])
+    beside = hkflow.Objective(o.feature, o.risk, *more, weights)
+    assert certificate.contradiction(beside) is None
+    gamma, same = max_margin(o, (1, -1)), max_margin(beside, (1, -1))
+    run = hkflow.solve(make(beside), 2.0)
+    check(run, gamma)
+    assert run.records["margin"][-1] == pytest.approx(
+        np.min(y * run.predictions[-1, 2:-1]) / run.mass[-1], rel=1e-12
+    )
+    assert same.lower == pytest.approx(gamma.lower, rel=1e-9) and same.reached
+    np.testing.assert_array_equal(np.flatnonzero(same.dual), 2 + np.flatnonzero(gamma.dual))
+    points = hkflow.circle_mesh(64).centers
+    gamma, same = (max_margin_of_atoms(one, points, (1, -1)) for one in (o, beside))
+    assert same.lower == pytest.approx(gamma.lower, rel=1e-9) and same.dual.shape == weights.shape
+    f2 = [hkflow.certificates.f2_max_margin(one).machine.value for one in (o, beside)]
+    assert f2[1] == pytest.approx(f2[0], rel=1e-9)
+
+
+def test_sibling_data_of_any_weight_count():
+    o = objective()
+    more = np.vstack([o.inputs, o.inputs[:1]]), np.append(o.targets, -o.targets[0])
+    weights = np.append(o.weights, 1e-30)
+    beside = hkflow.Objective(o.feature, o.risk, *more, weights)
+    assert certificate.contradiction(beside).data == (0, len(o.targets))
+    assert hkflow.solve(grid_problem(beside, 64), 2.0).records["margin"][-1] < 0.0

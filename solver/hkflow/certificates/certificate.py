@@ -87,7 +87,8 @@ def margin_certificate(
         return NOTHING
     p /= total
     value = dual_value(problem, p)
-    measure, data = slackness(problem.objective.targets * predictions / mass, p, value)
+    counts, margins = problem.objective.counts, problem.objective.targets * predictions / mass
+    measure, data = slackness(margins[counts], p[counts], value)
     return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
 
 

@@ -79,7 +79,8 @@ def enclosed_max_margin(
     nodes: int | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 over all measures on the sphere, as closely as asked for, as time allows
-    and as rounding lets it be known: `reached` says whether the tolerance was.
+    and as rounding lets it be known: `reached` says whether the tolerance was. Data of weight 0 do
+    not count.
 
     objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
         values
@@ -98,6 +99,7 @@ def enclosed_max_margin(
     least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it could
     not be solved. What a later one lacks costs the later rounds alone.
     """
+    whole, objective = objective, objective.counting
     y, until = checked_labels(objective), time.monotonic() + seconds
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(
@@ -107,7 +109,7 @@ def enclosed_max_margin(
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
-    known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
+    known = _Known(tolerance, np.inf if contradiction(whole) is None else 0.0)
     proofs: list = []  # bounds by branch and bound, and their p
     for round_ in range(MAX_ROUNDS):
         z = signed_features(objective, points, point_signs)
@@ -145,7 +147,7 @@ def enclosed_max_margin(
             proofs = [(enclose(feature, inputs, dual * y, signs, nodes, known.value)[0], dual)]
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
+        whole, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
         tolerance, NOTHING * known.size,
     )  # fmt: skip
 
@@ -230,14 +232,14 @@ def checked_labels(objective: Objective) -> Floats:
 
 def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are
-    stored."""
-    against = contradiction(objective)
+    stored. dual : of the data that count"""
+    against, counting = contradiction(objective), objective.counting
     if against is not None and upper > 0.0:
-        dual, upper, certified = against.dual, 0.0, True
+        dual, upper, certified = against.dual[objective.counts], 0.0, True
     atoms = PointMeasure(
         *(values[atoms.weights > 0.0] for values in (atoms.positions, atoms.signs, atoms.weights))
     )
-    z = signed_features(objective, atoms.positions, atoms.signs)
+    z = signed_features(counting, atoms.positions, atoms.signs)
     margins = z @ atoms.weights
     lower = float(margins.min())
     if lower > upper + resolution:
@@ -246,8 +248,9 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
             f" {upper}."
         )
     upper = max(float(upper), lower)
-    slack = slackness(margins, dual, upper)
-    return MaxMargin(lower, upper, atoms, dual, certified, rounds, slack, tolerance, resolution)
+    slack, p = slackness(margins, dual, upper), np.zeros(len(objective.targets))
+    p[objective.counts] = dual
+    return MaxMargin(lower, upper, atoms, p, certified, rounds, slack, tolerance, resolution)
 
 
 def _first_directions(objective, signs, start):
@@ -279,7 +282,7 @@ def max_margin_of_atoms(
     """
     checked_labels(objective)
     points, point_signs = with_each_sign(points, signs)
-    z = signed_features(objective, points, point_signs)
+    z = signed_features(objective.counting, points, point_signs)
     margin = l1_margin(z, seconds)
     return _enclosed(
         objective,

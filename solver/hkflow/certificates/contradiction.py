@@ -45,22 +45,24 @@ class Contradiction:
 
 @lru_cache(maxsize=8)
 def contradiction(objective: Objective) -> Contradiction | None:
-    """The first Contradiction in an objective's data, or None.
+    """The first Contradiction in an objective's data that count, or None.
 
     The built-in features, and those with `pieces`, are homogeneous of degree k in x: with x_i = c
     x_j and opposite labels p_i ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other.
     Inputs count as parallel if they are so exactly, as rational numbers.
     """
+    n = len(objective.targets)
+    if n == 0 or (np.abs(objective.targets) != 1.0).any():
+        return None
+    counting, numbers = objective.counting, np.flatnonzero(objective.counts)
     inputs, y, built_in = (
-        objective.inputs,
-        objective.targets,
+        counting.inputs,
+        counting.targets,
         objective.feature.activation is not None or objective.feature.pieces is not None,
     )
-    if len(y) == 0 or (np.abs(y) != 1.0).any():
-        return None
     sizes = np.abs(inputs).max(axis=1) if built_in else np.ones(len(inputs))
     if not sizes.all():
-        return _between((int(sizes.argmin()),), np.ones(1), len(y))
+        return _between(numbers[[sizes.argmin()]], np.ones(1), n)
     # of parallel inputs the same to the last bit
     directions = inputs / sizes[:, None]
     # + 0.0 makes -0.0 the same number
@@ -74,13 +76,12 @@ def contradiction(objective: Objective) -> Contradiction | None:
         if y[first] != y[k]:
             size = sizes[[k, first]] / max(sizes[first], sizes[k])
             parts = size**2 if objective.feature.activation == SQUARED_RELU else size
-            return _between(
-                (first, k), parts / parts.sum(), len(y), bool((inputs[first] != inputs[k]).any())
-            )
+            parallel = bool((inputs[first] != inputs[k]).any())
+            return _between(numbers[[first, k]], parts / parts.sum(), n, parallel)
     return None
 
 
 def _between(data, p, n, parallel=False):
     dual = np.zeros(n)
-    dual[list(data)] = p
-    return Contradiction(data, dual, parallel)
+    dual[data] = p
+    return Contradiction(tuple(data.tolist()), dual, parallel)

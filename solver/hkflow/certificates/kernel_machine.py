@@ -224,9 +224,9 @@ def machine_on(
     kernel: Callable[[Floats, Floats], Floats], objective: Objective
 ) -> KernelClassifier:
     """The KernelClassifier of a kernel, a function (x, z) -> K(x, z), for the data of an
-    objective."""
-    x = objective.inputs
-    return KernelClassifier(kernel_margin(kernel(x, x), objective.targets), kernel, x)
+    objective that count."""
+    x, y = objective.counting.inputs, objective.counting.targets
+    return KernelClassifier(kernel_margin(kernel(x, x), y), kernel, x)
 
 
 def _checked(K, y):

@@ -7,6 +7,7 @@ from math import sqrt
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arguments import Floats, nonnegative, real_array
 from ..operators.choice import SINGLE
@@ -167,10 +168,14 @@ class Objective(Shown):
         return float(np.add.reduce(self._shares[margins <= 0.0]))
 
     def margin(self, predictions: Floats) -> float:
-        """Smallest margin min_i y_i h_i, for several classes min_i (h_iy − max_{l ≠ y} h_il); nan
-        for a regression risk."""
+        """Smallest margin min_i y_i h_i of data that count, for several classes min_i (h_iy −
+        max_{l ≠ y} h_il); nan for a regression risk."""
         margins = self._margins(predictions)
-        return np.nan if margins is None else float(np.minimum.reduce(margins))
+        return np.nan if margins is None else self.least(margins)
+
+    def least(self, margins: Floats) -> float:
+        """The smallest of numbers (n_data,), of data that count."""
+        return float(np.minimum.reduce(margins, where=self.counts, initial=np.inf))
 
     def _margins(self, predictions):
         """Of each datum, (n_data,); None for a regression risk."""
@@ -232,9 +237,16 @@ class Objective(Shown):
         return np.maximum(values[upto], sizes * slopes[upto]) ** 2
 
     @cached_property
+    def counts(self) -> NDArray[np.bool_]:
+        """(n_data,) whether a datum has a weight: one of weight 0 is as good as left out."""
+        return self.weights > 0.0
+
+    @cached_property
     def counting(self) -> "Objective":
         """The same of those data that have a weight."""
-        those = self.weights > 0.0
+        those = self.counts
+        if those.all():
+            return self
         return replace(
             self,
             inputs=self.inputs[those],

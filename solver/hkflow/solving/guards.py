@@ -103,8 +103,7 @@ def margin_increase(method: Method, step: Step, clock: LoopState) -> str | None:
     unnormalised = method.problem.spreads or method.flow.keeps_mass or objective.weight_decay > 0.0
     if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
-    margins = objective.targets * before.predictions
-    if not np.minimum.reduce(margins, where=_counts(objective), initial=np.inf) > 0.0:
+    if not objective.least(objective.targets * before.predictions) > 0.0:
         return None  # nor is ψ, a lower bound of them
     sizes: list[Any] = [method.homogeneous_norm(e) for e in (before, after)]
     if method.slides or None in sizes:
@@ -145,13 +144,8 @@ def attained_margin(objective: Objective, predictions: Floats, log_scale: float)
 
 
 @lru_cache(maxsize=8)
-def _counts(objective):
-    return objective.weights > 0.0
-
-
-@lru_cache(maxsize=8)
 def _log_smallest_weight(objective):
-    return log(objective.weights[objective.weights > 0.0].min())
+    return log(objective.counting.weights.min())
 
 
 def margin_clock(method: Method, step: Step, clock: LoopState) -> str | None:
