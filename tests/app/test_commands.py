@@ -1,6 +1,7 @@
 """The command line as a user types it, and every case file."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from commands import coarse, hk, hk_alone
 from conftest import CASES, ROOT
 
 import hkflow
+from hkflow.case.accuracy import first_size
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 SMALL = ["--set", "domain.cells=642", "--set", "time.end=2.0", "--set", "time.saves=3"]
@@ -87,6 +89,29 @@ def test_check_prints_a_case_that_runs(tmp_path):
     (tmp_path / "again.toml").write_text(out)
     (tmp_path / "iris.csv").write_bytes((IRIS.parent / "iris.csv").read_bytes())
     hk("check", tmp_path / "again.toml")
+
+
+def test_check_shows_what_a_run_to_an_accuracy_takes(tmp_path):
+    """It showed the coarse run by which that is chosen."""
+    (tmp_path / "case.toml").write_text(IRIS.read_text().replace("cells = ", "# cells = "))
+    (tmp_path / "iris.csv").write_bytes((IRIS.parent / "iris.csv").read_bytes())
+    out, _ = hk("check", tmp_path / "case.toml", "--set", "method.accuracy=1e-2")
+    cells = re.search(r"it takes grid, (\d+) cells", out)[1]
+    assert f"\ncells = {cells}\n" in out and f"100 data, {cells} cells on S^2" in out
+    assert int(cells) > first_size(2)
+
+
+def test_check_asks_whether_the_method_fits_in_python_too():
+    method = {"kind": "characteristics"}
+    with pytest.raises(hkflow.CaseError, match="'characteristics' has no noise, got noise = 0.1"):
+        hkflow.check(IRIS, method=method, flow={"noise": 0.1}, **{"domain.cells": 162})
+
+
+def test_pictures_need_no_screen(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    hk_alone("run", IRIS, "--output", tmp_path / "run", *SMALL, "--quiet")
+    out, _ = hk_alone("plot", tmp_path / "run", "records")
+    assert "records.png" in out
 
 
 def test_schema_is_json():

@@ -114,3 +114,10 @@ def test_a_folder_whose_names_cannot_be_flushed_does_no_harm(tmp_path, monkeypat
     why = errno.EIO
     with pytest.raises(hkflow.RunFolderError, match=os.strerror(why)):
         write_page(tmp_path / "page.html", "text", "page")
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "𝕒" * 63])
+def test_names_may_be_as_long_as_the_disk_allows(tmp_path, name):
+    """The name of the temporary file was longer."""
+    write_page(tmp_path / name, "text", "page")
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -46,6 +46,7 @@ def main() -> None:
     """Entry point: errors made on purpose become a message, of the first rank if there are several,
     and exit code 2."""
     _mend_streams()
+    os.environ["MPLBACKEND"] = "agg"  # pictures are files, whatever the user's own scripts show
     # most objects of modules and pictures stay: Python looks for garbage among new ones 140 times
     # less often, among all of them hardly ever
     gc.set_threshold(100_000, 5, 50)
@@ -172,10 +173,16 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     from ..case.accuracy import asks_for_accuracy
     from ..case.load import toml_of
     from ..case.memory import estimated_memory
-    from ..running.check import check as checked
+    from ..running.check import build_case
     from ..running.forecast import prospects
 
-    resolved, problem = checked(file)
+    resolved, problem = build_case(file)
+    choice = None
+    if asks_for_accuracy(file.case):
+        from ..running.accuracy import plan
+
+        choice = plan(file)
+        resolved, problem = build_case(choice.file)
     typer.echo(toml_of(resolved))
     data = len(problem.objective.inputs)
     if resolved.method.kind == "grid" and problem.mesh:
@@ -190,10 +197,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     for note in getattr(problem.prepare, "notes", ()):
         typer.echo(f"# Data: {note}.")
     typer.echo(f"# Estimated memory: {estimated_memory(resolved, problem.objective) / 1e9:.2f} GB.")
-    if asks_for_accuracy(file.case):
-        from ..running.accuracy import plan
-
-        choice = plan(file)
+    if choice is not None:
         typer.echo(
             f"# For an accuracy of {file.case.method.accuracy:g} it takes {choice}: about"
             f" {choice.seconds:.2g} s and {choice.memory / 1e9:.2f} GB."

@@ -32,7 +32,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         write(path)
         return
     path = path.resolve() if path.is_symlink() else path
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # a name may have 255 bytes, and a letter up to 4
+    temporary = path.with_name(f".{path.name[:50]}.{os.getpid()}.tmp")
     try:
         write(temporary)
         sync(temporary)

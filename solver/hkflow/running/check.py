@@ -24,9 +24,12 @@ from ..store.run import load
 
 
 def check(case: str | Path | dict | CaseFile, **overrides: Any) -> tuple[Case, Problem]:
-    """Read and check a case file, or the tables of one, its data included, without computing or
-    writing. Returns (resolved case, problem)."""
-    return build_case(read_case(case, overrides))
+    """Read and check a case file, or the tables of one, its data and whether its method fits
+    included, without computing or writing. Returns (resolved case, problem)."""
+    file = read_case(case, overrides)
+    resolved, problem = build_case(file)
+    build_method(problem, resolved, file)
+    return resolved, problem
 
 
 def read_case(case: str | Path | dict | CaseFile, overrides: dict) -> CaseFile:
