@@ -214,7 +214,7 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     "words, wanted",
     [
-        ((), "needs a case file, or a run"),
+        ((), "needs either a case or a run"),
         (
             ("cases/icm/fig2.toml",),
             (
@@ -230,7 +230,7 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
         (("cases/moroshko/path.toml", "--tolerance", "nan"), "finite and at least 0, got nan"),
         (("cases/moroshko/path.toml", "--tolerance=-1"), "finite and at least 0, got -1"),
         (("--from", "nowhere"), "no run here"),
-        (("--from", "nowhere", "--set", "seed=2"), "--set belongs to a case"),
+        (("--from", "nowhere", "--set", "seed=2"), "Overrides belong to a case"),
     ],
 )
 def test_what_is_refused(words, wanted, monkeypatch):

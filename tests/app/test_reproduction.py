@@ -160,7 +160,8 @@ def test_unknown_names_are_refused(clone):
 
 def test_the_command_lists_and_refuses():
     out, _ = hk("reproduce")
-    assert all(name in out for name in FIGURES) and "on two cores: quick" in out
+    assert all(name in out for name in FIGURES) and "Minutes on two cores" in out
+    assert len(out.splitlines()) == len(FIGURES) + 4
     _, err = hk("reproduce", "icm-fig", code=2)
     assert "figure 'icm-fig'" in err and "icm-fig2" in err
     hk("reproduce", "icm-fig2", "--scale", "small", code=2)

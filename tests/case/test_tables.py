@@ -62,6 +62,9 @@ def test_a_comma_that_may_stand_for_thousands_is_asked_for(table):
         table(text, decimal=".")
     with pytest.raises(hkflow.CaseError, match="'1,5' is not a number.* data.decimal = ','"):
         table("a;y\n1,5;1\n2.5;2\n")
+    with pytest.raises(hkflow.CaseError, match="d.csv: commas separate its fields, so no number"):
+        table("a,y\n1.5,1\n2.5,2\n", decimal=",")
+    assert table('a,y\n"1,5",1\n"2,5",2\n', decimal=",").inputs.tolist() == [[1.5], [2.5]]
 
 
 def test_all_faults_of_a_file_are_said_at_once(table):
@@ -224,6 +227,9 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", frame=dated, label="y")
     with pytest.raises(hkflow.CaseError, match="wanted a frame of pandas or polars.* got int"):
         read("frame", frame=3, label="y")
+    lazy = polars.LazyFrame({"a": [1.0], "y": [1.0]})
+    with pytest.raises(hkflow.CaseError, match=r"LazyFrame holds no rows yet; give frame.collect"):
+        read("frame", frame=lazy, label="y")
     with pytest.raises(hkflow.CaseError, match="a Python program holds; give it there"):
         read("frame", label="y")
 

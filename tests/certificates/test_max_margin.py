@@ -231,10 +231,10 @@ def test_a_missed_tolerance_names_one_that_is_met(monkeypatch):
     monkeypatch.setattr(module, "MAX_ROUNDS", 5)
     o = objective("relu", 40, 3)
     with pytest.raises(
-        HkflowError, match=r"wider than the tolerance 1e-09 after 5 rounds\. Give a larger one"
+        HkflowError, match=r"wider than the tolerance 1e-09 after 5 rounds\. Take a tolerance"
     ) as missed:
         max_margin(o, SIGNED, 1e-9)
-    enough = float(str(missed.value).split("--tolerance ")[1].rstrip("."))
+    enough = float(str(missed.value).split("Take a tolerance of ")[1].rstrip("."))
     assert 1e-9 < max_margin(o, SIGNED, enough).relative_gap <= enough
 
 

@@ -170,14 +170,14 @@ def test_a_used_folder_is_refused_or_moved_aside(case, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
     (out / "precious.txt").write_text("keep me")
-    with pytest.raises(hkflow.RunFolderError, match="is not empty. Choose another --output.$"):
+    with pytest.raises(hkflow.RunFolderError, match="is not empty. Choose another output folder.$"):
         hkflow.run(case, output=out, force=False)
     assert [p.name for p in out.iterdir()] == ["precious.txt"]
     with pytest.raises(hkflow.RunFolderError, match="something else than a run"):
         hkflow.run(case, output=out, force=True)
     (out / "precious.txt").rename(tmp_path / "precious.txt")
     hkflow.run(case, output=out)
-    with pytest.raises(hkflow.RunFolderError, match="not empty.*resume.*--force"):
+    with pytest.raises(hkflow.RunFolderError, match=r"not empty.*resume.*force=True"):
         hkflow.run(case, output=out, force=False)
     (tmp_path / "precious.txt").rename(out / "precious.txt")
     hkflow.run(case, output=out, force=True)
@@ -217,7 +217,7 @@ def test_the_folder_one_stands_in_is_never_moved(case, tmp_path, monkeypatch, na
         before = everything(tmp_path)
         if not (place / name).exists():
             continue
-        with pytest.raises(hkflow.RunFolderError, match="--force .*Choose another --output"):
+        with pytest.raises(hkflow.RunFolderError, match="moved aside.* Choose another output"):
             hkflow.run(case, output=name, force=True)
         assert everything(tmp_path) == before
 

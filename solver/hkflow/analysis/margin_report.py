@@ -212,10 +212,11 @@ def margin_report(
         )
     if (case is None) == (run is None):
         raise CaseError(
-            "A margin needs a case file, or a run: hkflow margin CASE, or hkflow margin --from RUN."
+            "A margin needs either a case or a run: hkflow margin CASE, or hkflow margin --from RUN"
+            " (in Python case, or run=…)."
         )
     if run is not None and overrides:
-        raise CaseError("--set belongs to a case; a run's data are what they were.")
+        raise CaseError("Overrides belong to a case; a run's data are what they were.")
     if run is None:
         file = read_case(case, overrides)  # type: ignore[arg-type]
         resolved, problem = build_case(file)

@@ -593,8 +593,7 @@ def reproduce(
     from . import reproduction as papers
 
     if not names:
-        for name, module in papers.figures().items():
-            typer.echo(_figure_in_words(name, module))
+        typer.echo(_table_of_figures(papers.figures()))
         return
     folder, holds = output or Path("reproductions"), True
     chosen = (
@@ -626,16 +625,35 @@ def reproduce(
     sys.exit(0 if holds else 1)
 
 
-def _figure_in_words(name, module):
-    """Names, title, time and claims as last checked of a figure of the papers."""
+def _table_of_figures(figures):
+    """A line for each figure of the papers: names, minutes, claims that came out when last checked,
+    title."""
     from . import reproduction as papers
 
-    also = "".join(f", {other}" for other in getattr(module, "ALSO", ()))
-    minutes = "   ".join(f"{scale} {module.MINUTES[scale]:g} min" for scale in papers.SCALES)
-    lines = [f"{name}{also}", f"  {papers.title(module)}", f"  on two cores: {minutes}"]
-    for scale in papers.SCALES:
-        lines += [f"    {scale}: {claim}" for claim in papers.checked(name, scale) or []]
-    return "\n".join(lines)
+    rows = [("figure", *papers.SCALES, "what it shows")]
+    for name, module in figures.items():
+        cells = []
+        for scale in papers.SCALES:
+            claims = papers.checked(name, scale) or []
+            held = f", {sum(claim.holds for claim in claims)}/{len(claims)}" if claims else ""
+            cells.append(f"{module.MINUTES[scale]:g} min{held}")
+        names = ", ".join((name, *getattr(module, "ALSO", ())))
+        rows.append((names, *cells, papers.title(module)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = [
+        "  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Minutes on two cores, and how many of what the papers say came out. 'hkflow reproduce"
+            " NAME' computes a figure, --scale paper",
+            "with the paper's own parameters, and says what was checked; docs/gallery.md shows"
+            " all.",
+        ]
+    )
 
 
 @app.command()

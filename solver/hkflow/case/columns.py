@@ -88,6 +88,10 @@ def _names(frame):
     it is neither."""
     if isinstance(frame, Mapping):
         return list(frame)
+    if hasattr(frame, "collect"):  # of polars, and others whose rows are not computed yet
+        raise CaseError(
+            f"data.frame: a {type(frame).__name__} holds no rows yet; give frame.collect()."
+        )
     names = getattr(frame, "column_names", None)  # of pyarrow
     names = getattr(frame, "columns", None) if names is None else names
     names = getattr(getattr(frame, "dtype", None), "names", None) if names is None else names

@@ -99,6 +99,11 @@ def read_text_columns(
     if twice := [name for k, name in enumerate(names) if name and places[name] != k]:
         said = ", ".join(f"'{printable(name)}'" for name in dict.fromkeys(twice))
         raise CaseError(f"{key}: {path}: the header names column {said} twice.")
+    if decimal == delimiter == "," and '"' not in text:
+        raise CaseError(
+            f"{key}: {printable(path)}: commas separate its fields, so no number has a decimal"
+            " comma: leave data.decimal out, or say in data.delimiter what separates them."
+        )
     if decimal is None:
         may_be = delimiter != "," and "," in text
         decimal = _decimal(cells, lines, f"{key}: {path}") if may_be else "."

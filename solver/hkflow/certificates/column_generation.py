@@ -59,7 +59,7 @@ def max_margin(
     if is_searchable(objective.feature, objective.axes) and not found.reached:
         gap = (found.upper - found.lower) / abs(found.lower or 1.0)
         remedy = (
-            f"Give a larger one: --tolerance {power_above(gap):g}."
+            f"Take a tolerance of {power_above(gap):g}."
             if found.is_positive
             else "The data are not separable by more than linear programmes can tell."
         )
@@ -99,13 +99,13 @@ def enclosed_max_margin(
     least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it could
     not be solved. What a later one lacks costs the later rounds alone.
     """
-    whole, objective = objective, objective.counting
-    y, until = checked_labels(objective), time.monotonic() + seconds
+    check_labels(objective)
+    whole, objective, until = objective, objective.counting, time.monotonic() + seconds
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
-    feature, inputs = objective.feature, objective.inputs
+    feature, inputs, y = objective.feature, objective.inputs, objective.targets
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
@@ -206,9 +206,8 @@ class _Known:
         return max(self.value + CLOSE * self.tolerance * abs(self.value), NOTHING * self.size)
 
 
-def checked_labels(objective: Objective) -> Floats:
-    """The targets, if they are labels. Raises ValueError with the remedy if not, or if there are no
-    data."""
+def check_labels(objective: Objective) -> None:
+    """Raise ValueError with the remedy if the targets are no labels, or there are no data."""
     y = objective.targets
     if objective.risk.coupled:
         raise ValueError(
@@ -227,7 +226,6 @@ def checked_labels(objective: Objective) -> Floats:
             " data.positive and data.negative, give such targets, or set data.classify for a"
             " teacher."
         )
-    return y
 
 
 def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
@@ -280,7 +278,7 @@ def max_margin_of_atoms(
     Returns a MaxMargin, certified.   Raises ValueError for targets other than ±1 or no data,
                                       OutOfTime and HkflowError as l1_margin.
     """
-    checked_labels(objective)
+    check_labels(objective)
     points, point_signs = with_each_sign(points, signs)
     z = signed_features(objective.counting, points, point_signs)
     margin = l1_margin(z, seconds)

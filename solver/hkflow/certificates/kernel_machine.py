@@ -225,7 +225,8 @@ def machine_on(
 ) -> KernelClassifier:
     """The KernelClassifier of a kernel, a function (x, z) -> K(x, z), for the data of an
     objective that count."""
-    x, y = objective.counting.inputs, objective.counting.targets
+    counts = objective.weights > 0.0
+    x, y = objective.inputs[counts], objective.targets[counts]
     return KernelClassifier(kernel_margin(kernel(x, x), y), kernel, x)
 
 

@@ -59,7 +59,7 @@ class Runs:
         for name in self.of:
             if name not in there or name == "time":
                 others = [other for other in there if other != "time"]
-                raise CaseError(f"--of {name}: {unknown_name('record', name, others)}")
+                raise CaseError(unknown_name("record", name, others))
         if len({run.flow.time_variable for run in self.runs}) > 1:
             raise CaseError("Runs by time and by the smooth margin have no axis in common.")
         if not self.of:

@@ -96,7 +96,7 @@ def refuse_used(folder: str | Path, force: bool = False) -> None:
     if not folder.exists() or folder.is_dir() and not any(folder.iterdir()):
         return
     if not force:
-        remedy = "Choose another --output"
+        remedy = "Choose another output folder"
         if _is_run(folder):
             begun = (folder / "run.json").exists()
             remedy += (
@@ -104,18 +104,18 @@ def refuse_used(folder: str | Path, force: bool = False) -> None:
                 if begun
                 else " than that of a run that never began"
             )
-            remedy += ", or give --force, which moves it aside"
+            remedy += ", or give --force (in Python force=True), which moves it aside"
         raise RunFolderError(f"{folder} is not empty. {remedy}.")
     whole, here = folder.resolve(), Path.cwd().resolve()
     if whole in (here, *here.parents):
         raise RunFolderError(
-            f"{folder}: --force moves neither the current folder aside nor one that this lies in. "
-            "Choose another --output."
+            f"{folder}: neither the current folder is moved aside nor one that this lies in. Choose"
+            " another output folder."
         )
     if not _is_run(whole):
         raise RunFolderError(
-            f"{folder}: holds something else than a run, which --force does not move aside. "
-            "Choose another --output."
+            f"{folder}: holds something else than a run, which is never moved aside. Choose another"
+            " output folder."
         )
 
 
@@ -614,7 +614,7 @@ def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, fl
     if newest is None:
         raise RunFolderError(
             f"{folder}: holds no intact snapshot to resume from; run the case again, with --force"
-            " if into it."
+            " (in Python force=True) if into it."
         )
     state, _, meta = newest
     if sentence := missing_saves(folder, [one for some in metas.values() for one in some], damaged):

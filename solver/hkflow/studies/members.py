@@ -222,18 +222,18 @@ def _executor(scheduler, workers, threads, shared):
     try:
         from distributed import Client
     except ImportError as error:
-        raise CaseError("--scheduler wants Dask: pip install 'hkflow[dask]'.") from error
+        raise CaseError("A scheduler wants Dask: pip install 'hkflow[dask]'.") from error
     try:
         client = Client(scheduler, timeout=ANSWER)
     except (OSError, ValueError) as error:
         raise CaseError(
-            f"--scheduler {scheduler}: no Dask scheduler answers there ({error})."
+            f"scheduler {scheduler}: no Dask scheduler answers there ({error})."
         ) from error
     with client:
         count = len(client.scheduler_info(n_workers=-1)["workers"])
         if not count:
             raise CaseError(
-                f"--scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler}"
+                f"scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler}"
                 " --nthreads 1'."
             )
         yield client.get_executor(pure=False), count
