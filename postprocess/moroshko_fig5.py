@@ -179,6 +179,6 @@ def draw(data):
         title="(a) from two scales",
     )
     right.set(xlabel="$α^D$", ylabel="γ̃ at 5 % excess", title="(b) what 5 % need")
-    left.legend(fontsize=7)
+    left.legend()
     right.legend()
     return figure

@@ -119,7 +119,7 @@ def draw(data):
     """A panel for each kind of run."""
     figure = Figure(figsize=(PAGE, 2.5), layout="constrained")
     for ax, (kind, title) in zip(figure.subplots(1, 3, sharey=True), KINDS.items(), strict=True):
-        for k, name in enumerate(runs(data, kind)[:3]):
+        for k, name in enumerate(runs(data, kind)):
             gamma, norm, positive = (
                 float(data[f"{name} gamma"]),
                 data[f"{name} norm"],

@@ -158,6 +158,11 @@ def test_unknown_names_are_refused(clone):
         hkflow.reproduce("paper-fig1", "large")
 
 
+def test_the_clone_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert papers.root() == ROOT
+
+
 def test_the_command_lists_and_refuses():
     out, _ = hk("reproduce")
     assert all(name in out for name in FIGURES) and "Minutes on two cores" in out

@@ -210,7 +210,7 @@ def reproduce(
 def root() -> Path:
     """The clone of the repository that has the figures' scripts and cases. Raises CaseError if
     there is none."""
-    for place in (Path(__file__).resolve().parents[2], Path.cwd()):
+    for place in (Path(__file__).resolve().parents[3], Path.cwd()):
         if (place / "postprocess").is_dir() and (place / "cases").is_dir():
             return place
     raise CaseError(
