@@ -1,6 +1,8 @@
 """Runs to an accuracy: reached in truth, with what was chosen in the run folder, or a sentence on
 what stopped them."""
 
+import os
+import signal
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from hkflow.case import accuracy as sizes
 from hkflow.geometry.domain import MESHES
 from hkflow.running import accuracy as planning
 from hkflow.running.check import read_case
+from hkflow.running.error_bars import RESUMED
 
 CASE = """
 [data]
@@ -257,6 +260,30 @@ def test_what_misses_by_little_asks_for_little(case, monkeypatch, middle, holds)
 def test_it_stands_in_the_place_of_what_it_chooses(case, table, key, value, words):
     with pytest.raises(hkflow.CaseError, match=words):
         hkflow.check(case, **{f"{table}.{key}": value})
+
+
+@pytest.mark.parametrize("misses", [False, True])
+def test_a_resumed_run_is_judged(case, tmp_path, monkeypatch, misses):
+    """It ended without a word on its accuracy. One that misses it is not taken for the answer."""
+
+    def interrupts(self, method, clock):
+        if clock.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hkflow.running.forecast.Forecast.step", interrupts)
+        broken = hkflow.run(case, output=tmp_path / "run")
+    assert broken.signal == signal.SIGINT and broken.errors is None
+    wanted = read_case(case, {}).case.method.accuracy
+    with monkeypatch.context() as patch:
+        if misses:
+            patch.setattr(planning, "relative_error", lambda *_: (1.0, 1.0, 0.0))
+        bars = hkflow.resume(broken.path).errors
+    assert bars.wanted == wanted and (bars.limit == RESUMED) == misses
+    assert (bars.reached <= wanted) != misses
+    again = hkflow.run(case, output=tmp_path / "run")
+    assert again.errors.reached <= wanted
+    assert (tmp_path / "run.1").exists() == misses
 
 
 def test_a_grid_needs_a_sphere_with_meshes(case):

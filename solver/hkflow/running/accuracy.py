@@ -29,7 +29,7 @@ from ..solving.solution import Solution
 from ..solving.solve import save_times
 from ..store.run import Run
 from .check import build_case
-from .error_bars import BROKEN_OFF, keep
+from .error_bars import BROKEN_OFF, RESUMED, keep
 from .progress import PREPARING, doing, say
 
 AGAIN = 2  # times at most that a run is made again with more
@@ -150,10 +150,11 @@ def run_to_accuracy(
 class Attempt:
     """One of the runs that are made to reach an accuracy.
 
-    choice : how;  wanted : the accuracy;  last : whether no other is made if this one misses it
+    choice : how, None of one that is resumed;  wanted : the accuracy;  last : whether no other is
+        made if this one misses it
     """
 
-    choice: Choice
+    choice: Choice | None
     wanted: float
     last: bool
 
@@ -163,6 +164,8 @@ class Attempt:
         problem : as the case states it;  another : whether another method may be asked
         watch : function (done, of how many)
         """
+        if self.choice is None:
+            return bars_for(self.wanted, run, problem, another, [], None, watch)
         made = self.choice.known, self.choice.rival  # companions of this run are added to them
         return self.choice.bars or bars_for(self.wanted, run, problem, another, *made, watch)
 
@@ -174,6 +177,8 @@ class Attempt:
             limit = ""
         elif bars.remark.startswith(BROKEN_OFF):
             limit = bars.remark
+        elif self.choice is None:
+            limit = RESUMED
         elif self.choice.limit or self.last:
             limit = self.choice.limit or f"{AGAIN + 1} runs were made"
         else:

@@ -19,6 +19,7 @@ from ..problem.problem import Problem
 from ..solving.result import versions
 from ..store.run import Run, load, read_header
 from ..store.run_folder import static_arrays
+from .error_bars import RESUMED
 
 
 def mark_of(case: Table, problem: Problem, own: OwnFunctions) -> str | None:
@@ -60,7 +61,8 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
         if mark is None or read_header(folder).get("mark") != mark:
             return None
         found = load(folder)
-        judged = found.errors is not None and found.errors.wanted == found.errors.wanted
+        bars = found.errors
+        judged = bars is not None and bars.wanted == bars.wanted and bars.limit != RESUMED
     except RunFolderError:
         return None
     return found if found.is_begun and (judged or not accuracy) else None

@@ -25,6 +25,7 @@ from ..store.run_folder import lock
 from .progress import counted
 
 BROKEN_OFF, COMPANIONS = "broken off", ("all", "own")
+RESUMED = "it was resumed; running the case again makes another"  # what misses its accuracy
 
 
 def error_bars(run: ResultLike, companions: str = "all", quiet: bool = True) -> ErrorBars:

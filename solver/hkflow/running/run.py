@@ -206,6 +206,7 @@ def _make(file, stated, folder, force, mark, session, given=None, judge=None):
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
         header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
+        header |= {"accuracy": judge.wanted} if judge else {}
         with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
 
@@ -297,7 +298,18 @@ def resume(
         session = Session(quiet, watch, observers, ranks, of_case | given)
         remark = _on_missing(stored.records, session.records, clock)
         writer = RunWriter(folder, checkpoint, seconds)
-        return _integrate(folder, method, stored.case, writer, session, clock, remark)
+        judge = _judge_of(stored.header)
+        return _integrate(folder, method, stored.case, writer, session, clock, remark, judge=judge)
+
+
+def _judge_of(header):
+    """What judges a run that is resumed, None unless it is one of those made to an accuracy."""
+    wanted = header.get("accuracy")
+    if not isinstance(wanted, float):
+        return None
+    from .accuracy import Attempt
+
+    return Attempt(None, wanted, True)
 
 
 def _on_missing(stored, records, clock):
