@@ -325,3 +325,11 @@ def test_sibling_data_of_any_weight_count():
     beside = hkflow.Objective(o.feature, o.risk, *more, weights)
     assert certificate.contradiction(beside).data == (0, len(o.targets))
     assert hkflow.solve(grid_problem(beside, 64), 2.0).records["margin"][-1] < 0.0
+
+
+def test_sums_of_energies_have_the_margins_of_their_data():
+    o = objective()
+    beside, points = hkflow.Sum(o, hkflow.External("0.5*x")), hkflow.circle_mesh(64).centers
+    gamma, same = (max_margin_of_atoms(one, points, (1, -1)) for one in (o, beside))
+    assert same.lower == pytest.approx(gamma.lower, rel=1e-12)
+    assert certificate.contradiction(beside) is None

@@ -87,7 +87,8 @@ def margin_certificate(
         return NOTHING
     p /= total
     value = dual_value(problem, p)
-    counts, margins = problem.objective.counts, problem.objective.targets * predictions / mass
+    objective = problem.objective
+    counts, margins = objective.weights > 0.0, objective.targets * predictions / mass
     measure, data = slackness(margins[counts], p[counts], value)
     return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
 

@@ -42,6 +42,11 @@ def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floa
     return objective.targets[:, None] * signs * objective.feature.matrix(points, objective.inputs)
 
 
+def _counted_features(objective, points, signs):
+    """The same of data that count, those whose weight is not 0."""
+    return signed_features(objective, points, signs)[objective.weights > 0.0]
+
+
 def max_margin(
     objective: Objective,
     signs: tuple[int, ...] = (1,),
@@ -100,19 +105,19 @@ def enclosed_max_margin(
     not be solved. What a later one lacks costs the later rounds alone.
     """
     check_labels(objective)
-    whole, objective, until = objective, objective.counting, time.monotonic() + seconds
+    counts, until = objective.weights > 0.0, time.monotonic() + seconds
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
-    feature, inputs, y = objective.feature, objective.inputs, objective.targets
+    feature, inputs, y = objective.feature, objective.inputs[counts], objective.targets[counts]
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
-    known = _Known(tolerance, np.inf if contradiction(whole) is None else 0.0)
+    known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
     proofs: list = []  # bounds by branch and bound, and their p
     for round_ in range(MAX_ROUNDS):
-        z = signed_features(objective, points, point_signs)
+        z = _counted_features(objective, points, point_signs)
         try:
             margin = l1_margin(z, until - time.monotonic())
         except HkflowError:  # out of time, or the solver cannot tell: what is known stands
@@ -147,7 +152,7 @@ def enclosed_max_margin(
             proofs = [(enclose(feature, inputs, dual * y, signs, nodes, known.value)[0], dual)]
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        whole, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
+        objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
         tolerance, NOTHING * known.size,
     )  # fmt: skip
 
@@ -231,13 +236,13 @@ def check_labels(objective: Objective) -> None:
 def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are
     stored. dual : of the data that count"""
-    against, counting = contradiction(objective), objective.counting
+    against, counts = contradiction(objective), objective.weights > 0.0
     if against is not None and upper > 0.0:
-        dual, upper, certified = against.dual[objective.counts], 0.0, True
+        dual, upper, certified = against.dual[counts], 0.0, True
     atoms = PointMeasure(
         *(values[atoms.weights > 0.0] for values in (atoms.positions, atoms.signs, atoms.weights))
     )
-    z = signed_features(counting, atoms.positions, atoms.signs)
+    z = _counted_features(objective, atoms.positions, atoms.signs)
     margins = z @ atoms.weights
     lower = float(margins.min())
     if lower > upper + resolution:
@@ -247,7 +252,7 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
         )
     upper = max(float(upper), lower)
     slack, p = slackness(margins, dual, upper), np.zeros(len(objective.targets))
-    p[objective.counts] = dual
+    p[counts] = dual
     return MaxMargin(lower, upper, atoms, p, certified, rounds, slack, tolerance, resolution)
 
 
@@ -280,7 +285,7 @@ def max_margin_of_atoms(
     """
     check_labels(objective)
     points, point_signs = with_each_sign(points, signs)
-    z = signed_features(objective.counting, points, point_signs)
+    z = _counted_features(objective, points, point_signs)
     margin = l1_margin(z, seconds)
     return _enclosed(
         objective,

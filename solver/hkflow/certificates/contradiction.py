@@ -54,10 +54,10 @@ def contradiction(objective: Objective) -> Contradiction | None:
     n = len(objective.targets)
     if n == 0 or (np.abs(objective.targets) != 1.0).any():
         return None
-    counting, numbers = objective.counting, np.flatnonzero(objective.counts)
+    numbers = np.flatnonzero(objective.weights > 0.0)
     inputs, y, built_in = (
-        counting.inputs,
-        counting.targets,
+        objective.inputs[numbers],
+        objective.targets[numbers],
         objective.feature.activation is not None or objective.feature.pieces is not None,
     )
     sizes = np.abs(inputs).max(axis=1) if built_in else np.ones(len(inputs))

@@ -171,10 +171,8 @@ class Objective(Shown):
         """Smallest margin min_i y_i h_i of data that count, for several classes min_i (h_iy −
         max_{l ≠ y} h_il); nan for a regression risk."""
         margins = self._margins(predictions)
-        return np.nan if margins is None else self.least(margins)
-
-    def least(self, margins: Floats) -> float:
-        """The smallest of numbers (n_data,), of data that count."""
+        if margins is None:
+            return np.nan
         return float(np.minimum.reduce(margins, where=self.counts, initial=np.inf))
 
     def _margins(self, predictions):

@@ -103,7 +103,7 @@ def margin_increase(method: Method, step: Step, clock: LoopState) -> str | None:
     unnormalised = method.problem.spreads or method.flow.keeps_mass or objective.weight_decay > 0.0
     if method.fixed_steps or unnormalised or objective.risk.tail not in SMOOTH_MARGINS:
         return None
-    if not objective.least(objective.targets * before.predictions) > 0.0:
+    if not objective.margin(before.predictions) > 0.0:
         return None  # nor is ψ, a lower bound of them
     sizes: list[Any] = [method.homogeneous_norm(e) for e in (before, after)]
     if method.slides or None in sizes:

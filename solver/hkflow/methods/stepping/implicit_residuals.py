@@ -482,7 +482,7 @@ def implicit_is_known(objective: Objective, predictions: Floats, log_scale: floa
 def large_margins(objective: Objective, predictions: Floats, log_scale: float) -> bool:
     """Whether all margins of data that count are so large that the logistic tail is the exponential
     one."""
-    least = objective.least(objective.targets * predictions)
+    least = objective.margin(predictions)
     return bool(np.exp(min(log_scale, LARGEST_LOG)) * least > LARGE_MARGIN)
 
 
