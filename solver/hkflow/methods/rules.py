@@ -4,7 +4,7 @@ loading a method."""
 from collections.abc import Collection
 from math import isinf
 
-from ..arguments import check_choice
+from ..errors import unknown_name
 
 
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
@@ -73,7 +73,8 @@ RECONSTRUCTIONS = ("linear", "quadratic")
 
 def check_reconstruction(reconstruction: str, stepper: str | None, limiter: str) -> None:
     """Raise ValueError for an unknown reconstruction, or options that 'quadratic' does not read."""
-    check_choice("reconstruction", reconstruction, RECONSTRUCTIONS)
+    if reconstruction not in RECONSTRUCTIONS:
+        raise ValueError(unknown_name("reconstruction", reconstruction, RECONSTRUCTIONS))
     if reconstruction == "quadratic" and stepper not in (None, "muscl-hancock"):
         raise ValueError(
             f"'reconstruction' is 'quadratic', which the stepper '{stepper}' does not know. Choose"
