@@ -3,8 +3,10 @@ they are compared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import Floats, real_array
 from ..geometry.mesh import Mesh, half_faces, simplices
@@ -26,6 +28,15 @@ class PointMeasure:
     positions: Floats
     signs: Floats = None  # type: ignore[assignment]  # arrays once made
     weights: Floats = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # fields are arrays, what is given makes them
+
+        def __init__(
+            self,
+            positions: ArrayLike,
+            signs: ArrayLike | None = None,
+            weights: ArrayLike | None = None,
+        ) -> None: ...
 
     def __post_init__(self):
         positions = np.atleast_2d(real_array(self.positions, "Positions"))

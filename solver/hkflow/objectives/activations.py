@@ -1,6 +1,6 @@
 """Features φ(θ, x): what one unit with direction θ contributes to the prediction at input x."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -268,7 +268,7 @@ def ridge(
     function: Callable,
     name: str | None = None,
     degree: int | None = None,
-    kinks: Sequence[float] = (),
+    kinks: Iterable[float] = (),
 ) -> Feature:
     """The feature φ(θ, x) = ψ(θ·x) of a function s -> (ψ(s), ψ′(s)) of arrays.
 
@@ -293,7 +293,7 @@ def unchecked_ridge(
     function: Callable,
     name: str | None = None,
     degree: int | None = None,
-    kinks: Sequence[float] = (),
+    kinks: Iterable[float] = (),
 ) -> Feature:
     """As `ridge`, of a function that is not called before it is needed."""
     places = tuple(float(kink) for kink in kinks)

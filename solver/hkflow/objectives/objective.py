@@ -4,10 +4,11 @@ its first two terms, the potential J_ν."""
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, nonnegative, real_array
 from ..operators.choice import SINGLE
@@ -61,6 +62,21 @@ class Objective(Shown):
     operator: str = "auto"
     ranks: Alone = ALONE
     entropy: float = 0.0
+
+    if TYPE_CHECKING:  # fields are arrays, what is given makes them
+
+        def __init__(
+            self,
+            feature: Feature,
+            risk: Risk,
+            inputs: ArrayLike,
+            targets: ArrayLike,
+            weights: ArrayLike | None = None,
+            weight_decay: float = 0.0,
+            operator: str = "auto",
+            ranks: Alone = ALONE,
+            entropy: float = 0.0,
+        ) -> None: ...
 
     def __post_init__(self):
         for name, kind in (("feature", Feature), ("risk", Risk)):

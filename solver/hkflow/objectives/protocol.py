@@ -59,20 +59,35 @@ class AtMovingPoints(Protocol):
 
 @runtime_checkable
 class ObjectiveProtocol(Protocol):
-    """F(ν) = R(h) + λ|ν| of data, or its mean over a population.
+    """F(ν) = R(h) + λ|ν| of data, or its mean over a population."""
 
-    feature : φ;  risk : R;  inputs (n_data, p), targets, weights (n_data,) : empty of a population
-    weight_decay : λ;  entropy : τ, which values and potentials are without
-    axes : p, coordinates of a point
-    """
+    @property
+    def feature(self) -> Any:
+        """φ."""
 
-    feature: Any
-    risk: Any
-    inputs: Floats
-    targets: Floats
-    weights: Floats
-    weight_decay: float
-    entropy: float
+    @property
+    def risk(self) -> Any:
+        """R."""
+
+    @property
+    def inputs(self) -> Floats:
+        """(n_data, p), empty of a population."""
+
+    @property
+    def targets(self) -> Floats:
+        """(n_data,), likewise."""
+
+    @property
+    def weights(self) -> Floats:
+        """(n_data,), likewise."""
+
+    @property
+    def weight_decay(self) -> float:
+        """λ."""
+
+    @property
+    def entropy(self) -> float:
+        """τ, which values and potentials are without."""
 
     @property
     def axes(self) -> int:

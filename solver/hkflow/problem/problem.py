@@ -4,9 +4,10 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import Floats, real_array
 from ..geometry.domain import Domain
@@ -18,6 +19,10 @@ from ..operators.ranks import Alone
 from ..shown import Shown
 from .exact import MomentFlow
 from .flow import Flow
+
+if TYPE_CHECKING:
+    from ..objectives.population import PopulationRisk
+    from ..objectives.protocol import ObjectiveProtocol
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +62,22 @@ class Problem(Shown):
     density: Callable | None = None
     prepare: Any = None
     test: Objective | None = None
+
+    if TYPE_CHECKING:  # what stands in for an Objective is one in the fields
+
+        def __init__(
+            self,
+            mesh: Mesh | None,
+            objective: ObjectiveProtocol | PopulationRisk,
+            flow: Flow,
+            signs: tuple[int, ...] = (1,),
+            initial: ArrayLike | DensityAndAtoms | PointMeasure | Units | Callable | None = None,
+            exact: MomentFlow | None = None,
+            draw: Callable | None = None,
+            density: Callable | None = None,
+            prepare: Any = None,
+            test: ObjectiveProtocol | None = None,
+        ) -> None: ...
 
     def __post_init__(self):
         if tuple(self.signs) not in ((1,), (1, -1)):
