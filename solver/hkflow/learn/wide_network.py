@@ -72,6 +72,8 @@ class WideNetwork(BaseEstimator):
             return X, y, None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         counted = weights > 0.0
+        if not counted.any():  # which scikit-learn before 1.9 lets pass
+            raise ValueError("Sample weights must not all be 0: no data would count.")
         return X[counted], y[counted], weights[counted] / weights.sum()
 
     def _solved(
