@@ -50,6 +50,12 @@ def test_help_loads_no_solver_and_no_case(words):
     assert not loaded_by(*words) & (SOLVER | {"tomlkit", "markdown_it"})
 
 
+def test_the_package_is_the_command():
+    words = [sys.executable, "-m", "hkflow", "--version"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert said == f"hkflow {version('hkflow')}\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [
