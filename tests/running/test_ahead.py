@@ -66,6 +66,18 @@ def called(monkeypatch):
     return found
 
 
+@pytest.mark.parametrize(("given", "passed"), [("-I", ["-E", "-s"]), ("-s", ["-s"])])
+def test_it_imports_from_where_the_first_process_does(given, passed):
+    solver = str(ROOT / "solver")
+    code = (
+        f"import sys; sys.path.insert(0, {solver!r}); from hkflow.running import beside;"
+        " print(beside.SecondProcess('json').process.args[2:-2])"
+    )
+    words = [sys.executable, given, "-c", code]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert said == f"{passed}\n"
+
+
 @pytest.fixture(scope="module")
 def problem():
     return check(CASE)[1]

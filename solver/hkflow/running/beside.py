@@ -13,12 +13,15 @@ from typing import Any
 class SecondProcess:
     """A Python process that runs a module, and is told things and answers in lines of JSON.
 
-    It ends by itself when this process ends, whose end of its stdin is closed then.
+    It ends by itself when this process ends, whose end of its stdin is closed then. It has
+    the flags -E, -s and -I that this process has, or it might import another hkflow.
     """
 
     def __init__(self, program: str) -> None:
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        command = [sys.executable, "-P", "-m", program]
+        own = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
+        places = [flag for flag, given in own.items() if given]
+        command = [sys.executable, "-P", *places, "-m", program]
         self.process = subprocess.Popen(command, 0, stdin=pipe, stdout=pipe, stderr=nothing)
 
     def tell(self, words: Any) -> None:
