@@ -54,17 +54,40 @@ def test_a_factor_that_all_rates_have_in_common_is_a_change_of_time(stepper):
     assert errors[1] < 2e-3 and 1.8 < np.log2(errors[0] / errors[1]) < 2.4, errors
 
 
-def test_noise_that_grows_makes_a_density_uniform_by_its_integral():
+@pytest.mark.parametrize(
+    "rate, integral",
+    [
+        ("2*t", 1.5**2),
+        ("where(t < 0.7, 2, 0)", 1.4),  # a jump within a step, whichever it is
+        ("where(t < 0.77, 0, 1)", 0.73),
+        ("1 + sin(40*t)", 1.5 + (1.0 - np.cos(60.0)) / 40.0),
+        (lambda t: abs(t - 0.4), 0.08 + 0.605),
+    ],
+)
+def test_noise_that_varies_makes_a_density_uniform_by_its_integral(rate, integral):
     start = hkflow.Problem(
         hkflow.circle_mesh(32),
         moment_problem(hkflow.circle_mesh(32)).objective,
-        hkflow.Flow(0.0, 0.0, "2*t"),
+        hkflow.Flow(0.0, 0.0, rate),
         initial=lambda x, sign: 1.0 + 0.5 * x[:, 0],
     )
     found = hkflow.solve(start, 1.5)
     u = start.uniform
-    wanted = u + np.exp(-(1.5**2)) * (start.initial - u)
-    assert np.abs(found.density[-1] - wanted).max() < 1e-6 * u
+    wanted = u + np.exp(-integral) * (start.initial - u)
+    assert np.abs(found.density[-1] - wanted).max() < 1e-11 * u
+
+
+def test_a_rate_that_is_noise_itself_has_a_mean_all_the_same():
+    """Pieces are no more than MOST_PIECES at a time."""
+    asked = []
+
+    def noisy(t):
+        asked.append(t)
+        return float(np.random.default_rng(int(t * 1e9)).random())
+
+    flow = hkflow.Flow(noisy)
+    flow.over(0.0, 1.0)
+    assert abs(float(flow.transport) - 0.5) < 0.02 and len(asked) < 50_000
 
 
 def scipy_particles(alpha, beta, end, n=24):

@@ -1,5 +1,7 @@
 """What is recorded is registered, and a user's functions are recorded beside it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,17 @@ def test_a_function_that_fails_later_leaves_what_was_computed():
         hkflow.solve(a_problem(), 0.2, saves=5, records={"own": own})
     assert caught.value.solution.time.tolist() == [0.0, 0.05]
     assert caught.value.solution.records["own"][-1] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles", "characteristics"])
+def test_errors_of_a_regression_are_those_of_h_where_the_mass_is_set_apart(kind):
+    """With drive = "measure" predictions are in units of the mass, targets are not."""
+    problem = a_problem(
+        "square", hkflow.Flow(1.0, 2.0, drive="measure"), None if kind == "grid" else atoms()
+    )
+    problem = replace(problem, test=problem.objective)
+    found = hkflow.solve(problem, 2.0, kind=kind)
+    wanted = np.sqrt(np.mean((found.predictions[-1] - TARGETS) ** 2))
+    assert abs(found.log_scale[-1]) > 0.1
+    assert found.records["training_error"][-1] == pytest.approx(wanted, rel=1e-12)
+    assert found.records["test_error"][-1] == pytest.approx(wanted, rel=1e-12)

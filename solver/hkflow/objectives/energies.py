@@ -317,9 +317,9 @@ class Sum(Shown):
         """See Objective.rms; 0 without data."""
         return self.data.rms(values) if self.data else 0.0
 
-    def error(self, predictions: Floats) -> float:
+    def error(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """Of the data, nan without."""
-        return self.data.error(predictions) if self.data else np.nan
+        return self.data.error(predictions, log_scale) if self.data else np.nan
 
     def margin(self, predictions: Floats) -> float:
         """Of the data, nan without."""

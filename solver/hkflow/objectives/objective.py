@@ -175,12 +175,15 @@ class Objective(Shown):
             squares = squares.reshape(len(self.targets), -1).mean(axis=1)
         return sqrt(np.add.reduce(self._shares * squares))
 
-    def error(self, predictions: Floats) -> float:
+    def error(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """Share of the data, by weights q, on the wrong side of zero for a classification risk,
-        whose own class is not the highest for several classes; root mean square error otherwise."""
+        whose own class is not the highest for several classes; root mean square error otherwise.
+
+        predictions : in units of e^log_scale
+        """
         margins = self._margins(predictions)
         if margins is None:
-            return self.rms(predictions - self.targets)
+            return self.rms(np.exp(log_scale) * predictions - self.targets)
         return float(np.add.reduce(self._shares[margins <= 0.0]))
 
     def margin(self, predictions: Floats) -> float:

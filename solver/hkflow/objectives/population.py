@@ -325,7 +325,7 @@ class PopulationRisk(Shown):
         """Number of coordinates of θ."""
         return self.inputs.shape[1]
 
-    def error(self, predictions: Floats) -> float:
+    def error(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """nan: there are no data to be wrong on."""
         return np.nan
 

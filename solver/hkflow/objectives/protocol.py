@@ -103,8 +103,8 @@ class ObjectiveProtocol(Protocol):
     def at_moving_points(self, points: Floats, on_sphere: bool = False) -> AtMovingPoints:
         """The risk on points (n_points, p) that move, whether unit vectors or of any length."""
 
-    def error(self, predictions: Floats) -> float:
-        """The training error."""
+    def error(self, predictions: Floats, log_scale: float = 0.0) -> float:
+        """The training error of predictions in units of e^log_scale."""
 
     def margin(self, predictions: Floats) -> float:
         """min y_i h_i."""

@@ -1,6 +1,7 @@
 """The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
 
 from collections.abc import Callable, Collection
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -16,10 +17,16 @@ from ..shown import Shown
 RATES = ("transport", "reaction", "noise")
 DRIVES = ("measure", "probability")
 TIME_VARIABLES = ("time", "margin")
-# of a step [0, 1]: those of Gauss in both halves; the ends are looked at, and count nothing
-GAUSS, HALF = np.polynomial.legendre.leggauss(3)
-NODES = np.concatenate([[0.0], 0.25 + 0.25 * GAUSS, 0.75 + 0.25 * GAUSS, [1.0]])
-WEIGHTS = np.concatenate([[0.0], 0.25 * HALF, 0.25 * HALF, [0.0]])
+# of a step [0, 1], those of Clenshaw and Curtis; LAST gives the coefficients of the last two
+# Chebyshev polynomials, which tell whether a rate is resolved: the last one is 0 for no jump
+DEGREE = 16
+NODES = 0.5 - 0.5 * np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
+_CHEBYSHEV = np.polynomial.chebyshev.chebvander(2.0 * NODES - 1.0, DEGREE)
+_MEANS = [1.0 / (1.0 - k * k) if k % 2 == 0 else 0.0 for k in range(DEGREE + 1)]
+WEIGHTS = np.linalg.solve(_CHEBYSHEV.T, _MEANS)
+LAST = np.linalg.inv(_CHEBYSHEV)[-2:].T
+UNRESOLVED = 1e-13  # of the largest value of a rate: what a piece of a step may add to its mean
+MOST_PIECES = 1024  # at a time; a rate that still is not resolved is noise
 LEAST = 1e-100  # of a rate that varies: it is never gone for good
 Rate = Any  # a float; where it is given, a formula in t or a function of t as well
 
@@ -68,6 +75,25 @@ class VaryingRate(float):
                 f" {times[at]:.6g}."
             )
         return np.maximum(values, LEAST)
+
+    def mean_over(self, begin: float, dt: float, values: Floats) -> float:
+        """The mean over a step of which the values at NODES are known. Pieces where it is not
+        resolved, since it jumps or varies fast, are halved until it is, or until they do not count.
+
+        Raises RateError as `values`.
+        """
+        starts, share, mean, largest = np.zeros(1), 1.0, 0.0, values.max()
+        while True:
+            known = values.reshape(-1, len(NODES))
+            halved = share * np.abs(known @ LAST).max(axis=1) > UNRESOLVED * largest
+            if 2 * np.count_nonzero(halved) > MOST_PIECES:
+                halved[:] = False
+            mean += share * float((known[~halved] @ WEIGHTS).sum())
+            if not halved.any():
+                return mean
+            share *= 0.5
+            starts = np.add.outer(starts[halved], [0.0, share]).ravel()
+            values = self.values((begin + dt * np.add.outer(starts, share * NODES)).ravel())
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,7 +204,7 @@ class Flow(Shown):
         return copy(self) if self.varies else self
 
     def over(self, begin: float, dt: float, change: float = np.inf, shortest: float = 0.0) -> float:
-        """Take for each rate that varies its mean over a step; returns the step.
+        """Take for each rate that varies its mean over a step, to rounding; returns the step.
 
         The step is halved until the shares of the rates change within it by no more than `change`,
         or it is shorter than `shortest`, for rates may jump. With means for rates the flow errs by
@@ -186,19 +212,21 @@ class Flow(Shown):
         factor in common, not at all.
         Raises RateError for a rate that is negative or no finite number.
         """
-        while varying := self.varies:
+        if not self.varies:
+            return dt
+        while True:
             values = np.array([[getattr(self, name)] * len(NODES) for name in RATES], dtype=float)
-            for name in varying:
-                rate = getattr(self, name)
-                try:
-                    found = rate.values(begin + dt * NODES)
-                except RateError as error:
-                    raise RateError(f"{name} {error}") from error
-                object.__setattr__(self, name, VaryingRate(rate.rule, found @ WEIGHTS))
-                values[RATES.index(name)] = found
+            for name in self.varies:
+                with _named(name):
+                    values[RATES.index(name)] = getattr(self, name).values(begin + dt * NODES)
             if dt <= shortest or np.ptp(values / values.sum(axis=0), axis=1).max() <= change:
                 break
             dt *= 0.5
+        for name in self.varies:
+            rate, known = getattr(self, name), values[RATES.index(name)]
+            with _named(name):
+                mean = rate.mean_over(begin, dt, known)
+            object.__setattr__(self, name, VaryingRate(rate.rule, mean))
         return dt
 
     def beyond(self, known: Collection[str]) -> list[str]:
@@ -219,6 +247,15 @@ class Flow(Shown):
     def keeps_mass(self) -> bool:
         """Whether the mass is the same at all times, by construction."""
         return self.drive == "probability"
+
+
+@contextmanager
+def _named(name):
+    """A RateError says which rate it is about."""
+    try:
+        yield
+    except RateError as error:
+        raise RateError(f"{name} {error}") from error
 
 
 FLOW_KINDS = (

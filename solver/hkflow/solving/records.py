@@ -84,7 +84,7 @@ def _of_every_run(method: Method, clock: LoopState) -> dict[str, Any]:
         **dict(zip(ENERGIES, energies, strict=True)),
         "energy_residual": e.objective - clock.objective_at_start - sum(energies),
         "mass_residual": e.mass - clock.mass_at_start - sum(masses),
-        "training_error": objective.error(e.predictions),
+        "training_error": objective.error(e.predictions, clock.log_scale),
         "effective_data": _effective_number(_by_datum(e.loss_gradient, objective)),
     }
 
@@ -130,7 +130,7 @@ def _tested(method: Method, clock: LoopState) -> dict[str, float]:
     h = test_predictions_of(method.problem, method.measure, method.state(), clock.log_scale)
     flat = h.ravel()
     loss = test.evaluate_risk(flat, clock.log_scale, np.empty_like(flat))
-    return {"test_error": test.error(h), "test_loss": loss}
+    return {"test_error": test.error(h, clock.log_scale), "test_loss": loss}
 
 
 OF_CERTIFICATES = (
