@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.analysis.summary import summary
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.record import PLAIN, SCALED
 from hkflow.plots.records import PANELS
@@ -173,3 +174,14 @@ def test_errors_of_a_regression_are_those_of_h_where_the_mass_is_set_apart(kind)
     assert abs(found.log_scale[-1]) > 0.1
     assert found.records["training_error"][-1] == pytest.approx(wanted, rel=1e-12)
     assert found.records["test_error"][-1] == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_gap_to_the_minimum_is_told_in_plain_units():
+    """At a mass of e^log_scale it was told in units of that, below the gap where the mass grows."""
+    rows = []
+    for drive in (None, "measure"):
+        problem = a_problem("square", hkflow.Flow(1.0, 2.0, drive=drive), decay=0.01)
+        found = hkflow.solve(problem, 5.0)
+        rows.append(dict(summary(found))["gap to minimum"])
+        assert (found.log_scale[-1] > 0.1) == (drive is not None)
+    assert rows[0] == rows[1]

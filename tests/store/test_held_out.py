@@ -89,7 +89,8 @@ def test_generated_data_are_held_out_as_well():
     data |= {"weights": [1.0, 2.0, 3.0], "test_fraction": 0.34}
     file = case_of_tables({"data": data} | CASE)
     found = read_data(file.case, file.folder, FEATURES["relu"])
-    assert found.weights.tolist() == found.inputs[:, 0].tolist() and len(found.test[1]) == 1
+    x = found.inputs[:, 0]
+    assert found.weights == pytest.approx(6.0 * x / x.sum(), rel=1e-15) and len(found.test[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,43 @@ def test_a_problem_of_python_has_test_data_too(folder):
         assert one.records["test_error"][-1] == pytest.approx(wanted, rel=1e-12)
     with pytest.raises(ValueError, match="The test data have 3 columns"):
         hkflow.Problem(mesh, make(x[:8]), flow, (1, -1), test=make(rng.standard_normal((4, 2))))
+
+
+def test_weights_of_test_data_are_kept(folder):
+    """They were lost in run folders: a resumed run went on with equal ones."""
+    rng, q = np.random.default_rng(0), np.array([1.0, 0.0, 5.0, 0.0])
+    x, y = rng.standard_normal((12, 2)), rng.standard_normal(12)
+    make = lambda rows, weights=None: hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], x[rows], y[rows], weights
+    )
+    problem = hkflow.Problem(
+        hkflow.circle_mesh(16),
+        make(slice(8)),
+        hkflow.Flow(1.0, 2.0),
+        (1, -1),
+        test=make(slice(8, 12), q),
+    )
+    whole = hkflow.run(problem, end=2.0, output="weighted")
+    hkflow.run(problem, end=2.0, output="cut", observers=[Stop()])
+    off = whole.test_predictions[-1] - y[8:]
+    for run in (whole, hkflow.load("weighted"), hkflow.resume("cut")):
+        assert np.array_equal(run.test.weights, q)
+        assert run.records["test_error"][-1] == pytest.approx(np.sqrt(q @ off**2 / q.sum()))
+        assert run.records["test_loss"][-1] == pytest.approx(0.5 * q @ off**2)
+
+
+@pytest.mark.parametrize("weights", [None, [0.25] * 4, [0.1, 0.2, 0.3, 0.4]])
+def test_weights_of_a_share_of_the_rows_add_up_to_those_of_all(weights):
+    """Equal ones are the same as none."""
+    data = {"source": "inline", "inputs": [[1.0, 0.2], [-0.5, 1.0], [0.3, -0.4], [0.2, 0.9]]}
+    data |= {"targets": [1.0, 2.0, 3.0, 4.0], "test_fraction": 0.5}
+    tables = CASE | {"data": data | ({"weights": weights} if weights else {})}
+    tables |= {"objective": {"activation": "relu", "loss": "square"}}
+    problem = hkflow.check(tables)[1]
+    wanted = np.array(weights or [0.25] * 4)
+    for one in (problem.objective, problem.test):
+        rows = wanted[one.targets.astype(int) - 1]
+        assert one.weights == pytest.approx(rows / rows.sum(), rel=1e-15)
 
 
 def test_a_second_frame_tests_as_a_second_file_does(folder):

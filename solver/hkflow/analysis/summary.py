@@ -136,7 +136,8 @@ def _last_records(run):
         ]
     rows += margin_rows(run, last)
     if "gap_bound" in last:
-        rows.append(("gap to minimum", f"at most {last['gap_bound']:.4g} (E.13)"))
+        gap = np.exp(last["log_scale"]) * last["gap_bound"]
+        rows.append(("gap to minimum", f"at most {gap:.4g} (E.13)"))
     if last["training_error"] == last["training_error"]:
         rows.append(
             (

@@ -72,7 +72,9 @@ def build_problem(
         else:
             start = initial_points(case, folder, axes, domain.signs, feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
-        preparation, test = data and data.preparation, data and test_objective(objective, data.test)
+        preparation, test = data and data.preparation, None
+        if data and data.test:
+            test = test_objective(objective, *data.test)
         return Problem(
             mesh, objective, flow, domain.signs, start, exact, draw, density, preparation, test
         )
@@ -80,15 +82,13 @@ def build_problem(
         raise CaseError(f"the problem: {error}") from error
 
 
-def test_objective(objective: Any, test: tuple[Floats, Floats] | None) -> Objective | None:
-    """The objective on test data, their inputs (without bias) and targets; None without."""
-    if test is None:
-        return None
-    inputs, targets = test
+def test_objective(objective: Any, inputs: Floats, *others: Floats) -> Objective:
+    """The objective on test data: their inputs (without bias), targets and, unless 1/n each,
+    weights."""
     biased = objective.inputs.shape[1] > inputs.shape[1]
     full = generators.with_bias(inputs) if biased else inputs
     objective = getattr(objective, "data", objective)  # of a sum of energies
-    return Objective(objective.feature, objective.risk, full, targets)
+    return Objective(objective.feature, objective.risk, full, *others)
 
 
 def _left_by(earlier, case, domain, objective, mesh):

@@ -30,7 +30,8 @@ class DataSet:
     inputs : (n, dim) without the bias;  targets : (n,);  weights : (n,), or None for 1/n each
     preparation : that made the inputs from raw columns; None if they are as they were
     lines : (n,) of the rows in their text file, None of other data
-    test : inputs (n_test, dim) and targets (n_test,) of what is held out, or None
+    test : inputs (n_test, dim), targets (n_test,) and, unless 1/n each, weights of what is held
+        out, or None
     """
 
     inputs: Floats
@@ -38,7 +39,7 @@ class DataSet:
     weights: Floats | None = None
     preparation: Preparation | None = None
     lines: Integers | None = None
-    test: tuple[Floats, Floats] | None = None
+    test: tuple[Floats, ...] | None = None
 
 
 GENERATORS = {
@@ -162,9 +163,18 @@ def _divided(data, inputs, targets, weights, preparation, training, held_out, li
         own = inputs if whole else inputs[training]
     if whole:
         return DataSet(own, targets, weights, preparation, lines)
-    test = inputs[held_out], targets[held_out]
-    weights, lines = (None if a is None else a[training] for a in (weights, lines))
+    test = inputs[held_out], targets[held_out], *_shared(weights, held_out)
+    weights = next(iter(_shared(weights, training)), None)
+    lines = None if lines is None else lines[training]
     return DataSet(own, targets[training], weights, preparation, lines, test)
+
+
+def _shared(weights, rows):
+    """The weights of some rows, of the same sum as those of all; nothing of none."""
+    if weights is None:
+        return ()
+    own = weights[rows]
+    return (own * (weights.sum() / own.sum()) if own.any() else own,)
 
 
 def _read_table(data, folder, split, several):

@@ -49,7 +49,11 @@ MESH = {
     "vertices": ("vertex", "axis"),
     "face_vertices": ("face", "corner"),
 }
-TEST = {"test_inputs": ("test_datum", "input"), "test_targets": ("test_datum",)}
+TEST = {
+    "test_inputs": ("test_datum", "input"),
+    "test_targets": ("test_datum",),
+    "test_weights": ("test_datum",),  # there unless 1/n each
+}
 DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum",)}
 # with one axis more, "class", where there is an output for each class
 BY_CLASS = ("predictions", "residuals", "predictions_each")

@@ -38,6 +38,7 @@ LONG_NAMES = {
     "predictions": "predictions on the data, in units of exp(log_scale)",
     "test_predictions": "predictions on the test data, in units of exp(log_scale)",
     "test_inputs": "inputs of the test data, without bias",
+    "test_weights": "weights of the test data in errors and loss",
     "error_l1": "relative L1 error",
     "error_max": "maximum error over the maximum",
     "error_mass": "relative error of the mass",

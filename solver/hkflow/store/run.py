@@ -137,7 +137,7 @@ class Run(Result):
         self.inputs, self.targets, self.weights = (
             static["data"][name] for name in ("inputs", "targets", "weights")
         )
-        self.test_inputs, self.test_targets = (static["data"].get(name) for name in TEST)
+        self._tests = [static["data"][name] for name in TEST if name in static["data"]]
         self.time, self.log_scale = series["time"], series["log_scale"]
         self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
@@ -261,8 +261,8 @@ class Run(Result):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
             known = {"density": self._density(objective), "prepare": self.preparation}
-            given = None if self.test_inputs is None else (self.test_inputs, self.test_targets)
-            return replace(problem, **known, test=test_objective(objective, given))
+            test = test_objective(objective, *self._tests) if self._tests else None
+            return replace(problem, **known, test=test)
 
     def _density(self, objective):
         """The initial density of characteristics at every point, or None."""
@@ -652,8 +652,10 @@ def _read_static(file, case):
     they do not fit together."""
     sizes = {}
     data = read_arrays(find(file, "data"), DATA, sizes)
-    if "test_inputs" in find(file, "data", h5py.Group):
-        data |= read_arrays(find(file, "data"), TEST, sizes)
+    group = find(file, "data", h5py.Group)
+    if "test_inputs" in group:
+        tests = {name: TEST[name] for name in TEST if name != "test_weights" or name in group}
+        data |= read_arrays(group, tests, sizes)
     feature = built_in_feature(case.objective, data["targets"])
     outputs = feature.joint * feature.outputs if feature else 0
     sizes |= {"axis": sizes["input"] + case.objective.bias + outputs, "side": 2}

@@ -242,7 +242,9 @@ def test_arrays(test: Any, columns: int) -> dict[str, Floats]:
     files.reading.TEST; nothing without."""
     if test is None:
         return {}
-    return {"test_inputs": test.inputs[:, :columns], "test_targets": test.targets}
+    equal = np.all(test.weights == 1.0 / len(test.weights))
+    weights = {} if equal else {"test_weights": test.weights}
+    return {"test_inputs": test.inputs[:, :columns], "test_targets": test.targets} | weights
 
 
 def static_arrays(
