@@ -79,3 +79,15 @@ def test_predictions_beyond_numbers_are_infinite_with_their_sign_and_zeros_stay(
     assert np.array_equal(
         run.predictions, [[np.inf, -np.inf, 0.0], [0.0, -0.0, 0.0], [0.5, -0.5, 0.0]]
     )
+
+
+def test_an_objective_that_was_not_recorded_has_its_entropy():
+    energy = hkflow.Sum(hkflow.External("0.3*x"), axes=2, entropy=0.2)
+    problem = hkflow.Problem(hkflow.circle_mesh(32), energy, hkflow.Flow(1.0, 1.0))
+    whole = hkflow.solve(problem, 1.0, 5)
+    sparse = hkflow.solve(problem, 1.0, 5, record_interval=10.0)
+    assert len(sparse.records["time"]) == 2
+    for normalised in (False, True):
+        wanted = [whole.objective_at(save, normalised) for save in range(5)]
+        found = [sparse.objective_at(save, normalised) for save in range(5)]
+        assert found == pytest.approx(wanted, rel=1e-12)

@@ -478,8 +478,16 @@ class Result:
                 return float(np.exp(last["log_scale"]) * last["objective"])
         atoms, objective = self.atoms_at(save), self.problem.objective
         risk = objective.at_moving_points(atoms.positions, True).value(atoms.signs * atoms.weights)
-        value = risk + objective.weight_decay * atoms.mass
+        value = risk + objective.weight_decay * atoms.mass + self._entropy_at(save)
         return float(value / atoms.mass if normalised else value)
+
+    def _entropy_at(self, save):
+        """τ∫ν log ν at one save of a grid; points do not know it."""
+        if self.method != "grid" or self.problem.objective.entropy == 0.0:
+            return 0.0
+        nu = in_plain_units(self.cell_density_at(save), self.log_scale[save])
+        parts = nu * np.log(np.where(nu > 0.0, nu, 1.0))
+        return self.problem.objective.entropy * float((parts @ self.mesh.volumes).sum())
 
     # --- what it predicts
 
