@@ -121,3 +121,11 @@ def test_data_that_contradict_each_other_are_refused():
     objective = Objective(FEATURES["relu"], RISKS["square"], [[1.0, 1.0], [1.0, 1.0]], [1.0, -1.0])
     with pytest.raises(HkflowError, match="meets all 2 data"):
         l1_interpolation(objective, BOTH)
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-8, 1e12])
+def test_small_inputs_are_met_as_large_ones_are(size):
+    """|ν| = y/|x| of one datum; at inputs of 1e-20 no measure was found."""
+    objective = Objective(FEATURES["relu"], RISKS["square"], [[0.6 * size, 0.8 * size]], [1.0])
+    found = l1_interpolation(objective)
+    assert found.certified and found.upper == pytest.approx(1.0 / size, rel=1e-9)

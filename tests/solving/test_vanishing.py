@@ -117,3 +117,41 @@ def test_a_folder_of_a_vanished_mass_is_drawn_and_summarised(kind, tmp_path):
     residual = float(out.split("mass residual:")[1].split()[0])
     assert abs(residual) < 1e-4
     assert (tmp_path / "run" / "overview.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        (kind, name)
+        for kind in ("grid", "particles")
+        for name in ("relu", "linear", "squared-relu", "joint-relu")
+    ]
+    + [("characteristics", "relu"), ("characteristics", "linear")],
+)
+def test_the_size_of_inputs_and_targets_is_a_unit(kind, name):
+    """Inputs and targets 2⁻⁴⁰ times as large: the same steps, 2⁸⁰ times as long, or 2¹⁶⁰ times.
+    Rounding was taken to be that of features of size 1, which hid all errors of steps."""
+    feature = hkflow.FEATURES[name]
+    rng, found = np.random.default_rng(3), []
+    x, y = rng.standard_normal((9, 2)), rng.standard_normal(9)
+    signs = (1,) if feature.joint else (1, -1)
+    for power in (0, -40):
+        unit = 2.0 ** (power * (2 if name == "squared-relu" else 1))
+        objective = hkflow.Objective(feature, hkflow.RISKS["square"], 2.0**power * x, unit * y)
+        mesh = (
+            (hkflow.geodesic_mesh(1) if feature.joint else hkflow.circle_mesh(32))
+            if kind == "grid"
+            else None
+        )
+        atoms = (
+            None
+            if mesh
+            else hkflow.PointMeasure(
+                hkflow.quasi_uniform(20, objective.axes - 1), np.resize(signs, 20)
+            )
+        )
+        problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), signs, atoms)
+        run = hkflow.solve(problem, 2.0 / unit**2, kind=kind)
+        found.append((run.records["step"][-1], run.predictions[-1] / unit))
+    assert found[0][0] == found[1][0] > 2
+    assert found[1][1] == pytest.approx(found[0][1], rel=1e-9)

@@ -60,7 +60,7 @@ def l1_interpolation(
     Source: Wei et al. 2019, sec. D.3 (regression); Osher et al. 2005 for the iteration.
     """
     y, size = objective.targets, np.abs(objective.targets).max()
-    decay = SMALL * (size or 1.0) * objective.largest_feature
+    decay = SMALL * (size or 1.0) * (objective.largest_feature or 1.0)
     square = Objective(objective.feature, RISKS["square"], objective.inputs, y, weight_decay=decay)
     target, found = y, None
     for _ in range(MOST):

@@ -339,7 +339,7 @@ class Sum(Shown):
 
     @cached_property
     def largest_feature(self) -> float:
-        """A bound of |φ|, 1 at least."""
+        """A bound of |φ|, see Objective; 1 without data."""
         return self.data.largest_feature if self.data else 1.0
 
     def rounding(

@@ -240,7 +240,7 @@ class Objective(Shown):
     def feature_sizes(self) -> Floats:
         """(n_data,) bounds of φ(θ, x_i)² and |∇φ(θ, x_i)|², from 1009 values of ψ if it is not
         homogeneous; 1e200 where nothing is known."""
-        degree, ridge = self.feature.degree, self.feature.ridge
+        degree, ridge = self._degree, self.feature.ridge
         squares = np.sum(self.inputs**2, axis=1)
         if degree is not None:
             return degree**2 * squares**degree
@@ -273,8 +273,15 @@ class Objective(Shown):
 
     @cached_property
     def largest_feature(self) -> float:
-        """Bound of |φ(θ, x_i)| for the built-in features, 1 at least: it scales rounding errors."""
-        return max(1.0, np.linalg.norm(self.inputs, axis=1).max()) ** (self.feature.degree or 1)
+        """Bound of |φ(θ, x_i)| for the built-in features, 1 at least for one that is not
+        homogeneous: it scales rounding errors."""
+        largest, degree = float(np.linalg.norm(self.inputs, axis=1).max()), self._degree
+        return max(1.0, largest) if degree is None else largest**degree
+
+    @property
+    def _degree(self):
+        """Of homogeneity of φ in x: b ψ(a·x) has that of ψ, which is 1."""
+        return 1 if self.feature.joint else self.feature.degree
 
     def rounding(
         self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
