@@ -155,3 +155,26 @@ def test_the_size_of_inputs_and_targets_is_a_unit(kind, name):
         found.append((run.records["step"][-1], run.predictions[-1] / unit))
     assert found[0][0] == found[1][0] > 2
     assert found[1][1] == pytest.approx(found[0][1], rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["grid", "characteristics", "particles"])
+@pytest.mark.parametrize("size", [1e30, 1e-30, 1e100])
+def test_a_mass_that_is_kept_may_be_of_any_size(kind, size):
+    """Inputs 1/size as large: the same flow, size times as long. From a mass of 2⁶⁴ on it was
+    taken in units of itself, but for the mass that is to be kept."""
+    rng, found = np.random.default_rng(3), []
+    x, y = rng.standard_normal((9, 2)), rng.standard_normal(9)
+    mesh = hkflow.circle_mesh(32) if kind == "grid" else None
+    for unit in (1.0, size):
+        objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x / unit, y)
+        atoms = hkflow.PointMeasure(
+            hkflow.quasi_uniform(20, 1), np.resize([1, -1], 20), np.full(20, unit)
+        )
+        start = atoms if mesh is None else np.full((2, 32), unit)
+        flow = hkflow.Flow(1.0, 2.0, drive="probability")
+        problem = hkflow.Problem(mesh, objective, flow, (1, -1), start)
+        run = hkflow.solve(problem, 0.5 * unit, kind=kind)
+        assert run.finished, run.status
+        assert run.mass[-1] == pytest.approx(run.mass[0], rel=1e-12)
+        found.append(run.predictions[-1])
+    assert found[1] == pytest.approx(found[0], rel=1e-6)

@@ -178,7 +178,7 @@ class Flow(Shown):
         return f"∂ₜν = {' '.join(parts).removeprefix('+ ') or '0'}"
 
     def _facts(self):
-        drives = {"measure": "J at ν, the mass apart", "probability": "J at ν̄, whose mass stays"}
+        drives = {"measure": "J at ν, the mass apart", "probability": "J at ν, whose mass stays"}
         return {
             "equation": self.equation,
             **({"normalised": drives[self.drive]} if self.drive else {}),

@@ -65,8 +65,8 @@ class FlowTable(Table):
     drive: Literal["measure", "probability"] | None = Field(
         None,
         description=(
-            "normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart) or at ν̄,"
-            " whose mass stays"
+            "normalised flow: J at ν = e^log_mass ν̄ (the same flow, its mass apart), or"
+            " with the mass of the start"
         ),
     )
     time_variable: Literal["time", "margin"] = Field(

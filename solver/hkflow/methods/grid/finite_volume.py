@@ -298,17 +298,18 @@ class FiniteVolume(ImplicitSteps):
         return step
 
     def accept(self, step: Step) -> None:
-        """Make the trial state the accepted one; a very large mass, or a normalised flow's, moves
-        into log_scale."""
+        """Make the trial state the accepted one; a very large mass that is not kept, or one that
+        is set apart, moves into log_scale."""
         self.stepper.remember(self.current, step.dt)
         self.spares[self.spares.index(self.trial)] = self.current
         self.current = self.trial
         if self.current.atoms is not None:
             self.room = room_for(len(self.current.atoms.weights), self.room)
-        normalised = self.flow.drive == "measure"
-        factor, log_scale = next_unit(self.current.mass, self.log_scale, normalised)
-        if log_scale != self.log_scale:
-            self._rescale(factor, log_scale)
+        if not self.flow.keeps_mass:
+            normalised = self.flow.drive == "measure"
+            factor, log_scale = next_unit(self.current.mass, self.log_scale, normalised)
+            if log_scale != self.log_scale:
+                self._rescale(factor, log_scale)
         self.state_changed()
 
     def _rescale(self, factor, log_scale):

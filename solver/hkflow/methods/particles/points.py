@@ -129,13 +129,13 @@ class PointMethod(ImplicitSteps):
 
     def change_unit(self) -> None:
         """Take the mass as the unit of extensive numbers where it has left the present one far
-        behind, or always for "measure".
+        behind, or always for "measure", unless it is kept.
 
         F does not vanish with the mass, so that units are never smaller than one; with "measure"
         than 2^−64.
         """
         e, measure = self.current, self.flow.drive == "measure"
-        if not measure and abs(e.log_mass - self.log_scale) <= RESCALE:
+        if self.flow.keeps_mass or not measure and abs(e.log_mass - self.log_scale) <= RESCALE:
             return
         log_scale = 0.0 if e.log_mass < (-RESCALE if measure else 0.0) else e.log_mass
         if log_scale != self.log_scale:
