@@ -91,3 +91,15 @@ def test_an_objective_that_was_not_recorded_has_its_entropy():
         wanted = [whole.objective_at(save, normalised) for save in range(5)]
         found = [sparse.objective_at(save, normalised) for save in range(5)]
         assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_smooth_margin_that_is_none_cannot_be_waited_for():
+    """The end of the run was the end of time, without a word."""
+    energy = hkflow.Sum(hkflow.External("0.3*x"), axes=2)
+    squares = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1, -1])
+    softmax = hkflow.Objective(hkflow.vector_feature("relu", 2), hkflow.SOFTMAX, np.eye(2), [0, 1])
+    for objective in (energy, squares, softmax):
+        start = hkflow.PointMeasure(np.eye(objective.axes))
+        problem = hkflow.Problem(None, objective, hkflow.Flow(), initial=start)
+        with pytest.raises(hkflow.CaseError, match="until_margin: the risk .* no smooth margin"):
+            hkflow.solve(problem, 1.0, until_margin=2.0, kind="particles")

@@ -185,4 +185,10 @@ def _checked(problem, end, saves, record_interval, until_margin, method):
             f"record_interval must be at least 0 and until_margin a number, got {record_interval!r}"
             f" and {until_margin!r}."
         )
+    risk = problem.objective.risk
+    if until_margin is not None and not (risk.classifies and risk.tail):
+        raise CaseError(
+            f"until_margin: the risk '{risk.name}' has no smooth margin; take 'logistic',"
+            " 'exponential' or a smooth margin, or leave it out."
+        )
     return times
