@@ -275,8 +275,8 @@ class Objective(Shown):
     def largest_feature(self) -> float:
         """Bound of |φ(θ, x_i)| for the built-in features, 1 at least for one that is not
         homogeneous: it scales rounding errors."""
-        largest, degree = float(np.linalg.norm(self.inputs, axis=1).max()), self._degree
-        return max(1.0, largest) if degree is None else largest**degree
+        largest, degree = np.linalg.norm(self.inputs, axis=1).max(), self._degree
+        return np.maximum(1.0, largest) if degree is None else largest**degree
 
     @property
     def _degree(self):

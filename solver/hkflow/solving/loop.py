@@ -39,7 +39,8 @@ class Loop:
     observers : Observers or functions of a State (see observer.py);  guards : see guards.py
     certificate : what encloses the margin of the data, or None;  clock : of the run that is
         resumed, or None
-    record_interval : simulated time between records, 0 for every step, inf for the saves alone
+    record_interval : simulated time between records, 0 for every step, inf for the saves alone;
+        saves have one each
     until_margin : end, with a save, as soon as the smooth margin γ̃ reaches this, to a thousandth
     records : a user's, {name: function of a State}
     status : a sentence once the run has ended;  finished : bool
@@ -160,8 +161,7 @@ class Loop:
         clock, reached, record = self.clock, self._reached(), None
         save, last = save or reached, reached or clock.time == self.times[-1]
         clock.next_save += bool(save)
-        at_saves = save and self.record_interval == np.inf
-        if clock.time >= clock.next_record or last or at_saves:
+        if clock.time >= clock.next_record or last or save:
             looked = last or clock.step >= clock.next_certificate
             renew = last or looked and self._earned()
             record = self._record(renew, tested=looked or save)

@@ -116,7 +116,8 @@ class TimeTable(Table):
         None, description="end where the smooth margin γ̃ = -log loss reaches this, to 0.1 %"
     )
     records: NonNegative = Field(
-        0.0, description="simulated time between records; 0 for every accepted step"
+        0.0,
+        description="simulated time between records, 0 for every accepted step; saves have one",
     )
 
     @model_validator(mode="after")
