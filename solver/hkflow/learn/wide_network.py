@@ -205,6 +205,11 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
             labels = self.classes_[codes]
             factors = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
         weights = weights * factors[codes]
+        if not (weights.min() >= 0.0 and weights.any()):
+            raise ValueError(
+                "Weights of classes must be at least 0 and not all 0, got"
+                f" {dict(zip(self.classes_.tolist(), factors.tolist(), strict=True))}."
+            )
         return weights / weights.sum()
 
     def decision_function(self, X: ArrayLike) -> Floats:
