@@ -148,7 +148,7 @@ def test_tools_of_scikit_learn_take_them():
         ({"activation": np.tanh}, "of a function of your own take hkflow.ridge"),
         ({"class_weight": "even"}, "'class_weight' parameter"),
         ({"class_weight": {0: -1.0}}, "Weights of classes must be at least 0"),
-        ({"class_weight": {0: 0.0, 1: 0.0}}, "not all 0, got"),
+        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "not all 0, got"),
         ({"particles": 41}, "particles must be even"),
         ({"time": 0.0}, "time must be"),
     ],
