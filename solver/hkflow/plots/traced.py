@@ -26,7 +26,7 @@ from .shown import (
 # history
 WORK = 3e8
 ANGLES = (360, 5760)  # points of the circle, at least and at most
-PIXELS = (120, 1600)  # of the width of a map
+PIXELS = (80, 1600)  # of the width of a map
 INSIDE = np.pi / 8.0  # share of a map's width² that are pixels of the sphere
 # points that the colours of other saves are found from, and atoms that crossings are counted of
 SAMPLE = 1000
@@ -73,7 +73,7 @@ def _affordable(run: Result, save: int) -> float:
     crossed = np.count_nonzero(sides[0] != sides[1]) / max(len(some[0]), 1)
     # all kinks are looked at in each flow; after each that is crossed those near, or all
     count = len(inputs)
-    near = 2.0 * room_of(count) or count
+    near = room_of(count) or count
     looks = max(state["flows"], 1) * (count + 8.0) + crossed * (near + 8.0)
     return WORK / (len(run.signs) * looks)
 
