@@ -1,6 +1,7 @@
 """`hkflow margin`: values with their proofs, from a case and from a run, and what is refused."""
 
 import json
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -246,3 +247,38 @@ def test_a_wide_interval_above_0_is_not_taken_for_none(monkeypatch):
     report = margin_report(ROOT / "cases" / "colt" / "fig2d.toml", **changes)
     assert report.f1.upper > 2.0 * report.f1.lower > 0.0
     assert "not separable" not in str(report) and "the search's end leaves the rest" in str(report)
+
+
+def test_a_search_that_is_ended_tells_what_it_has_proved(tmp_path):
+    """As Ctrl-C ends that of the command, after the linear programme under way."""
+    seen = []
+
+    def watch(count, lower, upper):
+        seen.append((count, lower, upper))
+        return count == 2
+
+    whole, ended = margin_report(CLUSTERS), margin_report(CLUSTERS, watch=watch)
+    assert [count for count, _, _ in seen] == [1, 2] and ended.f1.rounds == 2
+    assert ended.ended_early and not ended.f1.reached and not whole.ended_early
+    assert ended.f1.certified and ended.f1.lower <= whole.f1.lower
+    assert ended.f1.upper >= whole.f1.upper
+    assert "the search's end leaves the rest" in str(ended)
+
+
+def test_ctrl_c_ends_the_search_of_the_command(tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        signal.raise_signal(signal.SIGINT)
+        return first(*args, **options)
+
+    first = column_generation.l1_margin
+    monkeypatch.setattr(column_generation, "l1_margin", interrupted)
+    said = CliRunner().invoke(app, ["margin", str(CLUSTERS), "--output", str(tmp_path / "out")])
+    assert said.exit_code == 1 and "after 1 linear programmes" in said.output
+    assert json.loads((tmp_path / "out" / "margin.json").read_text())
+
+
+def test_many_data_have_no_kernel_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr("hkflow.analysis.margin_report.MOST_DATA", 6)
+    report = margin_report(small(tmp_path))
+    assert report.f2.startswith("left out: 7 data") and report.f1.reached
+    assert "F₂ max-margin:    left out: 7 data" in str(report)

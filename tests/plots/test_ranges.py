@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow import plots
+from hkflow.plots import decision
 from hkflow.plots.figures import legend_columns
 from hkflow.plots.records import draw_margins
 from hkflow.problem.flow import Flow
@@ -75,3 +76,19 @@ def test_planes_are_for_runs_that_predict_something():
     assert "planes" not in plots.available(run)
     with pytest.raises(hkflow.CaseError, match="this run has no data to predict"):
         plots.draw("planes", run)
+
+
+def test_many_data_have_no_kernel_machine_beside_them(monkeypatch):
+    """Whose matrix takes memory as data², and hours."""
+    angles = np.linspace(0.0, np.pi, 8)
+    inputs = np.column_stack([np.cos(angles), np.sin(angles)])
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], inputs, np.repeat([1.0, -1.0], 4)
+    )
+    problem = hkflow.Problem(hkflow.circle_mesh(32), objective, Flow(1.0, 2.0), (1, -1))
+    for most, there in ((8, True), (7, False)):
+        monkeypatch.setattr(decision, "COMPARED", most)
+        run = hkflow.solve(problem, 0.1)
+        assert (decision.kernel_classifier(run) is not None) == there
+        figure = plots.draw("decision", run)
+        assert any("F₂" in ax.get_title() for ax in figure.axes) == there

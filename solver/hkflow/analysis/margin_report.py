@@ -11,7 +11,7 @@ import numpy as np
 from ..case.datasets import input_names, lines_of_data
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
-from ..certificates.margin import MaxMargin
+from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import is_searchable
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError, RunFolderError
@@ -24,6 +24,7 @@ from ..solving.result import ResultLike
 from ..store.run import loaded
 
 SHOWN = 20  # atoms that a report lists
+MOST_DATA = 5000  # of kernel machines, which take a minute then, and data³ operations
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,7 @@ class MarginReport:
     enclosed : (lower, upper) that the run's records prove, None without a run
     contradiction : which data prove by themselves that no margin is positive, "" if none do
     input_names : for axes
+    ended_early : whether a watching function ended the search for F₁
     """
 
     name: str
@@ -46,6 +48,7 @@ class MarginReport:
     enclosed: tuple | None
     contradiction: str
     input_names: tuple
+    ended_early: bool = False
 
     @property
     def separable(self) -> bool:
@@ -98,7 +101,8 @@ class MarginReport:
             )
         if not f1.reached:
             axes, feature = self.problem.objective.axes, self.problem.objective.feature
-            why = "rounding hides" if is_searchable(feature, axes) else "the search's end leaves"
+            hidden = is_searchable(feature, axes) and not self.ended_early
+            why = "rounding hides" if hidden else "the search's end leaves"
             gap += f", wider than the tolerance {f1.tolerance:g}: {why} the rest"
         lines = [
             f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
@@ -197,6 +201,7 @@ def margin_report(
     case: str | Path | dict | None = None,
     run: ResultLike | None = None,
     tolerance: float = 1e-6,
+    watch: Watch | None = None,
     **overrides: Any,
 ) -> MarginReport:
     """The max-margins of the data of a case file, or of a run, from whose heaviest atoms the search
@@ -204,6 +209,8 @@ def margin_report(
 
     case : path of a TOML file, or its tables, overrides : of its keys;  run : Run, Solution, run
         folder or results.h5;  tolerance : relative gap of F₁, and `f1.reached` whether it was
+    watch : function (linear programmes, lower, upper value of F₁ so far) -> whether to end its
+        search, called after each
     Raises HkflowError with the file's name if there are no labels.
     """
     if not 0.0 <= tolerance < np.inf:
@@ -238,8 +245,15 @@ def margin_report(
             )
             or None
         )
+    ended_early = False
+
+    def told(*so_far):
+        nonlocal ended_early
+        ended_early = watch(*so_far)
+        return ended_early
+
     try:
-        f1 = max_margin_of(problem, start, tolerance)
+        f1 = max_margin_of(problem, start, tolerance, watch=told if watch else None)
         return MarginReport(
             name,
             problem,
@@ -249,6 +263,7 @@ def margin_report(
             enclosed,
             why,
             tuple(names),
+            ended_early,
         )
     except (HkflowError, ValueError) as error:
         raise HkflowError(f"{source}: {error}") from error
@@ -257,10 +272,19 @@ def margin_report(
 def _f2(objective):
     if objective.feature.name not in KERNELS:
         return f"no closed-form kernel for '{objective.feature.name}'"
+    if (count := len(objective.targets)) > MOST_DATA:
+        return _too_many(count)
     try:
         return f2_max_margin(objective)
     except HkflowError as error:
         return f"not found: {error}"
+
+
+def _too_many(count):
+    return (
+        f"left out: {count} data, and the matrix of their kernel takes data³ operations; at most"
+        f" {MOST_DATA} are taken (in Python hkflow.certificates takes any number)"
+    )
 
 
 def _tangent(problem):
@@ -269,6 +293,8 @@ def _tangent(problem):
             "belongs to random units: of a case with"
             " method.kind = 'network' and method.points = 'gaussian'"
         )
+    if (count := len(problem.objective.targets)) > MOST_DATA:
+        return _too_many(count)
     layers = ("output", "hidden") if problem.objective.feature.degree == 1 else ("hidden",)
     try:
         return tangent_max_margin(problem.objective, problem.initial, layers)

@@ -503,13 +503,22 @@ def margin(
     style: Style = None,
 ) -> None:
     """Compute the max-margins of a case's data, F₁ with a certificate, and draw their decision
-    functions. Exit code 1 says that the tolerance was not reached."""
+    functions. Ctrl-C ends the search for F₁ with what it has proved. Exit code 1 says that the
+    tolerance was not reached."""
     from ..analysis.margin_report import margin_report
     from ..plots.figures import PAGE, write_figure
     from ..plots.figures import style as styled
     from ..plots.margin import draw_margins
+    from ..running.progress import doing
+    from ..solving.interrupts import DeferredInterrupt
 
-    report = margin_report(case, run, tolerance, **_parsed(overrides))
+    with DeferredInterrupt() as interrupt, doing("F₁ max-margin", quiet=False) as tell:
+
+        def watch(count: int, lower: float, upper: float) -> bool:
+            tell(f"F₁ max-margin in ({lower:.6g}, {upper:.6g}) after {count} linear programmes")
+            return interrupt.received
+
+        report = margin_report(case, run, tolerance, watch, **_parsed(overrides))
     # what took the time is not lost with a folder or a picture that cannot be written
     typer.echo(str(report))
     for note in getattr(report.problem.prepare, "notes", ()):

@@ -14,8 +14,14 @@ from ..objectives.objective import Objective
 from .certificate import slackness
 from .contradiction import contradiction
 from .fixed_points import l1_margin
-from .global_upper_bound import WORK_OF_MARGIN, enclose, is_enclosable, nodes_within
-from .margin import MaxMargin, power_above
+from .global_upper_bound import (
+    WORK_OF_MARGIN,
+    WORK_OF_RUN,
+    enclose,
+    is_enclosable,
+    nodes_within,
+)
+from .margin import MaxMargin, Watch, power_above
 from .search import Peaks, is_searchable, local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
@@ -82,6 +88,7 @@ def enclosed_max_margin(
     start: PointMeasure | None = None,
     seconds: float = np.inf,
     nodes: int | None = None,
+    watch: Watch | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 over all measures on the sphere, as closely as asked for, as time allows
     and as rounding lets it be known: `reached` says whether the tolerance was. Data of weight 0 do
@@ -98,6 +105,8 @@ def enclosed_max_margin(
         minutes. There the directions are found by climbs until these find no more, and then by
         branch and bound, whose bound is the upper value: wide if the nodes do not suffice, and
         certified all the same
+    watch : function (linear programmes, lower, upper value so far) -> whether to end, called after
+        each; upper values of climbs alone are not certified yet
     Returns a MaxMargin, certified on the circle and S², where the search is exact, and for ReLU on
     any sphere.
     Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
@@ -135,6 +144,8 @@ def enclosed_max_margin(
             bound, new, new_signs = enclose(feature, inputs, c, signs, nodes, known.enough)
             proofs.append((bound, margin.dual))
             ended = len(new) == 0
+        if watch is not None and watch(round_ + 1, known.value, float(known.value + known.gap)):
+            ended, nodes = True, min(nodes, nodes_within(WORK_OF_RUN, inputs))
         if ended or time.monotonic() > until:
             break
         # dropping while the value stands still could go round in a circle; without certainty a

@@ -1,5 +1,6 @@
 """What is known of a max-margin."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
 
 MOST_NAMED = 8  # rows in a sentence
+# function (linear programmes, lower, upper value so far) -> whether the search is to end
+Watch = Callable[[int, float, float], bool]
 
 
 class OutOfTime(HkflowError):

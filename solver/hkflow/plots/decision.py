@@ -20,6 +20,7 @@ from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
 from .shown import COLORS, MANY, NAME, PIXELS, input_names, plain, thinned, time_of
 
+COMPARED = 1000  # data at most that the F₂ max-margin is found for, in half a second
 FRESH = 400  # inputs drawn from a population to be shown
 FAR = 10.0  # times predictions and targets on the data, beyond which a map has their colours
 COARSE = 40  # pixels along each input of a map that only finds its range
@@ -117,12 +118,12 @@ def draw_decision(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
 @lru_cache(maxsize=2)
 def kernel_classifier(run: Result) -> KernelClassifier | None:
     """The F₂ max-margin classifier of a run's data; None for other targets, units without a kernel,
-    and data that it fails on."""
+    data that it fails on, and so many that it takes long."""
     objective = run.problem.objective
     if (
         not run.classifies
         or run.domain.fixed
-        or len(run.targets) == 0
+        or not 0 < len(run.targets) <= COMPARED
         or objective.feature.name not in KERNELS
     ):
         return None

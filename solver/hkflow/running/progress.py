@@ -26,19 +26,20 @@ def say(sentence: str) -> None:
 
 
 @contextmanager
-def doing(what: str, quiet: bool) -> Iterator[None]:
-    """Say on a terminal or in a notebook what is being done while it is."""
+def doing(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal or in a notebook what is being done while it is; yields a function that
+    says something else instead."""
     if not quiet and _in_notebook():
         with NotebookBar() as bar:
-            bar.add_task(what)
-            yield
+            task = bar.add_task(what)
+            yield lambda text: bar.update(task, 0.0, description=text)
     elif quiet or not sys.stderr.isatty():
-        yield
+        yield lambda text: None
     else:
         from rich.console import Console
 
-        with Console(stderr=True).status(what):
-            yield
+        with Console(stderr=True).status(what) as status:
+            yield status.update
 
 
 def wait_for(stage: str, quiet: bool) -> None:

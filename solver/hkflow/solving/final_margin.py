@@ -5,7 +5,7 @@ import numpy as np
 from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
 from ..certificates.global_upper_bound import WORK_OF_RUN, nodes_within
-from ..certificates.margin import MaxMargin
+from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import local_maxima
 from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
@@ -54,6 +54,7 @@ def max_margin_of(
     tolerance: float = 1e-6,
     seconds: float = np.inf,
     nodes: int | None = None,
+    watch: Watch | None = None,
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
@@ -64,7 +65,7 @@ def max_margin_of(
     if problem.domain.fixed:
         points = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
         return max_margin_of_atoms(objective, points, signs, tolerance, seconds)
-    return enclosed_max_margin(objective, signs, tolerance, start, seconds, nodes)
+    return enclosed_max_margin(objective, signs, tolerance, start, seconds, nodes, watch)
 
 
 def heaviest_atoms(run: Result) -> PointMeasure:
