@@ -9,7 +9,7 @@ from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .figures import AnyFigure
-from .shown import plain, sign_color, sign_name
+from .shown import MANY, plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
@@ -72,10 +72,12 @@ def _draw_decisions(ax, report):
         ax.set_xlabel(report.input_names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
-        ax.scatter(*inputs[positive].T, marker="o", s=12, color="0.2", label="+1")
-        ax.scatter(
-            *inputs[~positive].T, marker="s", s=12, facecolors="white", edgecolors="0.2", label="−1"
-        )
+        look = {"s": 4, "linewidths": 0.4} if len(inputs) > MANY else {"s": 12, "linewidths": 1.5}
+        for sign, marker, color in (("+1", "o", "0.2"), ("−1", "s", "white")):
+            chosen = inputs[positive == (sign == "+1")]
+            ax.scatter(
+                *chosen.T, marker=marker, facecolors=color, edgecolors="0.2", label=sign, **look
+            )
         ax.set(
             title="decision boundaries", xlabel=report.input_names[0], ylabel=report.input_names[1]
         )
