@@ -7,7 +7,7 @@ geodesic meshes. Seconds are of the second of two runs, without compilation, on 
 NUMBA_NUM_THREADS=1, on the wall with more. Then steps and seconds with a tolerance of 1e-6 in more
 dimensions, Gaussian data on a teacher of three units; and of margin flows of few heavy units, whose
 loss gradients jump where kinks let a unit go. Last, flows of many atoms or data over a short time
-with frozen potential.
+with frozen potential, and points followed back through them.
 
     NUMBA_NUM_THREADS=1 python -m benchmarks.characteristics [--quick]
 """

@@ -12,6 +12,7 @@ from hkflow.analysis.margin_report import margin_report
 from hkflow.analysis.measures import errors_of, values_of
 from hkflow.analysis.summary import provenance, summary
 from hkflow.app.report import write_report
+from hkflow.geometry.transfer import restrict
 from hkflow.plots.compare import save_comparison
 from hkflow.store.dataset import write_netcdf
 
@@ -205,3 +206,27 @@ def test_predict_wants_inputs_without_the_bias(pairs):
     for result in pairs["grid"]:
         with pytest.raises(ValueError, match="1 columns, without the bias, got 2"):
             result.predict(INPUTS)
+
+
+def test_errors_against_a_finer_grid_are_not_those_of_its_average():
+    """Both grids hold averages of one density. As constant in its cells the finer one is 2e-3
+    off."""
+    e = np.array([0.3, -0.5, 0.8])
+    meshes = {n: hkflow.Domain(2).mesh(n) for n in (642, 2562, 40962)}
+    density = np.exp(3.0 * meshes[40962].centers @ e)
+    linear, square = hkflow.FEATURES["linear"], hkflow.RISKS["square"]
+    objective = hkflow.Objective(linear, square, np.eye(3), np.zeros(3))
+    runs = [
+        hkflow.solve(
+            hkflow.Problem(
+                meshes[n],
+                objective,
+                hkflow.Flow(1.0),
+                initial=restrict(density, meshes[40962], meshes[n], linear=True),
+            ),
+            1e-9,
+        )
+        for n in (642, 2562)
+    ]
+    found = errors_of(*runs)
+    assert found["L1"] < 5e-5 and found["max"] < 5e-4

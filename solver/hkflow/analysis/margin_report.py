@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..case.datasets import input_names, lines_of_data
+from ..certificates.column_generation import hidden_gap
 from ..certificates.contradiction import contradiction
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..certificates.margin import MaxMargin, Watch
@@ -37,7 +38,6 @@ class MarginReport:
     enclosed : (lower, upper) that the run's records prove, None without a run
     contradiction : which data prove by themselves that no margin is positive, "" if none do
     input_names : for axes
-    ended_early : whether a watching function ended the search for F₁
     """
 
     name: str
@@ -48,7 +48,6 @@ class MarginReport:
     enclosed: tuple | None
     contradiction: str
     input_names: tuple
-    ended_early: bool = False
 
     @property
     def separable(self) -> bool:
@@ -101,7 +100,7 @@ class MarginReport:
             )
         if not f1.reached:
             axes, feature = self.problem.objective.axes, self.problem.objective.feature
-            hidden = is_searchable(feature, axes) and not self.ended_early
+            hidden = is_searchable(feature, axes) and f1.upper - f1.lower <= hidden_gap(f1)
             why = "rounding hides" if hidden else "the search's end leaves"
             gap += f", wider than the tolerance {f1.tolerance:g}: {why} the rest"
         lines = [
@@ -245,15 +244,8 @@ def margin_report(
             )
             or None
         )
-    ended_early = False
-
-    def told(*so_far):
-        nonlocal ended_early
-        ended_early = watch(*so_far)
-        return ended_early
-
     try:
-        f1 = max_margin_of(problem, start, tolerance, watch=told if watch else None)
+        f1 = max_margin_of(problem, start, tolerance, watch=watch)
         return MarginReport(
             name,
             problem,
@@ -263,7 +255,6 @@ def margin_report(
             enclosed,
             why,
             tuple(names),
-            ended_early,
         )
     except (HkflowError, ValueError) as error:
         raise HkflowError(f"{source}: {error}") from error

@@ -82,13 +82,14 @@ def build_problem(
         raise CaseError(f"the problem: {error}") from error
 
 
-def test_objective(objective: Any, inputs: Floats, *others: Floats) -> Objective:
-    """The objective on test data: their inputs (without bias), targets and, unless 1/n each,
-    weights."""
+def test_objective(
+    objective: Any, inputs: Floats, targets: Floats, weights: Floats | None = None
+) -> Objective:
+    """The objective on test data: their inputs (without bias), targets and weights."""
     biased = objective.inputs.shape[1] > inputs.shape[1]
     full = generators.with_bias(inputs) if biased else inputs
     objective = getattr(objective, "data", objective)  # of a sum of energies
-    return Objective(objective.feature, objective.risk, full, *others)
+    return Objective(objective.feature, objective.risk, full, targets, weights)
 
 
 def _left_by(earlier, case, domain, objective, mesh):

@@ -30,8 +30,8 @@ class DataSet:
     inputs : (n, dim) without the bias;  targets : (n,);  weights : (n,), or None for 1/n each
     preparation : that made the inputs from raw columns; None if they are as they were
     lines : (n,) of the rows in their text file, None of other data
-    test : inputs (n_test, dim), targets (n_test,) and, unless 1/n each, weights of what is held
-        out, or None
+    test : inputs (n_test, dim), targets (n_test,) and weights of what is held out, None for 1/n
+        each; or None
     """
 
     inputs: Floats
@@ -39,7 +39,7 @@ class DataSet:
     weights: Floats | None = None
     preparation: Preparation | None = None
     lines: Integers | None = None
-    test: tuple[Floats, ...] | None = None
+    test: tuple[Floats, Floats, Floats | None] | None = None
 
 
 GENERATORS = {
@@ -163,18 +163,17 @@ def _divided(data, inputs, targets, weights, preparation, training, held_out, li
         own = inputs if whole else inputs[training]
     if whole:
         return DataSet(own, targets, weights, preparation, lines)
-    test = inputs[held_out], targets[held_out], *_shared(weights, held_out)
-    weights = next(iter(_shared(weights, training)), None)
+    test = inputs[held_out], targets[held_out], _weights_of(held_out, weights)
     lines = None if lines is None else lines[training]
-    return DataSet(own, targets[training], weights, preparation, lines, test)
+    return DataSet(own, targets[training], _weights_of(training, weights), preparation, lines, test)
 
 
-def _shared(weights, rows):
-    """The weights of some rows, of the same sum as those of all; nothing of none."""
+def _weights_of(rows, weights):
+    """The weights of some rows, of the same sum as those of all; None if there are none."""
     if weights is None:
-        return ()
+        return None
     own = weights[rows]
-    return (own * (weights.sum() / own.sum()) if own.any() else own,)
+    return own * (weights.sum() / own.sum()) if own.any() else own
 
 
 def _read_table(data, folder, split, several):
@@ -230,7 +229,7 @@ def _read_table(data, folder, split, several):
     inputs, targets, notes = test_rows(data, columns, label, made.preparation, where)
     said = made.preparation.notes + [f"test data: {note}" for note in notes]
     preparation = made.preparation.model_copy(update={"notes": said})
-    return replace(made, preparation=preparation, test=(inputs, targets))
+    return replace(made, preparation=preparation, test=(inputs, targets, None))
 
 
 def check_room(data: Table) -> None:

@@ -168,6 +168,11 @@ def enclosed_max_margin(
     )  # fmt: skip
 
 
+def hidden_gap(found: MaxMargin) -> float:
+    """Up to what a gap between the two values may be one that rounding keeps from narrowing."""
+    return STALLING / NOTHING * found.resolution
+
+
 class _Known:
     """What the rounds of a search have shown.
 

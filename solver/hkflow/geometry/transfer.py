@@ -41,8 +41,7 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh, linear: bool = False)
 
 
 def _tilts(density, source, target, shared, fine, coarse):
-    """What cells of a coarse mesh get besides, (..., n_coarse), where the density is linear in
-    those of the fine one."""
+    """The mass that slopes in the fine cells add to coarse ones, (..., n_coarse); its sum is 0."""
     means = np.stack([np.bincount(source, column) for column in shared[:, 1:].T], axis=1)
     means /= fine.volumes[:, None]
     apart = shared[:, 1:] - shared[:, :1] * means[source]

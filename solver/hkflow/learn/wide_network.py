@@ -35,7 +35,7 @@ except ImportError as error:
 
 LOSSES = {name: risk for name, risk in ALL_RISKS.items() if risk.has_margins}
 PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
-LARGEST = 1e150  # number whose square is one
+LARGEST = 1e150  # of inputs and targets: their squares are numbers
 INTERVALS = 20  # in which noise makes particles, half as many in each as there are at the start
 TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
 

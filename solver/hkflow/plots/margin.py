@@ -72,7 +72,7 @@ def _draw_decisions(ax, report):
         ax.set_xlabel(report.input_names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
-        look = {"s": 4, "linewidths": 0.4} if len(inputs) > MANY else {"s": 12, "linewidths": 1.5}
+        look = {"s": 4, "linewidths": 0.4} if len(inputs) > MANY else {"s": 12}
         for sign, marker, color in (("+1", "o", "0.2"), ("−1", "s", "white")):
             chosen = inputs[positive == (sign == "+1")]
             ax.scatter(

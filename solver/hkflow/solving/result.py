@@ -485,9 +485,11 @@ class Result:
         """τ∫ν log ν at one save of a grid; points do not know it."""
         if self.method != "grid" or self.problem.objective.entropy == 0.0:
             return 0.0
+        from scipy.special import xlogy
+
         nu = in_plain_units(self.cell_density_at(save), self.log_scale[save])
-        parts = nu * np.log(np.where(nu > 0.0, nu, 1.0))
-        return self.problem.objective.entropy * float((parts @ self.mesh.volumes).sum())
+        total = float((xlogy(nu, nu) @ self.mesh.volumes).sum())
+        return self.problem.objective.entropy * total
 
     # --- what it predicts
 

@@ -30,7 +30,7 @@ from ..frozen_relu.frozen import (
     list_near,
     reach,
     to_unit,
-)  # fmt: skip
+)
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import EVENTS, EVENTS_PER_KINK, GROUPS, room_of
 from ..frozen_relu.tiles import log_of_f
