@@ -79,7 +79,7 @@ def test_planes_are_for_runs_that_predict_something():
 
 
 def test_many_data_have_no_kernel_machine_beside_them(monkeypatch):
-    """Whose matrix takes memory as data², and hours."""
+    """Whose matrix takes memory as data², and time as data³."""
     angles = np.linspace(0.0, np.pi, 8)
     inputs = np.column_stack([np.cos(angles), np.sin(angles)])
     objective = hkflow.Objective(
