@@ -8,13 +8,16 @@ Markdown tables.
 * Twenty data of a teacher of three units, whose kinks trap little mass (4 % at t = 1), iris
   (cases/quickstart/iris.toml) and six random data: root mean square error of predictions over the
   data, against characteristics from 2 × 40962 cells.
+* Many data of two classes, 200 points of each sign, t = 10: error of predictions in time, against
+  characteristics from the same points with tolerance 1e-6, by characteristics, by particles that
+  step over kinks and by particles that slide.
 * Margin flows: ten draws of cases/colt/cluster-margin.toml by characteristics to t = 2800, and
   seconds to 95 and 99 % of γ_ℓ1 by each method.
 
 Cells are of geodesic meshes; characteristics and particles start from their centres. Seconds are
 without compilation, on the processor with NUMBA_NUM_THREADS=1, on the wall with more.
 
-    NUMBA_NUM_THREADS=1 python -m benchmarks.kinks [valley crossing teacher iris six margin]
+    NUMBA_NUM_THREADS=1 python -m benchmarks.kinks [valley crossing teacher iris six many margin]
                                                    [--quick]
 """
 
@@ -239,6 +242,38 @@ def six_data(quick):
             predictions(title, make, times, *((642, 10242) if quick else (10242, 40962)))
 
 
+def many_data(n, inputs):
+    """Two classes of Gaussian inputs, told apart by the sign of a product."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(n, inputs))
+    targets = np.where(x[:, 0] * x[:, 1] + 0.3 * rng.normal(size=n) > 0.0, 1.0, -1.0)
+    risk = hkflow.RISKS["logistic"]
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, hkflow.with_bias(x), targets)
+    points = np.tile(hkflow.quasi_uniform(200, inputs), (2, 1))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 200))
+    return hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), atoms)
+
+
+def many(quick):
+    """Kinks that are weak because there are many."""
+    head("data", "inputs", "method", "error", "steps", "seconds")
+    for inputs in (2, 10):
+        for n in (1000, 3000) if quick else (1000, 3000, 10_000, 30_000):
+            problem = many_data(n, inputs)
+            kinds = {"kind": "characteristics"}, {"kind": "particles", "stepper": "dopri5"}
+            kinds[1]["tolerance"] = 1e-5
+            wanted = hkflow.solve(problem, 10.0, tolerance=1e-6, **kinds[0]).predictions[-1]
+            slides = {"kind": "particles", "stepper": "sliding", "tolerance": 1e-4}
+            for options in (*kinds, slides)[: 3 if n <= 3000 else 2]:
+                hkflow.solve(problem, 1e-3, **options)  # compiles
+                begin = clock()
+                run = hkflow.solve(problem, 10.0, **options)
+                spent = clock() - begin
+                rms = [np.sqrt(np.mean(v**2)) for v in (run.predictions[-1] - wanted, wanted)]
+                name = options.get("stepper", options["kind"])
+                row(n, inputs, name, f"{rms[0] / rms[1]:.1e}", run.end["steps"], f"{spent:.2f}")
+
+
 def margin_of(seed):
     """The problem of a draw."""
     return hkflow.check(MARGIN, seed=seed)[1]
@@ -297,6 +332,7 @@ PARTS = {
     "teacher": teacher,
     "iris": iris,
     "six": six_data,
+    "many": many,
     "margin": margins,
 }
 

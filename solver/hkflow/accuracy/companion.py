@@ -16,7 +16,7 @@ from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
-from ..methods.rules import best_method
+from ..methods.rules import best_method, has_many_kinks
 from ..objectives.energies import Sum
 from ..problem.problem import Problem
 from ..solving.guards import GUARDS
@@ -85,7 +85,8 @@ def other_method(problem: Problem) -> str:
     if total:
         return "particles"
     feature: Any = objective.feature
-    kind, _ = best_method(feature.name, False, data, False, False, bool(problem.flow.varies))
+    varies, many = bool(problem.flow.varies), has_many_kinks(objective.inputs)
+    kind, _ = best_method(feature.name, False, data, False, False, varies, many)
     if kind == "particles" and feature.activation is None and feature.pullback is None:
         return ""
     return kind

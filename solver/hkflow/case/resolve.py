@@ -3,14 +3,16 @@ method that suits it."""
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import CaseError
 from ..geometry.domain import Domain
-from ..methods.rules import best_method
+from ..methods.rules import best_method, has_many_kinks
 from ..objectives.losses import SOFTMAX
 from ..problem.flow import RATES, Flow, named_flow
+from .datasets import DataSet
 from .functions import feature_of
 from .schema.arrays import ProblemCase
 from .schema.case import Case
@@ -19,22 +21,26 @@ from .schema.methods import TABLES
 from .schema.objective import unit_name
 
 
-def resolve(case: Case, folder: Path | None = None) -> Case:
+def resolve(case: Case, folder: Path | None = None, data: DataSet | None = None) -> Case:
     """The case with the rates of its flow and the times of its saves written out: a case that says
     what was computed.
 
     folder : of the case, where its own functions are looked for
+    data : on which the best method may depend; None if they are not read
     Raises CaseError if the flow is not the one that a network follows.
     """
     flow = _resolved_flow(case, folder)
     case = case.model_copy(update={"flow": flow})
     if case.method.kind == "auto":
-        case = case.model_copy(update={"method": _best_method(case)})
+        case = case.model_copy(update={"method": _best_method(case, data)})
     return case.model_copy(update={"time": _resolved_time(case)})
 
 
-def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
-    """The method that `kind = "auto"` takes for a case whose flow is resolved, and why."""
+def best_method_of(case: Case | ProblemCase, data: Any = None) -> tuple[str, str]:
+    """The method that `kind = "auto"` takes for a case whose flow is resolved, and why.
+
+    data : None, or what has the `inputs` that it reads
+    """
     return best_method(
         unit_name(case.objective),
         spreads(case),
@@ -42,6 +48,7 @@ def best_method_of(case: Case | ProblemCase) -> tuple[str, str]:
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
         varies(case),
+        data is not None and has_many_kinks(data.inputs),
     )
 
 
@@ -57,9 +64,9 @@ def varies(case: Case | ProblemCase) -> bool:
     return any(isinstance(getattr(case.flow, name), str) for name in RATES)
 
 
-def _best_method(case):
+def _best_method(case, data):
     """The table of that method: its points are given, or the centres of the cells."""
-    kind, _ = best_method_of(case)
+    kind, _ = best_method_of(case, data)
     meshed = case.domain.cells is not None and case.method.particles is None
     keys = case.method.model_dump(exclude={"kind"}, exclude_none=True)
     if kind == "grid":

@@ -8,7 +8,7 @@ from ..errors import unknown_name
 from ..measures.point_measure import Units
 from ..problem.problem import Problem
 from .method import Method
-from .rules import best_method
+from .rules import best_method, has_many_kinks
 
 METHODS = {
     "grid": "grid.finite_volume.FiniteVolume",
@@ -43,7 +43,8 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
     name, varies = objective.feature.name, bool(problem.flow.varies)
-    return best_method(name, problem.spreads, data, meshed, problem.domain.fixed, varies)[0]
+    many = has_many_kinks(objective.inputs)
+    return best_method(name, problem.spreads, data, meshed, problem.domain.fixed, varies, many)[0]
 
 
 def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:

@@ -4,13 +4,27 @@ loading a method."""
 from collections.abc import Collection
 from math import isinf
 
+import numpy as np
+
+from ..arguments import Floats
 from ..errors import unknown_name
+
+# From so many kinks on they are stepped over: a unit that meets all of them takes as long as the
+# square of their number. Kinks of characteristics are looked for among the near ones.
+MANY_KINKS, MANY_FOR_CHARACTERISTICS = 1000, 10_000
 
 
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
     """Raise ValueError if a stepper of fixed steps is not told their length."""
     if stepper == "euler" and (max_step is None or isinf(max_step)):
         raise ValueError("'euler' takes fixed steps: give their length, 'max_step'.")
+
+
+def has_many_kinks(inputs: Floats) -> bool:
+    """Whether units that follow characteristics meet so many kinks of inputs (n, p) that a method
+    which steps over them is as accurate, and far faster. Equal inputs have one kink."""
+    most = MANY_FOR_CHARACTERISTICS
+    return len(inputs) >= most and len(np.unique(inputs[: 2 * most], axis=0)) >= most
 
 
 def best_method(
@@ -20,13 +34,14 @@ def best_method(
     meshed: bool,
     discrete: bool,
     varies: bool = False,
+    many: bool = False,
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
     activation : its name;  spreads : see Problem
     data : whether the risk is that of data, not of a population
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
-    varies : whether a rate varies
+    varies : whether a rate varies;  many : see `has_many_kinks`
     """
     from ..objectives.activations import FEATURES  # slow to load
 
@@ -42,6 +57,8 @@ def best_method(
     if varies:
         return "grid" if meshed else "particles", "rates vary, which a closed form does not know"
     if data and feature and feature.pieces and not feature.joint:
+        if many:
+            return "particles", "kinks of so many data are weak, and steps over them are fast"
         return "characteristics", f"without noise, '{activation}' units move in closed form"
     if not data and meshed:
         return "grid", "a population risk is a smooth function of a density"

@@ -32,6 +32,7 @@ from ..certificates.global_upper_bound import global_upper_bound
 from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
+from ..methods.rules import MANY_KINKS
 from ..objectives.activations import FEATURES
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
@@ -188,9 +189,9 @@ def order_for(
         from ..methods.grid.capture import captures
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
-    if kind == "particles" and stepper == "auto" and objective.entropy == 0.0:
-        slides = problem.flow.transport > 0.0 and len(objective.inputs) and feature.kink
-        stages = [SLIDING] if slides else []
+    if kind == "particles" and stepper in ("auto", SLIDING) and objective.entropy == 0.0:
+        few = 0 < len(objective.inputs) < MANY_KINKS or stepper == SLIDING
+        stages = [SLIDING] if few and problem.flow.transport > 0.0 and feature.kink else []
     if certifies_margin(problem) and not problem.domain.fixed:
         # the bound is wanted with the first record, late where a grid's sums are to be compiled
         of_margins = [BOUND] if kind == "grid" else []

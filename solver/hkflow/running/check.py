@@ -52,7 +52,8 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
     try:
         if asks_for_accuracy(file.case):
             file = replace(file, case=sized(file.case, dimension(file.case, file.folder)))
-        resolved, data = read_named(resolve(file.case, file.folder), file.folder)
+        named, data = read_named(file.case, file.folder)
+        resolved = resolve(named, file.folder, data)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))
     except CaseError as error:
         raise CaseError(file.placed(error)) from error

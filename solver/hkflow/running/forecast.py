@@ -170,7 +170,7 @@ def _rounded(number):
 
 def _suits(case, problem):
     """The method that suits a problem, why, and which one the case takes."""
-    best, why = best_method_of(case)
+    best, why = best_method_of(case, problem.objective)
     where = f"on {problem.domain.name} (d = {problem.dim})"
     if case.method.kind == best:
         return f"method.kind = 'auto' takes {best}: {why}. So does this case, {where}."

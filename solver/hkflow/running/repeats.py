@@ -16,7 +16,7 @@ from ..arguments import Floats
 from ..case.first_measure import density_function, initial_points
 from ..case.randomness import DYNAMICS
 from ..case.schema.methods import CharacteristicsMethod, ParticlesMethod
-from ..methods.rules import best_method
+from ..methods.rules import best_method, has_many_kinks
 from ..store.estimates import write_repeats
 from ..store.run import Run
 from .error_bars import stated
@@ -113,7 +113,8 @@ def _infinite(run, normalised):
     empty if it fails."""
     problem, objective = run.problem, run.problem.objective
     data = bool(len(objective.inputs))
-    kind, _ = best_method(objective.feature.name, False, data, False, False)
+    many = has_many_kinks(objective.inputs)
+    kind, _ = best_method(objective.feature.name, False, data, False, False, many=many)
     table = METHODS[kind](kind=kind, particles=PER_SIGN * len(problem.signs))
     case = run.case.model_copy(update={"method": table})
     density = density_function(case, objective.axes, problem.signs)

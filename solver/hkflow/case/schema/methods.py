@@ -143,9 +143,9 @@ class FromPoints(StartingPoints):
         None,
         description=(
             "largest local error of a step, root mean square, of predictions where particles slide"
-            " along kinks; 1e-10 makes a reference. If not given"
-            " 1e-6, and 1e-4 for smooth margins of ReLU units, whose steps are short at every kink"
-            " that a unit crosses"
+            " along kinks; 1e-10 makes a reference. If not given 1e-6, but 1e-5 where auto steps"
+            " over kinks, and 1e-4 for smooth margins of ReLU units, whose steps are short at every"
+            " kink that a unit crosses"
         ),
     )
     max_step: Positive | None = Field(
@@ -183,11 +183,12 @@ class ParticlesMethod(FromPoints, ToAccuracy):
     """Weighted particles, in any dimension."""
 
     kind: Literal["particles"]
-    stepper: Literal["auto", "dopri5", "dop853", "euler"] = Field(  # type: ignore[assignment]
+    stepper: Literal["auto", "sliding", "dopri5", "dop853", "euler"] = Field(  # type: ignore[assignment]
         "auto",
         description=(
-            "auto locates where particles meet the kinks of ReLU, joint ReLU or a ridge with known"
-            " kinks, and lets them slide there; without kinks it is dopri5"
+            "sliding locates where particles meet the kinks of ReLU, joint ReLU or a ridge with"
+            " known kinks, and lets them slide there; auto is sliding where there are kinks, fewer"
+            " than 1000, else dopri5"
         ),
     )
     imex: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")

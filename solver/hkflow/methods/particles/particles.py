@@ -11,18 +11,21 @@ from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure, with_each_sign
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
+from ..rules import MANY_KINKS
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
 from . import kernels, waveform
 from .brownian import geodesic_steps
-from .ode import Evaluation, OdeMethod
+from .ode import Evaluation, OdeMethod, default_tolerance
 from .points import PointMethod
 from .shifted import kinks_of
 from .tangent_gram import knows_slopes
 from .waveform import NODES, Sliding
 
 NOISE_KINDS = ("deterministic", "random")
+SLIDING = "sliding"  # a stepper beside PAIRS
+OVER_KINKS = 1e-5  # tolerance of steps over many kinks: smaller ones hardly lessen their errors
 ONE = np.ones(1)  # the coefficient of a step of Euler's
 
 
@@ -30,18 +33,19 @@ class Particles(PointMethod, OdeMethod):
     """The Lagrangian method, on the sphere or signed sphere of any dimension.
 
     problem : the flow to compute; its initial measure as atoms gives the first particles
-    stepper : dopri5 or dop853, or euler with steps of max_step. auto is dopri5, and for features
-        with kinks (ReLU, joint ReLU, a ridge linear between its kinks) that move `waveform`, which
-        locates events: it crosses kinks and slides along them. With entropy τ it is euler, by
-        Brownian steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles do
-        not know
-    tolerance : largest local error of a step, root mean square over positions and log weights, for
-        waveform over predictions, relative to them or the targets; 1e-10 makes a reference. If not
-        given, that of `default_tolerance`
+    stepper : dopri5 or dop853, or euler with steps of max_step; or sliding, for features with kinks
+        (ReLU, joint ReLU, a ridge linear between its kinks) that move: it locates events, crosses
+        kinks and slides along them (waveform.py). auto is sliding where there are kinks, fewer than
+        1000, else dopri5. With entropy τ it is euler, by Brownian steps (see brownian.py); F is
+        then recorded without τ∫ν log ν, which particles do not know
+    tolerance : largest local error of a step, root mean square over positions and log weights, of
+        sliding over predictions, relative to them or the targets; 1e-10 makes a reference. If not
+        given, that of `default_tolerance`, and 1e-5 where auto steps over kinks
     max_step : no step is longer
     imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
-        auto takes them where stability keeps explicit steps short and there are at most 2048 data
+        auto takes them where stability keeps explicit steps short, there are at most 2048 data, and
+        it does not step over kinks
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
         middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
         particles then move with the others: their number grows. "random": there, every particle
@@ -62,12 +66,24 @@ class Particles(PointMethod, OdeMethod):
         max_step: float = float("inf"), imex: str = "auto", noise: str = "deterministic",
         noise_points: int = 1000, noise_interval: float = 0.05, seed: int = 0,
     ) -> None:  # fmt: skip
-        check_choice("stepper", stepper, ("auto", *PAIRS))
+        check_choice("stepper", stepper, ("auto", SLIDING, *PAIRS))
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
             _check_brownian(problem, stepper, max_step)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
-        super().__init__(problem, "dopri5" if stepper == "auto" else stepper, tolerance, max_step)
+        kinks = _kinks(problem) if stepper in ("auto", SLIDING) else None
+        many = kinks is not None and len(kinks.normals) >= MANY_KINKS
+        self.over_kinks = stepper == "auto" and many
+        if self.over_kinks:
+            kinks, usual = None, max(OVER_KINKS, default_tolerance(problem.objective))
+            tolerance = usual if tolerance is None else tolerance
+        elif stepper == SLIDING and kinks is None:
+            raise ValueError(
+                f"The stepper '{SLIDING}' needs units that move, of a feature whose kinks are"
+                f" known, got '{problem.objective.feature.name}'. Choose from: {', '.join(PAIRS)}."
+            )
+        pair = "dopri5" if stepper in ("auto", SLIDING) else stepper
+        super().__init__(problem, pair, tolerance, max_step)
         check_choice("noise", noise, NOISE_KINDS)
         check_imex(imex, problem.objective)
         if imex == "implicit" and not knows_slopes(problem.objective.feature):
@@ -90,23 +106,24 @@ class Particles(PointMethod, OdeMethod):
         self.renewal: Any = None
         if self.flow.noise > 0.0 and noise == "deterministic":
             self.sites = self._sites(noise_points)
-        if stepper == "auto":
-            self._look_for_kinks()
+        if kinks is not None:
+            self._slide(kinks)
         self._start()
 
-    def _look_for_kinks(self):
-        """Take steps that locate events if the feature has a kink and particles move over data."""
-        objective = self.problem.objective
-        moves = self.moves and len(objective.inputs)
-        self.kinks = kinks_of(objective.feature, objective.inputs) if moves else None
-        if self.kinks is None:
-            return
+    def _slide(self, kinks):
+        """Take steps that locate where particles meet kinks."""
+        objective, self.kinks = self.problem.objective, kinks
         self.sees_kinks, self.trusted, self.order = True, waveform.TRUSTED, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
         self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
         # the loss gradient at the nodes of the last step tried, and of the last one accepted
         self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs)))
         self.passed = self.past_time = 0.0
+
+    def knows_implicit(self) -> bool:
+        """Whether steps can be implicit; by themselves they are not over many kinks, which spoil
+        the errors of longer steps."""
+        return (self.imex == "implicit" or not self.over_kinks) and super().knows_implicit()
 
     @property
     def enters(self) -> float:
@@ -515,6 +532,13 @@ class Particles(PointMethod, OdeMethod):
         signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
         self._place(positions, signs, log_weights)
         return len(dead) * weight * np.exp(-self.log_scale) - lost
+
+
+def _kinks(problem):
+    """Kinks of the feature where particles move over data; None if there are none."""
+    objective = problem.objective
+    moves = problem.flow.moves and len(objective.inputs)
+    return kinks_of(objective.feature, objective.inputs) if moves else None
 
 
 def _check_brownian(problem, stepper, max_step):

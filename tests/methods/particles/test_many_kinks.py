@@ -1,0 +1,81 @@
+"""Kinks of many data are stepped over: as accurate as characteristics, and few steps."""
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.methods import rules
+from hkflow.methods.choice import kind_of, make_method
+
+RELU = hkflow.FEATURES["relu"]
+
+
+def problem(n, distinct=None, flow=None, feature=RELU, signs=(1, -1)):
+    """Two classes of n data in the plane, of which so many inputs are distinct."""
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(distinct or n, 2))
+    inputs = np.resize(inputs, (n, 2))
+    targets = np.where(inputs[:, 0] * inputs[:, 1] > 0.1, 1.0, -1.0)
+    objective = hkflow.Objective(
+        feature, hkflow.RISKS["logistic"], hkflow.with_bias(inputs), targets
+    )
+    points = np.tile(hkflow.quasi_uniform(50, 2), (2, 1))
+    atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 50))
+    return hkflow.Problem(None, objective, flow or hkflow.Flow(1.0, 2.0), signs, atoms)
+
+
+def error(first, second):
+    """Of predictions at the end, root mean square, relative."""
+    a, b = first.predictions[-1], second.predictions[-1]
+    return np.sqrt(np.mean((a - b) ** 2) / np.mean(b**2))
+
+
+def test_so_many_data_are_left_to_particles_that_agree_with_characteristics():
+    many = problem(rules.MANY_FOR_CHARACTERISTICS)
+    assert kind_of(many) == "particles"
+    found = hkflow.solve(many, 4.0)
+    exact = hkflow.solve(many, 4.0, kind="characteristics", tolerance=1e-6)
+    assert found.method == "particles"
+    assert error(found, exact) < 1e-4
+    assert found.end["steps"] < 30
+    rough = hkflow.solve(many, 4.0, tolerance=1e-2)
+    assert error(rough, exact) > 1e-4  # what the tolerance is for
+
+
+def test_equal_inputs_have_one_kink():
+    few = problem(2 * rules.MANY_FOR_CHARACTERISTICS, distinct=40)
+    assert kind_of(few) == "characteristics"
+    assert make_method(few, "particles").sees_kinks
+
+
+def test_sliding_is_for_few_kinks_unless_it_is_asked_for():
+    limit = rules.MANY_KINKS
+    few, many = problem(limit - 1), problem(limit)
+    assert kind_of(many) == "characteristics"
+    slides, steps_over = (make_method(one, "particles") for one in (few, many))
+    assert (slides.sees_kinks, slides.tolerance) == (True, 1e-6)
+    assert (steps_over.sees_kinks, steps_over.tolerance) == (False, 1e-5)
+    assert steps_over.pair.name == "dopri5"
+    implicit = make_method(many, "particles", imex="implicit")
+    assert [one.knows_implicit() for one in (slides, steps_over, implicit)] == [True, False, True]
+    asked = make_method(many, "particles", stepper="sliding")
+    assert (asked.sees_kinks, asked.tolerance) == (True, 1e-6)
+    over, along = (
+        hkflow.solve(many, 0.5, kind="particles", stepper=stepper)
+        for stepper in ("auto", "sliding")
+    )
+    assert error(over, along) < 5e-4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"feature": hkflow.FEATURES["squared-relu"]},
+        {"flow": hkflow.Flow(0.0, 2.0)},
+    ],
+)
+def test_nothing_slides_without_kinks_or_motion(changes):
+    one = problem(10, **changes)
+    assert not make_method(one, "particles").sees_kinks
+    with pytest.raises(ValueError, match="'sliding' needs units that move, of a feature whose"):
+        make_method(one, "particles", stepper="sliding")
