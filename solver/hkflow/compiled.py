@@ -1,7 +1,10 @@
-"""Numba's `njit` for kernels: what is compiled is kept until the source of any kernel changes.
+"""Numba's `njit` for kernels: what is compiled is kept until the source of any kernel changes, and
+parallel loops go on in a process that was forked.
 
 Numba keeps the code of a function until its own file changes. What it calls may be in another file,
 and is compiled into it: after an update it would go on with the callee of before.
+
+GNU OpenMP ends a process at its first parallel loop if that was forked from one with threads.
 """
 
 import hashlib
@@ -9,9 +12,11 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Event
+from types import FunctionType
 from typing import Any
 
 import llvmlite
@@ -23,20 +28,50 @@ SIGNS = (b"njit(", b"parallel_loop", b"divided_loop", b"small_kernel")  # in fil
 PREFIX, KEPT = "hkflow-", 3  # folders of compiled code, of the sources that were used last
 
 
+without_threads = Event()  # set in a process that was forked from one with threads of OpenMP
+
+
+def _lose_threads():
+    with suppress(ValueError):  # no threads yet
+        if numba.threading_layer() == "omp":
+            without_threads.set()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lose_threads)
+
+
 def njit(**options: Any) -> Callable[[Callable], Any]:
     """As numba.njit(**options); what `cache=True` keeps lies in `kept_code`, if there is such a
-    folder."""
+    folder. With `parallel=True` Python alone can call it, and it has a twin `serial`, which takes
+    its place in a process without threads."""
+    if not options.get("parallel"):
+        return lambda function: _compiled(function, options)
+    return lambda function: _parallel(function, options)
 
-    def compiled(function: Callable) -> Any:
-        before, folder = numba.config.CACHE_DIR, kept_code()
-        kept = {"cache": folder is not None and options.get("cache", False)}
-        numba.config.CACHE_DIR = str(folder or before)  # which is read when a function is wrapped
-        try:
-            return numba.njit(**options | kept)(function)
-        finally:
-            numba.config.CACHE_DIR = before
 
-    return compiled
+def _compiled(function, options):
+    before, folder = numba.config.CACHE_DIR, kept_code()
+    kept = {"cache": folder is not None and options.get("cache", False)}
+    numba.config.CACHE_DIR = str(folder or before)  # which is read when a function is wrapped
+    try:
+        return numba.njit(**options | kept)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _parallel(function, options):
+    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
+    # Numba keeps compiled code under this name
+    twin.__qualname__ = twin.__name__ = f"{function.__name__}_serial"
+    parallel, serial = _compiled(function, options), _compiled(twin, options | {"parallel": False})
+
+    @wraps(function)
+    def call(*arguments):
+        return serial(*arguments) if without_threads.is_set() else parallel(*arguments)
+
+    call.serial = serial  # type: ignore[attr-defined]
+    return call
 
 
 @cache

@@ -7,8 +7,9 @@ import time
 import numba
 import numpy as np
 import pytest
+from numba import prange
 
-from hkflow.operators.parallel_loops import LARGE, SHARES, divided_loop
+from hkflow.operators.parallel_loops import LARGE, SHARES, divided_loop, parallel_loop
 
 several_threads = pytest.mark.skipif(
     numba.config.NUMBA_NUM_THREADS < 2, reason="one thread divides nothing"
@@ -102,14 +103,31 @@ def test_an_interrupted_call_returns_when_all_threads_are_done(interpreted):
     assert len(ended) == count == SHARES * numba.get_num_threads() - 1
 
 
+@parallel_loop
+def cubes(values, out):
+    for i in prange(len(values)):
+        out[i] = values[i] ** 3
+
+
+def goes_on(values):
+    """Both kinds of loop in a process of its own."""
+    out = np.zeros_like(values)
+    squares(len(values), LARGE, values, out)
+    assert np.array_equal(out, values**2)
+    cubes(values, out)
+    assert np.array_equal(out, values**3)
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="cannot fork")
-def test_a_forked_process_has_threads_of_its_own():
+def test_a_forked_process_goes_on_without_the_threads_of_its_parent():
+    """Those of divided loops are made again; those of OpenMP cannot be, and would end it."""
+    values = np.arange(float(LARGE))
     calculated(squares, 10, numba.config.NUMBA_NUM_THREADS)
-    context = multiprocessing.get_context("fork")
-    child = context.Process(target=squares, args=(10, LARGE, np.arange(10.0), np.zeros(10)))
+    cubes(values, np.zeros_like(values))
+    child = multiprocessing.get_context("fork").Process(target=goes_on, args=(values,))
     child.start()
-    child.join(30)
+    child.join(60)
     alive = child.is_alive()
     if alive:
         child.kill()

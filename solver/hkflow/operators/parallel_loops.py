@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
-from types import FunctionType
 from typing import Any
 
 from numba import get_num_threads
@@ -31,10 +30,7 @@ def parallel_loop(function: Callable) -> Any:
     """Compile a loop over blocks twice, serial and parallel: a call runs parallel if its largest
     array is large."""
     parallel = njit(parallel=True, cache=True)(function)
-    twin = FunctionType(function.__code__, function.__globals__, function.__name__)
-    # Numba keeps compiled code under this name
-    twin.__qualname__ = twin.__name__ = f"{function.__name__}_serial"
-    serial = njit(cache=True)(twin)
+    serial = parallel.serial
 
     @wraps(function)
     def call(*arguments):
