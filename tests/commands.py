@@ -35,7 +35,7 @@ def hk(*words, code=0):
     with (
         patch.object(sys, "argv", words),
         patch.object(warnings, "formatwarning"),  # which the program replaces
-        patch("hkflow.running.beside._cores", lambda: 1),
+        patch("hkflow.running.beside.cores", lambda: 1),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

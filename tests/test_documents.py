@@ -157,7 +157,7 @@ def changed(text, changes):
 def run_command(command, monkeypatch):
     """Run a command in this process, which has all loaded, or fail. What runs and studies start
     other processes for they do here: those would load all again, and have tests of their own."""
-    monkeypatch.setattr("hkflow.running.beside._cores", lambda: 1)
+    monkeypatch.setattr("hkflow.running.beside.cores", lambda: 1)
     monkeypatch.setattr("hkflow.studies.study.compute_all", computed_here)
     program, *words = shlex.split(command)
     if program == "hkflow":

@@ -70,7 +70,7 @@ def _parallel(function, options):
     def call(*arguments):
         return serial(*arguments) if without_threads.is_set() else parallel(*arguments)
 
-    call.serial = serial  # type: ignore[attr-defined]
+    call.serial = serial
     return call
 
 

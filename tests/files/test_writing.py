@@ -116,6 +116,18 @@ def test_a_folder_whose_names_cannot_be_flushed_does_no_harm(tmp_path, monkeypat
         write_page(tmp_path / "page.html", "text", "page")
 
 
+def test_two_writers_with_one_pid_do_no_harm(tmp_path):
+    """Threads, or containers that fill one cache: one took the other's temporary file."""
+    file = tmp_path / "mesh"
+
+    def write(temporary):
+        temporary.write_text("ours")
+        writing.write_text(file, "theirs")
+
+    writing.write_whole(file, write)
+    assert file.read_text() == "ours" and list(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "𝕒" * 63])
 def test_names_may_be_as_long_as_the_disk_allows(tmp_path, name):
     """The name of the temporary file was longer."""

@@ -322,10 +322,12 @@ def test_a_stage_that_it_is_to_leave_is_not_compiled(problem):
 
 
 def test_it_starts_where_there_is_a_core_and_it_is_wanted(monkeypatch):
-    for cores, wanted in ((1, True), (2, False), (2, True)):
-        monkeypatch.setattr(beside, "_cores", lambda cores=cores: cores)
+    """NUMBA_NUM_THREADS=1 says that there is one, as batch jobs do on a machine of many."""
+    for cores, threads, wanted in ((1, 2, True), (2, 2, False), (2, 1, True), (2, 2, True)):
+        monkeypatch.setattr(beside, "cores", lambda cores=cores: cores)
+        monkeypatch.setenv("NUMBA_NUM_THREADS", str(threads))
         with second_process(PROGRAM, wanted) as process:
-            assert (process is not None) == (cores > 1 and wanted)
+            assert (process is not None) == (cores > 1 and threads > 1 and wanted)
         assert process is None or process.process.returncode
 
 

@@ -239,6 +239,17 @@ def test_a_run_that_is_being_written_is_not_moved(case, tmp_path):
     assert not (tmp_path / "run.1").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no umask")
+def test_a_group_that_shares_files_can_resume_each_other_s_runs(case, tmp_path):
+    before = os.umask(0o002)
+    try:
+        hkflow.run(case, tmp_path / "run")
+    finally:
+        os.umask(before)
+    closed = [path for path in (tmp_path / "run").rglob("*") if not path.stat().st_mode & 0o020]
+    assert closed == []
+
+
 def test_two_writers_are_kept_apart(case, tmp_path):
     hkflow.run(case, output=tmp_path / "run")
     with (
@@ -835,7 +846,7 @@ def test_kill_9_loses_nothing(case, tmp_path, long_run):
     others = children_of(process)
     process.kill()
     process.communicate()
-    assert are_gone(others) and len(others) == (beside._cores() > 1)
+    assert are_gone(others) and len(others) == (beside.cores() > 1)
     assert len(hkflow.load(tmp_path / "run").time) >= 3
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == long_run

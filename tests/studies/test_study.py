@@ -83,6 +83,21 @@ def same(a, b):
     return a.keys() == b.keys() and all(a[name] == b[name] for name in a if name not in TIMED)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen")
+def test_there_is_a_worker_for_each_core_that_may_be_used(write, tmp_path, monkeypatch, one_core):
+    """Not as many as the machine has: a batch job has some of them."""
+    asked = []
+
+    def compute(tasks, workers, *others):
+        asked.append(workers)
+        return computed_here(tasks, workers, *others)
+
+    monkeypatch.setattr("hkflow.studies.study.compute_all", compute)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    study(write(REFINED), tmp_path / "out")
+    assert asked == [1]
+
+
 @pytest.fixture(scope="module")
 def refined(tmp_path_factory):
     """A small study that was run by two processes."""

@@ -23,7 +23,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
     rename.
 
-    A kill before the rename leaves a file `.name.PID.tmp` that nobody reads. A device or a pipe, as
+    A kill before the rename leaves a file `.name.NUMBER.tmp` that nobody reads. The number is
+    random: threads have one PID, and so may processes of two machines. A device or a pipe, as
     /dev/stdout, is written into, and the file that a link points to is replaced, not the link.
     """
     if not path.name:  # as of the current folder
@@ -33,7 +34,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         return
     path = path.resolve() if path.is_symlink() else path
     # a name may have 255 bytes, and a letter up to 4
-    temporary = path.with_name(f".{path.name[:50]}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name[:50]}.{int.from_bytes(os.urandom(6))}.tmp")
     try:
         write(temporary)
         sync(temporary)

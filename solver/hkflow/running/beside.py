@@ -48,9 +48,10 @@ class SecondProcess:
 
 @contextmanager
 def second_process(program: str, wanted: bool = True) -> Iterator[SecondProcess | None]:
-    """A SecondProcess while the block runs; None where none is wanted or no core is free."""
+    """A SecondProcess while the block runs; None where none is wanted or no core is free, as
+    NUMBA_NUM_THREADS=1 says."""
     process = None
-    if wanted and _cores() > 1:
+    if wanted and cores() > 1 and os.environ.get("NUMBA_NUM_THREADS") != "1":
         with suppress(OSError):  # no room for another one
             process = SecondProcess(program)
     try:
@@ -60,7 +61,7 @@ def second_process(program: str, wanted: bool = True) -> Iterator[SecondProcess 
             process.close()
 
 
-def _cores():
+def cores() -> int:
     """How many cores this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1

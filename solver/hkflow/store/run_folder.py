@@ -300,7 +300,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         # Windows would turn the bytes of line ends into others
         how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self.handle = os.open(path, how, 0o644)
+        self.handle = os.open(path, how, 0o666)
         self.length, self.waiting = os.fstat(self.handle).st_size, bytearray()
 
     def add(self, content: bytes) -> None:

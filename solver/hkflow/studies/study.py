@@ -21,6 +21,7 @@ from ..case.resolve import resolve
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..files.userfiles import named
+from ..running.beside import cores
 from ..store.run import WORK, load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
@@ -159,7 +160,7 @@ def study(
         ended.append(place)
         watch(len(tasks), len(ended), outcome)
 
-    workers = workers or max(1, (os.cpu_count() or 1) // threads)
+    workers = workers or max(1, cores() // threads)
     with lock(folder):
         outcomes, received = (
             compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
