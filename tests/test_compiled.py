@@ -10,6 +10,8 @@ import pytest
 
 import hkflow
 from hkflow import compiled
+from hkflow.case.mesh_cache import cached_mesh
+from hkflow.geometry.domain import Domain
 
 CALLER = (
     "from .compiled import njit\nfrom .b import callee\n\n\n@njit(cache=True)\ndef caller(x):\n"
@@ -78,6 +80,22 @@ def test_without_a_place_code_is_kept_for_the_user_or_not_at_all(package, tmp_pa
     assert called(package, NUMBA_CACHE_DIR=str(file), XDG_CACHE_HOME=str(home)) == 2.0
     assert list((home / "hkflow").glob("hkflow-*/*"))
     assert called(package, NUMBA_CACHE_DIR="", HOME=str(file), XDG_CACHE_HOME=str(file)) == 2.0
+
+
+def test_a_user_without_a_home_keeps_what_has_a_place(tmp_path, monkeypatch):
+    """As in containers that give a number for the user and no home."""
+
+    def no_home(name):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(compiled, "user_cache_path", no_home)
+    monkeypatch.delenv("HKFLOW_CACHE", raising=False)
+    assert cached_mesh(Domain(2).meshes, 12).n_cells == 12
+    for place in (tmp_path / "kept", tmp_path / "file"):
+        monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(place))
+        (tmp_path / "file").write_text("")
+        folder = compiled.kept_code.__wrapped__()
+        assert (folder is not None) == (place.name == "kept")
 
 
 def kernels():

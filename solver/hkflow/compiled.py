@@ -81,7 +81,7 @@ def kept_code() -> Path | None:
 
     Folders of earlier kernels are removed, but for the last few.
     """
-    for place in (Path(numba.config.CACHE_DIR or HERE / "__pycache__"), user_cache_path("hkflow")):
+    for place in (Path(numba.config.CACHE_DIR or HERE / "__pycache__"), user_folder()):
         folder = place / f"{PREFIX}{source_hash()[:16]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +95,15 @@ def kept_code() -> Path | None:
                 shutil.rmtree(old, ignore_errors=True)
         return folder
     return None
+
+
+def user_folder() -> Path:
+    """The user's cache folder; of a user without a home, as in some containers, one in which
+    nothing can be kept."""
+    try:
+        return user_cache_path("hkflow")
+    except RuntimeError:
+        return Path(os.devnull) / "hkflow"
 
 
 def source_hash() -> str:

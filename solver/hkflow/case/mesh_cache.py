@@ -9,8 +9,7 @@ import warnings
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from platformdirs import user_cache_path
-
+from ..compiled import user_folder
 from ..files.reading import DAMAGE, MESH, check_mesh, open_hdf5, read_arrays
 from ..files.writing import checksum, write_arrays, write_hdf5
 from ..geometry.domain import Meshes
@@ -22,7 +21,7 @@ IN_USE: WeakValueDictionary[Path, Mesh] = WeakValueDictionary()  # by their file
 
 def cache_folder() -> Path:
     """The folder of cached meshes: HKFLOW_CACHE if set, else the user's cache folder."""
-    return Path(os.environ.get("HKFLOW_CACHE") or user_cache_path("hkflow"))
+    return Path(os.environ.get("HKFLOW_CACHE") or user_folder())
 
 
 def cached_mesh(meshes: Meshes, cells: int) -> Mesh:
