@@ -862,6 +862,8 @@ def test_sigterm_saves_and_says_how_to_go_on(case, tmp_path, long_run):
         pytest.fail("the run was over before the signal came: make it longer")
     assert process.returncode == 143, err
     assert "Interrupted by SIGTERM at t =" in out and "hkflow resume" in err
+    # a batch system that ends a job kills it half a minute later
+    assert "hkflow plot" in out and not (tmp_path / "run" / "overview.png").exists()
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == long_run
 

@@ -7,11 +7,12 @@ refusals are quick.
 import gc
 import json
 import os
+import signal
 import sys
 import time
 import traceback
 import warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -732,19 +733,19 @@ def _finish(one, quiet, together):
 
 def _shown(one, quiet):
     """Draw and summarise a run; returns its exit code. Ctrl-C while it is drawn costs the picture
-    alone."""
+    alone, SIGTERM before that as well: whoever sends it does not wait for long."""
     from ..analysis.summary import in_columns, summary
     from ..running import ahead
     from ..running.progress import doing, wait_for
     from .pictures import draw_pictures
 
-    try:
-        wait_for(ahead.PICTURE, quiet)
-        with doing("drawing", quiet):
-            ahead.ask(ahead.PICTURE, one.path)
-            picture = ahead.answer(ahead.PICTURE) or draw_pictures(one)
-    except KeyboardInterrupt:
-        picture = f"broken off; 'hkflow plot {one.path}' draws it"
+    picture = f"left out; 'hkflow plot {one.path}' draws it"
+    if one.signal != signal.SIGTERM:
+        with suppress(KeyboardInterrupt):
+            wait_for(ahead.PICTURE, quiet)
+            with doing("drawing", quiet):
+                ahead.ask(ahead.PICTURE, one.path)
+                picture = ahead.answer(ahead.PICTURE) or draw_pictures(one)
     if not quiet:
         typer.echo(in_columns(summary(one)))
         typer.echo(f"results:          {one.path / 'results.h5'}\npicture:          {picture}")
