@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing import get_all_start_methods, get_context
 
 import h5py
 import numpy as np
@@ -866,6 +867,33 @@ def test_sigterm_saves_and_says_how_to_go_on(case, tmp_path, long_run):
     assert "hkflow plot" in out and not (tmp_path / "run" / "overview.png").exists()
     hkflow.resume(tmp_path / "run")
     assert content(tmp_path / "run") == long_run
+
+
+class Pool(Observer):
+    def step(self, method, clock):
+        if clock.step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def ended_by_its_pool(case, folder):
+    hkflow.run(case, folder, observers=[Pool()])
+    time.sleep(60.0)  # as for the next task, which never comes
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.skipif("fork" not in get_all_start_methods(), reason="cannot fork")
+def test_sigterm_ends_the_process_of_a_pool_once_the_run_is_saved(case, tmp_path):
+    """Pools send it, and wait for its effect: where a run heard it, they waited for ever."""
+    process = get_context("fork").Process(target=ended_by_its_pool, args=(case, tmp_path / "run"))
+    process.start()
+    process.join(40.0)
+    alive = process.is_alive()
+    if alive:
+        process.kill()
+    assert not alive and process.exitcode == -signal.SIGTERM
+    found = hkflow.load(tmp_path / "run")
+    assert found.signal == signal.SIGTERM and found.status.endswith("after 3 steps.")
+    assert hkflow.resume(tmp_path / "run").finished
 
 
 def test_pack_works_on_unfinished_runs(case, tmp_path):

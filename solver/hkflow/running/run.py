@@ -1,9 +1,11 @@
 """The main job: a case in, a run folder out."""
 
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +366,9 @@ def _integrate(
         said["observed"] = True  # perhaps ended by them
     ended: list[Run] = []
     ranks.told(lambda: ended.append(_ended(folder, case, said, session.quiet, given, judge)))
+    if signals.received == signal.SIGTERM and parent_process() is not None:
+        # the run has heard it in the place of a process whose pool waits for its end
+        os.kill(os.getpid(), signal.SIGTERM)
     return ended[0] if ended else None
 
 

@@ -107,8 +107,6 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
                 # a process was killed here before it saved anything
                 shutil.rmtree(folder, ignore_errors=True)
                 made = run(file, folder, False, observers=(Stopping(),))
-        if made.signal == signal.SIGTERM:  # which the run has caught in the place of this process
-            leaving.set()
         return made.finished, made.status
     except KeyboardInterrupt:  # before its steps or after them
         return False, "Interrupted with its study"
