@@ -1,12 +1,14 @@
 """Compiled code is kept until a kernel changes, wherever it is."""
 
 import ast
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from numba.core.caching import IndexDataCacheFile
 
 import hkflow
 from hkflow import compiled
@@ -32,10 +34,10 @@ def package(tmp_path):
     return place
 
 
-def called(package, **environment):
+def called(package, argument="2.0", **environment):
     """What the caller gives in a process of its own."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(package.parent / "kept")} | environment
-    words = [sys.executable, "-c", "from kernels.a import caller; print(caller(2.0))"]
+    words = [sys.executable, "-c", f"from kernels.a import caller; print(caller({argument}))"]
     done = subprocess.run(
         words, env=environment, cwd=package.parent, capture_output=True, text=True, check=True
     )
@@ -96,6 +98,37 @@ def test_a_user_without_a_home_keeps_what_has_a_place(tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
         folder = compiled.kept_code.__wrapped__()
         assert (folder is not None) == (place.name == "kept")
+
+
+@pytest.mark.parametrize("what", ["index", "code", "types"])
+def test_what_is_kept_and_cannot_be_used_is_compiled_again(package, what):
+    """An index that a crash has emptied ended all later processes; code of other types, which two
+    leave that write at the same time, is as wrong as it can be."""
+    assert called(package, "2") == called(package) == 2.0
+    kept = package.parent / "kept"
+    (index,), codes = kept.rglob("a.*.nbi"), list(kept.rglob("a.*.nbc"))
+    one, two = (code.read_bytes() for code in codes)
+    if what == "index":
+        index.write_bytes(b"")
+    else:
+        codes[0].write_bytes(two if what == "types" else b"")
+        codes[1].write_bytes(one if what == "types" else b"")
+    assert called(package, "2.5") == 2.5 and called(package, "2") == 2.0
+
+
+def test_code_that_there_is_no_room_for_is_not_kept(monkeypatch):
+    """A full disk or quota ended the run."""
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(IndexDataCacheFile, "save", no_room)
+    assert compiled.kept_code() is not None
+    assert compiled.njit(cache=True)(_doubled)(2.0) == 4.0
+
+
+def _doubled(x):
+    return 2.0 * x
 
 
 def kernels():

@@ -55,9 +55,30 @@ def _compiled(function, options):
     kept = {"cache": folder is not None and options.get("cache", False)}
     numba.config.CACHE_DIR = str(folder or before)  # which is read when a function is wrapped
     try:
-        return numba.njit(**options | kept)(function)
+        made = numba.njit(**options | kept)(function)
     finally:
         numba.config.CACHE_DIR = before
+    if kept["cache"]:
+        _forgive(made._cache)
+    return made
+
+
+def _forgive(kept):
+    """Compile what cannot be read, or is of other types, as two processes leave it that write at
+    the same time; go on without keeping what there is no room for."""
+    load, save = kept.load_overload, kept.save_overload
+
+    def loaded(types, context):
+        with suppress(Exception):
+            found = load(types, context)
+            return found if found is None or found.signature.args == types else None
+        return None
+
+    def saved(*arguments):
+        with suppress(Exception):
+            save(*arguments)
+
+    kept.load_overload, kept.save_overload = loaded, saved
 
 
 def _parallel(function, options):

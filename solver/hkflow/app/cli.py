@@ -59,7 +59,7 @@ def main() -> None:
         if launched()[0] == 0:
             typer.echo(str(error), err=True)
         sys.exit(2)
-    except OSError as error:  # of compiled code that cannot be kept, for one
+    except OSError as error:
         typer.echo(
             f"{error.filename or 'A file'}: the system refuses it ({error.strerror or error}).",
             err=True,
