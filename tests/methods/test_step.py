@@ -64,6 +64,16 @@ def test_the_error_is_what_a_budget_misses():
     assert budget_error(before, after, tried, 1e-4) < 1e-12
 
 
+def test_rounding_shortens_no_steps():
+    """What it hides counts up to half the tolerance; nearer, it would count for more in a shorter
+    step, without end."""
+    state = SimpleNamespace(objective=1.0, mass=1.0, rounding=0.4e-16)
+    tried = Step(0.1)
+    tried.budget.set(energy_exchanged=1e-12)
+    assert budget_error(state, state, tried, 2e-4) == pytest.approx(8e-5)
+    assert budget_error(state, state, tried, 1e-4) is None
+
+
 def test_lists_keep_their_order():
     """That of run folders of format 4 and 5, which end before entropy."""
     assert set(TERMS) == {*ENERGIES, *MASSES} and list(TERMS)[7:] == ["energy_entropy"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.special import i0
 
 import hkflow
 from hkflow.accuracy.companions import error_bars
@@ -275,6 +276,19 @@ def test_the_order_is_lost_with_another_strength(monkeypatch):
     monkeypatch.setattr(hkflow, "Interaction", lambda *_: strength)
     errors = [kuramoto(cells)[0] for cells in (128, 256)]
     assert np.log2(errors[0] / errors[1]) < 1.0
+
+
+def test_a_flow_that_leaves_an_unstable_state_keeps_its_steps():
+    """Two cells share the mass until rounding lets one of them win: as long as F hardly fell, steps
+    shrank without end, so as to exchange no more than rounding tells."""
+
+    def near(points, sign):
+        return np.exp(0.3 * points[:, 0]) / (2.0 * np.pi * i0(0.3))
+
+    attraction = hkflow.Sum(hkflow.Interaction("linear", -1.5), axes=2)
+    problem = hkflow.Problem(hkflow.circle_mesh(128), attraction, hkflow.Flow(1.0), initial=near)
+    end = next(s for s in hkflow.steps(problem, 45.0) if s.step == 2000 or s.time == 45.0)
+    assert end.time == 45.0 and end.step < 1600
 
 
 @pytest.mark.parametrize("reaction", [0.0, 4.0])

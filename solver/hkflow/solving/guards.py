@@ -8,7 +8,7 @@ tiny steps shows in their sum.
 """
 
 from functools import lru_cache
-from math import exp, expm1, isfinite, log
+from math import exp, expm1, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from .state import LoopState
 CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
 MASS_DRIFT = 1e-12  # of the mass, since the start
 ROUNDINGS = 64.0  # of the sums that make a smooth margin
+WALK = 1.0 / 16.0  # of the rounding of F: that of the masses in one step
 # tolerances: the share of a step's exchange by which the normalised smooth margin may fall
 MARGIN_SLACK = 100.0
 
@@ -63,15 +64,16 @@ def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
     """Without noise, the objective does not rise above the lowest value so far, beyond rounding and
     what the method may.
 
-    The lowest value is known to rounding, and to the defect of its implicit predictions. A method's
-    energy_slack is the share that it may give back of all the energy exchanged so far: 0 for the
-    grid.
+    The lowest value is known to rounding, and to the defect of its implicit predictions. Masses are
+    rounded in every step: at rest F walks with them at random, like the root of the steps. A
+    method's energy_slack is the share that it may give back of all the energy exchanged so far: 0
+    for the grid.
     """
     if method.fixed_steps or method.flow.noise > 0.0:
         return None
     before, after = method.current, method.trial
     sizes = clock.budget["energy_exchanged"] + step.budget["energy_exchanged"]
-    slack = method.energy_slack * sizes + before.rounding
+    slack = method.energy_slack * sizes + before.rounding * (1.0 + WALK * sqrt(clock.step))
     slack += np.abs(before.loss_gradient).sum() * before.defect if before.defect else 0.0
     if after.objective <= clock.lowest_objective + slack:
         return None

@@ -5,11 +5,13 @@ import pytest
 from conftest import ROOT, hypersphere_of, order
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.optimize import brentq
 from scipy.special import i0, i1
 
 import hkflow
+from hkflow.accuracy.companions import error_bars
 from hkflow.certificates.regularised import minimise
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid import entropy
@@ -233,6 +235,34 @@ def test_sibling_central_fluxes_miss_it(monkeypatch):
     monkeypatch.setattr(entropy, "exponential_fitting", central)
     with pytest.raises(AssertionError):
         test_von_mises_fisher_is_reached_and_kept("circle", 0.5)
+
+
+def test_a_state_at_rest_that_weighs_much_stays():
+    """Attraction on S²: F is of size 5 and rises by 12 times what rounding adds to the mass."""
+    mesh = MESHES["sphere"][2]
+    attraction = hkflow.Sum(hkflow.Interaction("quadratic", -12.0), axes=3, entropy=0.3)
+    start = np.exp(2.0 * mesh.centers[:, 2] ** 2)
+    start /= start @ mesh.volumes
+    s = hkflow.solve(hkflow.Problem(mesh, attraction, WASSERSTEIN, initial=start[None]), 2.0)
+    assert s.finished and len(s.records["time"]) < 600, s.status
+
+
+def test_noise_beside_a_reaction_with_entropy_has_its_error_in_the_bars():
+    """Nothing moves: every cell has an equation of its own, ν′ = −β ν (V + τ log ν + τ) + σ (U −
+    ν). Its splitting has an error also at rest."""
+    mesh, beta, tau, sigma = MESHES["circle"][1], 4.0, 0.5, 0.3
+    flow, u = hkflow.Flow(0.0, beta, sigma), 1.0 / (2.0 * np.pi)
+    energy = hkflow.Sum(hkflow.External("-x"), axes=2, entropy=tau)
+    s = hkflow.solve(hkflow.Problem(mesh, energy, flow), 4.0)
+
+    def rate(t, nu):
+        return -beta * nu * (tau * (np.log(nu) + 1.0) - mesh.centers[:, 0]) + sigma * (u - nu)
+
+    exact = solve_ivp(rate, (0.0, 4.0), np.full(64, u), rtol=1e-11, atol=1e-12).y[:, -1]
+    wrong = (s.cell_density_at(-1)[0] - exact) * mesh.volumes
+    bars = error_bars(s)
+    assert 1e-7 < abs(wrong.sum()) / (exact @ mesh.volumes) < bars["log_mass"][-1] < 1e-4
+    assert 1e-7 < abs(wrong @ mesh.centers[:, 0]) / np.sqrt(2.0) < bars["moment"][-1] < 3e-4
 
 
 @pytest.mark.parametrize("drive", [None, "probability", "measure"])

@@ -269,7 +269,7 @@ class FiniteVolume(ImplicitSteps):
             longest = min(longest, self.stability / answer)
         tau = self.problem.objective.entropy
         rate = flow.reaction * (self.current.rms_potential + tau) + flow.noise
-        if tau == 0.0 or rate == 0.0 or not flow.moves:
+        if tau == 0.0 or sum(getattr(flow, name) > 0.0 for name in RATES) < 2:
             return longest
         return min(longest, SPLITTING * np.sqrt(self.tolerance) / rate)
 
