@@ -265,6 +265,18 @@ def test_noise_beside_a_reaction_with_entropy_has_its_error_in_the_bars():
     assert 1e-7 < abs(wrong @ mesh.centers[:, 0]) / np.sqrt(2.0) < bars["moment"][-1] < 3e-4
 
 
+def test_a_constant_in_the_potential_of_a_kept_mass_changes_nothing():
+    """Noise is a share of the mass, which the first half of the reaction has to keep."""
+    mesh, flow = MESHES["circle"][0], hkflow.Flow(0.5, 2.0, 1.0, drive="probability")
+    found = [
+        hkflow.solve(
+            hkflow.Problem(mesh, hkflow.Sum(hkflow.External(V), axes=2, entropy=0.3), flow), 1.0
+        ).cell_density_at(-1)[0]
+        for V in ("-x", "20 - x")
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
 @pytest.mark.parametrize("drive", [None, "probability", "measure"])
 def test_reaction_with_entropy_reaches_the_same_state(drive):
     """μ = J + τ (log ν + 1) = 0 at ν = e^{−J/τ − 1}, whose mass is free."""

@@ -153,7 +153,7 @@ class FrozenFlow:
 
     def _with_entropy(self, dt, potential, start, density, step):
         """relax(dt/2), noise(dt/2), transport(dt), noise(dt/2), relax(dt/2), as far as the flow has
-        them. J̄, the same in all cells, would only scale the density, as `_normalise` does."""
+        them."""
         self.before[:] = start
         self._relax(0.5 * dt, potential, self.before, step)
         self._renew(0.5 * dt, potential, self.before, step)
@@ -165,13 +165,20 @@ class FrozenFlow:
         self._relax(0.5 * dt, potential, density, step)
 
     def _relax(self, dt, potential, density, step):
-        """The reaction where there is entropy."""
-        rhs, beta = self.rhs, self.rhs.flow.reaction
+        """The reaction where there is entropy.
+
+        A mass that is kept is kept here, since noise is a share of it: μ̄, the same in all cells,
+        scales the density to the mass that it had.
+        """
+        rhs, beta, tau = self.rhs, self.rhs.flow.reaction, self.rhs.temperature
+        volumes, offset = rhs.stencil.volumes, rhs.log_scale + 1.0
         if beta > 0.0:
-            relax(
-                dt, beta, rhs.temperature, rhs.log_scale + 1.0, rhs.stencil.volumes, potential,
-                density, density, self.sums,
-            )  # fmt: skip
+            if rhs.flow.keeps_mass:
+                tried = self.after
+                relax(dt, beta, tau, offset, volumes, potential, density, tried, self.sums)
+                before, then = (np.einsum("sc,c->", nu, volumes) for nu in (density, tried))
+                offset += np.log(then / before) / -np.expm1(-beta * tau * dt)
+            relax(dt, beta, tau, offset, volumes, potential, density, density, self.sums)
             work, _, change, size, _ = self.sums.sum(axis=0)
             step.budget.add(
                 energy_reaction=work,
