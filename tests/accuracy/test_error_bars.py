@@ -188,6 +188,16 @@ def test_bars_hold_with_noise():
     assert not any("characteristics" in words for words in bars.companions)
 
 
+def test_intervals_of_noise_are_in_the_bars_of_particles():
+    """Points tell the linear activation of the circle exactly, and a tolerance does not move noise:
+    its splitting is all of the error."""
+    points = {"kind": "particles", "noise_points": 48}
+    run = hkflow.solve(on_circle(48, noise=0.5), 2.0, SAVES, **points)
+    bars = hkflow.error_bars(run)
+    for name, error in zip(("predictions", "log_mass"), true_errors(run, 0.5), strict=True):
+        assert 1e-6 < error < bars[name][-1] < 5.0 * error
+
+
 def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch):
     """So the test above can fail."""
 

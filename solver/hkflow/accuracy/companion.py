@@ -110,7 +110,11 @@ def as_short(companion: Companion) -> Companion:
 
 def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
     """It again with another tolerance, if a tolerance governs its steps, or with Brownian steps, of
-    first order, four times as long."""
+    first order, four times as long.
+
+    Noise that is put on points at intervals errs like their square, whatever the tolerance: they
+    change so that this falls like tolerance^½.
+    """
     made = make_method(companion.problem, **companion.options)
     if made.fixed_steps and companion.problem.objective.entropy > 0.0:
         longest = 4.0 * made.max_step
@@ -120,7 +124,10 @@ def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
         return []
     tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.2g}"
-    return [replace(companion, options=companion.options | {"tolerance": tolerance}, words=words)]
+    options = companion.options | {"tolerance": tolerance}
+    if companion.problem.flow.noise > 0.0 and getattr(made, "noise", "") == "deterministic":
+        options["noise_interval"] = factor**0.25 * made.noise_interval
+    return [replace(companion, options=options, words=words)]
 
 
 def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Companion]:
