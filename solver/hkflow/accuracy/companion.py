@@ -115,7 +115,7 @@ def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
     Noise that is put on points at intervals errs like their square, whatever the tolerance: they
     change so that this falls like tolerance^½.
     """
-    made = make_method(companion.problem, **companion.options)
+    made: Any = make_method(companion.problem, **companion.options)
     if made.fixed_steps and companion.problem.objective.entropy > 0.0:
         longest = 4.0 * made.max_step
         words = f"{companion.words} with steps of {longest:.2g}"
