@@ -463,8 +463,7 @@ def test_pictures_show_the_numbers_of_the_run(runs):
     ax = plots.draw("density", run, save=20).axes[0]
     angle = np.arctan2(run.mesh.centers[:, 1], run.mesh.centers[:, 0])
     shown = run.cell_density_at(20)[0][np.argsort(angle)]
-    lowest = ax.get_ylim()[0] if ax.get_yscale() == "log" else -np.inf
-    assert ax.lines[0].get_ydata() == pytest.approx(np.maximum(shown, lowest), rel=1e-12)
+    assert ax.lines[0].get_ydata() == pytest.approx(shown, rel=1e-12)  # below a frame, if need be
     columns = plots.draw("spacetime", run).axes[1].collections[0].get_array()
     order, largest = np.argsort(angle), run.density.max()
     wanted = np.maximum(run.density[:, 1, order], max(largest * 1e-4, run.density.min()))
@@ -476,6 +475,22 @@ def test_pictures_show_the_numbers_of_the_run(runs):
     assert scatter.get_ydata() == pytest.approx(run.predictions[3], rel=1e-12)
     data = plots.draw("decision", run).axes[0].collections[-1].get_offsets()
     assert np.asarray(data) == pytest.approx(run.inputs, rel=1e-12)
+
+
+def test_error_bars_are_drawn_around_the_curve_between_saves_too():
+    """They went straight from save to save, beside a curve that is bent."""
+    energy = hkflow.Sum(hkflow.External("-x"), axes=2)
+    run = hkflow.solve(hkflow.Problem(hkflow.circle_mesh(64), energy, hkflow.Flow(1.0)), 2.0)
+    run.errors = hkflow.error_bars(run)
+    ax = plots.draw("records", run).axes[0]
+    (band,) = [one for one in ax.collections if one.get_label() == "error bar"]
+    time, objective = run.records["time"], run.records["objective"]
+    half = np.interp(time, run.time, run.errors["objective"])
+    drawn = band.get_paths()[0].vertices
+    assert run.axis_names == ["x", "y"]  # as its formula has them
+    for edge in (objective - half, objective + half):
+        k = len(time) // 2
+        assert np.abs(drawn - [time[k], edge[k]]).max(axis=1).min() < 1e-12
 
 
 def test_heights_around_the_circle_are_densities(runs):

@@ -41,19 +41,18 @@ def draw_density(
         [density.ravel(), *map(np.ravel, shared), *([] if initial is None else [initial.ravel()])]
     )
     logarithmic = not linear and _logarithmic_axis(ax, everything)
-    lowest = ax.get_ylim()[0] if logarithmic else -np.inf
     for s, sign in enumerate(signs):
         label = f"density {nu}" if len(signs) == 1 else sign_name(sign)
         ax.plot(
             angle[order],
-            np.maximum(density[s, order], lowest),
+            density[s, order],
             color=sign_color(sign, signs),
             label=label,
         )
         if initial is not None:
             ax.plot(
                 angle[order],
-                np.maximum(initial[s, order], lowest),
+                initial[s, order],
                 color=sign_color(sign, signs),
                 linestyle=":",
                 linewidth=0.8,

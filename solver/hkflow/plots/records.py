@@ -161,9 +161,7 @@ def draw_residuals(ax: Axes, records: Records, time_variable: str = "time") -> N
     time = records["time"]
     draw_time(ax, records, time_variable)
     if np.isnan(records["energy_residual"]).all():
-        ax.text(
-            0.5, 0.5, "no budgets: gradients are stochastic", transform=ax.transAxes, ha="center"
-        )
+        ax.text(0.5, 0.5, "no budgets: steps are random", transform=ax.transAxes, ha="center")
         ax.set_axis_off()
         return
     for name, scale, color in (
@@ -256,26 +254,21 @@ def draw_record(ax: Axes, records: Records, time_variable: str, name: str) -> No
 
 
 def shade_errors(ax: Axes, run: Result, name: str) -> None:
-    """Shade the error bars of a quantity around its values at the saves; nothing without bars, or
-    where they are in other units than the records."""
-    bars, per_mass = run.errors, scaled(run.records)
+    """Shade the error bars of a quantity around its curve, interpolated between saves; nothing
+    without bars, or where they are in other units than the records."""
+    bars, records, per_mass = run.errors, run.records, scaled(run.records)
     if bars is None or name not in bars.bars or bars.normalised != per_mass:
         return
-    saves, bar = range(len(run.time)), bars[name]
-    if name == "objective":
-        values = np.array([run.objective_at(k, per_mass) for k in saves])
-    elif name == "margin":
-        at = np.searchsorted(run.records["time"], run.time * (1.0 + 1e-12), side="right") - 1
-        values = run.records["margin"][np.maximum(at, 0)]
-    else:
-        values = run.log_mass
+    bar = np.interp(records["time"], run.time, bars[name])
+    values = objective_of(records, per_mass)[0] if name == "objective" else records[name]
     low, high = values - bar, values + bar
     if name == "log_mass" and not per_mass:
         low, high = np.exp(low), np.exp(high)
     limits = ax.get_ylim()
     if ax.get_yscale() == "log":
         low = np.maximum(low, limits[0])
-    ax.fill_between(run.time, low, high, color="C0", alpha=0.25, linewidth=0.0, label="error bar")
+    look = {"color": "C0", "alpha": 0.25, "linewidth": 0.0, "label": "error bar"}
+    ax.fill_between(records["time"], low, high, **look)
     ax.set_ylim(limits)
 
 

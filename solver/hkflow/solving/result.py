@@ -23,7 +23,7 @@ from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh, pieces
 from ..geometry.sphere import normalize
 from ..geometry.transfer import transferred
-from ..measures.initial import CellDensity, spread_atoms
+from ..measures.initial import COORDINATES, CellDensity, spread_atoms
 from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
@@ -276,8 +276,13 @@ class Result:
 
     @property
     def axis_names(self) -> list[str]:
-        """Names of the coordinates of θ: one for each input, the bias, and the output weight."""
-        feature = self.problem.objective.feature
+        """Names of the coordinates of θ: one for each input, the bias, and the output weight; of
+        energies without data as formulas have them."""
+        objective = self.problem.objective
+        if getattr(objective, "data", objective) is None:
+            few = objective.axes <= len(COORDINATES)
+            return list(COORDINATES[: objective.axes]) if few else numbered("θ", objective.axes)
+        feature = objective.feature
         return axis_names(self.inputs.shape[1], self.bias, feature.joint * feature.outputs)
 
     # --- the measure
