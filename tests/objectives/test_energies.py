@@ -477,12 +477,22 @@ def test_a_kernel_may_change_what_it_is_given():
         (lambda t: t * np.nan, 1.0, "got nan or inf"),
         (lambda t: t[:3], 1.0, r"got the shape \(3,\)"),
         (None, 1.0, "A kernel is a name, a formula in t or a function of an array t, got None"),
+        (lambda u, v: u, 1.0, r"one array t = θ·θ′, .* got one of \(u, v\)"),
         ("linear", "1", "strength must be a real number, got '1'"),
     ],
 )
 def test_what_is_no_kernel_is_told(kernel, strength, why):
     with pytest.raises(ValueError, match=why):
         hkflow.Interaction(kernel, strength)
+
+
+def test_what_a_sum_does_not_fit_is_told():
+    total = hkflow.Sum(hkflow.Interaction("linear"), axes=3)
+    with pytest.raises(ValueError, match=r"points of R\^3 \(axes = 3\), but the sphere .* R\^2"):
+        hkflow.Problem(hkflow.circle_mesh(16), total, hkflow.Flow(1.0))
+    problem = hkflow.Problem(hkflow.geodesic_mesh(0), total, hkflow.Flow(1.0))
+    with pytest.raises(ValueError, match="the curvature of a sum of energies is not known"):
+        hkflow.solve(problem, 1.0, imex="implicit")
 
 
 def test_a_potential_may_be_in_single_precision():

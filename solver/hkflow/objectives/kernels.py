@@ -13,6 +13,7 @@ moments in any dimension. All else is summed over pairs.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from inspect import signature
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -238,6 +239,17 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
 
 
 def _function(function):
+    """The kernel of a function of an array t, or ValueError."""
+    try:
+        taken = signature(function)
+        taken.bind(0)
+    except TypeError:
+        raise ValueError(
+            "A kernel is a function of one array t = θ·θ′, and so the same for θ′ and θ; got one of"
+            f" {taken}."
+        ) from None
+    except ValueError:  # some functions in C do not tell
+        pass
     series, error = series_of(function)
     if not error <= ROUGH * np.abs(series).max():
         raise ValueError(

@@ -191,6 +191,11 @@ class Problem(Shown):
     def _check_columns(self, axes):
         wanted = self.objective.axes
         if wanted != axes:
+            if not len(self.objective.inputs):
+                raise ValueError(
+                    f"The objective has points of R^{wanted} (axes = {wanted}), but the sphere lies"
+                    f" in R^{axes}."
+                )
             columns, feature = self.objective.inputs.shape[1], self.objective.feature
             joint = f", and '{feature.name}' has an output weight besides" if feature.joint else ""
             raise ValueError(

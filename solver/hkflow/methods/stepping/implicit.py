@@ -42,9 +42,12 @@ def check_imex(imex: str, objective: Objective) -> None:
     curvature is not known."""
     check_choice("imex", imex, IMEX)
     if imex == "implicit" and (objective.risk.tail is None or len(objective.targets) == 0):
-        risk = (
-            f"the risk '{objective.risk.name}'" if len(objective.targets) else "a population risk"
-        )
+        if hasattr(objective, "interactions"):
+            risk = "a sum of energies"
+        elif len(objective.targets):
+            risk = f"the risk '{objective.risk.name}'"
+        else:
+            risk = "a population risk"
         raise ValueError(
             f"imex = 'implicit' needs a built-in risk of data; the curvature of {risk} is not"
             " known to it."
