@@ -7,10 +7,12 @@ from scipy.optimize import brentq
 from scipy.special import iv
 
 import hkflow
+from hkflow.analysis.summary import summary
 from hkflow.case.load import parse_case, toml_of
 from hkflow.case.schema import objective as schema
 from hkflow.objectives import kernels
 from hkflow.running.check import build_case
+from hkflow.running.forecast import prospects
 
 TEXT = """
 [[energy]]
@@ -69,6 +71,21 @@ def case(old="", new="", text=TEXT):
 def test_every_fault_is_a_sentence(old, new, sentence):
     with pytest.raises(hkflow.CaseError, match=sentence):
         build_case(case(old, new))
+
+
+def test_check_tells_kernels_whose_series_is_not_exact():
+    told = prospects(case(), *build_case(case()))
+    assert not any("series" in sentence for sentence in told)
+    kinked = case('"exponential"\nstrength = -1.0\nconcentration = 2.0', '"abs(t)"')
+    told = prospects(kinked, *build_case(kinked))
+    assert any("'abs(t)' is computed as a series of degree 510, off by 0.002" in s for s in told)
+
+
+def test_the_error_of_a_run_without_data_is_that_of_its_first_moment():
+    run = hkflow.solve(build_case(case())[1], 0.5)
+    run.errors = hkflow.error_bars(run)
+    bar = run.errors["moment"][-1]
+    assert dict(summary(run))["first moment"] == f"± {bar:.1e} (RMS of its coordinates)"
 
 
 @pytest.mark.parametrize("kind", ["characteristics", "network"])

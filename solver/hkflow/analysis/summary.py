@@ -58,8 +58,9 @@ def _errors(run):
         extent = np.ptp(values) if len(values) > 1 else np.abs(values).max()
         share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
-    name = "predictions" if "predictions" in bars.bars else "moment"
-    chosen = bars.bars[name]
+    else:
+        rows.append((bars.label("moment"), f"± {bars['moment'][-1]:.1e} (RMS of its coordinates)"))
+    chosen = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
     parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
     return [*rows, ("error", f"{parts}; {chosen.verdict}")]
 

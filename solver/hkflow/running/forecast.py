@@ -29,6 +29,7 @@ from .check import build_method
 from .progress import say
 
 MANY_STEPS = 1e5
+INEXACT = 1e-8  # of a kernel: what its series may leave out and nothing is said
 FIRST_LOOK = 64  # steps, after which a forecast is made, and after twice as many, and so on
 LAST_LOOK = 2**13
 LEAST_POWER, MOST_POWER = 0.5, 8.0  # that times are taken to grow with steps
@@ -140,13 +141,13 @@ def _reason(method, clock, saves):
 
 def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
     """Sentences on a case that is not run yet: which method suits it, how many steps and seconds it
-    needs, and how accurate it will be.
+    needs, how accurate it will be, and what of its kernels error bars do not see.
 
     case : resolved;  problem : that it states
     Takes the first steps, of a second in all, and where that is a matter of seconds makes a coarse
     run with its error bars.
     """
-    found = [_suits(case, problem)]
+    found = [_suits(case, problem), *_inexact_kernels(problem.objective)]
     if asks_for_accuracy(file.case):  # of which the problem is but the first try
         return found
     method = build_method(problem, case, file)
@@ -162,6 +163,17 @@ def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
     found.append(f"Expected time: {_rounded(seconds)} s, about {_rounded(count)} steps{more}.")
     found += [probe.sentence] if probe.sentence else []
     return [*found, f"Expected accuracy: {_accuracy(file, case, problem, times, seconds)}"]
+
+
+def _inexact_kernels(objective):
+    """A sentence on each kernel whose series is not its own to many digits."""
+    kernels = [(one.kernel, one.zonal) for one in getattr(objective, "interactions", ())]
+    return [
+        f"The kernel '{kernel}' is computed as a series of degree {zonal.degree}, off by"
+        f" {zonal.error:.1g} where it has a kink or is steep; error bars do not see that."
+        for kernel, zonal in kernels
+        if zonal.error > INEXACT * zonal.size
+    ]
 
 
 def _rounded(number):
