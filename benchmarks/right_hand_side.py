@@ -1,5 +1,6 @@
 """The right-hand side of the grid, from a density to its rate of change, against streaming its
-arrays once; steps with entropy against those without."""
+arrays once; steps with entropy against those without; sums of units with an output for each class
+against those of as many units with one."""
 
 from functools import partial
 
@@ -10,6 +11,7 @@ from .timing import Row, alternate, ratio
 
 CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 DIFFUSING, FEW_DATA, DIFFUSION_GOAL = 40_962, 32, 4.0
+CLASSES, CLASSES_GOAL = ((3, 3), (10, 11), (10, 65), (10, 785)), 0.8  # outputs, inputs with bias
 
 
 def problem(cells, n, activation="relu", entropy=0.0, unit_mass=False):
@@ -107,6 +109,41 @@ def rows(threads, quick):
     cells = 642 if quick else DIFFUSING
     for tau in (0.01, 0.1, 1.0):
         yield entropy_step(cells, FEW_DATA, tau, repeats)
+    for outputs, inputs in CLASSES[:2] if quick else CLASSES:
+        yield classes_together(outputs, inputs, repeats)
+
+
+def classes_together(outputs, inputs, repeats):
+    """The row of predictions and gradients of 1000 units and data with some outputs, and of as many
+    calls for one output, taking turns."""
+    from hkflow.operators.dense import RELU, blocked
+    from hkflow.operators.joint import JointOperator
+    from hkflow.operators.vector import VectorOperator
+
+    rng, n = np.random.default_rng(0), 1000
+    points, x = blocked(rng.normal(size=(n, inputs + outputs))), rng.normal(size=(n, inputs))
+    one = VectorOperator(points, x, RELU, outputs), np.zeros_like(points)
+    alone = np.ascontiguousarray(points[:, : inputs + 1])
+    each = JointOperator(alone, x, RELU), np.zeros_like(alone)
+    weights, J, h = rng.normal(size=n), np.zeros(n), rng.normal(size=n * outputs)
+
+    def sums(operator, gradient, out):
+        operator.forward(weights, out)
+        operator.gradient(out, J, gradient)
+
+    def singly():
+        for k in range(outputs):
+            sums(*each, h[k::outputs].copy())
+
+    times = alternate([partial(sums, *one, h), singly], repeats, warm=3)
+    return Row(
+        f"{outputs} outputs, {inputs} inputs, 1000 units, 1000 data",
+        1e3 * np.median(times[:, 0]),
+        "ms",
+        **ratio(times[:, 0], times[:, 1]),
+        goal=("<=", CLASSES_GOAL),
+        note="predictions and gradients / time output by output",
+    )
 
 
 def entropy_step(cells, n, tau, repeats):

@@ -7,6 +7,7 @@ import reference
 from hkflow import FEATURES
 from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, blocked, unblocked
 from hkflow.operators.joint import JointOperator
+from hkflow.operators.vector import VectorOperator
 
 SHAPES = [
     (1, 1, 1),
@@ -117,7 +118,7 @@ def test_several_outputs_are_the_sums_of_each(activation, shape, k, rng):
     n, n_data, p = shape
     points, inputs = rng.normal(size=(n, p + k)), rng.normal(size=(n_data, p))
     weights, r = rng.normal(size=n), rng.normal(size=(n_data, k))
-    operator = JointOperator(points, rng.normal(size=(n_data, p)), activation, k)
+    operator = VectorOperator(points, rng.normal(size=(n_data, p)), activation, k)
     operator.set_inputs(inputs)
     h, J, alone = np.empty(n_data * k), np.empty(n), np.empty(n)
     gradient = np.full_like(operator.points, np.nan)

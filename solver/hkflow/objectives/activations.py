@@ -18,6 +18,7 @@ from ..operators.joint import JointOperator, joint_matrix
 from ..operators.matrix import FunctionOperator, MatrixOperator
 from ..operators.piecewise_linear import PiecewiseLinearOperator
 from ..operators.ranks import ALONE, Alone
+from ..operators.vector import VectorOperator
 from .smooth import polynomial_degree
 
 VECTORS = ("relu", "linear")  # activations ψ of units with several outputs
@@ -123,7 +124,7 @@ class Feature:
         if self.joint and self.activation is not None:
             code = self.activation
             if self.outputs > 1:  # each rank makes all sums
-                return JointOperator(points, inputs, code, self.outputs)
+                return VectorOperator(points, inputs, code, self.outputs)
             return shared(ranks, partial(JointOperator, activation=code), points, inputs)
         ridge: Any = self.ridge  # there is one where there is a degree
         farthest = np.abs(np.einsum("ca,ca->c", points, points) - 1.0).max(initial=0.0)
