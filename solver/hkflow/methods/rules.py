@@ -22,9 +22,11 @@ def needs_max_step(stepper: str | None, max_step: float | None) -> None:
 
 def has_many_kinks(inputs: Floats) -> bool:
     """Whether units that follow characteristics meet so many kinks of inputs (n, p) that a method
-    which steps over them is as accurate, and far faster. Equal inputs have one kink."""
-    most = MANY_FOR_CHARACTERISTICS
-    return len(inputs) >= most and len(np.unique(inputs[: 2 * most], axis=0)) >= most
+    which steps over them is as accurate, and far faster. Equal inputs have one kink: of the first
+    ones more than half are different."""
+    first = inputs[:MANY_FOR_CHARACTERISTICS]
+    many = len(first) == MANY_FOR_CHARACTERISTICS
+    return many and 2 * len(np.unique(first, axis=0)) > len(first)
 
 
 def best_method(
@@ -57,7 +59,7 @@ def best_method(
     if varies:
         return "grid" if meshed else "particles", "rates vary, which a closed form does not know"
     if data and feature and feature.pieces and not feature.joint:
-        if many:
+        if many and feature.kink:
             return "particles", "kinks of so many data are weak, and steps over them are fast"
         return "characteristics", f"without noise, '{activation}' units move in closed form"
     if not data and meshed:

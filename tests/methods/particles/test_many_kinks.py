@@ -42,6 +42,26 @@ def test_so_many_data_are_left_to_particles_that_agree_with_characteristics():
     assert error(rough, exact) > 1e-4  # what the tolerance is for
 
 
+def test_linear_units_have_none():
+    many = problem(rules.MANY_FOR_CHARACTERISTICS, feature=hkflow.FEATURES["linear"])
+    assert kind_of(many) == "characteristics"
+
+
+def test_a_table_of_many_rows_is_left_to_particles(tmp_path):
+    table = np.random.default_rng(1).normal(size=(rules.MANY_FOR_CHARACTERISTICS, 2))
+    np.savetxt(tmp_path / "x.csv", table, "%.6f", ",", header="x,y", comments="")
+    case = {
+        "data": {"source": "csv", "file": str(tmp_path / "x.csv"), "label": "y"},
+        "objective": {"activation": "relu", "loss": "square", "bias": True},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": "auto", "particles": 40},
+        "time": {"end": 0.1},
+    }
+    resolved, made = hkflow.check(case)
+    assert resolved.method.kind == kind_of(made) == "particles"
+
+
 def test_equal_inputs_have_one_kink():
     few = problem(2 * rules.MANY_FOR_CHARACTERISTICS, distinct=40)
     assert kind_of(few) == "characteristics"
