@@ -34,6 +34,7 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/potential.py": "times the sums over cells and data alone",
     "benchmarks/potential_peers.py": "the same, against other libraries",
     "benchmarks/ranks.py": "replaces the messages between processes",
+    "benchmarks/right_hand_side.py": "times the sums over units and data alone",
     "benchmarks/to_accuracy.py": "asks beforehand what a run to an accuracy plans",
 }
 ANNOTATED = (  # rooms whose public functions are annotated, folder by folder

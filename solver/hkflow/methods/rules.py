@@ -3,10 +3,8 @@ loading a method."""
 
 from collections.abc import Collection
 from math import isinf
+from typing import Any
 
-import numpy as np
-
-from ..arguments import Floats
 from ..errors import unknown_name
 
 # From so many kinks on they are stepped over: a unit that meets all of them takes as long as the
@@ -20,10 +18,12 @@ def needs_max_step(stepper: str | None, max_step: float | None) -> None:
         raise ValueError("'euler' takes fixed steps: give their length, 'max_step'.")
 
 
-def has_many_kinks(inputs: Floats) -> bool:
+def has_many_kinks(inputs: Any) -> bool:
     """Whether units that follow characteristics meet so many kinks of inputs (n, p) that a method
     which steps over them is as accurate, and far faster. Equal inputs have one kink: of the first
     ones more than half are different."""
+    import numpy as np  # case files are checked without it
+
     first = inputs[:MANY_FOR_CHARACTERISTICS]
     many = len(first) == MANY_FOR_CHARACTERISTICS
     return many and 2 * len(np.unique(first, axis=0)) > len(first)
