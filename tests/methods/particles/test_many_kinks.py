@@ -8,6 +8,7 @@ from hkflow.methods import rules
 from hkflow.methods.choice import kind_of, make_method
 
 RELU = hkflow.FEATURES["relu"]
+MANY = rules.MANY_NUMBERS // rules.FEW_INPUTS  # data, if they have few inputs
 
 
 def problem(n, distinct=None, flow=None, feature=RELU, signs=(1, -1)):
@@ -31,7 +32,7 @@ def error(first, second):
 
 
 def test_so_many_data_are_left_to_particles_that_agree_with_characteristics():
-    many = problem(rules.MANY_FOR_CHARACTERISTICS)
+    many = problem(MANY)
     assert kind_of(many) == "particles"
     found = hkflow.solve(many, 4.0)
     exact = hkflow.solve(many, 4.0, kind="characteristics", tolerance=1e-6)
@@ -42,13 +43,21 @@ def test_so_many_data_are_left_to_particles_that_agree_with_characteristics():
     assert error(rough, exact) > 1e-4  # what the tolerance is for
 
 
+@pytest.mark.parametrize(
+    "n, inputs, many", [(999, 400, False), (1000, 299, False), (1000, 300, True), (4000, 80, True)]
+)
+def test_wide_data_have_many_sooner(n, inputs, many):
+    x = np.random.default_rng(0).normal(size=(n, inputs))
+    assert rules.has_many_kinks(x) == rules.has_many_kinks(hkflow.with_bias(x)) == many
+
+
 def test_linear_units_have_none():
-    many = problem(rules.MANY_FOR_CHARACTERISTICS, feature=hkflow.FEATURES["linear"])
+    many = problem(MANY, feature=hkflow.FEATURES["linear"])
     assert kind_of(many) == "characteristics"
 
 
 def test_a_table_of_many_rows_is_left_to_particles(tmp_path):
-    table = np.random.default_rng(1).normal(size=(rules.MANY_FOR_CHARACTERISTICS, 2))
+    table = np.random.default_rng(1).normal(size=(MANY, 2))
     np.savetxt(tmp_path / "x.csv", table, "%.6f", ",", header="x,y", comments="")
     case = {
         "data": {"source": "csv", "file": str(tmp_path / "x.csv"), "label": "y"},
@@ -63,7 +72,7 @@ def test_a_table_of_many_rows_is_left_to_particles(tmp_path):
 
 
 def test_equal_inputs_have_one_kink():
-    few = problem(2 * rules.MANY_FOR_CHARACTERISTICS, distinct=40)
+    few = problem(2 * MANY, distinct=40)
     assert kind_of(few) == "characteristics"
     assert make_method(few, "particles").sees_kinks
 
