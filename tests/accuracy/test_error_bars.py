@@ -385,6 +385,24 @@ def test_a_companion_that_fails_leaves_no_bars(monkeypatch):
     assert "did not reach its end" in str(hkflow.error_bars(run))
 
 
+@pytest.mark.parametrize("axes", [100, 600])  # the area of S^599 is less than numbers hold
+def test_evenly_spread_points_have_an_error_in_space_in_any_dimension(axes):
+    case = {
+        "data": {"source": "teacher", "n": 20, "dim": axes, "units": 3},
+        "objective": {"activation": "squared-relu", "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": "particles", "particles": 256},
+        "time": {"end": 0.5},
+    }
+    problem = hkflow.check(case)[1]
+    shown = problem.density(np.eye(axes)[:2], 1.0)
+    assert np.isfinite(shown).all() == (axes == 100)
+    bar = hkflow.error_bars(hkflow.solve(problem, 0.5, kind="particles")).bars["predictions"]
+    assert bar.space[-1] > 0.0
+    assert bar.verdict != companions.EXACT
+
+
 def test_given_points_have_an_error_in_time_alone():
     problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.2], [0.0, 1.0]]))
     run = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-3)

@@ -155,7 +155,8 @@ def _thinner(problem, count, mesh_of):
         mesh = mesh_of(problem.domain.meshes, count)
         return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
     points = quasi_uniform(count, problem.dim)
-    weights = np.concatenate([problem.initial_density(points, sign) for sign in problem.signs])
+    shape = getattr(problem.density, "relative", problem.initial_density)
+    weights = np.concatenate([shape(points, sign) for sign in problem.signs])
     alive = weights > 0.0
     if not alive.any():
         return None

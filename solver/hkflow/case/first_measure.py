@@ -76,8 +76,12 @@ def density_function(
         weights = np.full(len(points), surface_area(axes - 1) / len(points))
     else:
         points, weights = mesh.centers, mesh.volumes
-    total = sum(of_sign(measure, sign).relative(points) @ weights for sign in carriers)
-    return InitialDensity(measure, table.mass / total, carriers) if total > 0.0 else None
+    shapes = [of_sign(measure, sign).relative(points) for sign in carriers]
+    if not any(shape.any() for shape in shapes):
+        return None
+    with np.errstate(divide="ignore", over="ignore"):
+        factor = np.float64(table.mass) / sum(shape @ weights for shape in shapes)
+    return InitialDensity(measure, float(factor), carriers)
 
 
 def _weight(scale, depth):

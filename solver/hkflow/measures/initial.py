@@ -175,7 +175,8 @@ def of_sign(measure: SmoothMeasure, sign: float) -> SmoothMeasure:
 @dataclass(frozen=True, eq=False)
 class InitialDensity:
     """An initial density that is known at every point: a factor times a Uniform, VonMisesFisher,
-    Caps or Expression, for the signs that carry it."""
+    Caps or Expression, for the signs that carry it. The factor is inf on spheres whose area is
+    less than numbers hold, of more than 400 dimensions."""
 
     measure: SmoothMeasure
     factor: float
@@ -183,8 +184,12 @@ class InitialDensity:
 
     def __call__(self, points: Floats, sign: float) -> Floats:
         """Mass per unit area at points (n, d+1)."""
-        carried = self.factor if sign in self.signs else 0.0
-        return carried * of_sign(self.measure, sign).relative(points)
+        shape = self.relative(points, sign)
+        return np.multiply(self.factor, shape, out=np.zeros_like(shape), where=shape > 0.0)
+
+    def relative(self, points: Floats, sign: float) -> Floats:
+        """The same without the factor."""
+        return float(sign in self.signs) * of_sign(self.measure, sign).relative(points)
 
 
 @dataclass(frozen=True, eq=False)
