@@ -188,6 +188,27 @@ def test_bars_hold_with_noise():
     assert not any("characteristics" in words for words in bars.companions)
 
 
+def test_steps_as_long_as_an_interaction_allows_are_in_the_bars():
+    """At rest no budget shows what they leave."""
+    case = {
+        "energy": [
+            {"kind": "external", "potential": "-8*x"},
+            {"kind": "interaction", "kernel": "exp(t - 1)", "strength": 100.0},
+        ],
+        "domain": {"kind": "sphere", "dim": 1, "cells": 128},
+        "initial": {"kind": "expression", "density": "exp(x)", "mass": 2.0},
+        "flow": {"transport": 1.0, "reaction": 2.0, "noise": 3.0},
+        "time": {"end": 1.0},
+    }
+    problem = hkflow.check(case)[1]
+    run, short = (hkflow.solve(problem, 1.0, 3, max_step=most) for most in (np.inf, 1e-3))
+    bars = hkflow.error_bars(run)
+    off = abs(run.records["objective"][-1] - short.records["objective"][-1])
+    assert off > 2.0 * bars.bars["objective"].space[-1]  # no mesh tells it
+    assert off < bars["objective"][-1] < 20.0 * off
+    assert abs(run.log_mass[-1] - short.log_mass[-1]) < bars["log_mass"][-1]
+
+
 def test_intervals_of_noise_are_in_the_bars_of_particles():
     """Points tell the linear activation of the circle exactly, and a tolerance does not move noise:
     its splitting is all of the error."""

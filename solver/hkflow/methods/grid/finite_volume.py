@@ -263,10 +263,15 @@ class FiniteVolume(ImplicitSteps):
 
     def largest_stable_step(self, remaining: float) -> float:
         """The step that transport and an interaction allow from the accepted state, and with
-        entropy the splitting into transport, reaction and noise, whose error no budget shows."""
+        entropy the splitting into transport, reaction and noise, whose error no budget shows.
+
+        Nor does it show what steps as long as an interaction allows leave at rest: with a tighter
+        tolerance they are shorter, which error bars see.
+        """
         longest, flow = self.stepper.largest_stable_step(self.current), self.flow
         if (answer := self._interaction_rate()) > 0.0:
-            longest = min(longest, self.stability / answer)
+            shorter = min(1.0, self.tolerance / TOLERANCE) ** (1.0 / self.order)
+            longest = min(longest, shorter * self.stability / answer)
         tau = self.problem.objective.entropy
         rate = flow.reaction * (self.current.rms_potential + tau) + flow.noise
         if tau == 0.0 or sum(getattr(flow, name) > 0.0 for name in RATES) < 2:
