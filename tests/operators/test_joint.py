@@ -1,11 +1,13 @@
 """The sums with an output weight against NumPy."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
 
 from hkflow import FEATURES
-from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, blocked, unblocked
+from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, TILE, blocked, unblocked
 from hkflow.operators.joint import JointOperator
 from hkflow.operators.vector import VectorOperator
 
@@ -97,6 +99,12 @@ def test_sums_are_those_of_the_matrix(rng):
     assert feature.matrix(3.0 * points, inputs) == pytest.approx(
         9.0 * feature.matrix(points, inputs), rel=1e-13
     )
+
+
+@pytest.mark.parametrize("operator", [JointOperator, partial(VectorOperator, outputs=1)])
+def test_blocks_that_are_no_whole_tiles_are_refused(operator, rng):
+    with pytest.raises(ValueError, match="Blocks must be a multiple of"):
+        operator(np.zeros((2, 4, TILE + 1)), rng.normal(size=(5, 3)), activation=RELU)
 
 
 def test_a_swapped_product_rule_is_seen(rng):

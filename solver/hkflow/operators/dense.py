@@ -64,6 +64,14 @@ def unblocked(blocks: Floats, n: int) -> Floats:
     return np.ascontiguousarray(blocks.swapaxes(1, 2).reshape(-1, blocks.shape[1])[:n])
 
 
+def check_width(width: int, tile: int) -> None:
+    """Raise ValueError unless blocks are whole tiles."""
+    if width % tile:
+        raise ValueError(
+            f"Blocks must be a multiple of {tile} points wide, got {width}. Take blocked(points)."
+        )
+
+
 class DenseOperator:
     """All sums for φ = a(θ·x) with a built-in activation a; φ is computed on the fly, never stored.
 
@@ -82,11 +90,7 @@ class DenseOperator:
             points if points.ndim == 3 else blocked(points, width_for(len(points), tile))
         ).astype(kind, copy=False)
         B, p, width = self.points.shape
-        if width % tile:
-            raise ValueError(
-                f"Blocks must be a multiple of {tile} points wide, got {width}. Take"
-                " blocked(points)."
-            )
+        check_width(width, tile)
         self.activation = (0,) * activation  # compiled anew for each activation
         self.shape = inputs.shape
         self.columns = np.zeros((-(-len(inputs) // DATA), p, DATA), kind)

@@ -29,6 +29,7 @@ from .dense import (
     Array,
     add_slopes,
     blocked,
+    check_width,
     multiply_add,
     products,
 )
@@ -53,6 +54,7 @@ class VectorOperator:
         self.activation, self.k = (0,) * activation, outputs
         self.shape = inputs.shape
         (B, _, width), (n_data, p) = self.points.shape, inputs.shape
+        check_width(width, TILE)
         tiles = -(-n_data // DATA)
         groups = min(B, GROUPS, max(FEWEST, LARGEST // (tiles * outputs * DATA)))
         self.columns = np.zeros((tiles, p, DATA))
