@@ -5,8 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 import reference
+from conftest import by_threads
 
 from hkflow import FEATURES
+from hkflow.operators import vector
 from hkflow.operators.dense import LINEAR, RELU, SQUARED_RELU, TILE, blocked, unblocked
 from hkflow.operators.joint import JointOperator
 from hkflow.operators.vector import VectorOperator
@@ -107,6 +109,36 @@ def test_blocks_that_are_no_whole_tiles_are_refused(operator, rng):
         operator(np.zeros((2, 4, TILE + 1)), rng.normal(size=(5, 3)), activation=RELU)
 
 
+def test_sums_of_several_outputs_are_the_same_bits_by_any_threads(rng):
+    points, inputs = rng.normal(size=(3000, 7)), rng.normal(size=(200, 4))
+    weights, r = rng.normal(size=3000), rng.normal(size=600)
+
+    def sums():
+        operator = VectorOperator(points, inputs, RELU, 3)
+        h, J, G = np.empty(600), np.empty(3000), np.empty_like(operator.points)
+        operator.forward(weights, h)
+        operator.gradient(r, J, G)
+        return h, J, G
+
+    for one, two in zip(*by_threads(sums), strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_few_groups_of_points_change_nothing_but_rounding(rng, monkeypatch):
+    points, inputs, weights = (
+        rng.normal(size=(3000, 7)), rng.normal(size=(200, 4)), rng.normal(size=3000)
+    )  # fmt: skip
+    found = []
+    for largest in (vector.LARGEST, 1):  # numbers of partial sums
+        monkeypatch.setattr(vector, "LARGEST", largest)
+        operator, h = VectorOperator(points, inputs, RELU, 3), np.empty(600)
+        operator.forward(weights, h)
+        found.append((len(operator.partial), h))
+    (many, first), (few, second) = found
+    assert many > few == vector.FEWEST
+    np.testing.assert_allclose(first, second, rtol=0.0, atol=1e-12 * np.abs(first).max())
+
+
 def test_a_swapped_product_rule_is_seen(rng):
     points, inputs, loss_gradient = (
         rng.normal(size=(17, 3)),
@@ -146,5 +178,6 @@ def test_several_outputs_are_the_sums_of_each(activation, shape, k, rng):
     np.testing.assert_allclose(G[:, :p], sum(part[2][:, :p] for part in parts), rtol=0.0, atol=off)
     outputs = np.column_stack([part[2][:, p] for part in parts])
     np.testing.assert_allclose(G[:, p:], outputs, rtol=0.0, atol=off)
+    assert np.array_equal(gradient, blocked(G, gradient.shape[2]))  # zero on the padding
     # outputs in another order are seen
     assert np.abs(G[:, p:] - outputs[:, ::-1]).max() > 1e6 * off

@@ -36,7 +36,8 @@ from .dense import (
 from .operator import check_shape
 from .parallel_loops import parallel_loop
 
-# partial sums, in numbers, beyond which there are fewer groups of points, and as many at least
+# numbers of partial sums (128 MiB) beyond which there are fewer groups of points; of these so many
+# at least, for threads to share
 LARGEST, FEWEST = 1 << 24, 16
 
 
@@ -62,7 +63,8 @@ class VectorOperator:
         self.weights, self.potential, self.nothing = (
             np.zeros(shape) for shape in ((B, width), (B, width), (B, 0, width))
         )
-        self.outputs = np.zeros((B, outputs, width))  # b times weights, or J_cl
+        # b times weights in forward, J_cl in gradient
+        self.outputs = np.zeros((B, outputs, width))
         self.partial = np.zeros((groups, tiles, outputs, DATA))
         self.scratch = np.zeros((groups, outputs, DATA, LANES))
         self.set_inputs(inputs)
@@ -113,10 +115,8 @@ def vector_forward_tiles(typing, activation, points, columns, weighted, scratch,
         with cgutils.for_range(builder, out.shape[0]) as output:
             for k in range(DATA):
                 scratch.store(points.zero, output.index, k, 0)
-        with cgutils.for_range_slice(builder, INTEGER(0), weighted.shape[1], INTEGER(TILE)) as (
-            c,
-            _,
-        ):
+        tiles = cgutils.for_range_slice(builder, INTEGER(0), weighted.shape[1], INTEGER(TILE))
+        with tiles as (c, _):
             s = products(builder, activation, points, c, columns)
             if activation.count == SQUARED_RELU:
                 s = {cell: builder.fmul(value, value) for cell, value in s.items()}

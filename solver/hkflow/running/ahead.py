@@ -189,8 +189,8 @@ def order_for(
         from ..methods.grid.capture import captures
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
-    if kind == "particles" and stepper in ("auto", SLIDING) and objective.entropy == 0.0:
-        few = 0 < len(objective.inputs) < MANY_KINKS or stepper == SLIDING
+    if kind == "particles" and stepper in ("auto", "sliding") and objective.entropy == 0.0:
+        few = 0 < len(objective.inputs) < MANY_KINKS or stepper == "sliding"
         stages = [SLIDING] if few and problem.flow.transport > 0.0 and feature.kink else []
     if certifies_margin(problem) and not problem.domain.fixed:
         # the bound is wanted with the first record, late where a grid's sums are to be compiled

@@ -1,4 +1,4 @@
-"""Kinks of many data are stepped over: as accurate as characteristics, and few steps."""
+"""Kinks of many data are stepped over, in few steps and close to characteristics."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ RELU = hkflow.FEATURES["relu"]
 MANY = rules.MANY_NUMBERS // rules.FEW_INPUTS  # data, if they have few inputs
 
 
-def problem(n, distinct=None, flow=None, feature=RELU, signs=(1, -1)):
+def problem(n, distinct=None, flow=None, feature=RELU):
     """Two classes of n data in the plane, of which so many inputs are distinct."""
     rng = np.random.default_rng(2)
     inputs = rng.normal(size=(distinct or n, 2))
@@ -22,7 +22,7 @@ def problem(n, distinct=None, flow=None, feature=RELU, signs=(1, -1)):
     )
     points = np.tile(hkflow.quasi_uniform(50, 2), (2, 1))
     atoms = hkflow.PointMeasure(points, np.repeat([1.0, -1.0], 50))
-    return hkflow.Problem(None, objective, flow or hkflow.Flow(1.0, 2.0), signs, atoms)
+    return hkflow.Problem(None, objective, flow or hkflow.Flow(1.0, 2.0), (1, -1), atoms)
 
 
 def error(first, second):
