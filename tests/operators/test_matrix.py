@@ -6,7 +6,7 @@ import pytest
 import hkflow
 from hkflow.operators import matrix
 from hkflow.operators.dense import unblocked
-from hkflow.operators.matrix import FunctionOperator, MatrixOperator, tiles
+from hkflow.operators.matrix import FunctionOperator, MatrixOperator, add_gram, tiles
 
 
 def tanh(s):
@@ -71,6 +71,17 @@ def test_no_points_and_no_data_have_sums(rng):
     operator.adjoint(h, J)
     assert not h.any()
     assert RIDGE.operator(np.eye(3), np.zeros((0, 3))).matrix.shape == (0, 3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 6, 17, 40])
+def test_a_gram_matrix_is_added(n, rng):
+    rows, weights, once = rng.normal(size=(n, 1000)), rng.normal(size=1000), np.zeros((n, n))
+    add_gram(rows, weights, once)
+    wanted = (rows * weights) @ rows.T
+    assert np.array_equal(once, once.T)
+    assert once == pytest.approx(wanted, abs=1e-13 * np.abs(wanted).max(initial=0.0))
+    add_gram(rows, weights, twice := once.copy())
+    assert twice == pytest.approx(2.0 * wanted, abs=2e-13 * np.abs(wanted).max(initial=0.0))
 
 
 def test_what_a_feature_stores_is_known_before(rng):

@@ -9,10 +9,11 @@ from numba import prange
 from ..arguments import Floats
 from ..compiled import njit
 from .dense import blocked, unblocked
-from .parallel_loops import BLOCK, divided_loop
+from .parallel_loops import BLOCK, divided_loop, small_kernel
 
 POINTS, DATA = 4096, 16  # whose pairs a function is called for at once: they stay in the cache
 KEPT = 2**21  # numbers: glibc learns from arrays of up to 32 MB
+TILE = 4  # lines and columns of a Gram matrix that are summed at once
 
 
 def tiles(n_points: int, n_data: int) -> Iterator[tuple[slice, slice]]:
@@ -136,19 +137,42 @@ def matrix_adjoint(matrix, loss_gradient, out):
                 J[c] += loss_gradient[i] * row[c]
 
 
-def gram(rows: Floats, weights: Floats, out: Floats) -> None:
-    """out_ij = Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n)."""
-    products(len(rows), len(rows) * rows.size, rows, rows * weights, out)
+def add_gram(rows: Floats, weights: Floats, out: Floats) -> None:
+    """out_ij += Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n)
+    symmetric."""
+    rows = np.ascontiguousarray(rows)
+    add_tiles(-(-len(rows) // TILE), len(rows) * rows.size, rows, rows * weights, out)
 
 
-@divided_loop(fastmath={"reassoc"})
-def products(begin, end, rows, scaled, out):
-    """out_ij = out_ji = Σ_c scaled_ic rows_jc, j ≤ i, of the lines i from begin to end; rows,
-    scaled (n, columns), out (n, n). Sums may be vectorised."""
-    for i in range(begin, end):
-        one = scaled[i]
-        for j in range(i + 1):
-            other, total = rows[j], 0.0
-            for c in range(rows.shape[1]):
-                total += one[c] * other[c]
-            out[i, j] = out[j, i] = total
+@divided_loop()
+def add_tiles(begin, end, rows, scaled, out):
+    """out_ij = out_ji += Σ_c scaled_ic rows_jc, j ≤ i, of the tiles of TILE lines i from begin to
+    end; rows, scaled (n, columns), out (n, n)."""
+    n, columns = rows.shape
+    for i in range(TILE * begin, min(TILE * end, n), TILE):
+        for j in range(0, i + 1, TILE):
+            sums = tile_sums(scaled, i, rows, j, columns)
+            for k in range(min(TILE, n - i)):
+                for m in range(min(TILE, i + k - j + 1)):
+                    out[i + k, j + m] += sums[k][m]
+                    out[j + m, i + k] = out[i + k, j + m]
+
+
+@small_kernel(fastmath={"reassoc", "contract"})
+def tile_sums(left, i, right, j, columns):
+    """Σ_c left_(i+k)c right_(j+m)c over c < columns, for k, m < TILE: sixteen sums at once, since
+    each number that is read then serves four. left, right (n, columns at least); the last line
+    stands for those beyond it."""
+    last = len(left) - 1
+    w, x, y, z = i, min(i + 1, last), min(i + 2, last), min(i + 3, last)
+    p, q, r, s = j, min(j + 1, last), min(j + 2, last), min(j + 3, last)
+    wp = wq = wr = ws = xp = xq = xr = xs = 0.0
+    yp = yq = yr = ys = zp = zq = zr = zs = 0.0
+    for c in range(columns):
+        a, b, d, e = left[w, c], left[x, c], left[y, c], left[z, c]
+        f, g, h, u = right[p, c], right[q, c], right[r, c], right[s, c]
+        wp, wq, wr, ws = wp + a * f, wq + a * g, wr + a * h, ws + a * u
+        xp, xq, xr, xs = xp + b * f, xq + b * g, xr + b * h, xs + b * u
+        yp, yq, yr, ys = yp + d * f, yq + d * g, yr + d * h, ys + d * u
+        zp, zq, zr, zs = zp + e * f, zq + e * g, zr + e * h, zs + e * u
+    return (wp, wq, wr, ws), (xp, xq, xr, xs), (yp, yq, yr, ys), (zp, zq, zr, zs)

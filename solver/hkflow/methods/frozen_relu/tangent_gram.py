@@ -10,7 +10,7 @@ from ...compiled import njit
 from ...objectives.objective import Objective
 from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
-from ..particles.tangent_gram import CHUNK, chunks, coupling_matrix
+from ..particles.tangent_gram import chunks, coupling_matrix
 from .frozen import DEPENDENT, dot, project
 
 ON = 1e-12  # |n_k·θ| of an atom that kink k may hold
@@ -35,8 +35,7 @@ def held_coupling(
     free = ~held
     matrix = coupling_matrix(objective, positions[free], weights[free], weights[free], flow)
     x, (below, above) = np.ascontiguousarray(objective.inputs), objective.feature.pieces  # type: ignore[misc]
-    size = max(1, CHUNK // positions.shape[1])
-    for points, w in chunks(positions[held], weights[held], size=size):
+    for points, w in chunks(positions.shape[1] * len(x), positions[held], weights[held]):
         many, p = points.shape
         along, counts = np.zeros((many, p, p)), np.zeros(many, dtype=np.int64)
         movable(many, many * normals.size, np.ascontiguousarray(normals), points, along, counts)
@@ -52,8 +51,7 @@ def held_coupling(
 
 def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
     """Whether atoms lie on a kink, (n,);  normals (n_kinks, p), positions (n, p)."""
-    size = max(1, CHUNK // len(normals))
-    parts = chunks(positions, size=size)
+    parts = chunks(len(normals), positions)
     on = [(np.abs(part @ normals.T) <= ON).any(axis=1) for (part,) in parts]
     return np.concatenate(on) if on else np.zeros(0, dtype=bool)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from ...objectives.objective import ObjectiveAtFixedPoints
-from ...operators.matrix import gram
+from ...operators.matrix import add_gram
 from ...problem.problem import Problem
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.tangent_gram import held_coupling, on_kinks
@@ -128,5 +128,5 @@ def _gram(rows, weights):
     (columns,)."""
     heavy = np.flatnonzero(weights > NEGLIGIBLE * weights.max(initial=0.0))
     out = np.zeros((len(rows), len(rows)))
-    gram(np.take(rows, heavy, axis=1), weights[heavy], out)
+    add_gram(np.take(rows, heavy, axis=1), weights[heavy], out)
     return out

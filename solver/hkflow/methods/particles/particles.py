@@ -134,6 +134,11 @@ class Particles(PointMethod, OdeMethod):
     def leaves(self) -> float:
         return waveform.LEAVES if self.sees_kinks else super().leaves
 
+    @property
+    def implicit_cost(self) -> float:  # type: ignore[override]
+        """Explicit steps that see kinks cost as much as implicit ones, whatever the data."""
+        return 1.0 if self.sees_kinks else super().implicit_cost
+
     # --- state
 
     def _place(self, positions, signs, log_weights):

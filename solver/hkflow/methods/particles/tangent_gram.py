@@ -8,23 +8,17 @@ import numpy as np
 from ...arguments import Floats
 from ...objectives.activations import Feature
 from ...objectives.objective import Objective
-from ...operators.matrix import gram
+from ...operators.matrix import add_gram
 from ...problem.flow import Flow
 
-CHUNK = 4096  # particles whose features are held at a time
+PAIRS = 2**18  # of particles and data, whose features are held at a time: they stay in the cache
 
 
-def chunks(*arrays: Floats, size: int = CHUNK) -> Iterator[tuple[Floats, ...]]:
-    """Tuples of so many rows of each array."""
+def chunks(n: int, *arrays: Floats) -> Iterator[tuple[Floats, ...]]:
+    """Tuples of some rows of each array, PAIRS at most if each row makes a pair with n others."""
+    size = max(1, PAIRS // max(1, n))
     for start in range(0, len(arrays[0]), size):
         yield tuple(array[start : start + size] for array in arrays)
-
-
-def add_gram(rows: Floats, weights: Floats, out: Floats) -> None:
-    """out += rows diag(weights) rowsᵀ; rows (n, columns), weights (columns,)."""
-    part = np.zeros_like(out)
-    gram(np.ascontiguousarray(rows), weights, part)
-    out += part
 
 
 def knows_slopes(feature: Feature) -> bool:
@@ -46,7 +40,7 @@ def coupling_matrix(
     """
     feature, x, n = objective.feature, objective.inputs, len(objective.inputs)
     values, moved, outputs = (np.zeros((n, n)) for _ in range(3))
-    for points, w, m in chunks(positions, weights, mobility):
+    for points, w, m in chunks(n, positions, weights, mobility):
         phi, degree = feature.matrix(points, x), feature.degree
         along = flow.transport * w
         add_gram(phi, flow.reaction * m - (degree or 0) ** 2 * along, values)
@@ -71,7 +65,7 @@ def coupling_product(
     """K v, (n_data,), for a built-in feature or a ridge, without storing K."""
     feature, x, out = objective.feature, objective.inputs, np.zeros(len(v))
     columns = x.shape[1]
-    for points, w, m in chunks(positions, weights, mobility):
+    for points, w, m in chunks(len(v), positions, weights, mobility):
         phi = feature.matrix(points, x)
         out += phi @ (flow.reaction * m * (v @ phi))
         if flow.transport > 0.0:

@@ -18,6 +18,7 @@ from ...arguments import Floats
 from ...compiled import njit
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
 from ...objectives.objective import Objective
+from ...operators.matrix import TILE, tile_sums
 
 DENSE = 512  # data up to which K is stored and factorised at little cost
 # data up to which that of atoms is stored, too, where steps are few; beyond it is applied
@@ -339,17 +340,20 @@ def cholesky_solve(matrix, right):
     """Solve for rows of `right` (n_right, n), in place; returns whether the matrix (n, n) is
     positive definite. Its lower half is overwritten by its Cholesky factor."""
     n = len(matrix)
-    for j in range(n):
-        for k in range(j + 1):
-            total = 0.0
-            for i in range(k):
-                total += matrix[j, i] * matrix[k, i]
-            if k < j:
-                matrix[j, k] = (matrix[j, k] - total) / matrix[k, k]
-            elif matrix[j, j] - total > 0.0:
-                matrix[j, j] = np.sqrt(matrix[j, j] - total)
-            else:
-                return False
+    for i in range(0, n, TILE):
+        for j in range(0, i + 1, TILE):
+            sums = tile_sums(matrix, i, matrix, j, j)
+            for k in range(i, min(i + TILE, n)):
+                for m in range(j, min(j + TILE, k + 1)):
+                    value = matrix[k, m] - sums[k - i][m - j]
+                    for c in range(j, m):
+                        value -= matrix[k, c] * matrix[m, c]
+                    if m < k:
+                        matrix[k, m] = value / matrix[m, m]
+                    elif value > 0.0:
+                        matrix[k, m] = np.sqrt(value)
+                    else:
+                        return False
     for x in right:
         for j in range(n):
             total = 0.0
@@ -412,7 +416,7 @@ def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, th
             solved[1, k] = np.sqrt(a[i])
             solved[0, k] = -solved[1, k] * gradient[i]
             for m in range(k + 1):
-                system[k, m] = tau * solved[1, k] * pulled[i, heavy[m]] * np.sqrt(a[heavy[m]])
+                system[k, m] = tau * solved[1, k] * pulled[i, heavy[m]] * solved[1, m]
             system[k, k] += entropy[i]
         if not cholesky_solve(system, solved):
             return INDEFINITE
