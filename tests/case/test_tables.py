@@ -128,6 +128,18 @@ def test_labels_match_as_numbers_and_as_texts(table, column, listed):
     assert "1 of 3 rows have other labels" in found.preparation.notes[0]
 
 
+@pytest.mark.parametrize("labels", [{"positive": [1], "negative": [0]}, {}])
+def test_numbers_with_nan_name_classes_and_categories(labels):
+    nan, loss = np.nan, "logistic" if labels else "softmax"
+    frame = {"a": [3.0, nan, 4.0, 3.0], "y": [1.0, 0.0, nan, 0.0]}
+    data = {"source": "frame", "frame": {k: np.array(v) for k, v in frame.items()}, "label": "y"}
+    data |= {"missing": "drop", "categorical": ["a"]} | labels
+    rest = REST | {"objective": {"loss": loss}} | ({} if labels else {"domain": {"kind": "sphere"}})
+    file = case_of_tables({"data": data} | rest)
+    found = read_data(file.case, file.folder, FEATURES["relu"])
+    assert found.targets.tolist() == [1.0, -1.0 if labels else 0.0]
+
+
 def test_without_matching_labels_would_be_unknown(table, monkeypatch):
     monkeypatch.setattr(preparation, "label_of", lambda cell: str(cell))
     with pytest.raises(hkflow.CaseError, match="Unknown label"):

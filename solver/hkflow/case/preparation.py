@@ -398,10 +398,9 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
             faults.cells(label, wrong, no_number)
         chosen = ~np.isin(np.arange(len(cells)), gaps)
     else:
-        keys = {cell: None if is_missing(cell) else label_of(cell) for cell in set(cells.tolist())}
-        found = np.array([keys[cell] for cell in cells.tolist()], dtype=object)
+        found = _named(cells, label_of)
         if known:
-            _check_labels(listed, cells, set(keys.values()))
+            _check_labels(listed, cells, set(found.tolist()))
         if classes:
             values = {label_of(name): float(k) for k, name in enumerate(classes)}
         else:
@@ -429,15 +428,16 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
 
 def _check_labels(listed, cells, known):
     """Raise CaseError for listed labels that do not occur, all of them."""
-    choices = {str(cell).strip() for cell in cells.tolist() if not is_missing(cell)}
     wrong = [
-        f"data.{key}: {unknown_name('label', name, choices)}"
+        (key, name)
         for key, names in listed.items()
         for name in names
         if label_of(name) not in known
     ]
     if wrong:
-        raise CaseError("\n".join(wrong))
+        choices = {str(cell).strip() for cell in cells.tolist() if not is_missing(cell)}
+        said = [f"data.{key}: {unknown_name('label', name, choices)}" for key, name in wrong]
+        raise CaseError("\n".join(said))
 
 
 def _values(columns, name, rows, categorical):
@@ -450,8 +450,15 @@ def _values(columns, name, rows, categorical):
 
 def _texts(cells):
     """Cells as texts, None where there is no value, (n,)."""
-    known = {cell: None if is_missing(cell) else text_of(cell) for cell in set(cells.tolist())}
-    return np.array([known[cell] for cell in cells.tolist()], dtype=object)
+    return _named(cells, text_of)
+
+
+def _named(cells, name):
+    """What a function names each cell, None where there is no value, (n,); equal cells are named
+    once."""
+    listed = cells.tolist()  # once: no two nan are equal
+    known = {cell: None if is_missing(cell) else name(cell) for cell in set(listed)}
+    return np.array([known[cell] for cell in listed], dtype=object)
 
 
 def _gaps(values, wrong=()):

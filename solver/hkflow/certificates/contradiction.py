@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..arguments import Floats, Integers
+from ..geometry.rows import unique_rows
 from ..objectives.objective import Objective
 from ..operators.dense import SQUARED_RELU
 
@@ -64,10 +65,9 @@ def contradiction(objective: Objective) -> Contradiction | None:
     if not sizes.all():
         return _between(numbers[[sizes.argmin()]], np.ones(1), n)
     # of parallel inputs the same to the last bit
-    directions = inputs / sizes[:, None]
-    # + 0.0 makes -0.0 the same number
-    group = np.unique(directions + 0.0, axis=0, return_inverse=True)[1].ravel()
-    suspects = np.flatnonzero(np.isin(group, np.intersect1d(group[y > 0.0], group[y < 0.0])))
+    group = unique_rows(inputs / sizes[:, None])[1]
+    both = np.bincount(group[y > 0.0], minlength=n) * np.bincount(group[y < 0.0], minlength=n)
+    suspects = np.flatnonzero(both[group])
     seen: dict = {}
     for k in suspects.tolist():
         largest = Fraction(float(sizes[k]))

@@ -17,6 +17,7 @@ import numpy as np
 from ..arguments import Floats
 from ..compiled import njit
 from ..geometry.polyhedra import copy
+from ..geometry.rows import unique_rows
 from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from . import cones
@@ -179,10 +180,7 @@ def _lines(same):
     turned = np.sign(
         np.take_along_axis(rounded, (rounded != 0).argmax(axis=1)[:, None], axis=1)[:, 0]
     )
-    _, first, line = np.unique(
-        rounded * turned[:, None], axis=0, return_index=True, return_inverse=True
-    )
-    line = line.ravel()
+    first, line = unique_rows(rounded * turned[:, None])
     return unit[first], line, sizes * turned * turned[first][line]
 
 

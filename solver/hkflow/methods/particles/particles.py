@@ -71,11 +71,11 @@ class Particles(PointMethod, OdeMethod):
         if self.temperature > 0.0:
             _check_brownian(problem, stepper, max_step)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
-        kinks = _kinks(problem) if stepper in ("auto", SLIDING) else None
-        many = kinks is not None and len(kinks.normals) >= MANY_KINKS
-        self.over_kinks = stepper == "auto" and many
+        self.over_kinks = stepper == "auto" and _has_many(problem)
+        slides = stepper == SLIDING or stepper == "auto" and not self.over_kinks
+        kinks = _kinks(problem) if slides else None
         if self.over_kinks:
-            kinks, usual = None, max(OVER_KINKS, default_tolerance(problem.objective))
+            usual = max(OVER_KINKS, default_tolerance(problem.objective))
             tolerance = usual if tolerance is None else tolerance
         elif stepper == SLIDING and kinks is None:
             raise ValueError(
@@ -539,11 +539,21 @@ class Particles(PointMethod, OdeMethod):
         return len(dead) * weight * np.exp(-self.log_scale) - lost
 
 
-def _kinks(problem):
-    """Kinks of the feature where particles move over data; None if there are none."""
+def _kinks(problem, some=None):
+    """Kinks of the feature where particles move over data, of the first `some` if given; None if
+    there are none."""
     objective = problem.objective
     moves = problem.flow.moves and len(objective.inputs)
-    return kinks_of(objective.feature, objective.inputs) if moves else None
+    return kinks_of(objective.feature, objective.inputs[:some]) if moves else None
+
+
+def _has_many(problem):
+    """Whether there are MANY_KINKS: in the most cases the first few thousand data tell."""
+    for some in (4 * MANY_KINKS, None):
+        kinks = _kinks(problem, some)
+        if kinks is None or len(kinks.normals) >= MANY_KINKS:
+            return kinks is not None
+    return False
 
 
 def _check_brownian(problem, stepper, max_step):
