@@ -171,3 +171,21 @@ def test_what_a_coarse_run_does_not_tell_is_left_to_the_run(method):
 def test_a_case_that_asks_for_an_accuracy_has_its_own_plan():
     said = foreseen(CASE | {"domain": {"kind": "signed-sphere"}, "method": {"accuracy": 0.05}})
     assert len(said) == 1 and said[0].startswith("method.kind = 'auto' takes")
+
+
+def test_the_pace_is_that_of_steps_alone(monkeypatch):
+    """Not of the record of the start, which may search millions of data, nor of the first, short
+    steps."""
+    now = iter([0.0, 50.0, 60.0, 61.0])  # start, record of the start, a step that compiles, another
+    monkeypatch.setattr(forecast.time, "monotonic", lambda: next(now))
+    probe = forecast.Forecast(aloud=False, seconds=1.0)
+    clock = SimpleNamespace(step=0, time=0.0)
+    probe.start(None, clock, np.array([0.0, 10.0]))
+    for time in (0.0, 0.1, 1.1):
+        assert probe.stop() is None
+        clock.time = time
+        probe.step(None, clock)
+        clock.step += 1
+    assert probe.stop() == "Probed"
+    assert probe.pace == 1.0
+    assert probe.steps == pytest.approx(2.0 + 8.9)

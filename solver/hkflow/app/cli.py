@@ -176,14 +176,16 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     from ..case.memory import estimated_memory
     from ..running.check import build_case
     from ..running.forecast import prospects
+    from ..running.progress import PREPARING, doing
 
-    resolved, problem = build_case(file)
     choice = None
-    if asks_for_accuracy(file.case):
-        from ..running.accuracy import plan
+    with doing(PREPARING, quiet=False):
+        resolved, problem = build_case(file)
+        if asks_for_accuracy(file.case):
+            from ..running.accuracy import plan
 
-        choice = plan(file)
-        resolved, problem = build_case(choice.file)
+            choice = plan(file)
+            resolved, problem = build_case(choice.file)
     typer.echo(toml_of(resolved))
     data = len(problem.objective.inputs)
     if resolved.method.kind == "grid" and problem.mesh:
@@ -203,7 +205,9 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
             f"# For an accuracy of {file.case.method.accuracy:g} it takes {choice}: about"
             f" {choice.seconds:.2g} s and {choice.memory / 1e9:.2f} GB."
         )
-    for sentence in prospects(file, resolved, problem):
+    with doing("taking the first steps", quiet=False):
+        said = prospects(file, resolved, problem)
+    for sentence in said:
         typer.echo(f"# {sentence}")
 
 

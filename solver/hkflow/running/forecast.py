@@ -21,8 +21,10 @@ from ..errors import CaseError
 from ..methods.choice import kind_of, method_class
 from ..methods.method import Method
 from ..problem.problem import Problem
+from ..solving.guards import GUARDS
+from ..solving.loop import Loop
 from ..solving.observer import Observer
-from ..solving.solve import integrate, save_times
+from ..solving.solve import save_times
 from ..solving.state import LoopState
 from .accuracy import coarse_run, expected_order, relative_error
 from .check import build_method
@@ -35,7 +37,8 @@ LAST_LOOK = 2**13
 LEAST_POWER, MOST_POWER = 0.5, 8.0  # that times are taken to grow with steps
 GROWN = 1.5  # times longer than the last step: a limit that does not keep steps short
 PROBE_SECONDS, COARSE_SECONDS = 1.0, 5.0
-LEAST_PROBED, PATIENCE = 16, 20.0  # steps of a probe, unless they take so many times as long
+# steps of a probe, at least the latter number if they take so many times as long
+LEAST_PROBED, PATIENCE, FEWEST = 16, 4.0, 2
 
 
 def steps_needed(step: int, half: float, time: float, end: float) -> float:
@@ -64,11 +67,13 @@ class Forecast(Observer):
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         self.begun, self.end, self.saves = (clock.step, clock.time), save_times[-1], len(save_times)
         self.half, self.look, self.last = 0.0, FIRST_LOOK // 2, time.monotonic()
-        self.foreseen = 0.0
+        self.foreseen = self.latest = 0.0
+        self.passed = 0, 0.0  # steps and time of the last step of a probe, which was `latest` long
 
     def step(self, method: Method, clock: LoopState) -> None:
         step, passed = clock.step - self.begun[0], clock.time - self.begun[1]
-        if step == 0:
+        if step == 0:  # the record of the start is made
+            self.last = time.monotonic()
             return
         if self.seconds is not None:
             self._keep_pace(step, passed)
@@ -87,24 +92,29 @@ class Forecast(Observer):
         self.half, self.look = passed, 2 * step
 
     def _keep_pace(self, step, passed):
-        """Note how long the step took, and what so few of them tell."""
+        """Note how long the step took, and what so few of them tell: the first ones grow, and a
+        save may cut one short."""
         now = time.monotonic()
         self.durations.append(now - self.last)
         self.last = now
-        if self.look < FIRST_LOOK and passed > 0.0:
-            self.steps = step * (self.end - self.begun[1]) / passed
+        dt, before = (passed - self.passed[1]) / (step - self.passed[0]), self.latest
+        self.passed, self.latest = (step, passed), dt
+        if self.look < FIRST_LOOK and dt > 0.0:
+            self.steps = step + (self.end - self.begun[1] - passed) / max(dt, before)
 
     def stop(self) -> str | None:
         # the first steps may compile kernels
         many = len(self.durations) >= LEAST_PROBED
         passed = sum(self.durations[LEAST_PROBED // 2 :] if many else self.durations)
-        over = self.seconds is not None and passed > self.seconds * (1.0 if many else PATIENCE)
-        return "Probed" if over else None
+        if self.seconds is None or len(self.durations) < FEWEST:
+            return None
+        return "Probed" if passed > self.seconds * (1.0 if many else PATIENCE) else None
 
     @property
     def pace(self) -> float:
-        """Seconds of a usual step of a probe."""
-        return float(np.median(self.durations))
+        """Seconds of a usual step of a probe; of two, the first of which may have compiled kernels,
+        the shorter."""
+        return sorted(self.durations)[(len(self.durations) - 1) // 2]
 
     def _in_words(self, method, clock, step):
         """What is foreseen, why, and the remedies."""
@@ -156,7 +166,9 @@ def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
     end: Any = case.time.end
     times = save_times(end, case.time.saves)
     probe = Forecast(aloud=False, seconds=PROBE_SECONDS)
-    clock, _, finished = integrate(method, times, [probe], until_margin=case.time.until_margin)
+    # without certificates, which cost little beside many steps
+    loop = Loop(method, times, [probe], GUARDS, until_margin=case.time.until_margin)
+    clock, _, finished = loop.run()
     count = clock.step if finished else probe.steps
     if not count:
         return [*found, "Expected time: unknown, for it took no step."]

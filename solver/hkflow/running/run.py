@@ -117,7 +117,8 @@ def run(
     force = bool(force) if ranks.size > 1 else force
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force is not False))
-    stated = ranks.all(lambda: _stated(file, given, own))
+    with doing(PREPARING, quiet):
+        stated = ranks.all(lambda: _stated(file, given, own))
     to_accuracy = given is None and asks_for_accuracy(file.case)
     mark = None
     if not (observers or records):
