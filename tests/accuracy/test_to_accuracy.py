@@ -345,3 +345,37 @@ def test_what_takes_too_long_is_foreseen(case, monkeypatch, longest, holds):
     choice = planning.plan(read_case(case, {"method": {"kind": "grid", "accuracy": 1e-6}}))
     assert ("more would take over" in choice.limit) == holds
     assert (choice.size == sizes.first_size(1)) == holds
+
+
+@pytest.fixture
+def many():
+    """A case of 10,000 data, whose kinks are many, that asks for an accuracy."""
+    x = np.random.default_rng(0).normal(size=(10_000, 2))
+    frame = {"X": x, "y": x[:, 0] + np.abs(x[:, 1])}
+    return {
+        "data": {"source": "frame", "frame": frame, "label": "y"},
+        "objective": {"bias": True, "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"accuracy": 1e-3},
+        "time": {"end": 2.0, "saves": 3},
+    }
+
+
+def test_kinks_of_many_data_are_stepped_over_to_an_accuracy(many, tmp_path):
+    run = hkflow.run(many, output=tmp_path / "run")
+    assert run.method == "particles" and run.errors.reached <= 1e-3
+    _, problem = hkflow.check(many, method={"kind": "particles", "particles": 8000})
+    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-7)
+    off = np.sqrt(np.mean((run.predictions - fine.predictions) ** 2, axis=1)).max()
+    assert off < run.errors.reached * np.sqrt(np.mean(run.targets**2))
+
+
+def test_steps_that_a_tighter_tolerance_leaves_are_judged_by_a_far_tighter_one(many):
+    """The difference to the tighter one is 0, whatever the error."""
+    _, problem = hkflow.check(many, method={"kind": "particles", "particles": 400})
+    loose = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=3e-2)
+    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-8)
+    off = np.sqrt(np.mean((loose.predictions - fine.predictions) ** 2, axis=1)).max()
+    bar = hkflow.error_bars(loose).bars["predictions"]
+    assert off <= bar.time.max()

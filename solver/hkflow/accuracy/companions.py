@@ -33,6 +33,8 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 
+FAR_TIGHTER = 0.01  # times the tighter one
+
 Watch = Callable[[int, int], None]
 
 
@@ -93,6 +95,8 @@ def error_bars(
         plan = _told_by_tighter(run, plan, made)
     elif plan.pair and id(plan.pair[1]) not in made:
         plan = _told_by_looser(run, plan, made)
+    elif plan.pair and plan.own.options["kind"] != "grid":  # whose cells keep steps short
+        plan = _told_by_far_tighter(run, plan, made)
     if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
@@ -137,6 +141,19 @@ def _told_by_tighter(run, plan, made):
         if solution.end["steps"] > steps:
             break
     return plan
+
+
+def _told_by_far_tighter(run, plan, made):
+    """The plan, in which a far tighter tolerance tells errors in time where a tighter one has not
+    changed the steps."""
+    first, tight = (made.get(id(one)) for one in plan.pair)
+    if first is None or first.end["steps"] != tight.end["steps"]:
+        return plan
+    (one,) = with_tolerance(plan.pair[0], ratio := FAR_TIGHTER * plan.ratio)
+    if (solution := solved(one, run.time[plan.saves])) is None:
+        return plan
+    made[id(one)] = solution
+    return replace(plan, pair=[plan.pair[0], one], ratio=ratio)
 
 
 def _told_by_looser(run, plan, made):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import CaseError
 from ..geometry.domain import Domain
-from ..methods.rules import best_method
+from ..methods.rules import best_method, has_many_kinks
 from .datasets import read_named
 from .functions import built_in_feature
 from .resolve import spreads, varies
@@ -28,8 +28,13 @@ def asks_for_accuracy(case: Case) -> bool:
 
 def dimension(case: Case, folder: Path) -> int:
     """d of the sphere, from the data."""
+    return _dimension_and_data(case, folder)[0]
+
+
+def _dimension_and_data(case, folder):
+    """d of the sphere, and the DataSet, None without one."""
     if case.data.source == "none":
-        return case.domain.dim  # type: ignore[return-value]  # checked with the case
+        return case.domain.dim, None  # checked with the case
     named, data = read_named(case, folder)
     table: Any = named.data
     if data is not None:
@@ -38,7 +43,28 @@ def dimension(case: Case, folder: Path) -> int:
         columns = len(table.direction) if table.source == "moment" else table.dim
     feature = built_in_feature(case.objective, data.targets if data else np.zeros(0))
     outputs = feature.joint * feature.outputs if feature else 0
-    return columns + case.objective.bias - 1 + outputs
+    return columns + case.objective.bias - 1 + outputs, data
+
+
+def with_method(case: Case, folder: Path) -> tuple[Case, int]:
+    """A case that asks for an accuracy, with the method named that suits it if it is "auto"; and d
+    of its sphere. Both depend on the data, which are read."""
+    dim, data = _dimension_and_data(case, folder)
+    table = case.method
+    if table.kind != "auto":
+        return case, dim
+    kind, _ = best_method(
+        unit_name(case.objective),
+        spreads(case),
+        case.is_by_data,
+        Domain(dim).has_meshes,
+        case.domain.kind == "fixed-features",
+        varies(case),
+        data is not None and has_many_kinks(data.inputs),
+    )
+    keys = table.model_dump(include=table.model_fields_set)
+    method = TABLES[kind].model_validate(keys | {"kind": kind})
+    return case.model_copy(update={"method": method}), dim
 
 
 def first_size(dim: int) -> int:
@@ -61,22 +87,13 @@ def is_largest(kind: str, dim: int, size: int) -> bool:
 
 
 def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None = None) -> Case:
-    """A case that names cells or points and tolerance in the place of its accuracy; those of the
-    coarse run if not given.
+    """A case whose method is named, with cells or points and tolerance in the place of its accuracy;
+    those of the coarse run if not given.
 
     Raises CaseError for a grid of a sphere without meshes.
     """
     table, size = case.method, size or first_size(dim)
     kind: str = table.kind
-    if kind == "auto":
-        kind, _ = best_method(
-            unit_name(case.objective),
-            spreads(case),
-            case.is_by_data,
-            Domain(dim).has_meshes,
-            case.domain.kind == "fixed-features",
-            varies(case),
-        )
     if kind == "grid" and not Domain(dim).has_meshes:
         raise CaseError(
             f"method.accuracy: a grid needs a mesh, and directions lie on {Domain(dim).name}, of"

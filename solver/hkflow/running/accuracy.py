@@ -15,13 +15,14 @@ from ..accuracy.companions import Watch, error_bars
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.plan import Rival
 from ..arguments import Floats
-from ..case.accuracy import dimension, first_size, is_largest, size_for, sized
+from ..case.accuracy import first_size, is_largest, size_for, sized, with_method
 from ..case.load import CaseFile
 from ..case.memory import estimated_memory
 from ..case.mesh_cache import cached_mesh
 from ..case.resolve import resolve
 from ..case.schema.methods import TABLES
 from ..errors import CaseError, HkflowError
+from ..methods.rules import MANY_KINKS
 from ..operators.ranks import Alone
 from ..problem.problem import Problem
 from ..solving.result import Result
@@ -42,6 +43,7 @@ TIME_ORDER = 0.8  # of errors in the tolerance; from 2/3 to 1.4 have been seen
 # to 0.1 of it, at most LOOSEST; of grids, whose looser steps are implicit ones and take longer;
 # of grids whose loss is a smooth margin, where steps are implicit anyway
 OF_POINTS, LOOSEST, OF_GRIDS, OF_MARGINS, TIGHTEST = 0.3, 3e-3, 1e-4, 1e-2, 1e-10
+OVER_KINKS = 0.1  # times that of points: of positions, where others are of predictions
 GROWTH = 256.0  # at most so many times more points at once: what is coarser says little of it
 OF_RIVALS = 0.25  # of the accuracy: that of another method by which a grid is judged
 NEAR = 16.0  # times more points than a coarse run's are chosen again, from one of 1/16 of them
@@ -211,8 +213,8 @@ def plan(file: CaseFile) -> Choice:
     where many more cells or points are needed from others of 1/16 of these: orders that few show
     are not those of many. Grids are judged by another method, which is made to a quarter of
     the accuracy before."""
-    dim = dimension(file.case, file.folder)
-    first = first_size(dim)
+    case, dim = with_method(file.case, file.folder)
+    file, first = replace(file, case=case), first_size(dim)
     rival = _rival(file, dim, first)
     size, choice = first, _tried(file, dim, first, rival=rival)
     while choice.size > NEAR * size:
@@ -257,6 +259,8 @@ def _tried(file, dim, size, known=(), rival=None):
     wanted, case = file.case.method.accuracy, sized(file.case, dim, size)
     resolved, problem = build_case(replace(file, case=case))
     tolerance = float(np.clip(OF_POINTS * wanted, TIGHTEST, LOOSEST))
+    if case.method.kind == "particles" and len(problem.objective.inputs) >= MANY_KINKS:
+        tolerance *= OVER_KINKS
     if case.method.kind == "grid":
         tolerance = OF_GRIDS if problem.objective.risk.scaled is None else OF_MARGINS
     case = sized(file.case, dim, size, tolerance)
@@ -318,7 +322,8 @@ def refined(
     file: CaseFile, choice: Choice, made: Result, bars: ErrorBars, aim: float = AIM
 ) -> Choice:
     """What to do after a run that was not accurate enough, by its error bars."""
-    dim = dimension(file.case, file.folder)
+    named, dim = with_method(file.case, file.folder)
+    file = replace(file, case=named)
     seconds = made.end.get("seconds", choice.seconds)
     case, made_before = choice.file.case, {"known": choice.known, "rival": choice.rival}
     found = _better(file, case, dim, choice.size, made, bars, seconds, aim, choice.rival)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..case.accuracy import asks_for_accuracy, dimension, sized
+from ..case.accuracy import asks_for_accuracy, sized, with_method
 from ..case.build import build_problem
 from ..case.datasets import read_named
 from ..case.load import CaseFile, case_of_tables, load_case
@@ -51,7 +51,7 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
     """
     try:
         if asks_for_accuracy(file.case):
-            file = replace(file, case=sized(file.case, dimension(file.case, file.folder)))
+            file = replace(file, case=sized(*with_method(file.case, file.folder)))
         named, data = read_named(file.case, file.folder)
         resolved = resolve(named, file.folder, data)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))

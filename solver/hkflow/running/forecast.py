@@ -157,9 +157,7 @@ def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
     Takes the first steps, of a second in all, and where that is a matter of seconds makes a coarse
     run with its error bars.
     """
-    # runs to an accuracy follow characteristics however many kinks there are
-    weak = not asks_for_accuracy(file.case)
-    found = [_suits(case, problem, weak), *_inexact_kernels(problem.objective)]
+    found = [_suits(case, problem), *_inexact_kernels(problem.objective)]
     if asks_for_accuracy(file.case):  # of which the problem is but the first try
         return found
     method = build_method(problem, case, file)
@@ -194,10 +192,9 @@ def _rounded(number):
     return f"{number:.2g}" if number < 1000.0 else f"{number:.0e}"
 
 
-def _suits(case, problem, weak):
-    """The method that suits a problem, why, and which one the case takes;  weak : whether kinks of
-    many data may be stepped over."""
-    best, why = best_method_of(case, problem.objective if weak else None)
+def _suits(case, problem):
+    """The method that suits a problem, why, and which one the case takes."""
+    best, why = best_method_of(case, problem.objective)
     where = f"on {problem.domain.name} (d = {problem.dim})"
     if case.method.kind == best:
         return f"method.kind = 'auto' takes {best}: {why}. So does this case, {where}."
