@@ -87,7 +87,7 @@ def is_largest(kind: str, dim: int, size: int) -> bool:
 
 
 def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None = None) -> Case:
-    """A case whose method is named, with cells or points and tolerance in the place of its accuracy;
+    """A case whose method is named, with cells or points and tolerance in place of its accuracy;
     those of the coarse run if not given.
 
     Raises CaseError for a grid of a sphere without meshes.
