@@ -4,7 +4,6 @@ positive."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from ..arguments import Floats, Integers
 from ..geometry.rows import unique_rows
 from ..objectives.objective import Objective
 from ..operators.dense import SQUARED_RELU
+from ..remembered import remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Contradiction:
         )
 
 
-@lru_cache(maxsize=8)
+@remembered(most=8)
 def contradiction(objective: Objective) -> Contradiction | None:
     """The first Contradiction in an objective's data that count, or None.
 

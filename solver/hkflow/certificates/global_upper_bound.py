@@ -10,8 +10,6 @@ again, so the cost is a few sums over the data and then little more, where `sear
 costs n² for points that prove the same.
 """
 
-from functools import lru_cache
-
 import numpy as np
 
 from ..arguments import Floats
@@ -20,8 +18,9 @@ from ..geometry.polyhedra import copy
 from ..geometry.rows import unique_rows
 from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
+from ..remembered import remembered
 from . import cones
-from .search import ByIdentity, add, dot, is_searchable, slack
+from .search import add, dot, is_searchable, slack
 
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree: by how much the bound may exceed the maximum
@@ -115,7 +114,7 @@ def _highest(activation, inputs, c, signs, nodes, enough):
             np.multiply.outer(signs, positive @ c).max()
             + slack(len(c)) * (np.abs(c) @ positive.sum(axis=0))
         ), *nowhere
-    u, line, along = _lines(ByIdentity(inputs))
+    u, line, along = _lines(inputs)
     sizes = c * along**2 if squared else c * np.abs(along)
     scale = float(np.abs(sizes).sum())
     if not np.isfinite(scale) or scale == 0.0:  # beyond numbers no bound is known
@@ -161,15 +160,16 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough):
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
-@lru_cache(maxsize=4)
-def _lines(same):
+@remembered(most=4)
+def _lines(inputs):
     """Unit vectors u (n_lines, max(3, p)) of the lines that data (n, p) lie on, the line of each,
     and along with x_i = along_i u_line.
 
     Kept, since a run asks for it at every record.
     """
-    x = np.zeros((len(same.array), max(3, same.array.shape[1])))
-    x[:, : same.array.shape[1]] = same.array
+    n, p = inputs.shape
+    x = np.zeros((n, max(3, p)))
+    x[:, :p] = inputs
     largest = np.abs(x).max(axis=1)
     # squares of what is left neither overflow nor vanish
     unit = x / np.maximum(largest, np.finfo(float).tiny)[:, None]

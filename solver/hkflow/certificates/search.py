@@ -15,7 +15,6 @@ arc that it seems to pass is nearly as high. There remain the sums A.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
 from ..objectives.activations import FEATURES, Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
+from ..remembered import remembered
 from . import cones
 
 SLACK = 1e-12  # of Σ |c_i x_i|: what rounding may hide of a maximum
@@ -137,7 +137,7 @@ def _maxima(feature, inputs, c, share, starts):
         points = np.array([[1.0], [-1.0]])  # the whole sphere
     elif is_searchable(feature, inputs.shape[1]):
         squared = True if feature.activation == SQUARED_RELU else None
-        points = _exact(_arrangement(ByIdentity(inputs)), c, squared, share)
+        points = _exact(_arrangement(inputs), c, squared, share)
     else:
         points = _climb(feature, inputs, c, starts)
     points = normalize(points)
@@ -147,20 +147,6 @@ def _maxima(feature, inputs, c, share, starts):
     _, first = np.unique(np.round(points / NEAR).astype(np.int64), axis=0, return_index=True)
     distinct = np.sort(first)
     return points[distinct], values[distinct]
-
-
-class ByIdentity:
-    """An array as a key of a cache: the same object, not an equal one; kept alive, so that its
-    identity is not another's."""
-
-    def __init__(self, array: Floats) -> None:
-        self.array = array
-
-    def __hash__(self) -> int:
-        return id(self.array)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ByIdentity) and self.array is other.array
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,12 +172,12 @@ class Arrangement:
     across: Floats
 
 
-@lru_cache(maxsize=4)
-def _arrangement(same):
+@remembered(most=4)
+def _arrangement(inputs):
     """The arrangement of inputs (n, 2 or 3); kept, since a run asks for it at every record."""
-    n, p = same.array.shape
-    x, sizes = np.zeros((n, 3)), np.linalg.norm(same.array, axis=1)
-    x[sizes > 0.0, :p] = normalize(same.array[sizes > 0.0])
+    n, p = inputs.shape
+    x, sizes = np.zeros((n, 3)), np.linalg.norm(inputs, axis=1)
+    x[sizes > 0.0, :p] = normalize(inputs[sizes > 0.0])
     circles = x if p == 3 else np.array([[0.0, 0.0, 1.0]])
     normals, counts = np.zeros((len(circles), 3)), np.zeros(len(circles), dtype=np.int64)
     crossings, across = (

@@ -7,7 +7,6 @@ wrong. Budgets are watched over the step and since the start: a fault that hides
 tiny steps shows in their sum.
 """
 
-from functools import lru_cache
 from math import exp, expm1, isfinite, log, sqrt
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..methods.method import Method
 from ..methods.step import MASS_ROUNDING, SMALLEST, Step
 from ..objectives.losses import LARGEST_LOG, SMOOTH_MARGINS
 from ..objectives.objective import Objective
+from ..remembered import remembered
 from .state import LoopState
 
 CLOCK_DRIFT = 1e-4  # of the smooth margin, where it is the clock
@@ -145,7 +145,7 @@ def attained_margin(objective: Objective, predictions: Floats, log_scale: float)
     return g - (v + log(-expm1(-v) / v) if v > 1e-8 else 0.5 * v) / scale
 
 
-@lru_cache(maxsize=8)
+@remembered(most=8)
 def _log_smallest_weight(objective):
     return log(objective.counting.weights.min())
 
