@@ -173,6 +173,24 @@ def test_machines_meet_their_optimality_conditions(name, rng):
         assert np.min(y * machine.decision(K)) == pytest.approx(machine.value, rel=1e-7)
 
 
+@pytest.mark.parametrize("pairs", [1, 100, 10**6])
+def test_decisions_at_many_inputs_are_made_some_at_a_time(rng, monkeypatch, pairs):
+    monkeypatch.setattr(kernel_machine, "PAIRS", pairs)
+    x = rng.normal(size=(40, 3))
+    K, sizes = KERNELS["relu"], []
+
+    def kernel(new, data):
+        sizes.append(len(new) * len(data))
+        return K(new, data)
+
+    machine = kernel_machine.kernel_margin(K(x, x), np.sign(x[:, 0]))
+    decide, new = kernel_machine.KernelClassifier(machine, kernel, x), rng.normal(size=(70, 3))
+    wanted = machine.decision(K(new, x))
+    assert np.abs(decide(new) - wanted).max() < 1e-13 * np.abs(wanted).max()
+    assert max(sizes) <= max(pairs, 40) and sum(sizes) < 70 * 40  # some data do not count
+    assert decide(new[:0]).shape == (0,)
+
+
 def test_the_optimality_conditions_refuse_other_machines(rng):
     """A scaled norm, even dual weights or a margin 1% too large."""
     x, y = data(rng)

@@ -22,6 +22,7 @@ from .fixed_points import least_distance
 GAP = 1e-8
 UNKNOWN = 1e-4  # relative: how much the rounding of K may change the square of a norm
 EPS = np.finfo(float).eps
+PAIRS = 1 << 20  # of new inputs and data whose kernels are stored together: 8 MB, several times
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +75,13 @@ class KernelClassifier:
     inputs: Floats
 
     def __call__(self, x: Floats) -> Floats:
-        """g at x (n_new, p), (n_new,)."""
-        return self.machine.decision(self.kernel(np.atleast_2d(x), self.inputs))
+        """g at x (n_new, p), (n_new,); some at a time, by the data that count."""
+        x, coefficients = np.atleast_2d(x), self.machine.coefficients
+        counts = np.flatnonzero(coefficients)
+        inputs, c = self.inputs[counts], coefficients[counts]
+        rows = max(PAIRS // max(len(c), 1), 1)
+        parts = range(0, max(len(x), 1), rows)
+        return np.concatenate([self.kernel(x[k : k + rows], inputs) @ c for k in parts])
 
 
 # --- kernels of directions uniform on the sphere
@@ -144,7 +150,7 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
         Σ_i p_i y_i K(x_i, ·)/γ₂
 
     K : (n_data, n_data) positive semidefinite;  y : (n_data,) ±1.   Returns a KernelMachine; its
-        value is 0 if γ₂² is below the rounding n ε λ_max of K.
+        value is 0 if γ₂² is below the rounding n ε |K| of K, whose norm is that of Frobenius.
     Raises ValueError for a K that is no symmetric finite matrix or labels that do not fit,
     HkflowError for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂.
     Source: Chizat & Bach 2020, eq. 5.
@@ -152,9 +158,8 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     K, y = _checked(K, y)
     if not np.isin(y, (-1.0, 1.0)).all():
         raise ValueError("A margin needs labels +1 or -1.")
-    spectrum, vectors = _spectrum(K)
-    size = np.sqrt(spectrum[-1]) or 1.0
-    z = y[:, None] * vectors * np.sqrt(spectrum) / size
+    size = np.sqrt(np.linalg.norm(K)) or 1.0
+    z = y[:, None] * _root(K) / size
     p = least_distance(z, np.ones(len(z)))
     nearest = p @ z
     upper = float(np.linalg.norm(nearest))
@@ -243,6 +248,25 @@ def _checked(K, y):
     if y.shape != K.shape[:1] or not np.isfinite(y).all():
         raise ValueError(f"{len(K)} data need as many finite labels, got shape {y.shape}.")
     return K, y
+
+
+def _root(K):
+    """A matrix (n_data, rank of K) of which the rows have the products K up to its rounding, by
+    Cholesky's method with pivots; HkflowError for a K that is not positive semidefinite."""
+    from scipy.linalg.lapack import dpstrf  # slow to load
+
+    K = 0.5 * (K + K.T)
+    triangle, order, rank, _ = dpstrf(K, lower=1)
+    root = np.zeros((len(K), rank))
+    root[order - 1] = np.tril(triangle)[:, :rank]
+    rest = order[rank:] - 1
+    left = np.abs(K[np.ix_(rest, rest)] - root[rest] @ root[rest].T).max(initial=0.0)
+    if left > 100.0 * len(K) * EPS * np.linalg.norm(K):
+        raise HkflowError(
+            f"A kernel matrix has no negative eigenvalues; {left} of this one, of size"
+            f" {np.abs(K).max()}, is no product of vectors."
+        )
+    return root
 
 
 def _spectrum(K):
