@@ -68,7 +68,8 @@ def true_error(run, direction=(1.0, 0.4)):
 
 def of_axes(axes, n_data):
     """What memory is asked for of an objective that stores nothing."""
-    return SimpleNamespace(axes=axes, inputs=np.zeros((n_data, axes)))
+    feature = SimpleNamespace(outputs=1)
+    return SimpleNamespace(axes=axes, inputs=np.zeros((n_data, axes)), feature=feature)
 
 
 @pytest.mark.parametrize("kind", ["auto", "grid", "particles"])

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 
@@ -26,3 +27,26 @@ def test_a_matrix_that_has_no_room_is_refused(monkeypatch):
     assert estimated() < 250e6
     with pytest.raises(hkflow.CaseError, match="the run needs about 0.3 GB .* or data"):
         estimated(objective={"operator": "dense"})
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "outputs", "measured"),
+    [(900_000, 15, 1, 1.76e9), (1_000_000, 3, 1, 1.01e9), (80_000, 15, 5, 0.6e9)],
+)
+def test_many_data_are_counted(n, columns, outputs, measured):
+    """Against the most that runs of 1000 particles took of tables with so many rows."""
+    objective = SimpleNamespace(
+        inputs=np.broadcast_to(0.0, (n, columns)),
+        axes=columns + (outputs if outputs > 1 else 0),
+        feature=SimpleNamespace(outputs=outputs),
+    )
+    tables = {
+        "data": {"source": "teacher", "n": 10, "dim": 2},
+        "objective": {"bias": True, "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "method": {"kind": "particles", "particles": 1000},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "time": {"end": 1.0},
+    }
+    case, _ = hkflow.check(tables)
+    assert estimated_memory(case, objective) == pytest.approx(measured, rel=0.2)

@@ -156,11 +156,10 @@ def _parts(data, rng, n):
 def _divided(data, inputs, targets, weights, preparation, training, held_out, lines=None):
     """The DataSet of encoded inputs (n, k), scaled and projected as the training rows are."""
     whole = held_out is None
-    own = inputs if whole else inputs[training]
     if preparation is not None:
-        preparation = preparation.fitted(data, own)
+        preparation = preparation.fitted(data, inputs if whole else inputs[training])
         inputs = preparation.applied(inputs)
-        own = inputs if whole else inputs[training]
+    own = inputs if whole else inputs[training]
     if whole:
         return DataSet(own, targets, weights, preparation, lines)
     test = inputs[held_out], targets[held_out], _weights_of(held_out, weights)

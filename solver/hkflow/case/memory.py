@@ -7,22 +7,31 @@ import psutil
 from ..errors import CaseError
 from ..objectives.energies import Sum
 from ..objectives.objective import Objective
+from ..operators.dense import GROUPS, MOST_MARKED, width_for
+from ..operators.vector import FEWEST, LARGEST
 from .first_measure import DEFAULT_POINTS
 from .resolve import domain_of, flow_of
 from .schema.case import Case
+
+LIBRARIES = 2e8  # bytes
+# copies of the inputs while they are read, prepared and summed over; numbers for each prediction of a
+# datum, in stages of a step, the risk and certificates
+INPUTS, EACH = 10, 60
 
 
 def estimated_memory(case: Case, objective: Any) -> int:
     """Bytes that a run needs: the libraries, and what its method keeps. Saves go to disk one by
     one."""
-    n_data, axes = len(objective.inputs), objective.axes
-    method, signs, libraries = case.method, len(domain_of(case, axes).signs), 2e8
+    (n_data, columns), axes = objective.inputs.shape, objective.axes
+    method, signs = case.method, len(domain_of(case, axes).signs)
+    numbers = n_data * objective.feature.outputs
+    data = 8 * (INPUTS * n_data * columns + EACH * numbers)
     if method.kind == "grid":
         cells, slots = case.domain.cells or axes, 2 if method.stepper != "strang" else 3
         states = 8 * cells * signs * (3 * slots + 3 + 3 + 27)
         partial_sums = 8 * n_data * (cells // 512 + 8)
         pairs = _stored(objective, cells)
-        return int(libraries + 1500 * cells + states + partial_sums + pairs)
+        return int(LIBRARIES + data + 1500 * cells + states + partial_sums + pairs)
     mesh = (case.domain.cells or axes) if method.points == "mesh" else 0
     points = (
         signs * mesh
@@ -35,8 +44,12 @@ def estimated_memory(case: Case, objective: Any) -> int:
         points += method.noise_points * case.time.end / method.noise_interval
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
     pairs = _stored(objective, int(points), moving=True) if method.kind == "particles" else 0
-    own = 8 * points * (24 * (axes + 1) + n_data / 64) + 1500 * mesh
-    return int(libraries + own + kinks + pairs)
+    own = 8 * points * 24 * (axes + 1) + min(points * n_data, MOST_MARKED) / 8 + 1500 * mesh
+    groups = min(points / width_for(int(points)) + 1.0, GROUPS)
+    if numbers > n_data:  # of units with several outputs
+        groups = min(groups, max(FEWEST, LARGEST / numbers))
+    partial_sums = 8 * numbers * groups
+    return int(LIBRARIES + data + own + partial_sums + kinks + pairs)
 
 
 def _stored(objective, n_points, moving=False):

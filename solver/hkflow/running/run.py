@@ -63,7 +63,7 @@ from .progress import PREPARING, ProgressBar, doing, say, wait_for
 from .repeats import repeated
 from .watch import Watch
 
-LARGE = 1e9  # bytes of a run beside which no companions are computed
+LARGE = 2e9  # bytes of a run beside which no companions are computed
 # of a Problem, besides the options of its method
 ARGUMENTS = (
     "end",
