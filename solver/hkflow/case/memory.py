@@ -14,8 +14,8 @@ from .resolve import domain_of, flow_of
 from .schema.case import Case
 
 LIBRARIES = 2e8  # bytes
-# copies of the inputs while they are read, prepared and summed over; numbers for each prediction of a
-# datum, in stages of a step, the risk and certificates
+# copies of the inputs while they are read, prepared and summed over; numbers for each prediction of
+# a datum, in stages of a step, the risk and certificates
 INPUTS, EACH = 10, 60
 
 
