@@ -108,3 +108,13 @@ def test_nothing_slides_without_kinks_or_motion(changes):
     assert not make_method(one, "particles").sees_kinks
     with pytest.raises(ValueError, match="'sliding' needs units that move, of a feature whose"):
         make_method(one, "particles", stepper="sliding")
+
+
+@pytest.mark.parametrize(
+    ("equal", "others", "many"), [(5000, 1500, True), (0, 6000, True), (5000, 900, False)]
+)
+def test_kinks_are_many_wherever_in_the_data_they_are(equal, others, many):
+    """The first few thousand data tell, and if they do not, all of them."""
+    found = problem(equal + others, others)
+    found.objective.inputs[:equal] = 1.0
+    assert make_method(found, "particles").over_kinks == many
