@@ -386,13 +386,15 @@ def predict(
     one."""
     import numpy as np
 
+    from ..running.progress import doing
     from ..store.predictions import predicted, read_rows, write_table
     from ..store.run import load
 
     if output is not None and output.exists() and table.exists() and output.samefile(table):
         raise CaseError(f"{output}: holds the rows that are to be predicted; choose another file.")
-    one = load(path)
-    made = predicted(one, read_rows(one, table))
+    with doing("predicting", quiet=False):
+        one = load(path)
+        made = predicted(one, read_rows(one, table))
     if gaps := int(np.isnan(list(made.values())[1]).sum()):
         rows = "1 row has" if gaps == 1 else f"{gaps} rows have"
         typer.echo(f"{table}: {rows} no prediction: a value is missing.", err=True)
