@@ -14,6 +14,7 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
+from ..measures.initial import CellDensity, InitialDensity, with_mass
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method, has_many_kinks
@@ -166,10 +167,18 @@ def _thinner(problem, count, mesh_of):
 
 
 def _carried(problem, mesh):
-    """The initial measure on a coarser mesh, of the same mass on each sign; atoms stay."""
-    fine, (density, atoms) = problem.mesh, problem.initial_parts
+    """The initial measure on a coarser mesh; atoms stay. A density that is known at every point is
+    taken at the centres, as on the finer mesh: cell averages would hide the error of that."""
+    fine, known, (density, atoms) = problem.mesh, problem.density, problem.initial_parts
     if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
         return np.repeat(density[:, :1], mesh.n_cells, axis=1)
+    if atoms is None and known is not None and not isinstance(known, CellDensity):
+        shape = mesh.n_cells
+        values = [np.broadcast_to(known(mesh.centers.copy(), s), shape) for s in problem.signs]
+        if np.any(values) and isinstance(known, InitialDensity):  # whose mass is given
+            return with_mass(np.array(values), mesh, float((density @ fine.volumes).sum()))
+        if np.any(values):
+            return np.array(values)
     found = restrict(density, fine, mesh)
     return found if atoms is None else DensityAndAtoms(found, atoms)
 

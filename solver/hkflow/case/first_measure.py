@@ -57,13 +57,13 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
 def density_function(
     case: Case, axes: int, signs: tuple[int, ...], mesh: Mesh | None = None
 ) -> InitialDensity | None:
-    """The initial density of characteristics and particles at every point, with the mass that their
-    first atoms have; None where it is not known.
+    """The initial density at every point, with the mass that cells or first atoms have; None where
+    it is not known.
 
     mesh : whose cells they start from, None if they start from evenly spread points
     """
     table, method = case.initial, case.method
-    if method.kind not in ("characteristics", "particles") or method.points == "gaussian":
+    if method.kind == "network" or getattr(method, "points", "") == "gaussian":
         return None
     even = mesh is not None or method.points == "quasi-uniform"
     if not (

@@ -265,7 +265,7 @@ class Run(Result):
             return replace(problem, **known, test=test)
 
     def _density(self, objective):
-        """The initial density of characteristics at every point, or None."""
+        """The initial density at every point, or None."""
         signs = self.domain.signs
         if self.initial is not None:
             return CellDensity(self.mesh, self.initial, signs)
