@@ -68,6 +68,15 @@ def test_a_vanishing_mass_leaves_the_risk_of_zero(kind, loss):
         assert run.records["log_mass"][-1] == pytest.approx(-2000.0, rel=2e-3)
 
 
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_vanished_mass_has_error_bars(kind):
+    """In plain units, whose numbers are those of F; relative to the mass they would be infinite."""
+    run = decaying(kind)
+    bars = hkflow.error_bars(run)
+    assert not bars.normalised and {"objective", "predictions", "moment"} <= bars.bars.keys()
+    assert bars["objective"][-1] <= 1e-12 and bars["moment"][-1] == 0.0
+
+
 @pytest.mark.parametrize("kind", METHODS[:2])
 def test_a_small_mass_is_right_in_the_units_of_one(kind):
     """Long before anything underflows: F − R(0) = λ|ν| to first order, and |ν| = e^(−2λt) as λ

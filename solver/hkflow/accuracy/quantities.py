@@ -5,6 +5,7 @@ import numpy as np
 from ..arguments import Floats, Integers
 from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
+from ..methods.step import SMALLEST
 from ..solving.predicting import unscaled
 from ..solving.result import Result
 
@@ -12,8 +13,9 @@ LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
 
 
 def is_large(run: Result) -> bool:
-    """Whether the mass is beyond what numbers in plain units can say."""
-    large = np.any(run.log_scale) or (np.abs(run.records["log_mass"]) > LARGE).any()
+    """Whether the mass is beyond what numbers in plain units can say. A mass that vanishes is not:
+    F does not vanish with it."""
+    large = np.any(run.log_scale) or (run.records["log_mass"] > LARGE).any()
     return bool(large)
 
 
@@ -64,4 +66,4 @@ def _integrals(run, save):
         else:
             atoms = run.problem.atoms_of(part)
             mass, moment = mass + atoms.mass, moment + atoms.moment()
-    return scale + np.log(mass), moment / mass
+    return scale + np.log(mass), moment / max(mass, SMALLEST)
