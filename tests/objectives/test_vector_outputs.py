@@ -45,6 +45,20 @@ def test_softmax_keeps_its_digits_at_large_margins():
     assert value == 2e4 and out.tolist() == [1.0, -1.0, 0.0]
 
 
+@pytest.mark.parametrize("size", [1.0, 50.0])
+def test_the_smooth_margin_is_minus_the_log_of_the_cross_entropy(size, rng):
+    """It was nan. With a scale it needs no number for e^L: there it is the smallest lead."""
+    h, labels, weights = data(rng, p=4)
+    objective = Objective(vector_feature("relu", 4), SOFTMAX, np.eye(len(h)), labels, weights)
+    loss = -weights @ log_softmax(size * h, axis=1)[np.arange(len(h)), labels.astype(int)]
+    assert objective.smooth_margin(size * h.ravel()) == pytest.approx(-np.log(loss), rel=1e-12)
+    in_units = objective.smooth_margin(h.ravel(), np.log(size)) * size
+    assert in_units == pytest.approx(-np.log(loss), rel=1e-12)
+    h[np.arange(len(h)), labels.astype(int)] += 10.0  # so that all margins are positive
+    lead = objective.margin(h.ravel())
+    assert objective.smooth_margin(h.ravel(), 1e4) == pytest.approx(lead, rel=1e-12)
+
+
 def test_two_classes_are_the_logistic_loss_of_the_difference(rng):
     h, y, q = 3.0 * rng.normal(size=(20, 2)), rng.integers(0, 2, 20), rng.random(20)
     pair, one = np.zeros(40), np.zeros(20)

@@ -202,15 +202,23 @@ class Objective(Shown):
 
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y
-        predictions; nan without a tail ℓ."""
-        if not (self.risk.classifies and self.risk.tail):
+        predictions; of several classes, whose loss is log(1 + e^−u), for the `_soft_leads`; nan
+        without a tail ℓ."""
+        risk, margins, targets = self.risk, predictions, self.targets
+        if risk.coupled:
+            margins, targets = self._soft_leads(predictions, log_scale), np.ones(len(targets))
+        elif not (risk.classifies and risk.tail):
             return np.nan
-        scratch = np.empty_like(predictions)
-        return -float(
-            SMOOTH_MARGINS[self.risk.tail](
-                predictions, log_scale, self.targets, self.weights, scratch
-            )
-        )
+        loss = SMOOTH_MARGINS[risk.tail or "logistic"]
+        return -float(loss(margins, log_scale, targets, self.weights, np.empty_like(margins)))
+
+    def _soft_leads(self, predictions, log_scale):
+        """h_iy − e^−L log Σ_{l ≠ y} e^(e^L h_il), (n_data,), L = log_scale."""
+        others = predictions.reshape(len(self.targets), -1).copy()
+        others[np.arange(len(others)), self.targets.astype(int)] = -np.inf
+        scale, top = np.exp(min(log_scale, LARGEST_LOG)), others.max(axis=1)
+        sums = np.exp(scale * (others - top[:, None])).sum(axis=1)
+        return self.leads(predictions) - np.log(sums) / scale
 
     def evaluate_risk(self, predictions: Floats, log_scale: float, out: Floats) -> float:
         """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. Arrays
