@@ -242,6 +242,26 @@ def test_the_start_on_fewer_cells_errs_as_that_of_the_run(start):
     assert error <= hkflow.error_bars(run)["log_mass"][-1] <= 30.0 * error
 
 
+def test_sites_of_noise_are_in_the_bars_of_particles():
+    """Companions have fewer of them, also where nobody said how many there are: on S³ nothing else
+    errs by as much, and bars were 0.2 times the error."""
+    flow = hkflow.MomentFlow([1.0, 0.3, 0.2, 0.5], 1.5, hkflow.Flow(1.0, 4.0, 2.0))
+    problem = hkflow.Problem(hkflow.Domain(3).mesh(840), flow.objective(), flow.flow)
+    run = hkflow.solve(problem, 0.5, 3, kind="particles")
+    off = run.predictions[-1] - flow.mass_and_moment(0.5)[1] * flow.direction
+    error = np.sqrt(np.mean(off**2))
+    assert 1e-4 < error <= hkflow.error_bars(run)["predictions"][-1] <= 20.0 * error
+
+
+@pytest.mark.parametrize("points", [64, 98, 1000])
+def test_the_signs_share_the_sites_of_companions(points):
+    problem = replace(on_circle(noise=0.5), signs=(1, -1), initial=None)
+    options = {"kind": "particles", "noise_points": points}
+    own = companion.Companion(problem, options, 1.0, "")
+    for few in companion.thinned(own, {32, 16}, companions.fresh).values():
+        assert make_method(few.problem, **few.options).sites.mass == pytest.approx(1.0)
+
+
 def test_intervals_of_noise_are_in_the_bars_of_particles():
     """Points tell the linear activation of the circle exactly, and a tolerance does not move noise:
     its splitting is all of the error."""

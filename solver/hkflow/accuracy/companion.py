@@ -62,6 +62,8 @@ def options_of(run: Result) -> dict[str, Any]:
     options = {"kind": run.method} | {
         name: value for name, value in run.options.items() if name in known and value is not None
     }
+    if run.method == "particles" and run.flow.noise > 0.0:  # of which companions have fewer
+        return {"noise_points": known["noise_points"].default} | options
     if run.method != "grid":
         return options
     from ..methods.grid.finite_volume import best_stepper
@@ -142,7 +144,9 @@ def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Comp
             break
         options, share = own.options, count / whole
         if "noise_points" in options:
-            options = options | {"noise_points": max(2, round(share * options["noise_points"]))}
+            signs = len(one.signs)
+            born = signs * max(1, round(share * options["noise_points"] / signs))
+            options = options | {"noise_points": max(2, born)}
         points = count if one.mesh is not None else len(one.initial)
         words = f"{points} {'cells' if options['kind'] == 'grid' else 'points'}"
         found[count] = Companion(one, options, share ** (-1.0 / one.dim), words)
