@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from ..methods.method import Method
 
-# for the time that an implicit step takes: what these could not do when last tried is tried again
-# after a while
+# per explicit step: what implicit steps could not do when last tried is tried again after a while
 FORGET = 1.05
 
 
@@ -108,7 +107,7 @@ class StepControl:
     def learn(self, dt: float, error: float | None) -> bool:
         """Move the limit after a step of size dt; True if the step is accurate enough."""
         if not self.implicit:
-            self.sizes[True].limit *= FORGET ** (1.0 / self.method.implicit_cost)
+            self.sizes[True].limit *= FORGET
         accurate = self.size.learn(dt, error)
         if accurate:  # the other kind of step may have been tried, and rejected, before
             self.sizes[not self.implicit].rejected = 0
@@ -138,7 +137,8 @@ class StepControl:
             return False
         gain = max(method.least_gain, cost)
         if gain * dt < min(implicit.limit, ends):
-            implicit.limit = min(implicit.limit, max(2.0, gain) * dt)  # at which they pay
+            first = max(2.0, gain) * dt
+            implicit.limit = first if implicit.limit == float("inf") else implicit.limit
             return True
         explicit.limit = min(explicit.limit, method.stable_step())
         return False

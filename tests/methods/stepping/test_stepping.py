@@ -69,9 +69,7 @@ def test_step_size_halves_a_step_that_shorter_ones_do_not_make_more_accurate():
 
 @pytest.mark.parametrize("first", [False, True])
 def test_an_accepted_step_of_either_kind_forgets_the_rejections_of_both(first):
-    method = SimpleNamespace(
-        order=4, implicit_order=2, trusted=2, tolerance=1e-2, max_step=np.inf, implicit_cost=1.0
-    )
+    method = SimpleNamespace(order=4, implicit_order=2, trusted=2, tolerance=1e-2, max_step=np.inf)
     control = StepControl(method, [1.0, 1.0], first)
     assert not control.learn(0.4, 1.1e-2) and control.size.rejected == 1
     control.implicit = not first

@@ -22,7 +22,7 @@ CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at 
 NEAR = 0.5, 1.1  # shares of a step that others may gain instead
 MOST_CLOCK_CORRECTIONS = 12
 # data from which K costs more than everything else, and data for each explicit step that it costs
-COSTLY, PER_STEP = 256, 48.0
+COSTLY, PER_STEP = 256, 8.0
 MIN_POWER = 0.1  # of the time, like which the clock grows; beyond it and its inverse 1 is taken
 
 
