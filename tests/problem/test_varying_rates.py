@@ -3,6 +3,7 @@
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from conftest import moment_problem
 from scipy.integrate import solve_ivp
 
 import hkflow
+from hkflow.methods.particles.particles import Particles
 from hkflow.problem.flow import VaryingRate
 
 CASE = """
@@ -90,8 +92,8 @@ def test_a_rate_that_is_noise_itself_has_a_mean_all_the_same():
     assert abs(float(flow.transport) - 0.5) < 0.02 and len(asked) < 50_000
 
 
-def scipy_particles(alpha, beta, end, n=24):
-    """h at the end, of particles on the circle with the moment objective, and the problem."""
+def scipy_particles(alpha, beta, end, n=24, jumps=(0.5,)):
+    """Moments (2, n) of particles on the circle at the end, and the problem."""
     m_star, e = 0.8, np.array([0.6, -0.8])
     angles = (np.arange(n) + 0.5) * 2 * np.pi / n
 
@@ -102,48 +104,74 @@ def scipy_particles(alpha, beta, end, n=24):
         return np.concatenate([-alpha(t) * (force @ turn), -beta(t) * (force @ theta)])
 
     state = np.concatenate([angles, np.full(n, -np.log(n))])
-    for begin in np.arange(0.0, end, 0.5):  # rates may jump between
-        state = solve_ivp(
-            rate, (begin, min(begin + 0.5, end)), state, rtol=1e-11, atol=1e-13, method="DOP853"
-        ).y[:, -1]
+    for piece in pairwise([0.0, *jumps, end]):
+        state = solve_ivp(rate, piece, state, rtol=1e-11, atol=1e-13, method="DOP853").y[:, -1]
     theta = np.array([np.cos(state[:n]), np.sin(state[:n])])
     points = np.array([np.cos(angles), np.sin(angles)]).T
     start = hkflow.PointMeasure(points, np.ones(n), np.full(n, 1.0 / n))
     problem = moment_problem(hkflow.circle_mesh(16), axis=(0.6, -0.8))
-    return theta @ np.exp(state[n:]), hkflow.Problem(
+    return theta * np.exp(state[n:]), hkflow.Problem(
         None, problem.objective, hkflow.Flow(), initial=start
     )
 
 
-def moment(solution):
+def moments(solution):
     atoms = solution.atoms_at(-1)
-    return atoms.positions.T @ atoms.weights
+    return atoms.positions.T * atoms.weights
 
 
-def errors_of_particles(tolerances):
-    """Of transport that grows while the reaction fades: the two do not commute."""
-    wanted, problem = scipy_particles(lambda t: 1.0 + t, lambda t: 4.0 * np.exp(-2.0 * t), 1.0)
-    flow = hkflow.Flow("1 + t", "4*exp(-2*t)")
-    return [
-        np.abs(
-            moment(hkflow.solve(with_flow(problem, flow), 1.0, kind="particles", tolerance=tol))
-            - wanted
-        ).max()
-        for tol in tolerances
-    ]
+APART = hkflow.Flow("1 + 0.8*sin(5*t)", "2*exp(-t)")  # the two do not commute
 
 
-def test_rates_that_vary_apart_converge_with_the_tolerance():
-    coarse, fine = errors_of_particles((1e-4, 1e-6))
-    assert fine < 1e-6 and fine < 0.1 * coarse, (coarse, fine)
+def apart():
+    return scipy_particles(lambda t: 1.0 + 0.8 * np.sin(5.0 * t), lambda t: 2.0 * np.exp(-t), 1.0)
+
+
+def errors_of_steps(stepper, counts):
+    """Of so many equal steps."""
+    wanted, problem = apart()
+    errors = []
+    for count in counts:
+        method, dt = Particles(with_flow(problem, APART.own()), stepper), 1.0 / count
+        for k in range(count):
+            method.take_rates(k * dt, dt, 0.0, implicit=False)
+            method.accept(method.advance(dt))
+        end = method.measure(method.state())
+        errors.append(np.linalg.norm(end.positions.T * end.weights - wanted))
+    return errors
+
+
+@pytest.mark.parametrize("stepper, order, counts", [("dopri5", 5, (8, 16)), ("dop853", 8, (2, 4))])
+def test_rates_that_vary_apart_leave_the_pair_its_order(stepper, order, counts):
+    """The coefficient of order 5 of dopri5 is so small that 6 is seen, as with constant rates."""
+    coarse, fine = errors_of_steps(stepper, counts)
+    assert order - 0.5 < np.log2(coarse / fine) < order + 1.2, (coarse, fine)
 
 
 def test_rates_of_the_begin_of_a_step_would_not_do(monkeypatch):
-    """The sibling: one value instead of the mean over the step."""
+    """The sibling: one value instead of those of the stages."""
     values = VaryingRate.values
     first = lambda self, times: values(self, np.full(len(times), times[0]))
     monkeypatch.setattr(VaryingRate, "values", first)
-    assert errors_of_particles((1e-6,))[0] > 1e-3
+    coarse, fine = errors_of_steps("dopri5", (8, 16))
+    assert fine > 1e-3 and np.log2(coarse / fine) < 1.5
+
+
+def test_rates_that_vary_apart_do_not_shorten_steps():
+    wanted, problem = apart()
+    found = hkflow.solve(with_flow(problem, APART), 1.0, kind="particles", tolerance=1e-7)
+    assert found.records["step"][-1] < 30 and np.abs(moments(found) - wanted).max() < 1e-8
+
+
+@pytest.mark.parametrize("centre", [0.34, 0.58, 0.88])
+def test_a_rate_that_acts_between_stages_is_seen(centre):
+    half, high = 0.03, 30.0
+    acts = lambda t: high if abs(t - centre) < half else 0.0
+    jumps = centre - half, centre + half
+    wanted, problem = scipy_particles(lambda t: 1.0, acts, 1.0, jumps=jumps)
+    flow = hkflow.Flow(1.0, f"where(abs(t - {centre}) < {half}, {high}, 0)")
+    found = hkflow.solve(with_flow(problem, flow), 1.0, kind="particles", tolerance=1e-5)
+    assert found.finished and np.abs(moments(found) - wanted).max() < 1e-5
 
 
 def test_a_rate_may_jump():
@@ -151,7 +179,7 @@ def test_a_rate_may_jump():
     flow = hkflow.Flow(1.0, "where(t < 0.5, 4, 1)")
     found = hkflow.solve(with_flow(problem, flow), 1.0, kind="particles", tolerance=1e-6)
     assert found.finished and found.records["step"][-1] < 150
-    assert np.abs(moment(found) - wanted).max() < 1e-5
+    assert np.abs(moments(found) - wanted).max() < 1e-5
 
 
 def test_a_flow_says_its_rates_and_keeps_them():

@@ -127,6 +127,14 @@ class Method(ABC):
         methods that know some that vary."""
         raise NotImplementedError
 
+    def take_rates(self, begin: float, dt: float, shortest: float, implicit: bool) -> float:
+        """Give rates that vary their means over a step; returns the step, halved where they change
+        much, if it is not shorter than `shortest`."""
+        change = np.inf if self.fixed_steps else 2.0 * np.sqrt(self.tolerance)
+        dt = self.flow.over(begin, dt, change, shortest)
+        self.renew()
+        return dt
+
     def knows_implicit(self) -> bool:
         """Whether steps from the accepted state can be implicit in the coupling through the
         data."""

@@ -1,6 +1,6 @@
 """The family of flows ∂_t ν = α div(ν ∇J) − β m(ν) J − σ ν + σ U."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -203,6 +203,20 @@ class Flow(Shown):
         """Itself, or, where rates vary, a copy whose rates may be taken over a step."""
         return copy(self) if self.varies else self
 
+    def values(self, times: Floats) -> Floats:
+        """Of its rates that vary, (n_varies, n_times). Raises RateError as `over`."""
+        values = np.zeros((len(self.varies), len(times)))
+        for row, name in zip(values, self.varies, strict=True):
+            with _named(name):
+                row[:] = getattr(self, name).values(times)
+        return values
+
+    def take(self, values: Sequence[float] | Floats) -> None:
+        """Take these for its rates that vary, (n_varies,)."""
+        for name, value in zip(self.varies, values, strict=True):
+            rule = getattr(self, name).rule
+            object.__setattr__(self, name, VaryingRate(rule, float(value)))
+
     def over(self, begin: float, dt: float, change: float = np.inf, shortest: float = 0.0) -> float:
         """Take for each rate that varies its mean over a step, to rounding; returns the step.
 
@@ -215,19 +229,26 @@ class Flow(Shown):
         if not self.varies:
             return dt
         while True:
-            values = np.array([[getattr(self, name)] * len(NODES) for name in RATES], dtype=float)
-            for name in self.varies:
-                with _named(name):
-                    values[RATES.index(name)] = getattr(self, name).values(begin + dt * NODES)
-            if dt <= shortest or np.ptp(values / values.sum(axis=0), axis=1).max() <= change:
+            values = self.values(begin + dt * NODES)
+            if dt <= shortest or self._change(values) <= change:
                 break
             dt *= 0.5
-        for name in self.varies:
-            rate, known = getattr(self, name), values[RATES.index(name)]
+        means = []
+        for name, known in zip(self.varies, values, strict=True):
             with _named(name):
-                mean = rate.mean_over(begin, dt, known)
-            object.__setattr__(self, name, VaryingRate(rate.rule, mean))
+                means.append(getattr(self, name).mean_over(begin, dt, known))
+        self.take(means)
         return dt
+
+    def varies_apart(self, begin: float, dt: float) -> bool:
+        """Whether its rates have no factor in common in a step, so that means err."""
+        return bool(self._change(self.values(begin + dt * NODES)) > UNRESOLVED)
+
+    def _change(self, values):
+        """The largest change of the share of a rate, of values (n_varies, n) at some times."""
+        rates = np.array([[getattr(self, name)] * values.shape[1] for name in RATES], dtype=float)
+        rates[[RATES.index(name) for name in self.varies]] = values
+        return np.ptp(rates / rates.sum(axis=0), axis=1).max()
 
     def beyond(self, known: Collection[str]) -> list[str]:
         """The names of its rates that are not among those known."""

@@ -220,7 +220,7 @@ def accepted_step(
             often = method.implicit_cost == 1.0
             look = clock.step % round(LOOK * method.implicit_cost) == 0 or attempt > 0 and often
             dt = control.propose(target - clock.time, look)
-            dt = _take_rates(method, clock.time, dt, target)
+            dt = _take_rates(method, clock.time, dt, target, control.implicit)
         except RateError as error:
             return str(error).rstrip(".")
         step = method.advance(dt, control.implicit)
@@ -278,14 +278,11 @@ def _blow_up(method):
     )
 
 
-def _take_rates(method, begin, dt, target):
-    """Give rates that vary their means over a step; returns the step, shorter where they change
+def _take_rates(method, begin, dt, target, implicit=False):
+    """Give rates that vary what they are in a step; returns the step, shorter where they change
     much."""
-    if method.flow.varies:
-        change = np.inf if method.fixed_steps else 2.0 * np.sqrt(method.tolerance)
-        dt = method.flow.over(begin, dt, change, method.tolerance * target)
-        method.renew()
-    return dt
+    shortest = method.tolerance * target
+    return method.take_rates(begin, dt, shortest, implicit) if method.flow.varies else dt
 
 
 class _Told:

@@ -30,7 +30,7 @@ class EmbeddedPair:
     error_order: int
 
     def __post_init__(self):
-        c = self.A.sum(axis=1)
+        c = self.nodes[:-1]
         conditions = [
             (self.b.sum(), 1.0),
             (self.b @ c, 1 / 2),
@@ -42,6 +42,11 @@ class EmbeddedPair:
         ]
         if any(abs(value - wanted) > 1e-13 for value, wanted in conditions):
             raise ValueError(f"{self.name} is not a method of order {self.order}: {conditions}.")
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """Times (s+1,) of the stages and of the new y, in units of dt."""
+        return np.append(self.A.sum(axis=1), 1.0)
 
     @cached_property
     def stability(self) -> float:
