@@ -172,17 +172,22 @@ def _thinner(problem, count, mesh_of):
 
 def _carried(problem, mesh):
     """The initial measure on a coarser mesh; atoms stay. A density that is known at every point is
-    taken at the centres, as on the finer mesh: cell averages would hide the error of that."""
+    taken as on the finer mesh: averages over its cells would hide the error of that."""
     fine, known, (density, atoms) = problem.mesh, problem.density, problem.initial_parts
     if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
         return np.repeat(density[:, :1], mesh.n_cells, axis=1)
     if atoms is None and known is not None and not isinstance(known, CellDensity):
-        shape = mesh.n_cells
-        values = [np.broadcast_to(known(mesh.centers.copy(), s), shape) for s in problem.signs]
-        if np.any(values) and isinstance(known, InitialDensity):  # whose mass is given
-            return with_mass(np.array(values), mesh, float((density @ fine.volumes).sum()))
-        if np.any(values):
-            return np.array(values)
+        if isinstance(known, InitialDensity):  # whose mass is given
+            values = np.array([known.in_cells(mesh, sign) for sign in problem.signs])
+            if values.any():
+                return with_mass(values, mesh, float((density @ fine.volumes).sum()))
+        else:
+            shape = mesh.n_cells
+            values = np.array(
+                [np.broadcast_to(known(mesh.centers.copy(), s), shape) for s in problem.signs]
+            )
+            if values.any():
+                return values
     found = restrict(density, fine, mesh)
     return found if atoms is None else DensityAndAtoms(found, atoms)
 

@@ -17,6 +17,7 @@ from ..measures.initial import (
     VonMisesFisher,
     atoms_on_mesh,
     balanced_atoms,
+    in_cells,
     of_sign,
     with_mass,
 )
@@ -49,6 +50,8 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
     density = np.array(
         [(sign in carriers) * of_sign(measure, sign).density(mesh.centers) for sign in signs]
     )
+    if isinstance(measure, Caps):
+        density[[sign in carriers for sign in signs]] = in_cells(measure, mesh)
     if not density.any():
         raise CaseError("initial: the density is zero in every cell; use more, or another one.")
     return with_mass(density, mesh, table.mass)
@@ -74,9 +77,10 @@ def density_function(
     if mesh is None:
         points = quasi_uniform((method.count or DEFAULT_POINTS) // len(carriers), axes - 1)
         weights = np.full(len(points), surface_area(axes - 1) / len(points))
+        shapes = [of_sign(measure, sign).relative(points) for sign in carriers]
     else:
-        points, weights = mesh.centers, mesh.volumes
-    shapes = [of_sign(measure, sign).relative(points) for sign in carriers]
+        weights = mesh.volumes
+        shapes = [in_cells(of_sign(measure, sign), mesh) for sign in carriers]
     if not any(shape.any() for shape in shapes):
         return None
     with np.errstate(divide="ignore", over="ignore"):

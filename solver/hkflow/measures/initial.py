@@ -9,6 +9,7 @@ from ..arguments import Floats, Integers
 from ..errors import printable
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
+from ..geometry.regions import negative_shares
 from ..geometry.sphere import distance, normalize
 from .formula import Formula
 from .point_measure import PointMeasure
@@ -104,6 +105,14 @@ class Caps:
         """One inside, zero outside, at each of the points (n, d+1)."""
         return np.any([distance(points, c) <= self.radius for c in self.centers], axis=0) * 1.0
 
+    def shares(self, mesh: Mesh) -> Floats:
+        """The share of each cell that is inside, (n_cells,)."""
+
+        def outside(points):
+            return np.min([distance(points, c) for c in self.centers], axis=0) - self.radius
+
+        return negative_shares(mesh, outside)
+
     def sample(self, rng: np.random.Generator, n: int, dim: int) -> Floats:
         """n independent points, (n, dim+1): a point of k overlapping caps is kept with probability
         1/k."""
@@ -172,6 +181,14 @@ def of_sign(measure: SmoothMeasure, sign: float) -> SmoothMeasure:
     return measure.at(sign) if isinstance(measure, Expression) else measure
 
 
+def in_cells(measure: SmoothMeasure, mesh: Mesh) -> Floats:
+    """Density in cells (n_cells,) relative to that which `relative` knows: that at centres, which
+    is the average to second order, but the average of caps, whose density jumps."""
+    if isinstance(measure, Caps) and len(mesh.faces):
+        return measure.shares(mesh)
+    return measure.relative(mesh.centers)
+
+
 @dataclass(frozen=True, eq=False)
 class InitialDensity:
     """An initial density that is known at every point: a factor times a Uniform, VonMisesFisher,
@@ -190,6 +207,10 @@ class InitialDensity:
     def relative(self, points: Floats, sign: float) -> Floats:
         """The same without the factor."""
         return float(sign in self.signs) * of_sign(self.measure, sign).relative(points)
+
+    def in_cells(self, mesh: Mesh, sign: float) -> Floats:
+        """Without the factor, in cells (n_cells,)."""
+        return float(sign in self.signs) * in_cells(of_sign(self.measure, sign), mesh)
 
 
 @dataclass(frozen=True, eq=False)

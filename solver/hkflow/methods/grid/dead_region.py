@@ -12,12 +12,11 @@ import numpy as np
 
 from ...arguments import Floats, Integers
 from ...compiled import njit
-from ...geometry.mesh import Mesh, half_faces, simplices
+from ...geometry.mesh import Mesh, half_faces
+from ...geometry.regions import negative_shares
 from ...geometry.sphere import normalize
 
-REACH = 1.5  # widths within which a cell has all its corners
 SLIVER = 1e-9  # shares of cells that count as none
-TIE = 1e-7  # relative distance of values that are told apart
 
 
 class DeadRegion:
@@ -83,28 +82,11 @@ def dead_cells_beside(mesh: Mesh, share: Floats) -> Integers:
 
 
 def dead_shares(mesh: Mesh, inputs: Floats) -> Floats:
-    """The share of each cell in which x_i·θ ≤ 0 for all data, (n_cells,).
-
-    By simplices between the centre of a cell and its faces, in which max_i x_i·θ/|x_i| is taken
-    for linear: to second order in the width, but for corners of the region.
-    """
+    """The share of each cell in which x_i·θ ≤ 0 for all data, (n_cells,)."""
     inputs = normalize(inputs[inputs.any(axis=1)])
     if not len(inputs):
         return np.zeros(mesh.n_cells)
-    highest = _highest(mesh.centers, inputs)
-    share = (highest <= 0.0).astype(float)
-    cell, _, face, _ = half_faces(mesh)
-    near = np.abs(highest[cell]) <= REACH * mesh.width
-    if not near.any():
-        return share
-    cell, corners, _, sizes = simplices(mesh, cell[near], face[near])
-    used, corner = np.unique(corners, return_inverse=True)
-    heights = _highest(mesh.vertices[used], inputs)
-    values = np.column_stack([highest[cell], heights[corner.reshape(corners.shape)]])
-    total = np.bincount(cell, sizes, mesh.n_cells)
-    dead = np.bincount(cell, sizes * _negative_share(values), mesh.n_cells)
-    there = total > 0.0
-    share[there] = dead[there] / total[there]
+    share = negative_shares(mesh, lambda points: _highest(points, inputs))
     share[share < SLIVER] = 0.0
     share[share > 1.0 - SLIVER] = 1.0
     return share
@@ -116,20 +98,3 @@ def _highest(points, inputs):
     for x in inputs:
         np.maximum(highest, points @ x, out=highest)
     return highest
-
-
-def _negative_share(values):
-    """The share of a simplex where a linear function with values (n, d+1) at the corners is
-    negative, Σ_j (−v_j)₊^d / Π_{k≠j} (v_k − v_j)."""
-    d = values.shape[1] - 1
-    size = np.abs(values).max(axis=1, keepdims=True)
-    v = values + TIE * size * np.arange(d + 1.0)  # those that are equal would divide by 0
-    order = np.sort(v, axis=1)
-    gaps = np.maximum(np.diff(order, axis=1), 0.5 * TIE * size)
-    v = order[:, :1] + np.concatenate([np.zeros((len(v), 1)), np.cumsum(gaps, axis=1)], axis=1)
-    share = np.zeros(len(v))
-    for j in range(d + 1):
-        others = np.delete(v, j, axis=1) - v[:, j : j + 1]
-        share += np.maximum(-v[:, j], 0.0) ** d / np.prod(others, axis=1)
-    flat = np.where(values.max(axis=1) <= 0.0, 1.0, share)
-    return np.clip(np.where(values.min(axis=1) > 0.0, 0.0, flat), 0.0, 1.0)
