@@ -631,3 +631,25 @@ def test_comparing_says_whether_runs_differ_by_more_than_their_bars(tmp_path):
     assert any("within the error bars of A and B" in note for note in hkflow.compare(a, b).notes)
     a.predictions = a.predictions + 1.0
     assert any("outside the error bars" in note for note in hkflow.compare(a, b).notes)
+
+
+def test_errors_in_time_that_agree_by_chance_at_a_save_have_the_bars_beside():
+    """On 16 cells, which tell them, the log mass at the end hardly depends on the tolerance."""
+    feature = hkflow.ridge(lambda s: (np.tanh(s), 1.0 / np.cosh(s) ** 2))
+    axis = np.array([0.6, 0.8])
+    inputs, targets = np.outer([1.0, -0.7, 2.0, 0.4], axis), np.array([0.6, -1.0, 0.9, -0.3])
+    data = hkflow.Objective(
+        feature, hkflow.RISKS["square"], inputs, targets, np.array([0.4, 0.1, 0.3, 0.2])
+    )
+    height = hkflow.External("-0.5*(0.6*x + 0.8*y)")
+    flow = hkflow.Flow("1 + 0.8*sin(5*t)", "2*exp(-t)", "0.3*(1 + cos(3*t))")
+
+    def solved(cells, **options):
+        start = lambda points, _: np.exp(0.7 * points @ axis - 0.3 * (points @ axis) ** 2) / 5.0
+        objective = hkflow.Sum(data, height, axes=2, entropy=0.15)
+        problem = hkflow.Problem(hkflow.circle_mesh(cells), objective, flow, initial=start)
+        return hkflow.solve(problem, 2.0, [0.5, 2.0], **options)
+
+    run = solved(256)
+    error = np.abs(run.log_mass - solved(1024, tolerance=3e-6).log_mass)
+    assert (hkflow.error_bars(run)["log_mass"] >= error).all()

@@ -60,7 +60,7 @@ def extrapolated(
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
-    bar = _beside(np.maximum(first, least), rms(values[0])) * _share(widths, order)
+    bar = beside(np.maximum(first, least), rms(values[0])) * _share(widths, order)
     safety = WIDE if found < low else FACTOR
     return Spread(safety * bar, found, _verdict(found, low, high))
 
@@ -90,10 +90,10 @@ def of_points(
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
     safety = WIDE if found < low - ABOVE else safety
-    return Spread(safety * _beside(bar, rms(values[0])), found, _verdict(found, low, high, ABOVE))
+    return Spread(safety * beside(bar, rms(values[0])), found, _verdict(found, low, high, ABOVE))
 
 
-def _beside(bar, sizes):
+def beside(bar: Floats, sizes: Floats) -> Floats:
     """The larger of every bar and those of the saves before and after, the latter relative to what
     has grown until then; at the first save, where nothing has moved, its own.
 
@@ -101,10 +101,10 @@ def _beside(bar, sizes):
     """
     largest = np.maximum.accumulate(sizes)
     grown = np.divide(largest[:-1], largest[1:], where=largest[1:] > 0.0, out=np.ones(len(bar) - 1))
-    beside = bar.copy()
-    beside[1:] = np.maximum(beside[1:], bar[:-1])
-    beside[1:-1] = np.maximum(beside[1:-1], bar[2:] * grown[1:])
-    return beside
+    wider = bar.copy()
+    wider[1:] = np.maximum(wider[1:], bar[:-1])
+    wider[1:-1] = np.maximum(wider[1:-1], bar[2:] * grown[1:])
+    return wider
 
 
 def _verdict(order, low, high, below=0.0):
