@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from html import escape
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 step", "2 steps"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class Shown:
     """An object with facts on itself, {name: text}, which a subclass gives by `_facts`."""
 

@@ -173,3 +173,11 @@ def test_an_observer_may_change_what_it_is_given(kind):
     )
     for name, values in wanted.records.items():
         assert np.array_equal(values, found.records[name], equal_nan=True), name
+
+
+def test_one_step_is_singular():
+    problem = moment_problem(hkflow.circle_mesh(16))
+    one = hkflow.solve(problem, 1e-3)
+    assert one.status == "Completed at t = 0.001 after 1 step."
+    assert "1 step, " in one._repr_html_()
+    assert hkflow.solve(problem, 1.0).status.endswith(" steps.")

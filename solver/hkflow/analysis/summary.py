@@ -9,6 +9,7 @@ from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..objectives.objective import Objective
 from ..objectives.protocol import prediction_shape
+from ..shown import counted
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
@@ -219,7 +220,7 @@ def provenance(run: Result) -> list[tuple[str, str]]:
         ("saves", f"{len(run.time)}, of a {described(run)}; {len(run.targets)} data"),
     ]
     if "seconds" in work:
-        text = f"{work['steps']} steps, {work['evaluations']} evaluations,"
+        text = f"{counted(work['steps'], 'step')}, {counted(work['evaluations'], 'evaluation')},"
         rows.append(("work", f"{text} {work['seconds']:.3g} s of processor time"))
     if "seed" in header:
         rows.append(("seed, threads", f"{header['seed']}, {header['threads']}"))

@@ -115,7 +115,7 @@ class Loop:
         )
 
     def _here(self):
-        return f"at t = {self.clock.time:.6g} after {self.clock.step} steps"
+        return f"at t = {self.clock.time:.6g} {self.clock.after}"
 
     @_quiet
     def _begin(self):
@@ -195,7 +195,7 @@ class Loop:
             recorded = clock.time == self.recorded
             self.told.end(None if recorded else self._record(renew=True))
             return
-        self.status = f"Completed at t = {clock.time:g} after {clock.step} steps"
+        self.status = f"Completed at t = {clock.time:g} {clock.after}"
         self.status += (
             f": the smooth margin is {true_smooth_margin(self.method):.8g}."
             if self._reached()
@@ -322,7 +322,7 @@ class _Told:
         becomes a note of the exception."""
         method, clock = self.method, self.clock
         reason = f"{type(error).__name__}: {error}".rstrip(".: ")
-        status = f"Broken off at t = {clock.time:.6g} after {clock.step} steps: {reason}."
+        status = f"Broken off at t = {clock.time:.6g} {clock.after}: {reason}."
         calls = [lambda observer: observer.finish(method, clock, status)]
         if self.agree and self.saved != clock.step:
             calls.insert(0, lambda observer: observer.save(method, clock))

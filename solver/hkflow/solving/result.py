@@ -30,7 +30,7 @@ from ..objectives.data import axis_names, numbered, with_bias
 from ..objectives.protocol import prediction_shape
 from ..problem.flow import Flow
 from ..problem.problem import Problem
-from ..shown import html_table
+from ..shown import counted, html_table
 from .predicting import LARGEST_LOG_MASS, predictions_of, test_predictions_of, unscaled
 from .registry import RECORDS
 
@@ -135,7 +135,9 @@ class Result:
             "flow": self.flow.equation,
             **{RECORDS[name].label: f"{last[name]:.6g}" for name in chosen if name in last},
             "error of predictions": errors,
-            "work": "" if seconds is None else f"{self.end['steps']} steps, {seconds:.3g} s",
+            "work": ""
+            if seconds is None
+            else f"{counted(self.end['steps'], 'step')}, {seconds:.3g} s",
         }
         rows = {name: text for name, text in rows.items() if text}
         return html_table(f"{type(self).__name__} {self.name}", rows, self._picture())

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..methods.method import Method
 from ..methods.step import Budget, Step
+from ..shown import counted
 from .stepsize import StepControl
 
 
@@ -47,6 +48,11 @@ class LoopState:
     margin_lower: float = -np.inf
     margin_upper: float = np.inf
     evaluations: int = 0
+
+    @property
+    def after(self) -> str:
+        """How far it is, in words: "after 12 steps"."""
+        return f"after {counted(self.step, 'step')}"
 
     def rescale(self, log_scale: float) -> None:
         """Go over to units of e^log_scale."""
