@@ -82,6 +82,15 @@ def test_the_proof_holds_in_exact_arithmetic(rng):
         assert highest <= found.upper <= highest * (1.0 + 1e-9) + 1e-11
 
 
+@pytest.mark.parametrize("rounded", [-0.0, -7e-17])
+def test_a_max_margin_with_both_output_signs_is_said_to_be_at_least_0(rounded):
+    """It was said to lie in [-0, …] or [-6.9e-17, …] where rounding makes the margin of the start
+    that."""
+    run = hkflow.solve(a_problem(LINE, LABELS), 0.1)
+    run.records["margin_lower"][-1] = rounded
+    assert row(run, "F₁ max-margin").startswith("in [0, ")
+
+
 @pytest.mark.parametrize("broken", ["search", "labels"])
 def test_sibling_a_wrong_max_margin_is_seen(broken, monkeypatch):
     """A search that overlooks the highest directions, and labels of which one is turned."""

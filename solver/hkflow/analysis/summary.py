@@ -190,6 +190,8 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
             (low, high) if found is None else (max(low, found.lower), min(high, found.upper))
         )
         more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
+    if len(run.signs) == 2:  # whose halves may cancel: rounding alone makes it negative
+        low = max(0.0, low)
     return [*rows, (name, f"in [{low:.6g}, {high:.6g}] (certified{by}){more}")]
 
 
