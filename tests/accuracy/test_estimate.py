@@ -106,13 +106,13 @@ def test_sets_that_do_not_come_closer_to_one_another_widen_the_bar():
 def test_two_meshes_tell_no_order():
     values = on_meshes(2.0, (1.0, 2.0))
     found = extrapolated(values, (1.0, 2.0), SMOOTH)
-    assert np.isnan(found.order)
+    assert np.isnan(found.order) and found.verdict == "one companion tells no order"
     assert found.bar == pytest.approx(WIDE * rms(values[0] - values[1]) / 3.0)
 
 
 def test_equal_results_have_no_error():
     found = extrapolated([TRUTH] * 3, (1.0, 2.0, 4.0), SMOOTH)
-    assert not found.bar.any() and found.verdict == "meshes agree"
+    assert not found.bar.any() and found.verdict == "companions agree"
 
 
 def test_another_method_widens_a_bar_only_beyond_its_own():

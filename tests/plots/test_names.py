@@ -143,6 +143,12 @@ def test_columns_keep_the_names_of_their_header(tmp_path):
     assert projected.input_names == ["x₁"]
 
 
+def test_a_run_without_a_title_is_called_by_the_name_of_its_folder(tmp_path):
+    """Its picture was called "hkflow"."""
+    run = a_run(tmp_path, 2, error={"companions": "none"})
+    assert figure_of("overview", run).get_suptitle().startswith("run\n")
+
+
 def test_what_is_available_is_asked_of_a_folder_as_well(tmp_path):
     with pytest.raises(hkflow.RunFolderError, match="absent"):
         plots.available(tmp_path / "absent")

@@ -55,7 +55,7 @@ def extrapolated(
     first = rms(values[0] - values[1])
     low, high = band
     if len(values) == 2:
-        return Spread(WIDE * first * _share(widths, high), np.nan, "two meshes tell no order")
+        return Spread(WIDE * first * _share(widths, high), np.nan, "one companion tells no order")
     second = rms(values[1] - values[2])
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     order = float(np.clip(found, low, high)) if found == found else high
@@ -109,7 +109,7 @@ def beside(bar: Floats, sizes: Floats) -> Floats:
 
 def _verdict(order, low, high, below=0.0):
     if np.isnan(order):
-        return "meshes agree"
+        return "companions agree"
     if order < low - below:
         return f"not in the asymptotic range: order {order:.1f}, expected {low:g} to {high:g}"
     if order > high + ABOVE:

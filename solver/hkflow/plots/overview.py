@@ -23,7 +23,7 @@ def save_overview(run: ResultLike, path: str | Path | None = None) -> Path:
 
 def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:
     """Four or five panels and a title on an empty figure."""
-    title = plain(run.title or "hkflow")
+    title = plain(run.title or run.stem)
     figure.suptitle(f"{title}\n{time_of(run, -1)}{_error(run)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
