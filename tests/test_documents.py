@@ -59,7 +59,7 @@ SMALLER = {  # keys of cases and studies, besides what `coarse` makes of a case
     "studies/monte-carlo": {"repeats": 2, "refine.method.particles": [10, 40], "expected": {}},
     "wei/perturbed": {"time.end": 2.0},
 }
-SHORTER = {"end=20.0, saves=5": "end=2.0, saves=5"}  # of Python
+SHORTER = {"end=100.0, saves=5": "end=2.0, saves=5"}  # of Python
 NOT_RUN = {
     "pip install -e .": "changes the environment of the tests",
     "pip install -e '.[test]'": "the same; .ci/run does it",
