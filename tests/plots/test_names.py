@@ -12,6 +12,7 @@ from hkflow import plots
 from hkflow.analysis.margin_report import margin_report
 from hkflow.app.cli import app
 from hkflow.objectives.data import axis_names, numbered
+from hkflow.plots.compare import draw_comparison
 from hkflow.plots.margin import draw_margins
 
 CASE = """
@@ -144,9 +145,11 @@ def test_columns_keep_the_names_of_their_header(tmp_path):
 
 
 def test_a_run_without_a_title_is_called_by_the_name_of_its_folder(tmp_path):
-    """Its picture was called "hkflow"."""
-    run = a_run(tmp_path, 2, error={"companions": "none"})
-    assert figure_of("overview", run).get_suptitle().startswith("run\n")
+    """Its picture, and that of its comparison, was called "hkflow"."""
+    run, compared = a_run(tmp_path, 2, error={"companions": "none"}), Figure()
+    draw_comparison(compared, hkflow.compare(run, run))
+    for figure in (figure_of("overview", run), compared):
+        assert figure.get_suptitle().startswith("run\n")
 
 
 def test_what_is_available_is_asked_of_a_folder_as_well(tmp_path):

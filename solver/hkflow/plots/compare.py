@@ -35,7 +35,7 @@ def draw_comparison(figure: AnyFigure, c: Comparison) -> None:
         f"{letter}: {plain(run.stem, 40)} ({_carriers(run)})"
         for letter, run in (("A", c.a), ("B", c.b))
     ]
-    figure.suptitle(f"{plain(c.a.title or 'hkflow')}\n{'     '.join(names)}", fontsize=9)
+    figure.suptitle(f"{plain(c.a.title or c.a.stem)}\n{'     '.join(names)}", fontsize=9)
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
     draw = {"circle": _draw_on_circle, "map": _draw_on_sphere}
