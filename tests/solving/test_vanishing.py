@@ -125,7 +125,7 @@ def test_a_folder_of_a_vanished_mass_is_drawn_and_summarised(kind, tmp_path):
     assert out.startswith("Completed at t = 1") and err == ""
     residual = float(out.split("mass residual:")[1].split()[0])
     assert abs(residual) < 1e-4
-    assert (tmp_path / "run" / "overview.png").stat().st_size > 20_000
+    assert (tmp_path / "run" / "overview.png").stat().st_size > 15_000  # not empty axes
 
 
 @pytest.mark.parametrize(
