@@ -1,6 +1,7 @@
 """The right-hand side of the grid, from a density to its rate of change, against streaming its
 arrays once; steps with entropy against those without; sums of units with an output for each class
-against those of as many units with one."""
+against those of as many units with one; the Gram matrices and Cholesky factors of implicit steps
+against NumPy's, on as many threads of BLAS as it takes by itself."""
 
 from functools import partial
 
@@ -11,6 +12,7 @@ from .timing import Row, alternate, ratio
 
 CELLS, DATA, GOAL, TRANSPORT_GOAL = 163_842, 256, 6.0, 4.0
 DIFFUSING, FEW_DATA, DIFFUSION_GOAL = 40_962, 32, 4.0
+ATOMS, COUPLED = 1284, (12, 100, 600, 1500)
 CLASSES, CLASSES_GOAL = ((3, 3), (10, 11), (10, 65), (10, 785)), 0.8  # outputs, inputs with bias
 
 
@@ -111,6 +113,37 @@ def rows(threads, quick):
         yield entropy_step(cells, FEW_DATA, tau, repeats)
     for outputs, inputs in CLASSES[:2] if quick else CLASSES:
         yield classes_together(outputs, inputs, repeats)
+    for n in COUPLED[:1] if quick else COUPLED:
+        yield from coupling(n, repeats)
+
+
+def coupling(n, repeats):
+    """The rows of a Gram matrix of ATOMS features at n data, and of a Cholesky factor of it."""
+    from hkflow.methods.stepping.implicit_residuals import cholesky_solve
+    from hkflow.operators.matrix import add_gram
+
+    rng = np.random.default_rng(0)
+    features, weights = np.maximum(rng.normal(size=(n, ATOMS)), 0.0), rng.random(ATOMS)
+    K, nothing = (features * weights) @ features.T + np.eye(n), np.zeros((0, n))
+    pairs = {
+        f"Gram matrix, {n} data, {ATOMS} atoms": (
+            lambda: add_gram(features, weights, np.zeros((n, n))),
+            lambda: (features * weights) @ features.T,
+        ),
+        f"Cholesky factor, {n} data": (
+            lambda: cholesky_solve(K.copy(), nothing),
+            lambda: np.linalg.cholesky(K),
+        ),
+    }
+    for name, works in pairs.items():
+        times = alternate(works, repeats, warm=3)
+        yield Row(
+            name,
+            1e3 * np.median(times[:, 0]),
+            "ms",
+            **ratio(times[:, 0], times[:, 1]),
+            note="time / that of NumPy",
+        )
 
 
 def classes_together(outputs, inputs, repeats):

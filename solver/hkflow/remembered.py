@@ -15,18 +15,19 @@ def remembered(most: int) -> Callable[[Callable[[Any], Found]], Callable[[Any], 
 
     def decorated(function):
         kept: dict[int, Any] = {}
+        missing = object()
 
         @wraps(function)
         def found(one):
+            # each use of `kept` is one call that threads cannot divide
             key = id(one)
-            if key in kept:
-                value = kept.pop(key)
-            else:
+            value = kept.pop(key, missing)
+            if value is missing:
                 value = function(one)
                 weakref.finalize(one, kept.pop, key, None).atexit = False
             kept[key] = value  # the latest is the last
-            if len(kept) > most:
-                del kept[next(iter(kept))]
+            for oldest in list(kept)[:-most]:
+                kept.pop(oldest, None)
             return value
 
         return found

@@ -3,6 +3,7 @@ another method."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from typing import Any, cast
 
@@ -170,6 +171,11 @@ def _thinner(problem, count, mesh_of):
     return replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
 
 
+def _at_centers(density, mesh, sign):
+    """Values of a function (points, sign) -> density in the cells (n_cells,) of a mesh."""
+    return np.broadcast_to(density(mesh.centers.copy(), sign), mesh.n_cells)
+
+
 def _carried(problem, mesh):
     """The initial measure on a coarser mesh; atoms stay. A density that is known at every point is
     taken as on the finer mesh: averages over its cells would hide the error of that."""
@@ -177,17 +183,12 @@ def _carried(problem, mesh):
     if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
         return np.repeat(density[:, :1], mesh.n_cells, axis=1)
     if atoms is None and known is not None and not isinstance(known, CellDensity):
-        if isinstance(known, InitialDensity):  # whose mass is given
-            values = np.array([known.in_cells(mesh, sign) for sign in problem.signs])
-            if values.any():
-                return with_mass(values, mesh, float((density @ fine.volumes).sum()))
-        else:
-            shape = mesh.n_cells
-            values = np.array(
-                [np.broadcast_to(known(mesh.centers.copy(), s), shape) for s in problem.signs]
-            )
-            if values.any():
-                return values
+        of_case = isinstance(known, InitialDensity)  # whose mass is given
+        in_cells = known.in_cells if of_case else partial(_at_centers, known)
+        values = np.array([in_cells(mesh, sign) for sign in problem.signs])
+        if values.any():
+            mass = float((density @ fine.volumes).sum())
+            return with_mass(values, mesh, mass) if of_case else values
     found = restrict(density, fine, mesh)
     return found if atoms is None else DensityAndAtoms(found, atoms)
 

@@ -33,8 +33,7 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 # share of the run's steps up to which a run with a looser tolerance tells its errors in time
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
-
-FAR_TIGHTER = 0.01  # times the tighter one
+FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
 
 Watch = Callable[[int, int], None]
 

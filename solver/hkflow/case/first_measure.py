@@ -50,7 +50,7 @@ def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]
     density = np.array(
         [(sign in carriers) * of_sign(measure, sign).density(mesh.centers) for sign in signs]
     )
-    if isinstance(measure, Caps):
+    if isinstance(measure, Caps):  # of which each was seen to hold a centre
         density[[sign in carriers for sign in signs]] = in_cells(measure, mesh)
     if not density.any():
         raise CaseError("initial: the density is zero in every cell; use more, or another one.")

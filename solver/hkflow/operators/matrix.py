@@ -141,7 +141,8 @@ def add_gram(rows: Floats, weights: Floats, out: Floats) -> None:
     """out_ij += Σ_c weights_c rows_ic rows_jc; rows (n, columns), weights (columns,), out (n, n)
     symmetric."""
     rows = np.ascontiguousarray(rows)
-    add_tiles(-(-len(rows) // TILE), len(rows) * rows.size, rows, rows * weights, out)
+    work = len(rows) * rows.size // (2 * TILE**2)  # half of the pairs, TILE² at once
+    add_tiles(-(-len(rows) // TILE), work, rows, rows * weights, out)
 
 
 @divided_loop()
