@@ -269,14 +269,14 @@ class Objective(Shown):
     @cached_property
     def counting(self) -> "Objective":
         """The same of those data that have a weight."""
-        those = self.counts
-        if those.all():
+        return self.among(np.flatnonzero(self.counts))
+
+    def among(self, data: NDArray[np.int64]) -> "Objective":
+        """The same of some data, which keep their weights; data : (n,) their numbers, in order."""
+        if len(data) == len(self.inputs):
             return self
         return replace(
-            self,
-            inputs=self.inputs[those],
-            targets=self.targets[those],
-            weights=self.weights[those],
+            self, inputs=self.inputs[data], targets=self.targets[data], weights=self.weights[data]
         )
 
     @cached_property

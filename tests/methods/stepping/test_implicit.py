@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 import hkflow
 from hkflow.methods.choice import make_method
-from hkflow.methods.stepping import implicit
+from hkflow.methods.particles.points import PointMethod
+from hkflow.methods.stepping import implicit, implicit_residuals
 from hkflow.methods.stepping.implicit_residuals import (
     INDEFINITE,
     LOST,
@@ -38,7 +39,7 @@ def a_coupling(rng, loss, log_scale, n=6, rank=4):
     return (
         objective,
         Coupling.stored(objective, log_scale, K),
-        Coupling(objective, log_scale, lambda v: K @ v),
+        Coupling(objective, log_scale, None, lambda v: K @ v),
         K,
     )
 
@@ -101,7 +102,7 @@ def test_data_of_weight_0_have_no_loss_gradients(loss, rng):
     among[those], guess[those] = h, start
     for made in (
         Coupling.stored(idle, 1.0, wider),
-        Coupling(idle, 1.0, lambda v: wider @ v),
+        Coupling(idle, 1.0, None, lambda v: wider @ v),
     ):
         if loss == "smooth-logistic-margin" and made.matrix is None:
             continue  # its small margins need K itself
@@ -414,11 +415,11 @@ def many_data(kind, n=600, end=12.0, **options):
 
 @pytest.mark.parametrize("kind", ["characteristics", "particles"])
 def test_of_many_data_implicit_steps_are_taken_where_they_pay(kind):
-    """Each costs as much as 75 explicit ones, which would be as many as the mass is large."""
+    """Explicit steps would be as many as the mass is large."""
     run = many_data(kind)
     margin = (run.targets * run.predictions[-1]).min() / run.mass[-1]
     assert run.finished and run.log_mass[-1] > 10.0 and margin > 0.0
-    assert len(run.records["time"]) < 1500
+    assert len(run.records["time"]) < 100
     few = many_data(kind, n=200)  # where implicit steps cost next to nothing
     assert len(few.records["time"]) < 200
     implicit = many_data(kind, end=4.0, imex="implicit")
@@ -426,8 +427,74 @@ def test_of_many_data_implicit_steps_are_taken_where_they_pay(kind):
     assert implicit.log_mass[-1] == pytest.approx(explicit.log_mass[-1], abs=2e-3)
 
 
+@cache
+def stiff():
+    """The state of a margin flow of many data, half of which lead, by characteristics."""
+    method = make_method(many_data_problem(), "characteristics")
+    for k in range(20):
+        step = method.advance(0.05 + 0.01 * k, implicit=True)
+        assert not step.rejection
+        method.accept(step)
+    assert 256 < method.leading() < 500
+    return method.state()
+
+
+def implicit_step_of_many_data():
+    """Predictions and loss gradients after one more step, and how many data led at its begin."""
+    method = make_method(many_data_problem(), "characteristics", tolerance=1e-8)
+    method.load(stiff())
+    leads = method.accepted_coupling().leading(method.current.loss_gradient)
+    step = method.advance(0.25, implicit=True)
+    assert not step.rejection
+    return method.trial.predictions, method.trial.loss_gradient, len(leads)
+
+
+def three_lead(coupling, loss_gradient):
+    return np.sort(np.argsort(np.abs(loss_gradient))[-3:])
+
+
+def test_leading_data_make_all_loss_gradients(monkeypatch):
+    """As if K were made of all data, even if only three of them are known to lead."""
+    h, r, count = implicit_step_of_many_data()
+    assert count < 500
+    for name, value in (("FEW", 1000), ("Coupling.leading", three_lead)):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{implicit_residuals.__name__}.{name}", value)
+            others, their, leads = implicit_step_of_many_data()
+        assert leads == (600 if name == "FEW" else 3)
+        assert np.abs(others - h).max() < 1e-8 * np.abs(h).max()
+        assert np.abs(their - r).max() < 1e-6 * np.abs(r).max()
+
+
+def test_sibling_data_that_are_not_made_to_lead_are_missed(monkeypatch):
+    h, r, _ = implicit_step_of_many_data()
+    monkeypatch.setattr(Coupling, "leading", three_lead)
+    monkeypatch.setattr(Coupling, "followers", lambda *_: np.arange(0))
+    others, their, _ = implicit_step_of_many_data()
+    assert np.abs(their - r).max() > 0.1 * np.abs(r).max()
+
+
+@pytest.mark.parametrize("loss", ["exponential", "logistic", "smooth-margin"])
+def test_loss_gradients_of_data_that_follow_are_those_of_their_margins(loss, rng):
+    """Those of ∇R at the predictions; data that weigh as much as those that lead are told."""
+    n, log_scale = 300, 4.0
+    objective = an_objective(loss, n)
+    h = objective.targets * (0.3 + rng.random(n))
+    wanted = np.zeros(n)
+    objective.evaluate_risk(h, log_scale, wanted)
+    coupling = Coupling.stored(objective, log_scale, np.eye(n))
+    leads = coupling.leading(wanted)
+    assert 1 < len(leads) < n
+    found = np.where(np.isin(np.arange(n), leads), wanted, 0.0)
+    assert not len(coupling.followers(0.1, leads, h, found))
+    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-14 * np.abs(wanted).max())
+    found = np.where(np.isin(np.arange(n), leads[1:]), wanted, 0.0)
+    assert coupling.followers(0.1, leads[1:], h, found).tolist() == [leads[0]]
+    assert np.abs(found).max() <= np.abs(wanted[leads[1:]]).max()
+
+
 def test_sibling_steps_of_many_data_that_stay_explicit_do_not_end(monkeypatch):
-    monkeypatch.setattr("hkflow.methods.particles.points.STORED", 512)
+    monkeypatch.setattr(PointMethod, "most_stored", 2)
     run = many_data("characteristics", observers=[lambda state: state.step >= 1500])
     assert not run.finished
 

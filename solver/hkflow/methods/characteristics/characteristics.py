@@ -17,7 +17,7 @@ from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
-from ..stepping.implicit_residuals import STORED, Coupling
+from ..stepping.implicit_residuals import Coupling
 from .history import Recorder
 
 ROUNDINGS = 16.0  # of predictions, as sums over all mass
@@ -91,7 +91,7 @@ class Characteristics(PointMethod):
     max_step : no step is longer
     imex : through the data; implicit steps, of order 2, have their errors controlled by the
         energy budget. auto takes them where explicit ones would be unstable and much shorter, if
-        there are at most 2048 data
+        at most 2048 data lead
     Raises ValueError for what has no closed form, naming the method that computes it.
     """
 
@@ -355,14 +355,17 @@ class Characteristics(PointMethod):
         """K at an evaluation; what kinks hold answers along them alone."""
         objective, weights = self.problem.objective, np.exp(e.log_weights - self.log_scale)
         atoms = unblocked(e.positions, self.n), weights, e.held > 0
-        matrix = held_coupling(objective, self.kinks.normals, *atoms, self.flow)
-        return Coupling.stored(objective, self.log_scale, matrix)
+        normals, flow = self.kinks.normals, self.flow
+        return Coupling(
+            objective,
+            self.log_scale,
+            lambda data: held_coupling(objective.among(data), normals, *atoms, flow),
+        )
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
-        if len(self.past[0]) > STORED:
-            return super().coupling_at_current()
-        return self.coupling_at(self.current)
+        stores = self.stores_coupling()
+        return self.coupling_at(self.current) if stores else super().coupling_at_current()
 
     def frozen(
         self, begin: Cloud, after: Cloud, loss_gradient: Floats, tau: float, step: Step

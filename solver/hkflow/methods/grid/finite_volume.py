@@ -77,6 +77,7 @@ class FiniteVolume(ImplicitSteps):
     sees_kinks = True
     rates = varying = RATES
     knows_entropy = True
+    most_stored = DENSE
 
     def __init__(
         self,
@@ -123,10 +124,7 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.cfl = self.cfl
         self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
         self.imex = "explicit" if self.fixed_steps else imex
-        if len(problem.objective.inputs) > DENSE:
-            self.implicit_cost = BY_PRODUCTS
-        jumps = self.stepper.capture and len(problem.objective.inputs) <= DENSE
-        renewed = self.coupling_at if jumps else None
+        renewed = self.coupling_at if self.stepper.capture else None
         self.implicit_stepper = Imex(self.stepper, tolerance, self.accepted_coupling, renewed)
         self.implicit_order = self.implicit_stepper.order
         self.cells = CellCoupling(problem, self.rhs.objective)
@@ -330,9 +328,14 @@ class FiniteVolume(ImplicitSteps):
         self.stepper.rescale(factor)
         self.stepper.rates(now)
 
+    @property
+    def implicit_cost(self) -> float:  # type: ignore[override]
+        """Explicit steps that an implicit one costs."""
+        return 1.0 if self.stores_coupling() else BY_PRODUCTS
+
     def coupling_at(self, e: Evaluation) -> Coupling:
         """The Coupling of an evaluation."""
-        return self.cells.at(e, self.log_scale)
+        return self.cells.at(e, self.log_scale, self.stores_coupling())
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""

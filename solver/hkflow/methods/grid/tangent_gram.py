@@ -32,12 +32,23 @@ class CellCoupling:
         self.problem, self.objective = problem, objective
 
     @cached_property
-    def _features(self):
+    def _kept(self):
+        """The features of all data, if there are few."""
+        inputs = self.problem.objective.inputs
+        return self._made(inputs) if len(inputs) <= DENSE else None
+
+    def _made(self, inputs):
         """φ at the cells (n_data, n_cells) and its differences across the faces (n_data,
         n_faces)."""
-        mesh, objective = self.problem.mesh, self.problem.objective
-        phi = objective.feature.matrix(mesh.centers, objective.inputs)
+        mesh = self.problem.mesh
+        phi = self.problem.objective.feature.matrix(mesh.centers, inputs)
         return phi, phi[:, mesh.faces[:, 1]] - phi[:, mesh.faces[:, 0]]
+
+    def _features(self, data):
+        """Those of some data."""
+        if self._kept is None:
+            return self._made(self.problem.objective.inputs[data])
+        return tuple(values[data] for values in self._kept)
 
     @cached_property
     def _ends(self):
@@ -48,9 +59,9 @@ class CellCoupling:
     def _conductances(self):
         return face_conductances(self.problem.mesh)
 
-    def at(self, e: Evaluation, log_scale: float) -> Coupling:
-        """The Coupling at an Evaluation e in units of e^log_scale; K is known for up to DENSE data.
-        K takes atoms on kinks to be held by them; products, which cost less, take them to be free.
+    def at(self, e: Evaluation, log_scale: float, stored: bool) -> Coupling:
+        """The Coupling at an Evaluation e in units of e^log_scale, with K or by products alone. K
+        takes atoms on kinks to be held by them; products, which cost less, take them to be free.
 
         Cost: n_data² (n_cells + n_faces) for the cells that carry mass, where K is asked for, and
         n_data n_cells for each product.
@@ -60,23 +71,24 @@ class CellCoupling:
         def product(v):
             return self._product(mobility_mass, flowing, v) + self._of_free(e.atoms, v)
 
-        def form():
-            phi, jumps = self._features
+        def form(data):
+            phi, jumps = self._features(data)
             matrix = _gram(phi, mobility_mass)
             if self.problem.flow.transport > 0.0:
                 matrix += _gram(jumps, flowing)
-            return matrix + self._of_held(e.atoms)
+            return matrix + self._of_held(e.atoms, data)
 
-        known = form if len(e.predictions) <= DENSE else None
-        return Coupling(self.problem.objective, log_scale, product, known)
+        known = form if stored else None
+        return Coupling(self.problem.objective, log_scale, known, product)
 
-    def _of_held(self, atoms):
-        """What captured atoms add to K, those on kinks along them alone."""
+    def _of_held(self, atoms, data):
+        """What captured atoms add to K among some data, those on kinks along them alone."""
         if atoms is None or not len(atoms.weights):
             return 0.0
         normals, held = self._kinks.normals, on_kinks(self._kinks.normals, atoms.positions)
         state = atoms.positions, atoms.weights, held
-        return held_coupling(self.problem.objective, normals, *state, self.problem.flow)
+        objective = self.problem.objective.among(data)
+        return held_coupling(objective, normals, *state, self.problem.flow)
 
     @cached_property
     def _kinks(self):

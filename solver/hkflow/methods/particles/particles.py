@@ -44,8 +44,8 @@ class Particles(PointMethod, OdeMethod):
     max_step : no step is longer
     imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
-        auto takes them where stability keeps explicit steps short, there are at most 2048 data, and
-        it does not step over kinks
+        auto takes them where stability keeps explicit steps short, at most 2048 data lead, and it
+        does not step over kinks
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
         middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
         particles then move with the others: their number grows. "random": there, every particle

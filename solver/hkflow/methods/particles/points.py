@@ -13,7 +13,7 @@ from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
-from ..stepping.implicit_residuals import STORED, Coupling
+from ..stepping.implicit_residuals import FEW, Coupling
 from . import kernels
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
@@ -21,8 +21,7 @@ RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale beco
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
 NEAR = 0.5, 1.1  # shares of a step that others may gain instead
 MOST_CLOCK_CORRECTIONS = 12
-# data from which K costs more than everything else, and data for each explicit step that it costs
-COSTLY, PER_STEP = 256, 8.0
+PER_STEP = 8.0  # leading data for each explicit step that K costs
 MIN_POWER = 0.1  # of the time, like which the clock grows; beyond it and its inverse 1 is taken
 
 
@@ -37,7 +36,7 @@ class PointMethod(ImplicitSteps):
     """
 
     between: list[Any]
-    substeps = 2  # order of implicit steps
+    substeps, most_stored = 2, 2048  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
@@ -201,10 +200,10 @@ class PointMethod(ImplicitSteps):
         states = [*self.between[: len(substeps)], self.trial]
         states[0].copy(self.current)
         coupling = self.accepted_coupling()
-        renewed = self.coupling_at if len(self.current.predictions) <= STORED else None
         step = implicit_step(
-            coupling, time, substeps, states, self.frozen, self.tolerance, renewed, self.guesses
-        )
+            coupling, time, substeps, states, self.frozen, self.tolerance, self.coupling_at,
+            self.guesses,
+        )  # fmt: skip
         if not step.rejection:
             self.guesses = [state.loss_gradient.copy() for state in states[1:]]
             self.evaluate(self.trial, self.trial.loss_gradient.copy(), step.defect)
@@ -214,24 +213,31 @@ class PointMethod(ImplicitSteps):
         """Whether steps can be implicit; by themselves they are not where products with K cost more
         than explicit steps."""
         known = knows_slopes(self.problem.objective.feature) and super().knows_implicit()
-        return known and (self.imex == "implicit" or len(self.current.predictions) <= STORED)
+        return known and (self.imex == "implicit" or self.stores_coupling())
 
     @property
     def implicit_cost(self) -> float:  # type: ignore[override]
-        """Explicit steps that an implicit one costs: n data times as many products make K."""
-        n = len(self.current.predictions)
-        return n / PER_STEP if n > COSTLY else 1.0
+        """Explicit steps that an implicit one costs: n leading data times as many products make
+        K."""
+        n = self.leading()
+        return n / PER_STEP if n > FEW else 1.0
 
     # K where it jumps with the loss gradients; None where it does not
     coupling_at: Callable[[Any], Coupling] | None = None
 
     def coupling_at_current(self) -> Coupling:
-        """The Coupling of the accepted state, stored for up to STORED data, applied for more."""
+        """The Coupling of the accepted state."""
         objective, flow = self.problem.objective, self.flow
         positions, log_weights = self.points(self.current)
         weights = np.exp(log_weights - self.log_scale)
         mobility = weights ** (2.0 - 2.0 / flow.depth)
-        state = objective, unblocked(positions, self.n), weights, mobility, flow
-        if len(self.current.predictions) <= STORED:
-            return Coupling.stored(objective, self.log_scale, coupling_matrix(*state))
-        return Coupling(objective, self.log_scale, lambda v: coupling_product(*state, v))
+        state = unblocked(positions, self.n), weights, mobility, flow
+        if self.stores_coupling():
+            return Coupling(
+                objective,
+                self.log_scale,
+                lambda data: coupling_matrix(objective.among(data), *state),
+            )
+        return Coupling(
+            objective, self.log_scale, None, lambda v: coupling_product(objective, *state, v)
+        )

@@ -23,7 +23,7 @@ from ...arguments import Floats, check_choice
 from ...objectives.objective import Objective
 from ..method import Method
 from ..step import SMALLEST, Step
-from .implicit_residuals import Coupling, curvatures, implicit_is_known
+from .implicit_residuals import FEW, Coupling, curvatures, implicit_is_known, leading
 
 IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
@@ -65,10 +65,12 @@ class ImplicitSteps(Method):
     stability : largest dt λ of a stable explicit step;  enters, leaves : dt λ at which steps become
         implicit, and explicit
     least_gain : how many times as long as an explicit step an implicit one has to be
+    most_stored : leading data up to which K is stored
     """
 
     coupling_at_current: Callable[[], Coupling]
     implicit_order, stability, least_gain = 2, 2.0, 1.0
+    most_stored: int
     _coupling = _stiffness = None
 
     @property
@@ -94,6 +96,14 @@ class ImplicitSteps(Method):
         """Whether R* is known at the current state, so that steps can be implicit."""
         e, objective = self.current, self.problem.objective
         return implicit_is_known(objective, e.predictions, self.log_scale)
+
+    def leading(self) -> int:
+        """How many data lead at the accepted state."""
+        return len(leading(self.problem.objective, self.current.loss_gradient))
+
+    def stores_coupling(self) -> bool:
+        """Whether K among the leading data is stored at the accepted state."""
+        return self.leading() <= self.most_stored
 
     def accepted_coupling(self) -> Coupling:
         """The Coupling of the accepted state."""
@@ -188,7 +198,43 @@ def coupled_residuals(
     flow_with : function (loss_gradient, tau, step) -> predictions after tau; leaves the state there
         and adds to the step's budget
     guess : (n_data,);  renewed : function () -> Coupling at the state that flow_with left, or None;
-        asked where corrections of K do not do
+        asked where corrections of K do not do, if K is stored
+    Only leading data are solved for. Those that turn out to weigh as much are made to lead, too.
+    """
+    loss_gradient, leads = guess.copy(), coupling.leading(guess)
+    predictions = np.empty(len(guess))
+    if coupling.form is None:
+        renewed = None
+
+    def flow_among(values, tau, step):
+        loss_gradient[leads] = values
+        predictions[:] = flow_with(loss_gradient, tau, step)
+        return predictions[leads]
+
+    def renewed_among():
+        return renewed().among(leads)
+
+    for _ in range(MOST_CORRECTIONS):
+        loss_gradient[leads], step = _coupled_among(
+            coupling.among(leads), flow_among, tau, loss_gradient[leads], tolerance,
+            renewed_among if renewed else None,
+        )  # fmt: skip
+        if step.rejection:
+            break
+        heavier = coupling.followers(tau, leads, predictions, loss_gradient)
+        if not len(heavier):
+            break
+        order = np.argsort(np.abs(loss_gradient[heavier]))
+        leads = np.union1d(leads, heavier[order[-max(FEW, len(leads)) :]])
+        coupling = renewed() if renewed else coupling
+    else:
+        step.rejection = "the data that lead were not found"
+    return loss_gradient, step
+
+
+def _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed):
+    """`coupled_residuals` of data that all lead.
+
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
     to a share of the tolerance. They are the gradient of a convex function: where its slope along a
     correction d has changed sign, d·τ K (r′ − r) < 0 with r′ the next model's answer, the
@@ -234,7 +280,7 @@ def coupled_residuals(
         loss_gradient = line.end()
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"
-    return before[0], step  # type: ignore[index]
+    return before[0], step
 
 
 class _Line:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arguments import Floats
 from ...compiled import njit
@@ -21,8 +22,8 @@ from ...objectives.objective import Objective
 from ...operators.matrix import TILE, tile_sums
 
 DENSE = 512  # data up to which K is stored and factorised at little cost
-# data up to which that of atoms is stored, too, where steps are few; beyond it is applied
-STORED = 2048
+FEW = 256  # data up to which K among all of them costs less than everything else
+LIGHT = 1e-14  # share of the largest loss gradient from which a datum leads
 # temperature below which float64 cannot tell the margins apart, relative to their size
 COLDEST = 1e-11
 COOLING = 0.2
@@ -41,50 +42,94 @@ class Coupling:
     """K of one state, in units of e^log_scale.
 
     objective : its targets, weights and risk;  log_scale : L
-    product : function v -> K v;  form : function () -> K (n_data, n_data), called when K is needed
-        for the first time; None where products have to do
+    form : function (data) -> K among some data (n, n), their numbers (n,) in order, called when K
+        is needed for the first time; None where products have to do
+    product : function v -> K v where it costs less than K; None for those by K itself
     """
 
     def __init__(
         self,
         objective: Objective,
         log_scale: float,
-        product: Callable[[Floats], Floats],
-        form: Callable[[], Floats] | None = None,
+        form: Callable[[NDArray[np.int64]], Floats] | None,
+        product: Callable[[Floats], Floats] | None = None,
     ) -> None:
         self.objective, self.log_scale = objective, log_scale
-        self.product, self.form = product, form
+        self.form, self._product = form, product
+        self._part: tuple[NDArray[np.int64], Coupling] | None = None
 
     @classmethod
     def stored(cls, objective: Objective, log_scale: float, matrix: Floats) -> "Coupling":
         """That of a matrix K (n_data, n_data)."""
-        return cls(objective, log_scale, matrix.__matmul__, lambda: matrix)
+        coupling = cls(objective, log_scale, lambda data: matrix[np.ix_(data, data)])
+        coupling.matrix = matrix
+        return coupling
 
     @cached_property
     def matrix(self) -> Floats | None:
         """K (n_data, n_data); None where products have to do."""
-        return None if self.form is None else self.form()
+        return None if self.form is None else self.form(np.arange(len(self.objective.weights)))
+
+    def product(self, v: Floats) -> Floats:
+        """K v (n_data,), without K where this costs less."""
+        return self.times(v) if self._product is None else self._product(v)
 
     def times(self, v: Floats) -> Floats:
         """K v (n_data,), by the matrix where there is one."""
-        return self.product(v) if self.matrix is None else self.matrix @ v
+        return self.product(v) if self.matrix is None else np.asarray(self.matrix @ v)
+
+    def among(self, data: NDArray[np.int64]) -> "Coupling":
+        """The Coupling between some data, their numbers (n,) in order; the last one is kept."""
+        n, form, product = len(self.objective.weights), self.form, self._product
+        if len(data) == n:
+            return self
+        if self._part is None or not np.array_equal(data, self._part[0]):
+            self._part = (
+                data,
+                Coupling(
+                    self.objective.among(data),
+                    self.log_scale,
+                    form and (lambda those: form(data[those])),
+                    product and (lambda v: product(_widened(v, data, n))[data]),
+                ),
+            )
+        return self._part[1]
+
+    def leading(self, loss_gradient: Floats) -> NDArray[np.int64]:
+        """Numbers of the leading data, see `leading`; all where products have to do."""
+        every = np.arange(len(loss_gradient))
+        return every if self.form is None else leading(self.objective, loss_gradient)
+
+    def followers(
+        self, tau: float, leads: NDArray[np.int64], predictions: Floats, loss_gradient: Floats
+    ) -> NDArray[np.int64]:
+        """Set the loss gradients (n_data,) of all data that do not lead to what their predictions
+        at the end (n_data,) make them beside those that do, −y q exp(θ), at most the largest;
+        returns the numbers of those that are to lead as well.
+
+        Margins u have θ = (m − u)/ε, for the logistic tail θ − log(1 − exp θ), with m as the
+        largest loss gradient has it if the margin is smooth, 0 if not.
+        """
+        others = self.objective.counts.copy()
+        others[leads] = False
+        if not others.any():
+            return np.arange(0)
+        y, q, sizes = self.objective.targets, self.objective.weights, np.abs(loss_gradient)
+        u, top = y * predictions, leads[np.argmax(sizes[leads])]
+        theta = -u / self.among(leads).temperature(tau, u[leads])
+        if self.objective.risk.scaled is not None:
+            theta += np.log(sizes[top] / q[top]) - theta[top]
+        elif self._logistic:
+            theta = -np.logaddexp(0.0, -theta)
+        theta = np.minimum(theta[others], np.log(sizes[top] / q[others]))
+        loss_gradient[others] = -y[others] * q[others] * np.exp(theta)
+        return np.flatnonzero(others & (np.abs(loss_gradient) >= LIGHT * sizes[top]))
 
     @cached_property
     def _pulled(self):
         """K between margins, (n_data, n_data), if it is stored."""
         y = self.objective.targets
         return None if self.matrix is None else y[:, None] * self.matrix * y
-
-    @cached_property
-    def _counting(self):
-        """Numbers of the data that have a weight, and the Coupling between these."""
-        counting, n = np.flatnonzero(self.objective.weights), len(self.objective.weights)
-        return counting, Coupling(
-            self.objective.counting,
-            self.log_scale,
-            lambda v: self.product(_widened(v, counting, n))[counting],
-            self.form and (lambda: self.matrix[np.ix_(counting, counting)]),
-        )
 
     def corrected(self, change: Floats, answer: Floats) -> "Coupling":
         """The coupling with K change = answer, as was found; the rest of K stays as it can (the
@@ -110,7 +155,10 @@ class Coupling:
 
     def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
         """Largest eigenvalue of K ∂²R, the rate at which loss gradients answer, to within some per
-        cent from below; by products, which cost less than K."""
+        cent from below; by products among the leading data."""
+        leads = self.leading(loss_gradient)
+        if len(leads) < len(predictions):
+            return self.among(leads).stiffness(predictions[leads], loss_gradient[leads])
         curvature = np.sqrt(curvatures(self.objective, predictions, loss_gradient, self.log_scale))
         largest = curvature.max(initial=0.0)
         if not 0.0 < largest < np.inf:
@@ -129,8 +177,8 @@ class Coupling:
         predictions h, guess (n_data,). Data of weight 0 have none."""
         objective, log_scale, n = self.objective, self.log_scale, len(predictions)
         if not objective.weights.all():
-            counting, among = self._counting
-            part = among.solve(tau, predictions[counting], guess[counting])
+            counting = np.flatnonzero(objective.weights)
+            part = self.among(counting).solve(tau, predictions[counting], guess[counting])
             return None if part is None else _widened(part, counting, n)
         if objective.risk.tail == "square":
             cold = np.exp(-log_scale)
@@ -139,8 +187,7 @@ class Coupling:
             )
         y, q = objective.targets, objective.weights
         u = y * predictions
-        shift = tau * np.abs(self.times(y * (1.0 / n))).max()
-        cold = max(np.exp(-min(log_scale, LARGEST_LOG)), COLDEST * (np.abs(u).max() + shift))
+        cold = self.temperature(tau, u)
         smooth = objective.risk.scaled is not None
         theta = np.log(np.maximum(-y * guess, 1e-300) / q)
         if not smooth:
@@ -150,7 +197,7 @@ class Coupling:
             )
         warm = self._newton(tau, u, cold, theta, 12, 1e-12)
         if warm is None and smooth:
-            warm = self._cooled(tau, u, cold, np.ptp(u) + shift)
+            warm = self._cooled(tau, u, cold, np.ptp(u) + self._shift(tau))
         found = None if warm is None else -y * q * np.exp(warm)
         if (
             smooth
@@ -159,6 +206,16 @@ class Coupling:
         ):
             return self._primal(tau, predictions, guess, found)
         return found
+
+    def temperature(self, tau: float, u: Floats) -> float:
+        """ε, or the lowest at which margins u (n_data,) can be told apart."""
+        size = np.abs(u).max() + self._shift(tau)
+        return max(np.exp(-min(self.log_scale, LARGEST_LOG)), COLDEST * size)
+
+    def _shift(self, tau):
+        """How far equal loss gradients of all data move predictions in a time."""
+        y = self.objective.targets
+        return tau * np.abs(self.times(y * (1.0 / len(y)))).max()
 
     def _primal(self, tau, predictions, *guesses):
         """The same for a risk whose conjugate has no closed form: Newton's method for the minimum
@@ -313,6 +370,18 @@ class Coupling:
         return cg(
             operator, right, rtol=1e-12, M=LinearOperator((n, n), matvec=lambda v: v / diagonal)
         )[0]
+
+
+def leading(objective: Objective, loss_gradient: Floats) -> NDArray[np.int64]:
+    """Numbers of the data whose loss gradients are at least LIGHT of the largest: the others follow
+    from these, and add nothing. All of few data, and of risks without a tail."""
+    n, risk = len(loss_gradient), objective.risk
+    # small margins of the smooth logistic margin are known to K alone, see implicit_is_known
+    few = DENSE if risk.tail == "logistic" and risk.scaled is not None else FEW
+    if n <= few or risk.tail not in ("logistic", "exponential"):
+        return np.arange(n)
+    sizes = np.abs(loss_gradient)
+    return np.flatnonzero(objective.counts & (sizes >= LIGHT * sizes.max()))
 
 
 def _widened(v, places, n):
