@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from reference import kkt_residual
@@ -351,3 +353,12 @@ def test_what_is_no_problem_is_refused(rng):
         ValueError, match="closed-form kernel 'joint-relu'.*linear, relu, squared-relu"
     ):
         f2_max_margin(objective("joint-relu", x, y))
+
+
+@pytest.mark.parametrize("bits", [7, 8])
+def test_the_machine_of_all_corners_of_a_cube(bits):
+    """Parity of two bits: by symmetry p = 1/n. SciPy's nnls stops short of it."""
+    x = np.array(list(product((1.0, -1.0), repeat=bits))) / np.sqrt(bits)
+    y, K = np.sign(x[:, 0] * x[:, 1]), KERNELS["relu"](x, x)
+    expected = np.sqrt(y @ K @ y) / len(y)
+    assert kernel_margin(K, y).value == pytest.approx(expected, rel=1e-8)
