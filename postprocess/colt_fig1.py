@@ -5,7 +5,7 @@ Decision boundaries of ReLU networks trained by gradient descent on the smooth m
 sets in the plane: with both layers trained (first row) and with the output layer alone (third).
 New: the infinitely wide network, a density on the sphere of input weights for the same time, and
 the two limits, computed independently, as dashed lines: the F₁ max-margin, with a certificate, and
-the F₂ max-margin of the kernel. The paper does not publish its data sets; the output layer takes
+the F₂ max-margin of the kernel. The data sets are draws of ours; the output layer takes
 the steps of the paper's Proposition 7. The quick version has 3 × 3 clusters, 60 data, 400 units,
 fewer steps and a coarse mesh. At paper scale 3·10⁵ steps are too few for 4 × 4 clusters: where both
 layers have reached 90 % of γ or more, the output layer has less than half of its limit's margin on
