@@ -144,8 +144,8 @@ def claims(data):
             ),
         ),
         Claim(
-            "Example 4.1: the 𝓕₂ margin is of the order d^(−k/2) on the cube: for d = 4, 6 and 8 their"
-            " quotient is the same to 10 %, k = 2 and 4",
+            "Example 4.1: the 𝓕₂ margin is of the order d^(−k/2) on the cube: for d = 4, 6 and 8"
+            " their quotient is the same to 10 %, k = 2 and 4",
             max(spread) < 0.1,
             ", ".join(f"k = {k:.0f}, d = {d:.0f}: {value:.3f}" for k, d, value in others),
         ),
