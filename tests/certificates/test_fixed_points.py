@@ -11,6 +11,7 @@ from hkflow.certificates.fixed_points import (
     l2_margin,
     least_distance,
     mirror_ascent_bound,
+    nonnegative,
     projected_ascent_bound,
 )
 from hkflow.errors import HkflowError
@@ -192,6 +193,25 @@ def test_least_distance_meets_its_optimality_conditions(rng):
         slack = G @ (lam @ G) - h
         assert (lam >= 0.0).all() and slack.min() >= -1e-12 and np.abs(lam * slack).max() <= 1e-12
     assert (least_distance(np.eye(3), -np.ones(3)) == 0.0).all()
+
+
+def test_nonnegative_least_squares_where_columns_depend_on_each_other():
+    """SciPy's nnls leaves these small integers with slopes of −2 and 1."""
+    A = np.array(
+        [
+            [-1, -1, 0, 0, 1, -1, -1, 0, 0, 1, 0, -1],
+            [0, -1, 1, 1, 1, 0, -1, 0, 1, 1, 0, 0],
+            [0, -1, 0, -1, 1, 1, 1, 0, -1, -1, 1, -1],
+            [0, -1, 1, 1, 1, -1, -1, -1, -1, 1, 0, 1],
+            [0, 1, 1, -1, 1, 0, 0, -1, -1, 0, 1, 0],
+            [0, -1, 0, 0, -1, 1, -1, 0, 1, -1, 1, -1],
+        ],
+        dtype=float,
+    )
+    b = np.array([1.0, -1.0, 1.0, 0.0, 1.0, 1.0])
+    u = nonnegative(A, b)
+    slopes = A.T @ (A @ u - b)
+    assert u.min() >= 0.0 and slopes.min() > -1e-12 and np.abs(slopes[u > 0.0]).max() < 1e-12
 
 
 def test_mirror_ascent_stays_above_its_bound(mirror_run):

@@ -19,7 +19,7 @@ TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e
 FLAT = 1e-8  # of the longest row: a shorter one says nothing about scales
 SHARP = 1e3  # max |z| as the solver gets it: its tolerances are absolute, and so 1e-13 max |z|
 OUT_OF_TIME = 1  # a status of linprog
-UNMET = 1e-9  # of a column's length: a larger slope breaks an optimality condition of least squares
+UNMET = 1e-9  # of |column| |b|: a larger slope breaks an optimality condition of least squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,21 +104,26 @@ def least_distance(G: Floats, h: Floats) -> Floats:
                              gives Gᵀp = 0, h·p > 0.
     Source: Lawson & Hanson 1974, ch. 23.
     """
-    from scipy.optimize import lsq_linear, nnls  # slow to load
-
     n, m = G.shape
     R = np.linalg.qr(G.T, mode="r") if n < m else G.T
     lengths = np.linalg.norm(R, axis=0)
     s = np.max(h / np.maximum(lengths, FLAT * lengths.max() or 1.0))
     if s <= 0.0:
         return np.zeros(n)
-    A, b = np.vstack([R, h / s]), np.append(np.zeros(len(R)), 1.0)
-    u, _ = nnls(A, b, maxiter=30 * n)
-    slopes = A.T @ (A @ u - b)
-    unmet = np.where(u > 0.0, np.abs(slopes), -slopes) > UNMET * np.linalg.norm(A, axis=0)
-    if unmet.any():  # where data are symmetric nnls may stop early
-        u = lsq_linear(A, b, (0.0, np.inf), method="bvls", tol=np.finfo(float).eps).x
+    u = nonnegative(np.vstack([R, h / s]), np.append(np.zeros(len(R)), 1.0))
     return u / u.sum()
+
+
+def nonnegative(A: Floats, b: Floats) -> Floats:
+    """argmin over u ≥ 0 of |A u − b|.   A : (k, n);  b : (k,).   Returns u (n,)."""
+    from scipy.optimize import lsq_linear, nnls  # slow to load
+
+    u, _ = nnls(A, b, maxiter=50 * A.shape[1])
+    slopes, sizes = A.T @ (A @ u - b), np.linalg.norm(A, axis=0) * np.linalg.norm(b)
+    if (np.where(u > 0.0, np.abs(slopes), -slopes) > UNMET * sizes).any():
+        # nnls may stop early where columns depend on each other, as those of symmetric data
+        u = lsq_linear(A, b, (0.0, np.inf), method="bvls", tol=np.finfo(float).eps).x
+    return u
 
 
 def mirror_ascent_bound(

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..arguments import Floats
 from .diagonal_path import kappa_of, separable
+from .fixed_points import nonnegative
 
 RESIDUAL = 1e-9  # of the optimality conditions, relative: what a stationary point may leave
 TIGHT = 1e-6  # of the margin one: how far above it a constraint still counts as tight
@@ -141,10 +142,8 @@ def _measured(A, w, depth, tight):
         d, none = len(w), np.zeros((len(w), 2 * len(w)))
         system = np.block([[system, none], [np.vstack([A[near].T, -A[near].T]), np.eye(2 * d)]])
         wanted = np.append(wanted, np.ones(2 * d))
-    from scipy.optimize import nnls  # slow to load
-
     lengths = np.maximum(np.linalg.norm(system, axis=0), np.finfo(float).tiny)
-    solution, _ = nnls(system / lengths, wanted, maxiter=50 * system.shape[1])
+    solution = nonnegative(system / lengths, wanted)
     nu, solution = np.zeros(len(A)), solution / lengths
     nu[near] = solution[: near.sum()]
     left = {
