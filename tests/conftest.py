@@ -3,6 +3,7 @@ orders are measured on."""
 
 import gc
 import os
+import signal
 import sys
 from contextlib import nullcontext
 from functools import cache
@@ -167,3 +168,20 @@ def exact_errors(problem, density, time):
 def order(errors, ratio=2.0):
     """Observed orders between neighbours of a sequence whose mesh widths shrink by `ratio`."""
     return hkflow.convergence_table(float(ratio) ** -np.arange(len(errors)), errors).orders
+
+
+@pytest.fixture
+def press(monkeypatch):
+    """Presses Ctrl-C in a step of every run from then on; it raises what it does in a notebook."""
+
+    def at(number):
+        def step(self, method, clock):
+            if clock.step == number:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr("hkflow.running.forecast.Forecast.step", step)
+
+    # a shell starts what it sends to the background deaf to Ctrl-C
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield at
+    signal.signal(signal.SIGINT, before)

@@ -1,7 +1,6 @@
 """Runs to an accuracy: reached in truth, with what was chosen in the run folder, or a sentence on
 what stopped them."""
 
-import os
 import signal
 import tomllib
 from dataclasses import replace
@@ -264,16 +263,13 @@ def test_it_stands_in_the_place_of_what_it_chooses(case, table, key, value, word
 
 
 @pytest.mark.parametrize("misses", [False, True])
-def test_a_resumed_run_is_judged(case, tmp_path, monkeypatch, misses):
+def test_a_resumed_run_is_judged(case, tmp_path, monkeypatch, press, misses):
     """It ended without a word on its accuracy. One that misses it is not taken for the answer."""
-
-    def interrupts(self, method, clock):
-        if clock.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("hkflow.running.forecast.Forecast.step", interrupts)
-        broken = hkflow.run(case, output=tmp_path / "run")
+    press(3)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        hkflow.run(case, output=tmp_path / "run")
+    monkeypatch.undo()
+    broken = raised.value.run
     assert broken.signal == signal.SIGINT and broken.errors is None
     wanted = read_case(case, {}).case.method.accuracy
     with monkeypatch.context() as patch:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import signal
 import sys
 from base64 import b64decode
 from types import ModuleType, SimpleNamespace
@@ -9,8 +10,11 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT
+from typer.testing import CliRunner
 
 import hkflow
+from hkflow.app.cli import app
+from hkflow.case.load import toml_of
 from hkflow.running import again, progress
 from hkflow.solving.observer import Observer
 
@@ -105,6 +109,29 @@ def test_a_run_that_was_broken_off_is_resumed(out, tmp_path, monkeypatch, capsys
     assert "is resumed" in capsys.readouterr().err and found.finished
     assert np.array_equal(found.predictions, whole.predictions)
     assert not out.with_name("run.1").exists()
+
+
+def test_ctrl_c_ends_a_loop_over_runs_and_the_same_call_goes_on(out, press):
+    press(1)
+    with pytest.raises(KeyboardInterrupt, match="resume.*goes on from there") as raised:
+        for end in (0.4, 0.5):
+            hkflow.run(TABLES, out, time={"end": end})
+    broken = raised.value.run
+    assert broken.status.startswith("Interrupted by SIGINT") and broken.time[-1] < 0.4
+    assert not out.with_name("run.1").exists()
+    press(2)
+    with pytest.raises(KeyboardInterrupt, match="after 2 steps"):
+        hkflow.resume(out)
+    assert hkflow.run(TABLES, out).finished
+
+
+def test_the_command_line_says_how_to_go_on_after_ctrl_c(tmp_path, press):
+    press(3)
+    path = tmp_path / "short.toml"
+    path.write_text(toml_of(hkflow.check(TABLES)[0]), encoding="utf-8")
+    found = CliRunner().invoke(app, ["run", str(path), "--output", str(tmp_path / "run")])
+    assert found.exit_code == 128 + signal.SIGINT
+    assert "hkflow resume" in found.stderr and "Interrupted by SIGINT" in found.stdout
 
 
 def test_a_run_that_was_killed_before_its_first_save_begins_anew(out):

@@ -153,7 +153,9 @@ def run(
         from ..running.ahead import helped_by
 
         with helped_by(process):
-            made = runs.run(file, output, force, quiet, ranks=together, watch=watch)
+            made = _until_ctrl_c(
+                lambda: runs.run(file, output, force, quiet, ranks=together, watch=watch)
+            )
             _finish(made, quiet, together)
 
 
@@ -163,7 +165,8 @@ def resume(folder: RunPath, watch: Watch = False, quiet: Quiet = False) -> None:
     interruption."""
     from ..running import run as runs
 
-    _finish(runs.resume(folder, quiet, ranks=ranks(), watch=watch), quiet, ranks())
+    made = _until_ctrl_c(lambda: runs.resume(folder, quiet, ranks=ranks(), watch=watch))
+    _finish(made, quiet, ranks())
 
 
 @app.command()
@@ -729,6 +732,16 @@ def _parsed(overrides):
     from ..case.load import parse_override
 
     return dict(parse_override(text) for text in overrides or [])
+
+
+def _until_ctrl_c(make):
+    """The run that make() makes, as far as it came if Ctrl-C ended it."""
+    try:
+        return make()
+    except KeyboardInterrupt as interrupt:
+        if not hasattr(interrupt, "run"):
+            raise
+        return interrupt.run
 
 
 def _finish(one, quiet, together):

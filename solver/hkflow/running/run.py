@@ -106,7 +106,9 @@ def run(
     ranks : that compute the run together, each calling this: hkflow.ranks(). The first alone
         touches the folder and returns the Run, the others None
     Raises CaseError or RunFolderError before anything is written, if the case cannot be run as it
-    stands; and RunFolderError if the folder can no longer be written.
+    stands; and RunFolderError if the folder can no longer be written. Ctrl-C ends it after the step
+    under way, saved, with a KeyboardInterrupt that has the Run as its attribute `run`; on several
+    ranks, and after SIGTERM, the Run is returned, with `signal`.
     """
     records, observers = check_records(records), as_observers(observers)
     given = case if isinstance(case, Problem) else None
@@ -133,8 +135,27 @@ def run(
         def make(file, folder, force, judge):
             return _make(file, _stated(file), folder, force, mark, session, judge=judge)
 
-        return run_to_accuracy(make, file, folder, force, ranks, quiet)
-    return _make(file, stated, folder, force, mark, session, given)
+        made = run_to_accuracy(make, file, folder, force, ranks, quiet)
+    else:
+        made = _make(file, stated, folder, force, mark, session, given)
+    return _unless_interrupted(made, ranks)
+
+
+def _unless_interrupted(made, ranks):
+    """A run that was made. Raises KeyboardInterrupt if that is what Ctrl-C does, and it ended the
+    run: a loop over runs and the cells of a notebook below end then, too."""
+    if (
+        ranks.size == 1
+        and made.signal == signal.SIGINT
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        error: Any = KeyboardInterrupt(
+            f"{made.status} hkflow.resume('{made.path}') goes on from there; this exception has the"
+            " run as its attribute `run`."
+        )
+        error.run = made
+        raise error
+    return made
 
 
 @dataclass(frozen=True)
@@ -274,7 +295,7 @@ def resume(
         found where the run found them. Another record of the run that is not given is nan from here
         on, and the status says so; a new one is nan up to here
     Raises CaseError, with nothing changed, if a function of the case is not there any more or not
-    what it was.
+    what it was; Ctrl-C does what it does to `run`.
     """
     folder, given = Path(folder), check_records(records)
     observers = as_observers(observers)
@@ -302,7 +323,8 @@ def resume(
         remark = _on_missing(stored.records, session.records, clock)
         writer = RunWriter(folder, checkpoint, seconds)
         judge = _judge_of(stored.header)
-        return _integrate(folder, method, stored.case, writer, session, clock, remark, judge=judge)
+        made = _integrate(folder, method, stored.case, writer, session, clock, remark, judge=judge)
+    return _unless_interrupted(made, ranks)
 
 
 def _judge_of(header):
