@@ -1,9 +1,12 @@
 """Styles of journals: widths, fonts, and LaTeX's own format."""
 
+import pickle
 import re
 import shutil
 import subprocess
+from io import BytesIO
 
+import matplotlib
 import pytest
 from matplotlib import font_manager
 from matplotlib.artist import Artist
@@ -104,3 +107,23 @@ def test_a_png_is_drawn_once_and_is_the_picture_of_savefig(tmp_path):
         draw(figure)
         figure.savefig(tmp_path / "b.png")
     assert written.read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def colors_of(content):
+    """The colours of the pixels of a PNG, (n, 3) numbers up to 255 as tuples."""
+    with Image.open(BytesIO(content)) as picture:
+        return {color for _, color in picture.convert("RGB").getcolors(1 << 24)}
+
+
+def test_a_drawn_figure_keeps_its_style_in_a_notebook_of_any_theme():
+    """Colours of curves are looked up when they are drawn; pyplot, which has notebooks show
+    figures, is not wanted for that."""
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], [[1.0, 1.0]], [1])
+    problem = hkflow.Problem(hkflow.circle_mesh(16), objective, hkflow.Flow(1.0, 2.0))
+    solution = hkflow.solve(problem, 0.1)
+    figure = hkflow.plots.draw("records", solution)
+    shown = figure._repr_png_()
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colors_of(shown)
+    with matplotlib.style.context("dark_background"):
+        assert pickle.loads(pickle.dumps(figure))._repr_png_() == shown
+        assert hkflow.plots.draw("records", solution)._repr_png_() == shown

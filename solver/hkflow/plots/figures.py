@@ -8,10 +8,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import as_file, files
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 
@@ -80,7 +82,13 @@ def style(journal: str | None = None) -> Iterator[None]:
     """
     if journal is not None and journal not in JOURNALS:
         raise CaseError(unknown_name("style", journal, sorted(JOURNALS)))
-    wanted = _current.get() if journal is None else JOURNALS[journal]
+    with _styled(_current.get() if journal is None else JOURNALS[journal]):
+        yield
+
+
+@contextmanager
+def _styled(wanted):
+    """The style with the widths and fonts of a Journal."""
     settings = {"font.family": list(wanted.fonts), "pgf.rcfonts": False, **wanted.settings}
     token = _current.set(wanted)
     try:
@@ -91,6 +99,25 @@ def style(journal: str | None = None) -> Iterator[None]:
             yield
     finally:
         _current.reset(token)
+
+
+class Picture(Figure):
+    """A figure that keeps the style it was made in wherever it is drawn later, since colours such
+    as "C0" are looked up then; a notebook shows it without pyplot, too."""
+
+    def __init__(self, size: tuple[float, float]) -> None:
+        super().__init__(figsize=for_journal(size), layout="constrained")
+        self.journal = _current.get()
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw it, in its style."""
+        with _styled(self.journal):
+            super().draw(renderer)
+
+    def _repr_png_(self):
+        content = BytesIO()
+        self.savefig(content, format="png", dpi="figure")
+        return content.getvalue()
 
 
 def for_journal(size: tuple[float, float]) -> tuple[float, float]:

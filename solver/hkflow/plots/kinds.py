@@ -25,7 +25,7 @@ from . import (
     tracks,
     width,
 )
-from .figures import COLUMN, PAGE, for_journal, style, takes_page, write_figure
+from .figures import COLUMN, PAGE, Picture, style, takes_page, write_figure
 from .overlay import Runs
 
 Drawn = ResultLike | StudyResult | Runs
@@ -324,7 +324,7 @@ def draw(
     layers = {} if under is None else {"under": _ground(kind, name, run, loaded(under))}
     if figure is None:
         with style():
-            figure = Figure(figsize=for_journal(size_of(kind, run, wide)), layout="constrained")
+            figure = Picture(size_of(kind, run, wide))
             kind.draw(figure, run, save, shared, **layers)
         return figure
     place: Any = figure
