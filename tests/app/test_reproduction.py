@@ -142,13 +142,14 @@ def test_a_run_that_fails_is_told(clone):
         hkflow.reproduce("paper-fig1", workers=1)
 
 
-def test_a_signal_ends_it_and_the_next_call_goes_on(clone, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_the_next_call_goes_on(clone, monkeypatch, press, number):
     from hkflow.studies import study
 
-    monkeypatch.setattr(study, "compute_all", lambda *_: ({}, int(signal.SIGTERM)))
+    monkeypatch.setattr(study, "compute_all", lambda *_: ({}, int(number)))
     with pytest.raises(papers.Interrupted) as caught:
         hkflow.reproduce("paper-fig1")
-    assert caught.value.signal == signal.SIGTERM
+    assert caught.value.signal == number
 
 
 def test_unknown_names_are_refused(clone):

@@ -242,6 +242,17 @@ def test_a_notebook_bar_counts_and_prints(notebook):
     assert any(handle == ["Failed: a &lt; b"] for handle in notebook)
 
 
+@pytest.mark.parametrize(
+    "count, outcome", [(1, (True, "Completed.")), (9, (False, "Interrupted by SIGINT."))]
+)
+def test_the_bar_of_a_study_goes_without_a_with_block(notebook, count, outcome):
+    """`hkflow.study(path, watch=hkflow.StudyProgress(False))` left it there."""
+    watch = progress.StudyProgress(False)
+    watch(count, 0, None)
+    watch(count, 1, outcome)
+    assert notebook[0][-1] == ""
+
+
 # --- what is shown
 
 

@@ -410,6 +410,15 @@ def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
     assert hkflow.load(tmp_path / "run").status == status
 
 
+def test_ctrl_c_raises_once_the_tables_are_written(write, tmp_path, monkeypatch, press):
+    """As in hkflow.run and hkflow.solve, so that the cells of a notebook below do not go on."""
+    monkeypatch.setattr("hkflow.studies.study.compute_all", lambda *_: ({}, int(signal.SIGINT)))
+    with pytest.raises(KeyboardInterrupt, match="the same call goes on") as raised:
+        study(write(REFINED), tmp_path / "out")
+    assert raised.value.study.signal == signal.SIGINT and not raised.value.study.complete
+    assert (tmp_path / "out" / "table.md").exists()
+
+
 NETWORKS = {
     "data": {"source": "inline", "inputs": [[0.5], [-1.0], [0.2]], "targets": [1.0, -1.0, 0.5]},
     "objective": {"activation": "relu", "loss": "square", "bias": True},

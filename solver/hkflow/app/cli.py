@@ -151,10 +151,11 @@ def run(
         file = together.all(lambda: _read(case, overrides))
         from ..running import run as runs
         from ..running.ahead import helped_by
+        from ..solving.interrupts import until_ctrl_c
 
         with helped_by(process):
-            made = _until_ctrl_c(
-                lambda: runs.run(file, output, force, quiet, ranks=together, watch=watch)
+            made = until_ctrl_c(
+                lambda: runs.run(file, output, force, quiet, ranks=together, watch=watch), "run"
             )
             _finish(made, quiet, together)
 
@@ -164,8 +165,9 @@ def resume(folder: RunPath, watch: Watch = False, quiet: Quiet = False) -> None:
     """Continue an interrupted run; the result is the same, bit for bit, as without the
     interruption."""
     from ..running import run as runs
+    from ..solving.interrupts import until_ctrl_c
 
-    made = _until_ctrl_c(lambda: runs.resume(folder, quiet, ranks=ranks(), watch=watch))
+    made = until_ctrl_c(lambda: runs.resume(folder, quiet, ranks=ranks(), watch=watch), "run")
     _finish(made, quiet, ranks())
 
 
@@ -570,11 +572,14 @@ def study(
     from ..plots.convergence import save_study
     from ..plots.figures import style as styled
     from ..running.progress import StudyProgress
+    from ..solving.interrupts import until_ctrl_c
     from ..studies.report import markdown
     from ..studies.study import study as run_study
 
     with StudyProgress(quiet) as watch:
-        result = run_study(file, output, workers, threads, scheduler, watch, quick)
+        result = until_ctrl_c(
+            lambda: run_study(file, output, workers, threads, scheduler, watch, quick), "study"
+        )
     with styled(style):
         picture = save_study(result)
     if not quiet:
@@ -732,16 +737,6 @@ def _parsed(overrides):
     from ..case.load import parse_override
 
     return dict(parse_override(text) for text in overrides or [])
-
-
-def _until_ctrl_c(make):
-    """The run that make() makes, as far as it came if Ctrl-C ended it."""
-    try:
-        return make()
-    except KeyboardInterrupt as interrupt:
-        if not hasattr(interrupt, "run"):
-            raise
-        return interrupt.run
 
 
 def _finish(one, quiet, together):

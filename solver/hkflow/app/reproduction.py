@@ -96,15 +96,19 @@ class Work:
 
         Raises HkflowError if a run did not finish, and Interrupted after a signal.
         """
+        from ..solving.interrupts import until_ctrl_c
         from ..store.run import load
         from ..studies.study import study
 
-        result = study(
-            study_path(name),
-            self.folder / "studies" / name,
-            self.workers,
-            watch=self.watch,
-            quick=self.quick,
+        result = until_ctrl_c(
+            lambda: study(
+                study_path(name),
+                self.folder / "studies" / name,
+                self.workers,
+                watch=self.watch,
+                quick=self.quick,
+            ),
+            "study",
         )
         if result.signal:
             raise Interrupted(result.signal)

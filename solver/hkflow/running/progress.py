@@ -205,6 +205,8 @@ class StudyProgress:
             self.bar.update(self.task, completed=done)
             if failed:
                 self.bar.console.print(outcome[1], markup=False)
+            if done == count or failed and outcome[1].startswith("Interrupted"):
+                self.bar.stop()
         else:
             eta = (working_time() - self.started) * (count - done) / done
             print(

@@ -33,7 +33,7 @@ from ..methods.method import Method
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
 from ..solving.final_margin import final_max_margin
-from ..solving.interrupts import Interrupts
+from ..solving.interrupts import Interrupts, unless_ctrl_c
 from ..solving.observer import Observer, as_observers
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
@@ -142,20 +142,11 @@ def run(
 
 
 def _unless_interrupted(made, ranks):
-    """A run that was made. Raises KeyboardInterrupt if that is what Ctrl-C does, and it ended the
-    run: a loop over runs and the cells of a notebook below end then, too."""
-    if (
-        ranks.size == 1
-        and made.signal == signal.SIGINT
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):
-        error: Any = KeyboardInterrupt(
-            f"{made.status} hkflow.resume('{made.path}') goes on from there; this exception has the"
-            " run as its attribute `run`."
-        )
-        error.run = made
-        raise error
-    return made
+    """A run that was made; on one rank `unless_ctrl_c`."""
+    if ranks.size > 1:
+        return made
+    advice = f"hkflow.resume('{made.path}') goes on from there."
+    return unless_ctrl_c(made, "run", f"{made.status} {advice}")
 
 
 @dataclass(frozen=True)

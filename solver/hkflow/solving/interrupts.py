@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .observer import Observer
@@ -24,6 +25,29 @@ class Interrupts:
     def __exit__(self, *_):
         for number, handler in self.previous.items():
             signal.signal(number, handler)
+
+
+def unless_ctrl_c(made: Any, name: str, sentence: str) -> Any:
+    """What was made. Raises KeyboardInterrupt with the sentence, and what was made as its attribute
+    `name`, if that is what Ctrl-C does and it ended it: a loop over runs and the cells of a
+    notebook below end then, too."""
+    if made.signal != signal.SIGINT or (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        return made
+    error = KeyboardInterrupt(f"{sentence} What was computed is its attribute `{name}`.")
+    setattr(error, name, made)
+    raise error
+
+
+def until_ctrl_c(make: Callable[[], Any], name: str) -> Any:
+    """What make() returns, or what `unless_ctrl_c` raises by that name."""
+    try:
+        return make()
+    except KeyboardInterrupt as error:
+        if not hasattr(error, name):
+            raise
+        return getattr(error, name)
 
 
 class DeferredInterrupt(Interrupts, Observer):

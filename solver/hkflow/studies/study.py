@@ -22,6 +22,7 @@ from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..files.userfiles import named
 from ..running.beside import cores
+from ..solving.interrupts import unless_ctrl_c
 from ..store.run import WORK, load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
@@ -132,7 +133,8 @@ def study(
     Finished runs in the folder are used again: they are known by their resolved case, data files
     and version of hkflow.
     Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder
-    cannot be used, before anything is computed.
+    cannot be used, before anything is computed. After Ctrl-C runs are saved, and KeyboardInterrupt
+    has the StudyResult as its attribute `study`.
     """
     what = load_study(path, quick)
     _check_finest(what)
@@ -167,7 +169,7 @@ def study(
         )
         result = _measured(what, folder, folders, outcomes, received, dim)
         write_report(result)
-    return result
+    return unless_ctrl_c(result, "study", "The study was interrupted; the same call goes on.")
 
 
 def _check_finest(what):
