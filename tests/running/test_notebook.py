@@ -194,7 +194,7 @@ def test_a_run_to_an_accuracy_is_loaded_when_it_was_judged(out, capsys):
 
 
 class Shell:
-    kernel = object()
+    kernel, execution_count = object(), 1
 
 
 @pytest.fixture
@@ -212,18 +212,26 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
+    monkeypatch.setattr(progress.NotebookBar, "place", None)
     return shown
 
 
-def test_a_notebook_sees_a_bar_that_goes(out, notebook, capsys):
+def test_a_notebook_sees_a_bar_that_goes(out, notebook, monkeypatch, capsys):
+    """One place for all that is waited for in a cell: each was a blank line in the end."""
     hkflow.run(TABLES, out, quiet=False)
-    texts = [text for handle in notebook for text in handle]
-    assert any("preparing" in text for text in texts)
-    bar = next(handle for handle in notebook if any("<progress" in text for text in handle))
+    (texts,) = notebook
+    assert any("preparing" in text for text in texts) and texts[-1] == ""
+    bar = [text for text in texts if "energy" in text]
     values = [float(v) for text in bar for v in re.findall(r'value="([\d.e-]+)"', text)]
-    assert values[0] == 0.0 and values[-1] == 0.4 and values == sorted(values)
-    assert "ETA" in bar[-2] and "energy" in bar[-2]
-    assert all(handle[-1] == "" for handle in notebook) and capsys.readouterr().err == ""
+    assert values[-1] == 0.4 and values == sorted(values) and "ETA" in bar[-1]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(Shell, "execution_count", 2)
+    hkflow.run(TABLES, out, quiet=False)
+    assert len(notebook) == 2
+
+
+def test_a_bar_is_plain_text_where_there_is_no_html():
+    assert repr(progress._Html("<progress></progress> a &lt; b")) == " a < b"
 
 
 def test_a_quiet_run_shows_nothing(out, notebook):

@@ -1,11 +1,12 @@
 """What a person watching a run sees: a bar with time, energy and ETA, on a terminal or in a
 notebook; plain lines elsewhere."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html import escape
+from html import escape, unescape
 from importlib import import_module
 from typing import Any
 
@@ -65,9 +66,13 @@ def counted(what: str, quiet: bool = False) -> Iterator[Callable[[int, int], Non
 
 def _in_notebook():
     """Whether this process computes the cells of a notebook."""
+    return getattr(_shell(), "kernel", None) is not None
+
+
+def _shell() -> Any:
+    """The interactive shell of IPython that this process is, if it is one."""
     python = sys.modules.get("IPython")
-    shell = python and python.get_ipython()
-    return getattr(shell, "kernel", None) is not None
+    return python and python.get_ipython()
 
 
 def _shows_bars():
@@ -101,7 +106,10 @@ def progress_bar(text: str | None = None) -> Any:
 
 class NotebookBar:
     """A bar below a cell of a notebook, of plain HTML that every notebook shows; it goes when it
-    stops. For one task, by the methods of rich.progress.Progress that are used here."""
+    stops, and leaves its place to the next one of the cell: empty ones are blank lines. For one
+    task, by the methods of rich.progress.Progress that are used here."""
+
+    place: tuple[int, Any] | None = None  # the number of a cell, and what shows nothing there now
 
     def __init__(self) -> None:
         self.handle: Any = None
@@ -115,12 +123,17 @@ class NotebookBar:
         self.stop()
 
     def start(self) -> None:
-        self.handle = self._display(_Html(""), display_id=True)
+        self.cell = _shell().execution_count
+        place, NotebookBar.place = NotebookBar.place, None
+        if place and place[0] == self.cell:
+            self.handle = place[1]
+        else:
+            self.handle = self._display(_Html(""), display_id=True)
 
     def stop(self) -> None:
         if self.handle is not None:
             self.handle.update(_Html(""))
-            self.handle = None
+            NotebookBar.place, self.handle = (self.cell, self.handle), None
 
     def add_task(self, text: str, total: float | None = None, completed: float = 0.0) -> int:
         self.text, self.total, self.first = text, total, completed
@@ -173,6 +186,9 @@ class _Html:
 
     def _repr_html_(self):
         return self.text
+
+    def __repr__(self):  # where there is no HTML
+        return unescape(re.sub("<[^>]*>", "", self.text))
 
 
 class StudyProgress:
