@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 from base64 import b64decode
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -274,7 +275,7 @@ def test_objects_say_what_they_are_and_how_large(out):
         assert one._repr_html_().startswith("<div>")
     assert "grid of 24 cells on the circle, 3 data, 3 saves" in repr(run)
     assert run.status in repr(run) and run.finished
-    assert repr(problem.mesh) == "<Mesh: circle, 24 cells and 24 faces on S^1, width 0.262>"
+    assert repr(problem.mesh) == "<Mesh: circle, 24 cells and 24 faces on S^1, 0.262 wide>"
     assert repr(problem.flow) == "Flow(transport=1.0, reaction=2.0)"
     assert "relu units, logistic risk, 3 data in R^2" in repr(problem)
     html = run._repr_html_()
@@ -308,6 +309,37 @@ def test_other_objects_show_themselves(rng):
     assert "2 cells without faces, in R^2" in repr(hkflow.atoms_mesh(np.eye(2)))
     empty = hkflow.solve(problem, 0.01)
     assert "particles on S^2, 0 data" in repr(empty) and "<table>" in empty._repr_html_()
+
+
+def test_results_of_functions_are_told_in_a_line_not_by_their_arrays(out, tmp_path):
+    run = hkflow.run(TABLES, out, **{"domain.cells": 96})
+    objective = run.problem.objective
+    decayed = replace(objective, weight_decay=0.1)
+    found = {
+        "atoms on S^1, mass": run.atoms_at(-1),
+        "2 units in R^1": hkflow.Units([[1.0], [2.0]], [1.0, 1.0]),
+        "a density on 4 cells, 1 atom": hkflow.DensityAndAtoms(
+            np.ones((1, 4)), hkflow.PointMeasure([[1.0, 0.0]])
+        ),
+        "≤ γ ≤": hkflow.certificates.max_margin(objective, (1, -1)),
+        "no margin is positive": hkflow.certificates.max_margin(objective),
+        "of 3 data count": hkflow.certificates.f2_max_margin(objective),
+        "≤ F ≤": hkflow.certificates.minimise(decayed, (1, -1)),
+        "predictions ± ": hkflow.error_bars(run),
+        "order 2.00 (95 %": hkflow.convergence_table([1.0, 0.5, 0.25], [1.0, 0.25, 0.0625]),
+        "t = 0 after 0 steps": next(hkflow.steps(run.problem, 0.1)),
+        "Comparison of": hkflow.compare(run, run),
+    }
+    for words, one in found.items():
+        assert words in repr(one) and "array" not in repr(one) and len(repr(one)) < 300
+        assert "\n" not in repr(one)
+        assert one._repr_html_().startswith("<")
+    assert "error 2.500e-01, order 2.00" in found["order 2.00 (95 %"]._repr_html_()
+    (tmp_path / "case.toml").write_text(toml_of(run.case), encoding="utf-8")
+    (tmp_path / "study.toml").write_text('case = "case.toml"\n[sweep]\nseed = [0]\n')
+    study = hkflow.study(tmp_path / "study.toml", tmp_path / "study", workers=1)
+    assert repr(study).endswith("study: 1 of 1 runs finished>")
+    assert "| seed |" in study._repr_markdown_() and len(repr(study.outcomes[0])) < 1000
 
 
 # --- a notebook, top to bottom

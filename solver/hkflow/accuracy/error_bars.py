@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats
+from ..shown import Shown
 
 LABELS = {  # of quantities, and of what they are in units of the mass where that is beyond numbers
     "predictions": ("predictions", "predictions/mass"),
@@ -39,8 +40,8 @@ class Bar:
         return self.space + self.time
 
 
-@dataclass(frozen=True, eq=False)
-class ErrorBars:
+@dataclass(frozen=True, eq=False, repr=False)
+class ErrorBars(Shown):
     """How far a run may be from the flow that it computes: estimates from companions, in every
     quantity of `bars`.
 
@@ -75,6 +76,17 @@ class ErrorBars:
     def label(self, name: str) -> str:
         """What a quantity is called."""
         return LABELS[name][self.normalised]
+
+    def __repr__(self):
+        said = [f"{name} ± {self[name][-1]:.1e}" for name in self.bars]
+        return f"<ErrorBars: {', '.join(said) or self.remark}>"
+
+    def _facts(self):
+        if not self.bars:
+            return {"": str(self)}
+        last = {name: (self[name][-1], bar.verdict) for name, bar in self.bars.items()}
+        rows = {self.label(name): f"± {size:.2e}, {said}" for name, (size, said) in last.items()}
+        return rows | {f"at t = {self.time[-1]:g} from": "; ".join(self.companions)}
 
     def __str__(self):
         if not self.bars:

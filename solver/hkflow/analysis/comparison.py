@@ -2,6 +2,7 @@
 masses and measures."""
 
 from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
 from textwrap import shorten
 
@@ -32,7 +33,7 @@ DISTANCES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """What `compare` found at n common save times.
 
@@ -66,6 +67,12 @@ class Comparison:
     density: np.ndarray
     captured: np.ndarray
     notes: tuple
+
+    def __repr__(self):
+        return f"<Comparison of {self.a.name} and {self.b.name} at {len(self.time)} save times>"
+
+    def _repr_html_(self):
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self):
         return table(self)

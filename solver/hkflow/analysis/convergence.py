@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import Floats
+from ..shown import Shown, counted
 
 CONFIDENCE = 0.95
 
@@ -21,8 +22,8 @@ class Fit(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class ConvergenceTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConvergenceTable(Shown):
     """What `convergence_table` found.
 
     h : (n,) mesh widths, steps, or one over numbers;  errors, bars : (n,) each, and their relative
@@ -35,6 +36,21 @@ class ConvergenceTable:
     bars: np.ndarray
     orders: np.ndarray
     fit: Fit
+
+    def __repr__(self):
+        return f"<ConvergenceTable: {counted(len(self.h), 'error')}, {self._fitted()}>"
+
+    def _fitted(self):
+        order, low, high = self.fit
+        known = f" (95 %: {low:.2f} to {high:.2f})" if low == low else ""
+        return f"order {order:.2f}{known}"
+
+    def _facts(self):
+        orders = ["", *(f", order {order:.2f}" for order in self.orders)]
+        rows = zip(self.h, self.errors, orders, strict=True)
+        return {f"h = {h:.4g}": f"error {e:.3e}{said}" for h, e, said in rows} | {
+            "least squares": self._fitted()
+        }
 
 
 def convergence_table(h: ArrayLike, errors: ArrayLike) -> ConvergenceTable:

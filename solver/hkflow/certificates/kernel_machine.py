@@ -15,6 +15,7 @@ from ..compiled import njit
 from ..errors import HkflowError, unknown_name
 from ..objectives.objective import Objective
 from ..objectives.population import arc_cosine
+from ..shown import Shown
 from .fixed_points import least_distance
 
 # relative: how far the two values that enclose a margin may be apart, or an interpolant from its
@@ -25,8 +26,8 @@ EPS = np.finfo(float).eps
 PAIRS = 1 << 20  # of new inputs and data whose kernels are stored together: 8 MB, several times
 
 
-@dataclass(frozen=True, eq=False)
-class KernelMachine:
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelMachine(Shown):
     """The largest margin in the unit ball of H and its proof: lower ≤ γ ≤ upper, GAP apart.
 
     value : γ, or 0 if nothing separates the data;  lower : min_i y_i g(x_i);  upper : √(pᵀYKYp)
@@ -38,6 +39,13 @@ class KernelMachine:
     upper: float
     dual: Floats
     coefficients: Floats
+
+    def _facts(self):
+        count = np.count_nonzero(self.dual)
+        return {
+            "γ": f"{self.lower:.9g} ≤ γ ≤ {self.upper:.9g}",
+            "support": f"{count} of {len(self.dual)} data count",
+        }
 
     def decision(self, K_new: Floats) -> Floats:
         """g(x) = Σ_i p_i y_i K(x_i, x)/upper, (n_new,), for K_new (n_new, n_data) of K(x, x_i)."""
@@ -62,8 +70,8 @@ class Interpolant:
         return K_new @ self.coefficients
 
 
-@dataclass(frozen=True, eq=False)
-class KernelClassifier:
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelClassifier(Shown):
     """A machine with its kernel and data: a function of x.
 
     machine : KernelMachine;  kernel : function (x (n, p), z (k, p)) -> (n, k);  inputs : (n_data,
@@ -73,6 +81,9 @@ class KernelClassifier:
     machine: KernelMachine
     kernel: Callable
     inputs: Floats
+
+    def _facts(self):
+        return self.machine._facts()
 
     def __call__(self, x: Floats) -> Floats:
         """g at x (n_new, p), (n_new,); some at a time, by the data that count."""

@@ -8,6 +8,7 @@ import numpy as np
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
+from ..shown import Shown, counted
 
 MOST_NAMED = 8  # rows in a sentence
 # function (linear programmes, lower, upper value so far) -> whether the search is to end
@@ -18,8 +19,8 @@ class OutOfTime(HkflowError):
     """A linear programme that took longer than it was given."""
 
 
-@dataclass(frozen=True, eq=False)
-class MaxMargin:
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxMargin(Shown):
     """The max-margin γ_ℓ1 = max over probabilities ν of min_i y_i h_ν(x_i), and its proof lower ≤
     γ_ℓ1 ≤ upper.
 
@@ -44,6 +45,13 @@ class MaxMargin:
     slackness: Floats
     tolerance: float
     resolution: float
+
+    def _facts(self):
+        return {
+            "γ": f"{self.lower:.9g} ≤ γ ≤ {self.upper:.9g}",
+            "proof": "certified" if self.certified else "upper end not certified",
+            "measure": f"by {counted(len(self.atoms), 'atom')}",
+        } | ({"why": f"no margin is positive: {self.why_none}"} if self.is_none else {})
 
     @property
     def relative_gap(self) -> float:

@@ -19,6 +19,7 @@ from scipy.special import xlog1py, xlogy
 from ..arguments import Floats
 from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
+from ..shown import Shown, counted
 from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 100
@@ -77,8 +78,8 @@ CONJUGATES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Minimiser:
+@dataclass(frozen=True, eq=False, repr=False)
+class Minimiser(Shown):
     """A measure ν and how good it is: lower ≤ F* ≤ F(ν) = upper, where `lower` is proved only if
     the search for peaks is.
 
@@ -98,6 +99,13 @@ class Minimiser:
     margin: float
     certified: bool
     rounds: int
+
+    def _facts(self):
+        return {
+            "minimum": f"{self.lower:.9g} ≤ F ≤ {self.upper:.9g} at λ = {self.weight_decay:g}",
+            "proof": "certified" if self.certified else "lower end not certified",
+            "measure": f"by {counted(len(self.atoms), 'atom')} of mass {self.atoms.mass:.6g}",
+        } | ({} if np.isnan(self.margin) else {"margin": f"margin {self.margin:.6g}"})
 
     @property
     def gap(self) -> float:

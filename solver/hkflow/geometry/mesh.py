@@ -57,7 +57,7 @@ class Mesh(Shown):
             return {"mesh": f"{kind} without faces, in R^{self.dim + 1}"}
         return {
             "mesh": f"{kind} and {len(self.faces)} faces on S^{self.dim}",
-            "width": f"width {self.width:.3g}",
+            "width": f"{self.width:.3g} wide",
         }
 
     def arrays(self) -> dict[str, NDArray]:

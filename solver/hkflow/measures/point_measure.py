@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from ..arguments import Floats, real_array
 from ..geometry.mesh import Mesh, half_faces, simplices
 from ..geometry.sphere import normalize
+from ..shown import Shown, counted
 
 SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
 
 
-@dataclass(frozen=True, eq=False)
-class PointMeasure:
+@dataclass(frozen=True, eq=False, repr=False)
+class PointMeasure(Shown):
     """A finite sum of point masses on the signed sphere.
 
     positions : (n, d+1) θ_j, normalised here;  signs : (n,) ε_j = ±1, all +1 if not given
@@ -67,6 +68,10 @@ class PointMeasure:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def _facts(self):
+        atoms = f"{counted(len(self), 'atom')} on S^{self.positions.shape[1] - 1}"
+        return {"atoms": atoms, "mass": f"mass {self.mass:.6g}"}
+
     @property
     def mass(self) -> float:
         """|ν| = Σ weight_j."""
@@ -86,12 +91,16 @@ class PointMeasure:
         return PointMeasure(self.positions, self.signs, self.weights / self.mass * mass)
 
 
-@dataclass(frozen=True, eq=False)
-class DensityAndAtoms:
+@dataclass(frozen=True, eq=False, repr=False)
+class DensityAndAtoms(Shown):
     """ν = density + atoms;  density : (n_signs, n_cells) on a mesh."""
 
     density: Floats
     atoms: PointMeasure
+
+    def _facts(self):
+        cells = np.shape(self.density)[-1]
+        return {"density": f"a density on {cells} cells", **self.atoms._facts()}
 
     def as_atoms(self, mesh: Mesh, signs: tuple[int, ...]) -> PointMeasure:
         """All of it as atoms."""
@@ -149,8 +158,8 @@ def sampled(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Units:
+@dataclass(frozen=True, eq=False, repr=False)
+class Units(Shown):
     """A two-layer network in raw parameters, h(x) = (1/m) Σ_j b_j φ(a_j, x).
 
     hidden : (m, p) input weights a_j;  output : (m,) output weights b_j
@@ -158,6 +167,9 @@ class Units:
 
     hidden: Floats
     output: Floats
+
+    def _facts(self):
+        return {"units": f"{counted(len(self.output), 'unit')} in R^{self.hidden.shape[1]}"}
 
     def __post_init__(self):
         hidden, output = (

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ..arguments import Floats, check_positive, real_array
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
+from ..shown import Shown, counted
 from .records import take_record
 from .state import LoopState
 
@@ -40,12 +41,19 @@ class Observer:
         """After the last step, also if an exception ended the run."""
 
 
-class State:
+class State(Shown):
     """The accepted state of a run that goes on, in plain units: what e^log_scale times the method's
     own numbers is."""
 
     def __init__(self, method: Method, clock: LoopState) -> None:
         self._method, self._clock = method, clock
+
+    def _facts(self):
+        return {
+            "time": f"t = {self.time:.6g} after {counted(self.step, 'step')}",
+            "objective": f"objective {self.objective:.6g}",
+            "mass": f"mass {self.mass:.6g}",
+        }
 
     @property
     def time(self) -> float:

@@ -2,7 +2,7 @@
 of members."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -156,7 +156,7 @@ class Member:
     group: int
     level: int
     repeat: int
-    file: CaseFile
+    file: CaseFile = field(repr=False)
     changes: dict
 
 
@@ -326,12 +326,12 @@ def _merged(earlier, later):
     """Overrides of which the later count; where they choose the kind of a table, keys that this
     kind does not have are left out."""
     kept = dict(earlier)
-    for table, field in UNIONS.items():
+    for table, choice in UNIONS.items():
         whole = later.get(table) if isinstance(later.get(table), dict) else {}
-        kind = later.get(f"{table}.{field}", whole.get(field))
+        kind = later.get(f"{table}.{choice}", whole.get(choice))
         if kind is None:
             continue
-        fields = keys_of(table, kind) - {field, *whole}
+        fields = keys_of(table, kind) - {choice, *whole}
         for key in earlier:
             first, _, name = key.partition(".")
             if first == table and name.partition(".")[0] not in fields:

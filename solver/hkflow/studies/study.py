@@ -27,7 +27,7 @@ from ..store.run import WORK, load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .members import as_member, compute_all, is_finished, key_of
-from .report import AGAINST, write_report
+from .report import AGAINST, markdown, write_report
 
 ROUNDING = 1e-13  # errors below it are rounding, without an order
 
@@ -50,7 +50,7 @@ class Outcome:
     problem: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StudyResult:
     """A study that was run.
 
@@ -69,6 +69,13 @@ class StudyResult:
     names: list
     h: Floats | None
     signal: int | None = None
+
+    def __repr__(self):
+        done = sum(outcome.finished for outcome in self.outcomes)
+        return f"<StudyResult {self.folder}: {done} of {len(self.outcomes)} runs finished>"
+
+    def _repr_markdown_(self):
+        return markdown(self)
 
     @property
     def complete(self) -> bool:
