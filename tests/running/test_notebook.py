@@ -1,6 +1,7 @@
 """Runs as in a notebook: cells that are run again, bars, and what is shown of objects."""
 
 import ast
+import pickle
 import re
 import signal
 import sys
@@ -340,6 +341,37 @@ def test_results_of_functions_are_told_in_a_line_not_by_their_arrays(out, tmp_pa
     study = hkflow.study(tmp_path / "study.toml", tmp_path / "study", workers=1)
     assert repr(study).endswith("study: 1 of 1 runs finished>")
     assert "| seed |" in study._repr_markdown_() and len(repr(study.outcomes[0])) < 1000
+
+
+# --- what goes to other processes, and is kept between sessions
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("source", ["xor", "parity", "cluster-grid", "teacher"])
+def test_problems_of_drawn_data_can_be_pickled(source, bias):
+    tables = TABLES | {"data": {"source": source, "n": 5}}
+    objective = TABLES["objective"] | {"bias": bias, "loss": "square"}
+    problem = hkflow.check(tables | {"objective": objective}, domain={"cells": 12})[1]
+    drawn = [
+        one.draw(np.random.default_rng(1), 4)
+        for one in (problem, pickle.loads(pickle.dumps(problem)))
+    ]
+    assert all(np.array_equal(*pair) for pair in zip(*drawn, strict=True))
+    assert drawn[0][0].shape[1] == problem.objective.inputs.shape[1]
+
+
+def test_energies_and_kernel_machines_can_be_pickled():
+    energy = hkflow.Sum(hkflow.Interaction("exp(t)"), hkflow.External("x*y"), axes=2)
+    problem = hkflow.Problem(hkflow.circle_mesh(16), energy, hkflow.Flow(1.0))
+    solution = hkflow.solve(problem, 0.1)
+    copy = pickle.loads(pickle.dumps(solution))
+    assert np.array_equal(copy.density, solution.density)
+    assert hkflow.solve(copy.problem, 0.1).records["objective"][-1] == solution.objective_at(-1)
+    x = np.array([[1.0, 0.5], [-1.0, 0.2]])
+    found = hkflow.certificates.f2_max_margin(
+        hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], x, [1, -1])
+    )
+    assert np.array_equal(pickle.loads(pickle.dumps(found))(x), found(x))
 
 
 # --- a notebook, top to bottom

@@ -1,6 +1,7 @@
 """From a checked case to a Problem: data, mesh, initial measure, flow, exact solution."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,14 +218,12 @@ def fresh_data(case: Case, feature: Feature) -> Callable | None:
             )
         return None
     draw = distribution(case, random_numbers(case.seed, DATA), feature)
-    if not case.objective.bias:
-        return draw
+    return partial(_biased, draw) if case.objective.bias else draw
 
-    def with_bias(rng, n):
-        inputs, targets = draw(rng, n)
-        return generators.with_bias(inputs), targets
 
-    return with_bias
+def _biased(draw, rng, n):
+    inputs, targets = draw(rng, n)
+    return generators.with_bias(inputs), targets
 
 
 def _check_classes(targets, loss, both):

@@ -7,6 +7,7 @@ K  =  data i ↓   K_ij = K(x_i, x_j)          g = Σ_i c_i K(x_i, ·),  |g|²_H
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -143,10 +144,10 @@ def arc_cosine_kernel(x: Floats, z: Floats, degree: int) -> Floats:
     return K / (p if degree == 1 else p * (p + 2))
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[[Floats, Floats], Floats]] = {
     "linear": linear_kernel,
-    "relu": lambda x, z: arc_cosine_kernel(x, z, 1),
-    "squared-relu": lambda x, z: arc_cosine_kernel(x, z, 2),
+    "relu": partial(arc_cosine_kernel, degree=1),
+    "squared-relu": partial(arc_cosine_kernel, degree=2),
 }
 
 

@@ -2,10 +2,11 @@
 
 A distribution is a function draw(rng, n) -> inputs (n, dim), targets (n,). Those that have
 something to fix first, the classes of their clusters or their teacher, take it from the generator
-that they are made with.
+that they are made with. All can be pickled, as problems for other processes are.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,47 +30,47 @@ def cluster_grid(
     classes : k² labels ±1, row by row from the lower left, instead of random ones: one distribution
         for all generators
     """
-    radius = 1.0 / (3 * clusters - 1)
     if classes is not None:
         classes = np.array(classes, dtype=float)
     else:
         classes = rng.choice([-1.0, 1.0], size=clusters**2)
         while clusters > 1 and abs(classes.sum()) == clusters**2:
             classes = rng.choice([-1.0, 1.0], size=clusters**2)
+    return partial(_in_clusters, dim, clusters, classes)
 
-    def draw(rng, n):
-        chosen = rng.integers(clusters**2, size=n)
-        r, angle = radius * np.sqrt(rng.random(n)), 2.0 * np.pi * rng.random(n)
-        inputs = rng.uniform(-0.5, 0.5, size=(n, dim))
-        corner = -0.5 + radius
-        inputs[:, 0] = corner + 3 * radius * (chosen % clusters) + r * np.cos(angle)
-        inputs[:, 1] = corner + 3 * radius * (chosen // clusters) + r * np.sin(angle)
-        return inputs, classes[chosen]
 
-    return draw
+def _in_clusters(dim, clusters, classes, rng, n):
+    radius = 1.0 / (3 * clusters - 1)
+    chosen = rng.integers(clusters**2, size=n)
+    r, angle = radius * np.sqrt(rng.random(n)), 2.0 * np.pi * rng.random(n)
+    inputs = rng.uniform(-0.5, 0.5, size=(n, dim))
+    corner = -0.5 + radius
+    inputs[:, 0] = corner + 3 * radius * (chosen % clusters) + r * np.cos(angle)
+    inputs[:, 1] = corner + 3 * radius * (chosen // clusters) + r * np.sin(angle)
+    return inputs, classes[chosen]
 
 
 def xor(rng: np.random.Generator, dim: int = 2) -> Draw:
     """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are
     standard normal."""
+    return partial(_of_xor, dim)
 
-    def draw(rng, n):
-        inputs = rng.standard_normal((n, dim))
-        inputs[:, :2] = rng.choice([-1.0, 1.0], size=(n, 2))
-        return inputs, inputs[:, 0] * inputs[:, 1]
 
-    return draw
+def _of_xor(dim, rng, n):
+    inputs = rng.standard_normal((n, dim))
+    inputs[:, :2] = rng.choice([-1.0, 1.0], size=(n, 2))
+    return inputs, inputs[:, 0] * inputs[:, 1]
 
 
 def parity(rng: np.random.Generator, dim: int = 2, bits: int = 2) -> Draw:
     """2-homogeneity paper, Example 4.1: x in {±1/√dim}^dim uniform, the class is the product of the
     signs of the first `bits`."""
+    return partial(_of_parity, dim, bits)
 
-    def draw(rng, n):
-        signs = rng.choice([-1.0, 1.0], size=(n, dim))
-        return signs / np.sqrt(dim), signs[:, :bits].prod(axis=1)
 
-    return draw
+def _of_parity(dim, bits, rng, n):
+    signs = rng.choice([-1.0, 1.0], size=(n, dim))
+    return signs / np.sqrt(dim), signs[:, :bits].prod(axis=1)
 
 
 def teacher_units(rng: np.random.Generator, columns: int, units: int) -> tuple[Floats, Floats]:
@@ -109,26 +110,28 @@ def teacher(
     if feature.joint:  # b(a·x)₊ of (a, b)/√(1+b²) is that of (a, b) over 1+b²
         weights = 1.0 + outputs**2
         points = np.column_stack([directions, outputs]) / np.sqrt(weights)[:, None]
+    value = partial(_value, feature, points, weights, bias)
+    return partial(_of_teacher, value, dim, classify, margin, tries)
 
-    def value(x):
-        return weights @ feature.matrix(points, with_bias(x) if bias else x).T
 
-    def draw(rng, n):
-        inputs = rng.standard_normal((n, dim))
-        values = value(inputs)
-        if not classify:
-            return inputs, values
-        for _ in range(tries):
-            close = (np.abs(values) < margin) | (values == 0.0)
-            if not close.any():
-                return inputs, np.sign(values)
-            inputs[close] = rng.standard_normal((close.sum(), dim))
-            values[close] = value(inputs[close])
-        raise ValueError(
-            f"The teacher's margin {margin:g} is too large: almost every input is rejected."
-        )
+def _value(feature, points, weights, bias, x):
+    return weights @ feature.matrix(points, with_bias(x) if bias else x).T
 
-    return draw
+
+def _of_teacher(value, dim, classify, margin, tries, rng, n):
+    inputs = rng.standard_normal((n, dim))
+    values = value(inputs)
+    if not classify:
+        return inputs, values
+    for _ in range(tries):
+        close = (np.abs(values) < margin) | (values == 0.0)
+        if not close.any():
+            return inputs, np.sign(values)
+        inputs[close] = rng.standard_normal((close.sum(), dim))
+        values[close] = value(inputs[close])
+    raise ValueError(
+        f"The teacher's margin {margin:g} is too large: almost every input is rejected."
+    )
 
 
 def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:

@@ -176,7 +176,11 @@ class Interaction(Shown):
         return {"interaction": f"{self.strength:g} · {named}{given} ({series})"}
 
 
-NO_RISK = Risk("energy", lambda predictions, targets, weights, out: 0.0, False)
+def _nothing(predictions, targets, weights, out):
+    return 0.0
+
+
+NO_RISK = Risk("energy", _nothing, False)
 
 
 def _no_matrix(points, inputs):
