@@ -7,6 +7,7 @@ import signal
 import sys
 from base64 import b64decode
 from dataclasses import replace
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -182,6 +183,29 @@ def test_a_problem_is_known_again_by_its_arrays(out, kind):
     )
     hkflow.run(changed, out, end=0.2, kind=kind)
     assert out.with_name("run.1").exists()
+
+
+class Tanh:
+    def __call__(self, s):
+        return np.tanh(s), 1.0 / np.cosh(s) ** 2
+
+
+def scaled_tanh(scale, s):
+    return np.tanh(scale * s), scale / np.cosh(scale * s) ** 2
+
+
+@pytest.mark.parametrize(
+    "make", [Tanh, lambda: partial(scaled_tanh, 2.0)], ids=["object", "partial"]
+)
+def test_functions_without_a_name_are_known_again_in_another_session(out, make):
+    """Names had their addresses, which every session has others of."""
+    x = np.array([[0.5, 1.0], [-1.0, 1.0]])
+    for _ in range(2):
+        objective = hkflow.Objective(hkflow.ridge(make()), hkflow.RISKS["square"], x, [1.0, -1.0])
+        problem = hkflow.Problem(hkflow.circle_mesh(16), objective, hkflow.Flow(1.0))
+        hkflow.run(problem, out, end=0.1)
+        assert " at 0x" not in (out / "run.json").read_text(encoding="utf-8")
+    assert not out.with_name("run.1").exists()
 
 
 def test_a_run_to_an_accuracy_is_loaded_when_it_was_judged(out, capsys):

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -73,6 +73,17 @@ def _path(name, folder):
     return path.resolve() if folder is not None and path.is_file() else None
 
 
+def _name_of(function):
+    """module:name of a function. That of a partial or an object, which cannot be imported, is the
+    same in every session."""
+    if isinstance(function, partial):
+        module, _, name = _name_of(function.func).partition(":")
+        return f"{module}:partial({name})"
+    if not hasattr(function, "__qualname__"):
+        return f"{type(function).__module__}:{type(function).__qualname__}()"
+    return f"{function.__module__}:{function.__qualname__}"
+
+
 class StoredFunction(Table):
     """A user's function as a run folder knows it.
 
@@ -88,7 +99,7 @@ class StoredFunction(Table):
         function: Callable, name: str | None = None, folder: str | None = None
     ) -> "StoredFunction":
         """That of a function, by default under the name that it has itself."""
-        name = name or f"{function.__module__}:{getattr(function, '__qualname__', function)}"
+        name = name or _name_of(function)
         return StoredFunction(function=name, source=source_hash(function), folder=folder)
 
     def load(self, where: str | Path, sourceless: bool = False) -> Callable:
