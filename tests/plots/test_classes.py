@@ -40,6 +40,14 @@ def test_the_map_is_what_the_classifier_predicts():
     assert len(set(found)) == 3
 
 
+def test_a_frame_gives_its_names_and_no_warning():
+    data = load_iris(as_frame=True)
+    inputs, labels = data.data.iloc[:, 2:], data.target_names[data.target]
+    model = hkflow.WideNetworkClassifier(particles=20, time=1.0).fit(inputs, labels)
+    _, texts = drawn(model, inputs, labels, None)
+    assert set(inputs.columns) <= set(texts)
+
+
 def one_against_the_rest(inputs, labels, **problem):
     """Solutions of a flow, one for each label."""
     points, runs = np.tile(hkflow.quasi_uniform(50, 2), (2, 1)), []

@@ -27,6 +27,11 @@ def test_a_function_may_change_the_points_that_it_is_given():
     assert np.array_equal(points, mesh.centers)
 
 
+def test_the_density_of_another_mesh_is_told():
+    with pytest.raises(ValueError, match=r"the shape \(1, 16\).*got \(1, 32\).*fits every mesh"):
+        started(np.ones((1, 32)))
+
+
 @pytest.mark.parametrize(
     "values, why",
     [

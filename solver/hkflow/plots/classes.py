@@ -3,6 +3,7 @@ classes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from warnings import catch_warnings, filterwarnings
 
 import matplotlib
 import numpy as np
@@ -37,18 +38,19 @@ def draw_classes(
     classifier: Classifier | Result | Sequence[Result],
     inputs: ArrayLike,
     labels: ArrayLike,
-    names: Sequence[str] = ("x₁", "x₂"),
+    names: Sequence[str] | None = None,
     save: int = -1,
 ) -> None:
     """Draw which class is predicted where, the lines between the classes, and the data.
 
     classifier : fitted; or a run with an output for each class, or runs of one class against the
         rest, in the order of the sorted labels: the largest prediction counts
-    inputs : (n, 2), raw of runs that prepare them;  labels : (n,);  names : of the inputs
-    save : of runs
+    inputs : (n, 2), raw of runs that prepare them;  labels : (n,)
+    names : of the inputs, by default those of a frame's columns, else x₁ and x₂;  save : of runs
     Raises HkflowError for other than two inputs, and where there are not as many runs or outputs as
     labels.
     """
+    names = getattr(inputs, "columns", ("x₁", "x₂")) if names is None else names
     inputs, labels = real_array(inputs, "Inputs"), np.asarray(labels)
     if inputs.ndim != 2 or inputs.shape[1] != 2 or labels.shape != inputs.shape[:1]:
         raise HkflowError(
@@ -116,8 +118,8 @@ def draw_map(
     if test:
         ax.scatter([], [], marker="o", color="0.6", edgecolors="white", label="test", **look)
     ax.set(xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
-    ax.set_xlabel(plain(names[0], NAME))
-    ax.set_ylabel(plain(names[1], NAME))
+    ax.set_xlabel(plain(str(names[0]), NAME))
+    ax.set_ylabel(plain(str(names[1]), NAME))
     ax.legend(
         loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(classes) + bool(test), 4),
         handletextpad=0.3, columnspacing=1.0,
@@ -145,7 +147,9 @@ def _scores(classifier, labels, save) -> tuple[NDArray[Any], Callable]:
     if not isinstance(classifier, Sequence | Result):
 
         def decided(x):
-            h = classifier.decision_function(x)
+            with catch_warnings():  # it may have been fitted to a frame, whose columns these are
+                filterwarnings("ignore", "X does not have valid feature names")
+                h = classifier.decision_function(x)
             return np.column_stack([-h, h]) if h.ndim == 1 else h
 
         return classifier.classes_, decided

@@ -163,7 +163,14 @@ class Problem(Shown):
             if density is None
             else real_array(density, "Initial densities")
         )
-        density = np.array(np.broadcast_to(density, shape), order="C")
+        try:
+            density = np.array(np.broadcast_to(density, shape), order="C")
+        except ValueError as error:
+            raise ValueError(
+                f"The initial density must have the shape {shape}, (signs, cells), or one that"
+                f" NumPy makes it of, got {density.shape}. That of another problem is on the mesh"
+                " of that: a function (points, sign) -> densities fits every mesh."
+            ) from error
         signed, mass = self.flow.signed, 0.0 if atoms is None else atoms.mass
         if (
             not np.isfinite(density).all()
