@@ -377,6 +377,11 @@ def test_a_case_names_a_feature(tmp_path):
             hkflow.check(path)
 
 
+def test_a_function_of_another_notebook_is_said_to_be_one():
+    with pytest.raises(hkflow.CaseError, match="in a notebook or a script: define it again"):
+        StoredFunction(function="__main__:psi_of_yesterday", source="0").load("runs/own")
+
+
 @pytest.mark.parametrize(
     "activation, why",
     [

@@ -49,7 +49,14 @@ def imported(reference: str, folder: str | Path | None = None) -> Any:
         ) from error
     for name in names.split("."):
         if not hasattr(found, name):
-            raise CaseError(f"'{reference}': there is no '{name}' in the module '{module}'.")
+            remedy = (
+                " It was defined in a notebook or a script: define it again, or in a module."
+                if module == "__main__"
+                else ""
+            )
+            raise CaseError(
+                f"'{reference}': there is no '{name}' in the module '{module}'.{remedy}"
+            )
         found = getattr(found, name)
     return found
 
