@@ -301,6 +301,7 @@ def test_objects_say_what_they_are_and_how_large(out):
         assert one._repr_html_().startswith("<div>")
     assert "grid of 24 cells on the circle, 3 data, 3 saves" in repr(run)
     assert run.status in repr(run) and run.finished
+    assert repr(solution).startswith("<Solution: grid of 24 cells")
     assert repr(problem.mesh) == "<Mesh: circle, 24 cells and 24 faces on S^1, 0.262 wide>"
     assert repr(problem.flow) == "Flow(transport=1.0, reaction=2.0)"
     assert "relu units, logistic risk, 3 data in R^2" in repr(problem)

@@ -35,7 +35,9 @@ def unless_ctrl_c(made: Any, name: str, sentence: str) -> Any:
         signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     ):
         return made
-    error = KeyboardInterrupt(f"{sentence} What was computed is its attribute `{name}`.")
+    error = KeyboardInterrupt(
+        f"{sentence} What was computed is this exception's attribute `{name}`."
+    )
     setattr(error, name, made)
     raise error
 

@@ -112,7 +112,11 @@ class Result:
         return self.path.stem if lone else self.folder.resolve().name
 
     def __repr__(self):
-        return f"<{type(self).__name__} {self.name}: {', '.join(self._size())}. {self.status}>"
+        return f"<{self._called()}: {', '.join(self._size())}. {self.status}>"
+
+    def _called(self):
+        named = self.path is not None or self.title
+        return type(self).__name__ + (f" {self.name}" if named else "")
 
     def _size(self):
         """What it is and how large, without reading a save."""
@@ -140,7 +144,7 @@ class Result:
             else f"{counted(self.end['steps'], 'step')}, {seconds:.3g} s",
         }
         rows = {name: text for name, text in rows.items() if text}
-        return html_table(f"{type(self).__name__} {self.name}", rows, self._picture())
+        return html_table(self._called(), rows, self._picture())
 
     def _known_errors(self):
         """The error bar of the predictions at the last save in words, or ""."""
