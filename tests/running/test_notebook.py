@@ -361,6 +361,8 @@ def test_results_of_functions_are_told_in_a_line_not_by_their_arrays(out, tmp_pa
         assert words in repr(one) and "array" not in repr(one) and len(repr(one)) < 300
         assert "\n" not in repr(one)
         assert one._repr_html_().startswith("<")
+    bars = found["predictions ± "]
+    assert "objective" in bars and "0" not in bars and list(bars) == list(bars.bars)
     assert "error 2.500e-01, order 2.00" in found["order 2.00 (95 %"]._repr_html_()
     (tmp_path / "case.toml").write_text(toml_of(run.case), encoding="utf-8")
     (tmp_path / "study.toml").write_text('case = "case.toml"\n[sweep]\nseed = [0]\n')

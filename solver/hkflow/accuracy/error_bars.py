@@ -1,7 +1,7 @@
 """Error bars of a run: numbers, units, and words."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,9 @@ class ErrorBars(Shown):
         if name not in self.bars:
             raise KeyError(f"no error bar of {name!r}: {self.remark or ', '.join(self.bars)}")
         return self.bars[name].total
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.bars)
 
     def label(self, name: str) -> str:
         """What a quantity is called."""
