@@ -222,7 +222,15 @@ def test_names_belong_to_those_that_certificates_know():
 def test_what_is_no_feature_and_no_risk_is_told():
     with pytest.raises(ValueError, match="feature must be a hkflow.Feature, got <function tanh"):
         hkflow.Objective(tanh, hkflow.RISKS["square"], X, Y)
-    with pytest.raises(ValueError, match="risk must be a hkflow.Risk, got 'square'"):
+    with pytest.raises(ValueError, match=r"got 'relu'. Take hkflow.FEATURES\[name\]"):
+        hkflow.Objective("relu", hkflow.RISKS["square"], X, Y)
+    with pytest.raises(ValueError, match=r"got 0. 2 \* y - 1 makes them"):
+        hkflow.Objective(
+            hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], X, np.arange(len(Y)) % 2
+        )
+    with pytest.raises(ValueError, match="of a hkflow.Objective, got ndarray"):
+        hkflow.certificates.max_margin(X, Y)
+    with pytest.raises(ValueError, match="risk must be a hkflow.Risk, got 'square'. Take hkflow.R"):
         hkflow.Objective(hkflow.FEATURES["relu"], "square", X, Y)
     with pytest.raises(ValueError, match="Unknown tail 'sqare'. Did you mean 'square'"):
         risk(square, tail="sqare")

@@ -79,9 +79,15 @@ class Objective(Shown):
         ) -> None: ...
 
     def __post_init__(self):
-        for name, kind in (("feature", Feature), ("risk", Risk)):
+        for name, kind, remedy in (
+            ("feature", Feature, "FEATURES[name], or hkflow.ridge(psi) of a function of your own"),
+            ("risk", Risk, "RISKS[name]"),
+        ):
             if not isinstance(value := getattr(self, name), kind):
-                raise ValueError(f"{name} must be a hkflow.{kind.__name__}, got {value!r:.60}.")
+                raise ValueError(
+                    f"{name} must be a hkflow.{kind.__name__}, got {value!r:.60}. Take"
+                    f" hkflow.{remedy}."
+                )
         is_built_in(self.feature)
         check_name(self.risk)
         inputs = _kept(np.atleast_2d(real_array(self.inputs, "Inputs")))
@@ -112,8 +118,11 @@ class Objective(Shown):
                 f"Inputs up to {largest:.2g} make features whose squares are beyond numbers. Divide"
                 " the inputs."
             )
-        if self.risk.classifies and not np.isin(targets, (-1.0, 1.0)).all():
-            raise ValueError(f"The {self.risk.name} risk needs targets +1 or -1.")
+        if self.risk.classifies and len(wrong := targets[~np.isin(targets, (-1.0, 1.0))]):
+            raise ValueError(
+                f"The {self.risk.name} risk needs targets +1 or -1, got {wrong[0]:g}. 2 * y - 1"
+                " makes them of labels y that are 0 or 1."
+            )
         self._check_outputs(targets)
         for name in ("weight_decay", "entropy"):
             object.__setattr__(self, name, nonnegative(getattr(self, name), name))
