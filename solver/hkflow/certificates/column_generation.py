@@ -231,8 +231,8 @@ def check_labels(objective: Objective) -> None:
     """Raise ValueError with the remedy if the targets are no labels, or there are no data."""
     if not hasattr(objective, "targets"):
         raise ValueError(
-            f"A max-margin is of a hkflow.Objective, got {type(objective).__name__}. That of data is"
-            " hkflow.Objective(feature, risk, inputs, targets), that of a problem its objective."
+            f"A max-margin is of a hkflow.Objective, got {type(objective).__name__}. That of data"
+            " is hkflow.Objective(feature, risk, inputs, targets), that of a problem its objective."
         )
     y = objective.targets
     if objective.risk.coupled:

@@ -26,6 +26,11 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
+def next_place() -> None:
+    """Have the next bar in a notebook take a new place: what is above may have been cleared."""
+    NotebookBar.place = None
+
+
 @contextmanager
 def doing(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Say on a terminal or in a notebook what is being done while it is; yields a function that
@@ -106,8 +111,8 @@ def progress_bar(text: str | None = None) -> Any:
 
 class NotebookBar:
     """A bar below a cell of a notebook, of plain HTML that every notebook shows; it goes when it
-    stops, and leaves its place to the next one of the cell: empty ones are blank lines. For one
-    task, by the methods of rich.progress.Progress that are used here."""
+    stops, and leaves its place to the next one of a run: empty ones are blank lines. For one task,
+    by the methods of rich.progress.Progress that are used here."""
 
     place: tuple[int, Any] | None = None  # the number of a cell, and what shows nothing there now
 

@@ -59,7 +59,7 @@ from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
 from .error_bars import broken_off, estimated
 from .forecast import Forecast
-from .progress import PREPARING, ProgressBar, doing, say, wait_for
+from .progress import PREPARING, ProgressBar, doing, next_place, say, wait_for
 from .repeats import repeated
 from .watch import Watch
 
@@ -119,6 +119,7 @@ def run(
     force = bool(force) if ranks.size > 1 else force
     ranks.alike("cases or options", (file.case, str(folder), force))
     ranks.told(lambda: refuse_used(folder, force is not False))
+    next_place()
     with doing(PREPARING, quiet):
         stated = ranks.all(lambda: _stated(file, given, own))
     to_accuracy = given is None and asks_for_accuracy(file.case)
