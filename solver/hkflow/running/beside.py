@@ -48,10 +48,9 @@ class SecondProcess:
 
 @contextmanager
 def second_process(program: str, wanted: bool = True) -> Iterator[SecondProcess | None]:
-    """A SecondProcess while the block runs; None where none is wanted or no core is free, as
-    NUMBA_NUM_THREADS=1 says."""
+    """A SecondProcess while the block runs; None where none is wanted or no core is free."""
     process = None
-    if wanted and cores() > 1 and os.environ.get("NUMBA_NUM_THREADS") != "1":
+    if wanted and has_free_core():
         with suppress(OSError):  # no room for another one
             process = SecondProcess(program)
     try:
@@ -59,6 +58,11 @@ def second_process(program: str, wanted: bool = True) -> Iterator[SecondProcess 
     finally:
         if process:
             process.close()
+
+
+def has_free_core() -> bool:
+    """Whether a second process has a core of its own, which NUMBA_NUM_THREADS=1 denies."""
+    return cores() > 1 and os.environ.get("NUMBA_NUM_THREADS") != "1"
 
 
 def cores() -> int:
