@@ -17,6 +17,7 @@ from hkflow.methods.choice import make_method
 from hkflow.methods.grid import entropy
 from hkflow.methods.grid.entropy import ScharfetterGummel
 from hkflow.methods.grid.finite_volume import FiniteVolume
+from hkflow.methods.grid.right_hand_side import RightHandSide
 from hkflow.methods.grid.stencil import stencil_of
 from hkflow.methods.step import ENERGIES
 
@@ -263,6 +264,38 @@ def test_noise_beside_a_reaction_with_entropy_has_its_error_in_the_bars():
     bars = error_bars(s)
     assert 1e-7 < abs(wrong.sum()) / (exact @ mesh.volumes) < bars["log_mass"][-1] < 1e-4
     assert 1e-7 < abs(wrong @ mesh.centers[:, 0]) / np.sqrt(2.0) < bars["moment"][-1] < 3e-4
+
+
+def lifted(noise=0.0):
+    """Steps and log mass at t = 1 with the potentials x and 50 + x."""
+    flow = hkflow.Flow(1.0, 1.0, noise)
+    for V in ("x", "50 + x"):
+        energy = hkflow.Sum(hkflow.External(V), axes=2, entropy=0.2)
+        s = hkflow.solve(hkflow.Problem(MESHES["circle"][0], energy, flow), 1.0)
+        yield s.end["steps"], s.records["log_mass"][-1]
+
+
+def test_a_constant_in_the_potential_changes_the_mass_alone():
+    """By the factor that solves y′ = −β (50 + τ y) for the log mass y; it takes no more steps."""
+    (steps, log_mass), (more, lower) = lifted()
+    assert more <= 1.5 * steps
+    assert lower - log_mass == pytest.approx(-50.0 / 0.2 * -np.expm1(-0.2), abs=1e-3)
+
+
+def test_sibling_noise_of_a_given_mass_beside_it_needs_short_steps(monkeypatch):
+    """It balances the constant, ν = σU/50 or so; steps as long as x alone wants are off by 15 %."""
+    add = RightHandSide._add_entropy
+
+    def without_the_mean(rhs, e):
+        with monkeypatch.context() as patch:
+            patch.setitem(rhs.flow.__dict__, "noise", 0.0)
+            add(rhs, e)
+
+    _, (_, honest) = lifted(noise=1.0)
+    monkeypatch.setattr(RightHandSide, "_add_entropy", without_the_mean)
+    _, (_, wrong) = lifted(noise=1.0)
+    exact = -3.912626  # of the limit of short steps
+    assert abs(honest - exact) < 1e-3 < 0.1 < abs(wrong - exact)
 
 
 def test_a_constant_in_the_potential_of_a_kept_mass_changes_nothing():

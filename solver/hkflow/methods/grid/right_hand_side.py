@@ -180,7 +180,8 @@ class RightHandSide:
         whole = tau * (plain + L * e.mass)
         e.objective += whole - e.entropy
         e.entropy = whole
-        mean *= self.flow.keeps_mass
+        # a constant changes the mass alone, which commutes with all but noise of given mass
+        mean *= self.flow.keeps_mass or self.flow.noise == 0.0
         e.rms_potential = np.sqrt(max(square / e.mass - (mean / e.mass) ** 2, 0.0))
         e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + tau * e.mass)
 

@@ -59,8 +59,9 @@ class Evaluation:
     density, divergence, mobility : (n_signs, n_cells);  potential : the same shape
     predictions, loss_gradient : (n_data,) h and ∂R/∂h;  objective, mass, log_mass, smallest
         (density), lowest (potential), outflow (largest, per time), rounding (of F), entropy
-        (τ∫ν log ν, a part of F), rms_potential (root mean square of δF/δν under ν), mobility_mass
-        (∫m(ν)), potential_integral (∫J m(ν)), shift : numbers
+        (τ∫ν log ν, a part of F), rms_potential (root mean square of δF/δν under ν, with entropy
+        less its mean where that changes the mass alone), mobility_mass (∫m(ν)),
+        potential_integral (∫J m(ν)), shift : numbers
     rates : Budget of dF/dt and d|ν|/dt
     atoms : captured mass beside the density, see capture.py; None where nothing is captured
     """
