@@ -218,6 +218,31 @@ def given(quick):
                     yield f"{method}, given, {activation}", case, *found
 
 
+def many(quick):
+    """The same of 200 points that are given and 1000 or 3000 data, whose kinks are stepped over."""
+    for seed in range(1 if quick else 6):
+        for n in (1000, 3000):
+            rng = np.random.default_rng(seed)
+            dim, loss = 2 + seed % 2, ("square", "logistic")[seed // 2 % 2]
+            x = hkflow.with_bias(rng.normal(size=(n, dim)))
+            # one draw in two can be learned
+            labels = np.sign(rng.normal(size=n) + (seed % 3 > 0) * 3.0 * x[:, 0] * x[:, 1])
+            made = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS[loss], x, labels)
+            positions, signs = rng.normal(size=(200, dim + 1)), rng.choice((-1.0, 1.0), 200)
+            points = hkflow.PointMeasure(positions, signs, rng.exponential(size=200) / 200.0)
+            one = hkflow.Problem(None, made, hkflow.Flow(1.0, 2.0), (1, -1), points)
+            for end in (2.0, 20.0):
+                saves = np.linspace(0.0, end, 6)
+                reference = hkflow.solve(one, end, saves, kind="characteristics", tolerance=1e-6)
+                for tolerance in (1e-6, 1e-5, 1e-4, 1e-3):
+                    run = hkflow.solve(
+                        one, end, saves, kind="particles", stepper="dopri5", tolerance=tolerance
+                    )
+                    for found in judged(run, reference):
+                        case = f"{n} data of {dim} inputs {loss} t={end:g} {tolerance:g} {seed}"
+                        yield "particles, given, many data", case, *found
+
+
 def table(rows):
     """Coverage and median width by row, and over all, as Markdown; the worst cases."""
     by = defaultdict(list)
@@ -243,7 +268,7 @@ def main():
     """Print the table."""
     quick = "--quick" in sys.argv
     rows = []
-    for source in (closed_forms, given, with_data, margins):
+    for source in (closed_forms, given, many, with_data, margins):
         for row in source(quick):
             rows.append(row)
             if sys.stderr.isatty():

@@ -255,6 +255,12 @@ def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
     return low + 2.0 / 3.0 * (high - low) if rough else high
 
 
+def steps_over_kinks(companion: Companion) -> bool:
+    """Whether its points cross kinks that its steps do not look for."""
+    kinked = is_kinked(companion.problem) and companion.problem.objective.entropy == 0.0
+    return kinked and make_method(companion.problem, **companion.options).slides
+
+
 def is_kinked(problem: Problem) -> bool:
     """Whether its feature has a kink at every datum."""
     objective: Any = problem.objective

@@ -12,7 +12,7 @@ from ..geometry.mesh import Mesh
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
-from .companion import MeshOf, is_kinked, order_of_points, solved, with_tolerance
+from .companion import MeshOf, order_of_points, solved, steps_over_kinks, with_tolerance
 from .error_bars import Bar, ErrorBars
 from .estimate import (
     FACTOR,
@@ -181,6 +181,7 @@ def _bars(run, plan, made):
         found[id(rival)] = quantities(rival.run, normalised, saves)
     others = [rival] if rival else plan.apart
     others = others if all(id(one) in found for one in others) else []
+    over_kinks = bool(plan.pair) and steps_over_kinks(plan.pair[0])
     bars, each = {}, np.zeros(run.scaled_predictions.shape)
     for name, values in found[id(plan.own)].items():
         if not all(np.isfinite(one[name]).all() for one in found.values()):
@@ -191,7 +192,7 @@ def _bars(run, plan, made):
         def of(companions, name=name):
             return [found[id(one)][name] for one in companions]
 
-        bar = _bar(plan, name, others, of)
+        bar = _bar(plan, name, others, of, over_kinks)
         space_and_time = (_at_all(one, saves) for one in (bar.space, bar.time))
         bars[name] = Bar(*space_and_time, bar.order, bar.verdict)
         if name == "predictions":
@@ -204,17 +205,16 @@ def _bars(run, plan, made):
     return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
 
 
-def _bar(plan, name, others, of):
+def _bar(plan, name, others, of, over_kinks):
     """The Bar of one quantity at the saves that are compared.
 
     others : runs by another method, the rival or two of which the first tells;  of : function
-        (companions) -> their results
+        (companions) -> their results;  over_kinks : see `steps_over_kinks`
     """
     own, (values,) = plan.own, of([plan.own])
     one, other = of(plan.pair or [own, own])
-    over_kinks = own.options["kind"] == "network" and is_kinked(own.problem)
     apart = rms(one - other)
-    if own.options["kind"] == "grid":  # on a few cells both may agree at a save by chance
+    if over_kinks or own.options["kind"] == "grid":  # both may agree at a save by chance
         apart = beside(apart, rms(values))
     time = of_difference(plan.ratio, 0.25 if over_kinks else 0.5) * apart
     spread = Spread(np.zeros(len(values)), np.nan, "by another method" if others else EXACT)
