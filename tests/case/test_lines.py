@@ -80,8 +80,8 @@ def test_of_long_texts_no_lines_are_told():
         ("data.absent", "a.toml:4"),  # its table
         ("energy.1.kind", "a.toml:22"),
         ("absent.key", "a.toml"),
-        ("seed", "a.toml"),  # set elsewhere
-        ("seed.more", "a.toml"),
+        ("seed", "a.toml, what is set"),
+        ("seed.more", "a.toml, what is set"),
     ],
 )
 def test_the_innermost_table_stands_for_a_key_that_the_text_lacks(key, wanted):
@@ -122,5 +122,7 @@ def test_faults_of_keys_and_of_what_they_ask_for_name_their_lines(tmp_path):
 def test_faults_of_what_is_set_besides_name_no_line(tmp_path):
     right = CASE.replace("rellu", "relu")
     wrong = {"objective": {"activation": "rellu"}}
-    assert fails(tmp_path, right, **wrong).startswith("/a.toml: objective.activation: unknown")
+    lead = "/a.toml, what is set: "
+    assert fails(tmp_path, right, **wrong).startswith(f"{lead}objective.activation: unknown")
+    assert fails(tmp_path, right, title="\0").startswith(f"{lead}title: text must not")
     assert fails(tmp_path, CASE, time={"end": -1}).startswith("/a.toml:5: objective.activation: ")

@@ -72,12 +72,18 @@ def flat(tables: dict[str, Any], table: str = "") -> dict[str, Any]:
 
 
 def place(source: str, lines: Lines, key: str) -> str:
-    """Where a dotted key, or the innermost of its tables that the text has, stands:
-    "case.toml:7"; the source alone if that is not known."""
+    """Where a dotted key, or the innermost of its tables that is known, stands: "case.toml:7", or
+    "case.toml, what is set"; the source alone if that is not known."""
     while key and key not in lines:
         key = key.rpartition(".")[0]
-    line = lines.get(key, 0)
-    return f"{source}:{line}" if line else source
+    if not key:
+        return source
+    return f"{source}:{lines[key]}" if lines[key] else set_beside(source)
+
+
+def set_beside(source: str) -> str:
+    """How messages call what takes the place of a text, as --set does."""
+    return f"{source}, what is set"
 
 
 def placed(message: object, source: str, lines: Lines) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
 from .aliases import current
-from .lines import Lines, lines_of, placed
+from .lines import Lines, lines_of, placed, set_beside
 from .schema.arrays import ProblemCase
 from .schema.case import DEFAULT_KINDS, Case
 from .schema.objective import ENERGIES
@@ -139,10 +139,10 @@ def parse_stored_case(text: str, source: str) -> Case | ProblemCase:
 def _checked(tables, text, folder, name, overrides, source):
     """The CaseFile of tables and overrides."""
     overrides = plain_tables(overrides or {})
-    refuse_unfit(overrides, source)
+    refuse_unfit(overrides, set_beside(source))
     refuse_unfit(tables, source)
     tables = current(tables, source, text)
-    overrides = current(overrides, f"{source}, what is set")
+    overrides = current(overrides, set_beside(source))
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
