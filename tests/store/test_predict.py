@@ -116,6 +116,18 @@ def test_the_command(run, tmp_path):
     assert new.read_text().startswith("length")
 
 
+@pytest.mark.parametrize("names", [(), ("a", "b", "c")])
+def test_a_row_that_no_class_leads_has_none(run, names, monkeypatch):
+    """As the training error counts it: h = 0 is right for neither class."""
+    scores = np.array([[0.0, -1.0, -2.0], [0.0, 0.0, -1.0], [np.nan] * 3, [-1.0, 0.0, 1.0]])
+    monkeypatch.setattr(type(run), "class_names", list(names))
+    monkeypatch.setattr(
+        type(run), "predict", lambda *_: scores if names else np.array([1.0, 0.0, np.nan, -1.0])
+    )
+    made = predicted(run, read_rows(run, run.path.parent / "train.csv"))
+    assert made["class"].tolist() == (["a", "", "", "c"] if names else ["ill", "", "", "well"])
+
+
 def test_error_bars_stand_beside_predictions(run):
     found = hkflow.load(run.path)
     bar = Bar(np.array([0.0, 0.02]), np.array([0.0, 0.01]))

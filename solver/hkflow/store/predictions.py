@@ -25,8 +25,8 @@ def read_rows(run: Result, path: str | Path) -> Columns:
 
 def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
-    last save, or one for each class; the class, if the run tells some apart; and the error bar of
-    predictions on the data (root mean square), if it has one.
+    last save, or one for each class; the class, if the run tells some apart, "" where none leads;
+    and the error bar of predictions on the data (root mean square), if it has one.
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
@@ -46,7 +46,8 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     table = {columns.unit: columns.lines} | (of_each or {called: values})
     known = ~np.isnan(values[:, 0] if names else values)
     if names:
-        table["class"] = np.where(known, np.array(names)[values.argmax(axis=1)], "")
+        leads = np.sum(values == values.max(axis=1, keepdims=True), axis=1) == 1
+        table["class"] = np.where(leads, np.array(names)[values.argmax(axis=1)], "")
     elif run.classifies:
         table["class"] = _classes(run.preparation, values)
     bars = run.errors
@@ -82,4 +83,4 @@ def _classes(preparation, values):
         listed[0] if listed and len(listed) == 1 else sign
         for listed, sign in zip(sides, ("+1", "-1"), strict=True)
     )
-    return np.where(np.isnan(values), "", np.where(values >= 0.0, plus, minus))
+    return np.where(values > 0.0, plus, np.where(values < 0.0, minus, ""))
