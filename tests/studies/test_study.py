@@ -2,6 +2,7 @@
 they are broken off."""
 
 import csv
+import errno
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from legible import legible
 
 import hkflow
 from hkflow.case.load import case_of_tables, load_case
+from hkflow.files.writing import write_text
 from hkflow.plots import draw
 from hkflow.plots.convergence import save_study
 from hkflow.store.run_folder import lock
@@ -273,6 +275,25 @@ def test_repeats_are_taken_together(write, tmp_path, here):
         and (table.bars > 0.05).all()
         and "±" in markdown(result)
     )
+
+
+def test_a_full_disk_is_told_with_the_file_that_it_has_no_room_for(
+    write, tmp_path, here, monkeypatch
+):
+    """The disk itself names none."""
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path, out = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n"), tmp_path / "out"
+    study(path, out)
+    monkeypatch.setattr(type(path), "write_bytes", full)
+    with pytest.raises(hkflow.RunFolderError, match=r"out/table.md: cannot be written \(No space"):
+        study(path, out)
+    with pytest.raises(OSError) as caught:
+        write_text(tmp_path / "page.md", "text")
+    assert caught.value.filename == str(tmp_path / "page.md")
+    assert not [file for file in tmp_path.iterdir() if file.name.endswith(".tmp")]
 
 
 def test_sweeps_show_values_and_a_member_that_fails_does_not_stop_the_others(write, tmp_path, here):

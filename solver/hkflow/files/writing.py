@@ -39,8 +39,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         sync(temporary)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # a full disk names none
         raise
     sync_names(path.parent)
 

@@ -140,8 +140,8 @@ def study(
     Finished runs in the folder are used again: they are known by their resolved case, data files
     and version of hkflow.
     Raises CaseError if the study or one of its cases is wrong, and RunFolderError if the folder
-    cannot be used, before anything is computed. After Ctrl-C runs are saved, and KeyboardInterrupt
-    has the StudyResult as its attribute `study`.
+    cannot be used, before anything is computed; and RunFolderError if the tables cannot be written.
+    After Ctrl-C runs are saved, and KeyboardInterrupt has the StudyResult as its attribute `study`.
     """
     what = load_study(path, quick)
     _check_finest(what)
@@ -175,7 +175,13 @@ def study(
             compute_all(tasks, workers, threads, scheduler, tell) if tasks else ({}, None)
         )
         result = _measured(what, folder, folders, outcomes, received, dim)
-        write_report(result)
+        try:
+            write_report(result)
+        except OSError as error:
+            raise RunFolderError(
+                f"{error.filename}: cannot be written ({error.strerror}). Runs that are finished"
+                " are used again: make room, then run the study once more."
+            ) from error
     return unless_ctrl_c(result, "study", "The study was interrupted; the same call goes on.")
 
 
