@@ -216,8 +216,7 @@ def batches_of(problem: Problem, options: dict) -> list[Companion]:
 
 def _part(atoms, chosen):
     """Some of the atoms, with the mass of all."""
-    part = PointMeasure(atoms.positions[chosen], atoms.signs[chosen], atoms.weights[chosen])
-    return part.scaled_to(atoms.mass)
+    return atoms.part(chosen).scaled_to(atoms.mass)
 
 
 def solved(companion: Companion, times: Floats) -> Solution | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..arguments import Floats, real_array
+from ..arguments import Floats, Integers, real_array
 from ..geometry.mesh import Mesh, half_faces, simplices
 from ..geometry.sphere import normalize
 from ..shown import Shown, counted
@@ -85,6 +85,10 @@ class PointMeasure(Shown):
         """The atoms with one sign, positions and weights; both may be empty."""
         chosen = self.signs == sign
         return self.positions[chosen], self.weights[chosen]
+
+    def part(self, chosen: NDArray[np.bool_] | Integers) -> "PointMeasure":
+        """Some of the atoms: chosen by their numbers, or a truth value for each."""
+        return PointMeasure(self.positions[chosen], self.signs[chosen], self.weights[chosen])
 
     def scaled_to(self, mass: float) -> "PointMeasure":
         """The same measure with another total mass."""

@@ -411,7 +411,7 @@ class Result:
         else:
             self._check_has_history()
             caught = self.state_at(save)["captured"] > 0.0
-        return PointMeasure(atoms.positions[caught], atoms.signs[caught], atoms.weights[caught])
+        return atoms.part(caught)
 
     def cell_density_at(self, save: int) -> NDArray[np.float64]:
         """The density of a grid at one save, (n_signs, n_cells), with ν = e^log_scale · density.

@@ -41,7 +41,7 @@ from ..files.userfiles import named, parse_json, read_text, size_of
 from ..files.writing import checksum
 from ..geometry.mesh import Mesh
 from ..measures.initial import CellDensity, atoms_on_mesh
-from ..measures.point_measure import Units
+from ..measures.point_measure import DensityAndAtoms, Units
 from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
@@ -255,7 +255,8 @@ class Run(Result):
         if self.method != "grid" and not self.is_begun:
             raise RunFolderError(f"{self.path}: holds no save yet.")
         objective, exact, draw = self._objective()
-        mesh = self.mesh if self.method == "grid" or self.domain.fixed else None
+        on_cells = self.method == "grid" or self.domain.fixed or self._keeps_cells
+        mesh = self.mesh if on_cells else None
         start = self._start(objective)
         with _reading(self.path):
             signs = self.domain.signs
@@ -264,9 +265,16 @@ class Run(Result):
             test = test_objective(objective, *self._tests) if self._tests else None
             return replace(problem, **known, test=test)
 
+    @property
+    def _keeps_cells(self):
+        """Whether the start is a density of cells that only the folder can tell, and was saved."""
+        return self.initial is not None and len(self.time) > 0 and self.time[0] == 0.0
+
     def _density(self, objective):
         """The initial density at every point, or None."""
         signs = self.domain.signs
+        if self._keeps_cells:
+            return None
         if self.initial is not None:
             return CellDensity(self.mesh, self.initial, signs)
         if self.case.data.source == "arrays":
@@ -286,7 +294,7 @@ class Run(Result):
 
     def _start(self, objective):
         """The measure of the first save, without its scale if that is beyond numbers; on atoms as a
-        density."""
+        density, and a density of cells with the atoms beside it where the folder keeps that."""
         if not self.is_begun:
             return None
         state = self._starts[0]()
@@ -297,7 +305,10 @@ class Run(Result):
                 start.atoms(objective.feature.degree or 0) if isinstance(start, Units) else start
             )
             return atoms_on_mesh(self.mesh, self.signs, atoms)
-        return start
+        if not self._keeps_cells:
+            return start
+        beside = np.arange(len(start)) >= np.count_nonzero(self.initial)
+        return DensityAndAtoms(self.initial, start.part(beside))
 
 
 def load(path: str | Path) -> Run:
