@@ -15,7 +15,7 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
-from ..measures.initial import CellDensity, InitialDensity, with_mass
+from ..measures.initial import Caps, CellDensity, InitialDensity, with_mass
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method, has_many_kinks
@@ -28,8 +28,8 @@ from ..solving.solution import Memory, Solution
 
 # Orders in the width that errors are expected to show. ROUGH: cells whose velocity jumps at a kink,
 # and points on the circle that pass kinks, or leave one another, one at a time. CURVED: points on
-# the circle of features without a kink. SMOOTH: all others. Where nothing moves all are SMOOTH:
-# integrals of continuous functions.
+# the circle of features without a kink, and cells of a density that jumps. SMOOTH: all others.
+# Where nothing moves all are SMOOTH: integrals of continuous functions.
 ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
@@ -240,7 +240,9 @@ def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tupl
         return SMOOTH
     if method == "grid":
         rough = is_kinked(problem) and not feature.joint
-        return ROUGH if rough or options.get("limiter") == "first-order" else SMOOTH
+        if rough or options.get("limiter") == "first-order":
+            return ROUGH
+        return CURVED if isinstance(getattr(problem.density, "measure", None), Caps) else SMOOTH
     if not problem.domain.ordered:
         return SMOOTH
     return ROUGH if is_kinked(problem) or feature.pieces else CURVED
