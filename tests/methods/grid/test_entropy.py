@@ -282,6 +282,19 @@ def test_a_constant_in_the_potential_changes_the_mass_alone():
     assert lower - log_mass == pytest.approx(-50.0 / 0.2 * -np.expm1(-0.2), abs=1e-3)
 
 
+def test_a_mass_that_is_hardly_a_number_rests():
+    """Numbers below 1e-308 have lost digits, which are no error of a step: steps of 1e-8 were
+    taken."""
+    steps = []
+    for V in ("x", "147 + x"):
+        energy = hkflow.Sum(hkflow.External(V), axes=2, entropy=0.2)
+        one = hkflow.Problem(MESHES["circle"][0], energy, hkflow.Flow(1.0, 1.0))
+        s = hkflow.solve(one, 50.0, observers=[lambda state: state.step > 2000])
+        assert s.finished, s.status
+        steps.append(s.end["steps"])
+    assert steps[1] <= 1.1 * steps[0] and 0.0 < s.mass[-1] < 1e-308
+
+
 def test_sibling_noise_of_a_given_mass_beside_it_needs_short_steps(monkeypatch):
     """It balances the constant, ν = σU/50 or so; steps as long as x alone wants are off by 15 %."""
     add = RightHandSide._add_entropy

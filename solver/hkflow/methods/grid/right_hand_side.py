@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...operators.parallel_loops import n_blocks
 from ...problem.problem import Problem
+from ..step import SMALLEST
 from . import entropy, kernels
 from .state import Atoms, Evaluation
 from .stencil import stencil_of
@@ -183,7 +184,7 @@ class RightHandSide:
         # a constant changes the mass alone, which commutes with all but noise of given mass
         mean *= self.flow.keeps_mass or self.flow.noise == 0.0
         e.rms_potential = np.sqrt(max(square / e.mass - (mean / e.mass) ** 2, 0.0))
-        e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + tau * e.mass)
+        e.rounding += 16.0 * np.finfo(float).eps * (abs(e.entropy) + tau * e.mass) + SMALLEST
 
     def _budget(self, e, first, second, average, work):
         """dF/dt = ∫J transport − β ∫J² m(ν) − σ ∫J dν + σ ∫J dU and d|ν|/dt = −β ∫J m(ν)
