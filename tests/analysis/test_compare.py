@@ -1,6 +1,7 @@
 """Two runs compared: the same problem by different methods agrees, and another problem is
 refused."""
 
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 
@@ -104,6 +105,21 @@ def test_a_run_equals_itself_and_order_does_not_matter(made):
     )
     for name, values in one.distances.items():
         assert values == pytest.approx(two.distances[name], rel=1e-5, abs=1e-9, nan_ok=True), name
+
+
+def test_a_bar_counts_the_saves(made, monkeypatch):
+    told = []
+
+    @contextmanager
+    def counted(what, quiet):
+        yield None if quiet else lambda done, count: told.append((what, done, count))
+
+    monkeypatch.setattr(comparison, "counted", counted)
+    run = made("grid64")
+    hkflow.compare(run, run)
+    assert not told
+    hkflow.compare(run, run, quiet=False)
+    assert told == [("comparing saves", done, 12) for done in range(1, 13)]
 
 
 def test_numbers_are_those_of_their_definitions(made):

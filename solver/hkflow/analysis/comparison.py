@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..errors import CaseError
 from ..measures import distances as metrics
 from ..problem.flow import RATES, VaryingRate
+from ..running.progress import counted
 from ..solving.restart import DATA, SAME_DATA
 from ..solving.result import Result, ResultLike
 from ..store.run import loaded
@@ -78,9 +79,9 @@ class Comparison:
         return table(self)
 
 
-def compare(a: ResultLike, b: ResultLike) -> Comparison:
+def compare(a: ResultLike, b: ResultLike, quiet: bool = True) -> Comparison:
     """Compare two runs of the same problem, by whatever methods; a, b : Run, Solution, run folder
-    or results.h5.
+    or results.h5;  quiet : False shows how many saves are compared.
 
     Measures are compared by W1 on the circle, W2 (needs POT: pip install 'hkflow[ot]') and GHK; see
     `metrics`.
@@ -95,14 +96,17 @@ def compare(a: ResultLike, b: ResultLike) -> Comparison:
     distances = {name: np.full((len(saves), 2), np.nan) for name in DISTANCES if there[name]}
     rows, mesh = [], _common_mesh(a, b)
     density, captured = np.full(len(saves), np.nan), np.full((len(saves), 2), np.nan)
-    for k, pair in enumerate(saves):
-        atoms = [_atoms(run, save) for run, save in zip((a, b), pair, strict=True)]
-        rows.append(_row((a, b), pair, atoms, test))
-        for name, values in distances.items():
-            if name == "W1" or k in chosen:
-                values[k] = DISTANCES[name](*atoms)
-        if mesh is not None and k in chosen:
-            density[k], captured[k] = _by_parts((a, b), pair, mesh)
+    with counted("comparing saves", quiet) as watch:
+        for k, pair in enumerate(saves):
+            atoms = [_atoms(run, save) for run, save in zip((a, b), pair, strict=True)]
+            rows.append(_row((a, b), pair, atoms, test))
+            for name, values in distances.items():
+                if name == "W1" or k in chosen:
+                    values[k] = DISTANCES[name](*atoms)
+            if mesh is not None and k in chosen:
+                density[k], captured[k] = _by_parts((a, b), pair, mesh)
+            if watch:
+                watch(k + 1, len(saves))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return Comparison(
         a,

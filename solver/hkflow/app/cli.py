@@ -486,7 +486,7 @@ def compare(
     from ..plots.compare import save_comparison
     from ..plots.figures import style as styled
 
-    comparison = compare_runs(a, b)
+    comparison = compare_runs(a, b, quiet)
     with styled(style):
         picture = save_comparison(comparison, output)
     if not quiet:
