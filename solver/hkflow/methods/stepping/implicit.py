@@ -201,10 +201,12 @@ def coupled_residuals(
         asked where corrections of K do not do, if K is stored
     Only leading data are solved for. Those that turn out to weigh as much are made to lead, too.
     """
-    loss_gradient, leads = guess.copy(), coupling.leading(guess)
-    predictions = np.empty(len(guess))
+    leads = coupling.leading(guess)
     if coupling.form is None:
         renewed = None
+    if len(leads) == len(guess):
+        return _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed)
+    loss_gradient, predictions = guess.copy(), np.empty(len(guess))
 
     def flow_among(values, tau, step):
         loss_gradient[leads] = values
