@@ -3,8 +3,8 @@ are added beyond the teacher's 10.
 
 Networks of m units learn random teachers of 10 units by 10⁴ steps of stochastic gradient descent on
 fresh Gaussian batches of 100. Left: their risk ½E(y − h)² at the end, which is exact here, by the
-kernel for infinitely many inputs, for each repeat and on average; right: how often it is below
-10⁻³, with the 95 % interval of Wilson. The paper's published code averages the gradients of output
+kernel for infinitely many inputs, for each repeat (10⁻¹⁰ stands for less) and on average; right:
+how often it is below 10⁻³, with the 95 % interval of Wilson. The paper's published code averages the gradients of output
 weights over a batch but sums those of input weights, which therefore learn 100 times as fast as in
 its eq. 3.3. The same descent is computed here, from units whose output weight is 10 times as large
 as their input weights, with steps of 10 · 0.005. If both are averaged, 10⁴ steps of 0.005 are too
@@ -23,7 +23,7 @@ from hkflow.plots import PAGE
 STUDIES = ("icm/fig3",)
 MINUTES = {"quick": 0.9, "paper": 25}
 SUCCESS, TEACHER = 1e-3, 10
-SMALLEST = 1e-10  # risks below are shown there: rounding
+SMALLEST = 1e-10  # risks below are shown there
 
 
 def compute(work):
@@ -96,7 +96,7 @@ def draw(data):
         )
     left.axhline(SUCCESS, color="0.5", linewidth=0.6)
     right.axvline(TEACHER, color="0.5", linewidth=0.6)
-    left.set(xlabel="units m", ylabel="risk ½E(y − h)²", ylim=(1e-8, None))
+    left.set(xlabel="units m", ylabel="risk ½E(y − h)²", ylim=(0.5 * SMALLEST, None))
     right.set(xlabel="units m", ylabel=f"share of risks below {SUCCESS:g}", ylim=(-0.02, 1.02))
     left.legend()
     right.legend(loc="center right")
