@@ -4,13 +4,13 @@ are added beyond the teacher's 10.
 Networks of m units learn random teachers of 10 units by 10⁴ steps of stochastic gradient descent on
 fresh Gaussian batches of 100. Left: their risk ½E(y − h)² at the end, which is exact here, by the
 kernel for infinitely many inputs, for each repeat (10⁻¹⁰ stands for less) and on average; right:
-how often it is below 10⁻³, with the 95 % interval of Wilson. The paper's published code averages the gradients of output
-weights over a batch but sums those of input weights, which therefore learn 100 times as fast as in
-its eq. 3.3. The same descent is computed here, from units whose output weight is 10 times as large
-as their input weights, with steps of 10 · 0.005. If both are averaged, 10⁴ steps of 0.005 are too
-few: 30 units in dimension 20 are left with risks of 0.01 to 0.03. The quick version has dimension
-20, seven widths and 20 repeats; the paper's scale has dimensions 20 and 100, all widths up to 30
-and 30 repeats.
+how often it is below 10⁻³, with the 95 % interval of Wilson. The paper's published code averages
+the gradients of output weights over a batch but sums those of input weights, which therefore learn
+100 times as fast as in its eq. 3.3. The same descent is computed here, from units whose output
+weight is 10 times as large as their input weights, with steps of 10 · 0.005. If both are averaged,
+10⁴ steps of 0.005 are too few: 30 units in dimension 20 are left with risks of 0.01 to 0.03. The
+quick version has dimension 20, seven widths and 20 repeats; the paper's scale has dimensions 20 and
+100, all widths up to 30 and 30 repeats.
 """
 
 import numpy as np
