@@ -12,6 +12,7 @@ import hkflow
 from hkflow.methods.choice import make_method
 from hkflow.methods.particles.points import PointMethod
 from hkflow.methods.stepping import implicit, implicit_residuals
+from hkflow.methods.stepping.implicit import coupled_residuals
 from hkflow.methods.stepping.implicit_residuals import (
     INDEFINITE,
     LOST,
@@ -472,6 +473,42 @@ def test_sibling_data_that_are_not_made_to_lead_are_missed(monkeypatch):
     monkeypatch.setattr(Coupling, "followers", lambda *_: np.arange(0))
     others, their, _ = implicit_step_of_many_data()
     assert np.abs(their - r).max() > 0.1 * np.abs(r).max()
+
+
+def answer_of_a_linear_flow(margins, tau, log_scale=5.0):
+    """What coupled_residuals make of data of a smooth margin whose predictions are linear in r: the
+    objective, r, the step and the predictions."""
+    n, rng = len(margins), np.random.default_rng(0)
+    objective, root = an_objective("smooth-margin", n), rng.normal(size=(n, 20))
+    K, h, guess = root @ root.T / 20, objective.targets * margins, np.zeros(n)
+    objective.evaluate_risk(h, log_scale, guess)
+    coupling = Coupling(objective, log_scale, lambda data: K[np.ix_(data, data)])
+    assert len(coupling.leading(guess)) == 1
+    r, step = coupled_residuals(coupling, lambda r, tau, step: h - tau * (K @ r), tau, guess, 1e-4)
+    return objective, r, step, h - tau * (K @ r)
+
+
+def one_far_behind(n=300):
+    """Margins of which one weighs all at first, and many after a while."""
+    margins = np.random.default_rng(1).uniform(-1.0, 1.0, n)
+    margins[0] = -2.0
+    return margins
+
+
+def test_many_data_that_turn_out_to_lead_at_once_are_solved_for():
+    """More than are made to lead at once: those that wait do not drive the flow."""
+    objective, r, step, h = answer_of_a_linear_flow(one_far_behind(), 10.0)
+    wanted = np.zeros_like(r)
+    objective.evaluate_risk(h, 5.0, wanted)
+    assert not step.rejection and np.sum(np.abs(r) > 1e-3) > 1
+    assert np.abs(r - wanted).max() < 1e-8
+
+
+def test_more_data_that_lead_than_are_stored_reject_the_step(monkeypatch):
+    """No matrix is made of them, which for 50,000 data would not fit into memory."""
+    monkeypatch.setattr(implicit, "STORED", 200)
+    step = answer_of_a_linear_flow(one_far_behind(), 10.0)[2]
+    assert step.rejection == "more than 200 data are to lead"
 
 
 @pytest.mark.parametrize("loss", ["exponential", "logistic", "smooth-margin"])

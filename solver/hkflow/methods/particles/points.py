@@ -13,7 +13,7 @@ from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
-from ..stepping.implicit_residuals import FEW, Coupling
+from ..stepping.implicit_residuals import FEW, STORED, Coupling
 from . import kernels
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
@@ -36,7 +36,7 @@ class PointMethod(ImplicitSteps):
     """
 
     between: list[Any]
-    substeps, most_stored = 2, 2048  # order of implicit steps
+    substeps, most_stored = 2, STORED  # order of implicit steps
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact

@@ -23,7 +23,14 @@ from ...arguments import Floats, check_choice
 from ...objectives.objective import Objective
 from ..method import Method
 from ..step import SMALLEST, Step
-from .implicit_residuals import FEW, Coupling, curvatures, implicit_is_known, leading
+from .implicit_residuals import (
+    FEW,
+    STORED,
+    Coupling,
+    curvatures,
+    implicit_is_known,
+    leading,
+)
 
 IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
@@ -199,18 +206,20 @@ def coupled_residuals(
         and adds to the step's budget
     guess : (n_data,);  renewed : function () -> Coupling at the state that flow_with left, or None;
         asked where corrections of K do not do, if K is stored
-    Only leading data are solved for. Those that turn out to weigh as much are made to lead, too.
+    Only leading data drive the flow and are solved for. Those that turn out to weigh as much are
+    made to lead, too, the heaviest first.
     """
     leads = coupling.leading(guess)
     if coupling.form is None:
         renewed = None
     if len(leads) == len(guess):
-        return _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed)
-    loss_gradient, predictions = guess.copy(), np.empty(len(guess))
+        return _coupled_among(coupling, flow_with, tau, guess, guess, tolerance, renewed)
+    loss_gradient, driving, predictions = guess.copy(), np.zeros(len(guess)), np.empty(len(guess))
+    driving[leads] = guess[leads]
 
     def flow_among(values, tau, step):
-        loss_gradient[leads] = values
-        predictions[:] = flow_with(loss_gradient, tau, step)
+        driving[leads] = values
+        predictions[:] = flow_with(driving, tau, step)
         return predictions[leads]
 
     def renewed_among():
@@ -218,25 +227,28 @@ def coupled_residuals(
 
     for _ in range(MOST_CORRECTIONS):
         loss_gradient[leads], step = _coupled_among(
-            coupling.among(leads), flow_among, tau, loss_gradient[leads], tolerance,
-            renewed_among if renewed else None,
+            coupling.among(leads), flow_among, tau, driving[leads], loss_gradient[leads],
+            tolerance, renewed_among if renewed else None,
         )  # fmt: skip
         if step.rejection:
             break
         heavier = coupling.followers(tau, leads, predictions, loss_gradient)
         if not len(heavier):
             break
-        order = np.argsort(np.abs(loss_gradient[heavier]))
-        leads = np.union1d(leads, heavier[order[-max(FEW, len(leads)) :]])
+        leads = np.union1d(leads, heavier[-max(FEW, len(leads)) :])
+        if len(leads) > STORED:
+            step.rejection = f"more than {STORED} data are to lead"
+            break
         coupling = renewed() if renewed else coupling
     else:
         step.rejection = "the data that lead were not found"
     return loss_gradient, step
 
 
-def _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed):
+def _coupled_among(coupling, flow_with, tau, driving, guess, tolerance, renewed):
     """`coupled_residuals` of data that all lead.
 
+    driving : (n_data,) loss gradients of the first flow;  guess : (n_data,) of the answer
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
     to a share of the tolerance. They are the gradient of a convex function: where its slope along a
     correction d has changed sign, d·τ K (r′ − r) < 0 with r′ the next model's answer, the
@@ -245,7 +257,7 @@ def _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed):
     that weighs no more than the share: the model alone would send them anywhere, and kinks would
     let go what they hold.
     """
-    loss_gradient, before, line = guess.copy(), None, None
+    loss_gradient, before, line = driving.copy(), None, None
     defect, shrinks = np.inf, True
     for _ in range(MOST_CORRECTIONS):
         step = Step(tau)
@@ -265,7 +277,7 @@ def _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed):
             model = coupling.stiffer(drag / tau)
         try:
             at_start = predictions + tau * model.times(loss_gradient)
-            wanted = model.solve(tau, at_start, loss_gradient)
+            wanted = model.solve(tau, at_start, guess)
         except np.linalg.LinAlgError:  # singular to rounding
             wanted = None
         if wanted is None or not np.isfinite(wanted).all():
@@ -279,7 +291,7 @@ def _coupled_among(coupling, flow_with, tau, guess, tolerance, renewed):
         before = loss_gradient, predictions.copy()
         if line is None or not line.shorten(gap):
             line = _Line(loss_gradient, wanted - loss_gradient, gap)
-        loss_gradient = line.end()
+        loss_gradient = guess = line.end()
     if step.defect > allowed:
         step.rejection = "the coupling through the data did not settle"
     return before[0], step

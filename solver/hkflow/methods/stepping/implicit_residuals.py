@@ -20,9 +20,11 @@ from ...compiled import njit
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
 from ...objectives.objective import Objective
 from ...operators.matrix import TILE, tile_sums
+from ..step import SMALLEST
 
 DENSE = 512  # data up to which K is stored and factorised at little cost
 FEW = 256  # data up to which K among all of them costs less than everything else
+STORED = 2048  # data up to which K is stored at all
 LIGHT = 1e-14  # share of the largest loss gradient from which a datum leads
 # temperature below which float64 cannot tell the margins apart, relative to their size
 COLDEST = 1e-11
@@ -105,25 +107,29 @@ class Coupling:
     ) -> NDArray[np.int64]:
         """Set the loss gradients (n_data,) of all data that do not lead to what their predictions
         at the end (n_data,) make them beside those that do, −y q exp(θ), at most the largest;
-        returns the numbers of those that are to lead as well.
+        returns the numbers of those that are to lead as well, the heaviest last.
 
         Margins u have θ = (m − u)/ε, for the logistic tail θ − log(1 − exp θ), with m as the
         largest loss gradient has it if the margin is smooth, 0 if not.
         """
-        others = self.objective.counts.copy()
-        others[leads] = False
-        if not others.any():
-            return np.arange(0)
-        y, q, sizes = self.objective.targets, self.objective.weights, np.abs(loss_gradient)
-        u, top = y * predictions, leads[np.argmax(sizes[leads])]
+        counts = self.objective.counts.copy()
+        counts[leads] = False
+        others = np.flatnonzero(counts)
+        if not len(others):
+            return others
+        y, q = self.objective.targets, self.objective.weights
+        sizes = np.maximum(np.abs(loss_gradient[leads]), SMALLEST)
+        top, largest = leads[np.argmax(sizes)], np.log(sizes.max())
+        u = y * predictions
         theta = -u / self.among(leads).temperature(tau, u[leads])
         if self.objective.risk.scaled is not None:
-            theta += np.log(sizes[top] / q[top]) - theta[top]
+            theta += largest - np.log(q[top]) - theta[top]
         elif self._logistic:
             theta = -np.logaddexp(0.0, -theta)
-        theta = np.minimum(theta[others], np.log(sizes[top] / q[others]))
-        loss_gradient[others] = -y[others] * q[others] * np.exp(theta)
-        return np.flatnonzero(others & (np.abs(loss_gradient) >= LIGHT * sizes[top]))
+        log_sizes = theta[others] + np.log(q[others])
+        loss_gradient[others] = -y[others] * np.exp(np.minimum(log_sizes, largest))
+        order = np.argsort(log_sizes)
+        return others[order[log_sizes[order] >= largest + np.log(LIGHT)]]
 
     @cached_property
     def _pulled(self):
