@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 import hkflow
 from hkflow.methods.choice import make_method
-from hkflow.methods.particles.points import PointMethod
+from hkflow.methods.particles import points
+from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.stepping import implicit, implicit_residuals
 from hkflow.methods.stepping.implicit import coupled_residuals
 from hkflow.methods.stepping.implicit_residuals import (
@@ -18,6 +19,7 @@ from hkflow.methods.stepping.implicit_residuals import (
     LOST,
     Coupling,
     cholesky_solve,
+    leading,
     solve_positive,
 )
 from hkflow.solving.solve import integrate
@@ -106,7 +108,8 @@ def test_data_of_weight_0_have_no_loss_gradients(loss, rng):
         Coupling(idle, 1.0, None, lambda v: wider @ v),
     ):
         if loss == "smooth-logistic-margin" and made.matrix is None:
-            continue  # its small margins need K itself
+            assert made.solve(0.1, among, guess) is None  # its small margins need K itself
+            continue
         r = made.solve(0.3, among, guess)
         assert r[[0, 4]].tolist() == [0.0, 0.0]
         assert r[those] == pytest.approx(wanted, rel=1e-6, abs=1e-6)
@@ -436,7 +439,7 @@ def stiff():
         step = method.advance(0.05 + 0.01 * k, implicit=True)
         assert not step.rejection
         method.accept(step)
-    assert 256 < method.leading() < 500
+    assert 256 < method.n_leading() < 500
     return method.state()
 
 
@@ -473,6 +476,23 @@ def test_sibling_data_that_are_not_made_to_lead_are_missed(monkeypatch):
     monkeypatch.setattr(Coupling, "followers", lambda *_: np.arange(0))
     others, their, _ = implicit_step_of_many_data()
     assert np.abs(their - r).max() > 0.1 * np.abs(r).max()
+
+
+def test_both_substeps_share_one_matrix(monkeypatch):
+    """Data that stop to lead in the middle of a step stay among those of which K is known."""
+    method, made = make_method(many_data_problem(), "particles"), []
+    of_points = points.PointMethod.state(method)
+    method.load(method.state() | {name: stiff()[name] for name in of_points})
+
+    def counted(objective, *state):
+        made.append(len(objective.targets))
+        return coupling_matrix(objective, *state)
+
+    monkeypatch.setattr(points, "coupling_matrix", counted)
+    assert not method.advance(0.25, implicit=True).rejection
+    first, second = (e.loss_gradient for e in (method.current, method.trial))
+    assert len(leading(method.problem.objective, second)) < made[0]
+    assert made == [len(leading(method.problem.objective, first))]
 
 
 def answer_of_a_linear_flow(margins, tau, log_scale=5.0):
@@ -531,9 +551,27 @@ def test_loss_gradients_of_data_that_follow_are_those_of_their_margins(loss, rng
 
 
 def test_sibling_steps_of_many_data_that_stay_explicit_do_not_end(monkeypatch):
-    monkeypatch.setattr(PointMethod, "most_stored", 2)
+    monkeypatch.setattr(points.PointMethod, "most_stored", 2)
     run = many_data("characteristics", observers=[lambda state: state.step >= 1500])
     assert not run.finished
+
+
+@pytest.mark.parametrize("imex", ["auto", "implicit"])
+def test_products_follow_margins_of_the_logistic_tail_down_to_where_steps_are_explicit(imex):
+    """600 data that all lead, whose margins fall from 89 to next to nothing by weight decay."""
+    y = np.tile([1.0, -1.0], 300)
+    inputs = np.column_stack([y * np.linspace(1.0, 1.001, 600), np.ones(600)])
+    risk = hkflow.RISKS["smooth-logistic-margin"]
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, inputs, y, weight_decay=3.0)
+    mesh = hkflow.circle_mesh(64)
+    start = np.exp(5.0 * mesh.centers[:, 0] * np.array([[1.0], [-1.0]]))
+    start *= 200.0 / np.sum(start * mesh.volumes)
+    problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 4.0), (1, -1), start)
+    run = hkflow.solve(problem, 0.3, kind="grid", imex=imex, tolerance=1e-3)
+    explicit = hkflow.solve(problem, 0.3, kind="grid", imex="explicit", tolerance=1e-3)
+    margins = np.min(run.targets * run.predictions, axis=1)
+    assert run.finished and margins[0] > 80.0 and margins[-1] < 10.0
+    assert run.log_mass[-1] == pytest.approx(explicit.log_mass[-1], abs=2e-3)
 
 
 class Costly:

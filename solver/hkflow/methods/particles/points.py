@@ -219,7 +219,7 @@ class PointMethod(ImplicitSteps):
     def implicit_cost(self) -> float:  # type: ignore[override]
         """Explicit steps that an implicit one costs: n leading data times as many products make
         K."""
-        n = self.leading()
+        n = self.n_leading()
         return n / PER_STEP if n > FEW else 1.0
 
     # K where it jumps with the loss gradients; None where it does not

@@ -104,13 +104,13 @@ class ImplicitSteps(Method):
         e, objective = self.current, self.problem.objective
         return implicit_is_known(objective, e.predictions, self.log_scale)
 
-    def leading(self) -> int:
+    def n_leading(self) -> int:
         """How many data lead at the accepted state."""
         return len(leading(self.problem.objective, self.current.loss_gradient))
 
     def stores_coupling(self) -> bool:
         """Whether K among the leading data is stored at the accepted state."""
-        return self.leading() <= self.most_stored
+        return self.n_leading() <= self.most_stored
 
     def accepted_coupling(self) -> Coupling:
         """The Coupling of the accepted state."""

@@ -98,9 +98,13 @@ class Coupling:
         return self._part[1]
 
     def leading(self, loss_gradient: Floats) -> NDArray[np.int64]:
-        """Numbers of the leading data, see `leading`; all where products have to do."""
-        every = np.arange(len(loss_gradient))
-        return every if self.form is None else leading(self.objective, loss_gradient)
+        """Numbers of the leading data, see `leading`, with those of the last part if they are among
+        them: its K is known; all where products have to do."""
+        if self.form is None:
+            return np.arange(len(loss_gradient))
+        data = leading(self.objective, loss_gradient)
+        known = data if self._part is None else self._part[0]
+        return known if np.isin(data, known).all() else data
 
     def followers(
         self, tau: float, leads: NDArray[np.int64], predictions: Floats, loss_gradient: Floats
@@ -210,6 +214,8 @@ class Coupling:
             and objective.risk.tail == "logistic"
             and not large_margins(objective, predictions, log_scale)
         ):
+            if self.matrix is None:  # down to half these margins the tails differ by e^−17
+                return found if large_margins(objective, 2.0 * predictions, log_scale) else None
             return self._primal(tau, predictions, guess, found)
         return found
 
