@@ -556,6 +556,18 @@ def test_sibling_steps_of_many_data_that_stay_explicit_do_not_end(monkeypatch):
     assert not run.finished
 
 
+@pytest.mark.parametrize(
+    "n, by_atoms, by_cells", [(256, 1.0, 1.0), (400, 50.0, 50.0), (600, 75.0, 64.0)]
+)
+def test_implicit_steps_cost_as_many_explicit_ones_as_data_lead(n, by_atoms, by_cells):
+    """By products, as those of grids where many lead, as many as with the largest K."""
+    atoms = many_data_problem(n)
+    start = np.full((2, 32), 0.1)
+    cells = hkflow.Problem(hkflow.circle_mesh(32), atoms.objective, atoms.flow, (1, -1), start)
+    assert make_method(atoms, "characteristics").implicit_cost == by_atoms
+    assert make_method(cells, "grid").implicit_cost == by_cells
+
+
 @pytest.mark.parametrize("imex", ["auto", "implicit"])
 def test_products_follow_margins_of_the_logistic_tail_down_to_where_steps_are_explicit(imex):
     """600 data that all lead, whose margins fall from 89 to next to nothing by weight decay."""

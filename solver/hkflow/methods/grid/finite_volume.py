@@ -31,7 +31,6 @@ from .steppers.imex import Imex
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
-BY_PRODUCTS = 64.0  # explicit steps that an implicit one costs whose K is applied, not stored
 SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
 
 
@@ -327,11 +326,6 @@ class FiniteVolume(ImplicitSteps):
             self.rhs.drive(now)
         self.stepper.rescale(factor)
         self.stepper.rates(now)
-
-    @property
-    def implicit_cost(self) -> float:  # type: ignore[override]
-        """Explicit steps that an implicit one costs."""
-        return 1.0 if self.stores_coupling() else BY_PRODUCTS
 
     def coupling_at(self, e: Evaluation) -> Coupling:
         """The Coupling of an evaluation."""

@@ -13,7 +13,7 @@ from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
-from ..stepping.implicit_residuals import FEW, STORED, Coupling
+from ..stepping.implicit_residuals import STORED, Coupling
 from . import kernels
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
@@ -21,7 +21,6 @@ RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale beco
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
 NEAR = 0.5, 1.1  # shares of a step that others may gain instead
 MOST_CLOCK_CORRECTIONS = 12
-PER_STEP = 8.0  # leading data for each explicit step that K costs
 MIN_POWER = 0.1  # of the time, like which the clock grows; beyond it and its inverse 1 is taken
 
 
@@ -214,13 +213,6 @@ class PointMethod(ImplicitSteps):
         than explicit steps."""
         known = knows_slopes(self.problem.objective.feature) and super().knows_implicit()
         return known and (self.imex == "implicit" or self.stores_coupling())
-
-    @property
-    def implicit_cost(self) -> float:  # type: ignore[override]
-        """Explicit steps that an implicit one costs: n leading data times as many products make
-        K."""
-        n = self.n_leading()
-        return n / PER_STEP if n > FEW else 1.0
 
     # K where it jumps with the loss gradients; None where it does not
     coupling_at: Callable[[Any], Coupling] | None = None

@@ -38,6 +38,7 @@ GAMMA = 1.0 - np.sqrt(0.5)
 # (time that r is implicit in, time it is used for)
 SUBSTEPS = {1: ((1.0, 1.0),), 2: ((GAMMA, 1.0 - GAMMA), (GAMMA, GAMMA))}
 MOST_CORRECTIONS = 30
+PER_STEP = 8.0  # leading data for each explicit step that K costs
 TOO_FAR = 0.5  # slopes that have turned by less are let be
 # share of a defect that is left after a correction, beyond which K is renewed where it jumps
 SHRINKS = 0.1
@@ -111,6 +112,13 @@ class ImplicitSteps(Method):
     def stores_coupling(self) -> bool:
         """Whether K among the leading data is stored at the accepted state."""
         return self.n_leading() <= self.most_stored
+
+    @property
+    def implicit_cost(self) -> float:  # type: ignore[override]
+        """Explicit steps that an implicit one costs: n leading data times as many sums make K, and
+        steps by products cost as much as with the largest K."""
+        n = self.n_leading()
+        return min(n, self.most_stored) / PER_STEP if n > FEW else 1.0
 
     def accepted_coupling(self) -> Coupling:
         """The Coupling of the accepted state."""
