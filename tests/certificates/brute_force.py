@@ -2,9 +2,10 @@
 data, densely for many."""
 
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
+from scipy.optimize import nnls
 
 from hkflow.geometry.sphere import normalize
 
@@ -59,3 +60,40 @@ def explicit_candidates(x, on_arcs=61):
         rows, first
     )
     return np.concatenate([arcs.reshape(-1, 3), crossings, -crossings])
+
+
+def cells(x):
+    """Signs (k, n) of all cells of the hyperplanes x_i·θ = 0 of data in general position: around
+    each line in which p − 1 of them cross, all signs of these."""
+    n, p = x.shape
+    found = []
+    for chosen in combinations(range(n), p - 1):
+        signs = np.tile(np.sign(x @ np.linalg.svd(x[list(chosen)])[2][-1]), (2 ** (p - 1), 1))
+        signs[:, list(chosen)] = list(product((-1.0, 1.0), repeat=p - 1))
+        found += [signs, np.where(np.isin(np.arange(n), chosen), signs, -signs)]
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def highest_of_cells(x, c, patterns):
+    """max of Σ c_i (θ·x_i)₊ over the sphere, or 0 if that is larger: in a cell that of A·θ is the
+    distance of A from the polar cone, min over μ ≥ 0 of |A + Σ μ_i s_i x_i|."""
+    return max(nnls((s[:, None] * x).T, -(np.where(s > 0.0, c, 0.0) @ x))[1] for s in patterns)
+
+
+def largest_norm(x, c):
+    """max of |Σ_i c_i (θ·x_i)₊| over the sphere, for few data x (n, p) in general position and
+    vectors c (n, k).
+
+    In a cell the sum is M θ. Tried are the singular vectors of the M of all cells, on the whole
+    space and on all intersections of hyperplanes x_i·θ = 0: one of them is the highest point.
+    """
+    n, p = x.shape
+    matrices = np.einsum("si,ik,ip->skp", cells(x) > 0.0, c, x)
+    highest = 0.0
+    for count in range(p):
+        for chosen in combinations(range(n), count):
+            flat = np.linalg.svd(x[list(chosen)].reshape(count, p))[2][count:]
+            theta = np.linalg.svd(matrices @ flat.T)[2].reshape(-1, p - count) @ flat
+            s = np.concatenate([theta, -theta]) @ x.T
+            highest = max(highest, np.linalg.norm(np.maximum(s, 0.0) @ c, axis=1).max())
+    return highest

@@ -1,12 +1,12 @@
 """Bounds over cones beyond S² against all cells of the arrangement, and the margins they prove."""
 
-from itertools import combinations, product
+from itertools import product
 from math import comb
 
 import numba
 import numpy as np
 import pytest
-from scipy.optimize import nnls
+from brute_force import cells, highest_of_cells
 
 import hkflow
 from hkflow.certificates import column_generation, cones
@@ -16,24 +16,6 @@ from hkflow.certificates.search import local_maxima
 
 RELU, RISK = hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"]
 BOTH, MANY = (1, -1), 10**6
-
-
-def cells(x):
-    """Signs (k, n) of all cells of the hyperplanes x_i·θ = 0 of data in general position: around
-    each line in which p − 1 of them cross, all signs of these."""
-    n, p = x.shape
-    found = []
-    for chosen in combinations(range(n), p - 1):
-        signs = np.tile(np.sign(x @ np.linalg.svd(x[list(chosen)])[2][-1]), (2 ** (p - 1), 1))
-        signs[:, list(chosen)] = list(product((-1.0, 1.0), repeat=p - 1))
-        found += [signs, np.where(np.isin(np.arange(n), chosen), signs, -signs)]
-    return np.unique(np.concatenate(found), axis=0)
-
-
-def highest_of_cells(x, c, patterns):
-    """max of Σ c_i (θ·x_i)₊ over the sphere, or 0 if that is larger: in a cell that of A·θ is the
-    distance of A from the polar cone, min over μ ≥ 0 of |A + Σ μ_i s_i x_i|."""
-    return max(nnls((s[:, None] * x).T, -(np.where(s > 0.0, c, 0.0) @ x))[1] for s in patterns)
 
 
 def with_bias(n, p, rng):

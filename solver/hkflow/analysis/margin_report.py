@@ -55,9 +55,11 @@ class MarginReport:
         return self.f1.is_positive
 
     @property
-    def gamma(self) -> tuple[float, float]:
+    def gamma(self) -> tuple[float, float] | None:
         """γ_ℓ1 of the signed sphere, (lower, upper): twice the max-margin of joint units, b(a·x)₊
-        with |a|² + |b|² = 1."""
+        with |a|² + |b|² = 1; None for several outputs."""
+        if self.problem.objective.feature.outputs > 1:
+            return None
         times = 2.0 if self.problem.objective.feature.joint else 1.0
         return times * self.f1.lower, times * self.f1.upper
 
@@ -66,7 +68,7 @@ class MarginReport:
         """γ_ℓ1/2, which a network b(a·x) or b(a·x)₊ has per squared norm of all weights; None for
         other units, and for atoms."""
         feature, problem = self.problem.objective.feature, self.problem
-        if (
+        if self.gamma is not None and (
             feature.joint
             or feature.degree == 1
             and len(problem.output_signs) == 2
@@ -76,8 +78,8 @@ class MarginReport:
         return None
 
     def classifiers(self) -> dict[str, Callable]:
-        """Decision functions of inputs (n, p), bias included, by name, each divided by its
-        margin."""
+        """Decision functions of inputs (n, p), bias included, by name, each divided by its margin:
+        their values (n,), or (n · k,) of k outputs datum by datum."""
         feature, atoms = self.problem.objective.feature, self.f1.atoms
         found: dict[str, Callable] = {}
         if self.separable:
@@ -110,10 +112,8 @@ class MarginReport:
         if self.contradiction:
             lines = [f"F₁ max-margin: 0 (certified), no margin is positive: {self.contradiction}"]
         elif self.problem.objective.feature.joint:
-            lines.append(
-                "of a network:     the same, per squared norm of all weights; γ_ℓ1 in"
-                f" {_interval(self.gamma)}"
-            )
+            gamma = "" if self.gamma is None else f"; γ_ℓ1 in {_interval(self.gamma)}"
+            lines.append(f"of a network:     the same, per squared norm of all weights{gamma}")
         elif self.of_network is not None:
             lines.append(
                 f"of a network:     half of it, {_interval(self.of_network)}, per squared norm of"
@@ -139,10 +139,9 @@ class MarginReport:
                 else f"{one.machine.value:.8g}, gap {one.machine.upper - one.machine.lower:.1e}"
             )
             lines.append(f"{name:18}{text}")
-        support = np.flatnonzero(f1.dual > 0.0)
         lines.append(
-            f"support:          {len(support)} of {n} data carry p, {len(atoms)} directions carry"
-            " mass"
+            f"support:          {len(f1.support)} of {n} data carry p, {len(atoms)} directions"
+            " carry mass"
         )
         order = np.argsort(-atoms.weights)
         lines += [
@@ -158,6 +157,7 @@ class MarginReport:
         for what is not known.
 
         f1 : of the units of this problem;  gamma_l1, half_gamma_l1 : see gamma, of_network
+        dual : (n_data,), or (n_data, k) of k classes
         Raises RunFolderError if the folder cannot be written.
         """
         folder, f1 = Path(folder), self.f1
@@ -168,7 +168,7 @@ class MarginReport:
         }
         content = {
             "f1": [f1.lower, f1.upper],
-            "gamma_l1": list(self.gamma),
+            "gamma_l1": self.gamma,
             "half_gamma_l1": self.of_network,
             "certified": f1.certified,
             "tolerance": f1.tolerance,
@@ -284,6 +284,8 @@ def _tangent(problem):
             "belongs to random units: of a case with"
             " method.kind = 'network' and method.points = 'gaussian'"
         )
+    if problem.objective.feature.name not in KERNELS:
+        return f"none is known for '{problem.objective.feature.name}'"
     if (count := len(problem.objective.targets)) > MOST_DATA:
         return _too_many(count)
     layers = ("output", "hidden") if problem.objective.feature.degree == 1 else ("hidden",)

@@ -496,7 +496,7 @@ def compare(
 @app.command()
 def margin(
     case: Annotated[
-        Path | None, typer.Argument(help="case file (TOML) with labels ±1", metavar="CASE")
+        Path | None, typer.Argument(help="case file (TOML) with labels", metavar="CASE")
     ] = None,
     overrides: Overrides = None,
     run: Annotated[

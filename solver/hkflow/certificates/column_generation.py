@@ -44,13 +44,48 @@ CLOSE = 0.9  # of the tolerance: what branch and bound may leave of it; rounding
 
 def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floats:
     """y_i ε_j φ(θ_j, x_i), (n_data, n_points), for points (n_points, p) and their signs
-    (n_points,)."""
-    return objective.targets[:, None] * signs * objective.feature.matrix(points, objective.inputs)
+    (n_points,).
+
+    Of k classes the leads of the own class y_i over each other one, ε (φ_{y_i} − φ_l), l ≠ y_i:
+    (n_data · (k − 1), n_points), datum by datum.
+    """
+    o, k = objective, objective.feature.outputs
+    values = signs * o.feature.matrix(points, o.inputs)
+    if k == 1:
+        return o.targets[:, None] * values
+    values = values.reshape(len(o.targets), k, -1)
+    own = np.take_along_axis(values, o.targets.astype(int)[:, None, None], axis=1)
+    return (own - values)[_others(o)]
 
 
 def _counted_features(objective, points, signs):
     """The same of data that count, those whose weight is not 0."""
-    return signed_features(objective, points, signs)[objective.weights > 0.0]
+    counts = np.repeat(objective.weights > 0.0, max(objective.feature.outputs - 1, 1))
+    return signed_features(objective, points, signs)[counts]
+
+
+def _others(objective):
+    """(n_data, k) which classes are not a datum's own."""
+    return objective.targets[:, None] != np.arange(objective.feature.outputs)
+
+
+def _weights(objective, p):
+    """Weights p of counted features, by data (n_data,), or (n_data, k) with 0 for the own class of
+    a datum."""
+    counts, k = objective.weights > 0.0, objective.feature.outputs
+    dual = np.zeros(len(counts) if k == 1 else (len(counts), k))
+    dual[counts if k == 1 else _others(objective) & counts[:, None]] = p
+    return dual
+
+
+def _coefficients(objective, p):
+    """c of Σ p z = Σ c φ over the data that count, for weights p of counted features z: p_i y_i, or
+    (n · k,) Σ_l p_il (e_{y_i} − e_l)."""
+    weights, counts = _weights(objective, p), objective.weights > 0.0
+    if weights.ndim == 1:
+        return (weights * objective.targets)[counts]
+    own = weights.sum(axis=1, keepdims=True)
+    return np.where(_others(objective), -weights, own)[counts].reshape(-1)
 
 
 def max_margin(
@@ -61,10 +96,16 @@ def max_margin(
     nodes: int | None = None,
 ) -> MaxMargin:
     """The max-margin γ_ℓ1 = max_{ν ≥ 0, |ν| = 1} min_i y_i h_ν(x_i) over all measures on the
-    sphere, or signed sphere.
+    sphere, or signed sphere; of units with an output for each class
+
+        γ* = max_{ν ≥ 0, |ν| = 1} min_i min_{l ≠ y_i} (h_{i,y_i} − h_il)
+           = min_{p ≥ 0, Σ p = 1} ½ max_{|a| = 1} |Σ_i Σ_l p_il (e_{y_i} − e_l) ψ(a·x_i)|
+
+    (Wei et al., below eq. 2.2), which is γ_ℓ1/√2 for two classes.
 
     Arguments and errors as of enclosed_max_margin; besides HkflowError if the tolerance is not
-    reached where the search is exact. Beyond S² the interval is as wide as `nodes` leave it.
+    reached where the search is exact. Beyond S², and for several outputs, the interval is as wide
+    as `nodes` leave it.
     """
     found = enclosed_max_margin(objective, signs, tolerance, start, nodes=nodes)
     if is_searchable(objective.feature, objective.axes) and not found.reached:
@@ -94,24 +135,24 @@ def enclosed_max_margin(
     and as rounding lets it be known: `reached` says whether the tolerance was. Data of weight 0 do
     not count.
 
-    objective : its data with labels ±1, its feature;  tolerance : relative gap between the two
-        values
+    objective : its data with labels ±1, or numbers of classes, its feature
+    tolerance : relative gap between the two values
     start : a PointMeasure whose directions the first linear programme knows, besides evenly spread
         ones if data are few; a run's heaviest atoms, say
     seconds : after which no linear programme is begun, and the one under way is given up
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
-    nodes : for ReLU beyond S², cones that each branch and bound looks at, by default those of some
-        minutes. There the directions are found by climbs until these find no more, and then by
-        branch and bound, whose bound is the upper value: wide if the nodes do not suffice, and
-        certified all the same
+    nodes : for ReLU beyond S², or of several outputs, cones that each branch and bound looks at, by
+        default those of some minutes. There the directions are found by climbs until these find no
+        more, and then by branch and bound, whose bound is the upper value: wide if the nodes do not
+        suffice, and certified all the same
     watch : function (linear programmes, lower, upper value so far) -> whether to end, called after
         each; upper values of climbs alone are not certified yet
     Returns a MaxMargin, certified on the circle and S², where the search is exact, and for ReLU on
     any sphere.
-    Raises ValueError for targets other than ±1, no data or a tolerance that is not finite and at
-    least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it could
-    not be solved. What a later one lacks costs the later rounds alone.
+    Raises ValueError for targets that are no labels, no data or a tolerance that is not finite and
+    at least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it
+    could not be solved. What a later one lacks costs the later rounds alone.
     """
     check_labels(objective)
     counts, until = objective.weights > 0.0, time.monotonic() + seconds
@@ -119,7 +160,7 @@ def enclosed_max_margin(
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
-    feature, inputs, y = objective.feature, objective.inputs[counts], objective.targets[counts]
+    feature, inputs = objective.feature, objective.inputs[counts]
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
@@ -133,9 +174,10 @@ def enclosed_max_margin(
             if round_ == 0:
                 raise
             break
-        some, carrying = margin.dual > 0.0, margin.weights > 0.0
-        c = margin.dual * y
-        peaks = local_maxima(feature, inputs[some], c[some], signs, SHARE, points[carrying])
+        carrying, c = margin.weights > 0.0, _coefficients(objective, margin.dual)
+        some = c.reshape(len(inputs), -1).any(axis=1)
+        own = c[np.repeat(some, feature.outputs)]
+        peaks = local_maxima(feature, inputs[some], own, signs, SHARE, points[carrying])
         risen = known.add(z, margin, peaks, PointMeasure(points, point_signs, margin.weights))
         higher = peaks.values > margin.value + 0.01 * tolerance * abs(margin.value)
         new, new_signs = peaks.points[higher][:MOST_NEW], peaks.signs[higher][:MOST_NEW]
@@ -160,7 +202,8 @@ def enclosed_max_margin(
     upper, dual = known.bounds[lowest], known.duals[lowest]
     if by_cones:
         if not proofs:
-            proofs = [(enclose(feature, inputs, dual * y, signs, nodes, known.value)[0], dual)]
+            c = _coefficients(objective, dual)
+            proofs = [(enclose(feature, inputs, c, signs, nodes, known.value)[0], dual)]
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
         objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
@@ -177,7 +220,7 @@ class _Known:
     """What the rounds of a search have shown.
 
     value, atoms : the largest margin, and the measure that has it
-    bounds (n_rounds,), duals (n_rounds, n_data) : how high Σ p_i y_i φ goes, and p
+    bounds (n_rounds,), duals (n_rounds, n_rows) : how high Σ p_i y_i φ goes, and p
     size : of the largest feature;  ceiling : an upper value from elsewhere
     """
 
@@ -189,7 +232,7 @@ class _Known:
         self._narrowest, self._stalled = np.inf, 0
 
     def add(self, z: Floats, margin: Any, peaks: Peaks, atoms: PointMeasure) -> bool:
-        """Add a linear programme on the features z (n_data, n_points), and what was found for its
+        """Add a linear programme on the features z (n_rows, n_points), and what was found for its
         p; whether the largest margin has risen by more than rounding."""
         self.size = max(self.size, float(np.abs(z).max()))
         self.bounds = np.append(self.bounds, max(peaks.bound, np.max(margin.dual @ z)))
@@ -235,15 +278,10 @@ def check_labels(objective: Objective) -> None:
             " is hkflow.Objective(feature, risk, inputs, targets), that of a problem its objective."
         )
     y = objective.targets
-    if objective.risk.coupled:
-        raise ValueError(
-            f"A max-margin is of two classes; with the loss '{objective.risk.name}' there are"
-            f" {objective.feature.outputs}, each with an output. Tell two of them apart, or one"
-            " from the rest, with data.positive, data.negative, the loss 'smooth-margin' and the"
-            " domain 'signed-sphere'."
-        )
     if len(y) == 0:
         raise ValueError("A max-margin needs data; a population has none.")
+    if objective.risk.coupled:
+        return  # whose targets an objective has checked
     wrong = np.unique(y[~np.isin(y, (1.0, -1.0))])
     if len(wrong):
         few = ", ".join(f"{value:g}" for value in wrong[:3]) + (", …" if len(wrong) > 3 else "")
@@ -272,8 +310,7 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
             f" {upper}."
         )
     upper = max(float(upper), lower)
-    slack, p = slackness(margins, dual, upper), np.zeros(len(objective.targets))
-    p[counts] = dual
+    slack, p = slackness(margins, dual, upper), _weights(objective, dual)
     return MaxMargin(lower, upper, atoms, p, certified, rounds, slack, tolerance, resolution)
 
 

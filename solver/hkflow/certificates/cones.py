@@ -14,6 +14,19 @@ w·v_k = Σ_{c_i>0} c_i (v_k·x_i)₊, n_k the inward normals of C's faces: box-
 in p coordinates. Any t and μ give a bound. Cones whose bound is too high are cut in two; the bound
 is exact on a cone where no datum with c_i > 0 changes its sign.
 
+With a vector c_i ∈ R^k for each datum, G = |V|, V(θ) = B θ + Σ_i c_i (θ·x_i)₊. For any unit u
+
+    |V|² = (u·V)² + |P V|²,  P = 1 − u uᵀ
+
+and u·V is a sum as above. With u along V in the middle of the cone, P V is as small as the cone: on
+C and the unit ball
+
+    |P V| ≤ Λ max_k (|P V(v_k)| + Σ_i |P c_i| e_ik),  Σ_k λ_k ≤ Λ = min(1/min_k v_k·middle, p),
+
+e_ik = (v_k·x_i)₊ or (−v_k·x_i)₊, whichever has the smaller sum over k: (θ·x_i)₊ lies by no more
+than Σ_k λ_k e_ik below Σ_k λ_k (v_k·x_i)₊. −u·V has such a bound as well. On a cone in which no
+datum changes its sign V is linear, and |V| at most its spectral norm.
+
 Rounding: a corner that is 1e-16 off its edge leaves gaps of that width between cones, and G varies
 there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added.
 """
@@ -75,7 +88,8 @@ def branch_and_bound(
 ) -> tuple[float, float, int, int]:
     """A bound of G over the cones, and its highest value met; peaks above `enough` are gathered.
 
-    x : (n, p) unit vectors;  c : (n,) none zero;  linear : (p,) A;  roots : (n_roots, p, p) corners
+    x : (n, p) unit vectors;  c : (n,) none zero, or (n, k) vectors;  linear : (p,) A, or (k, p) B
+    roots : (n_roots, p, p) corners
     room : cones that may be open;  enough : cones whose bound is no higher are not cut, -inf: those
         no higher than the highest value met;  nodes : cones that are looked at
     peaks : (most, p), written: local maxima above a finite `enough`
@@ -182,9 +196,12 @@ def _take(corners, tops, cuts, slot, child, V, above, count):
 @njit(cache=True, error_model="numpy")
 def _look(x, c, linear, V, enough, thetas, cut, bounds, values, begin, end, scratch):
     """The bounds of the cones begin ≤ k < end, where they are high and G there, and how to cut
-    them: see _bound."""
+    them: see _bound and _bound_of_norm."""
     for k in range(begin, end):
-        bounds[k] = _bound(x, c, linear, V[k], enough, thetas[k], cut[k], scratch)
+        if c.ndim == 1:
+            bounds[k] = _bound(x, c, linear, V[k], enough, thetas[k], cut[k], scratch)
+        else:
+            bounds[k] = _bound_of_norm(x, c, linear, V[k], enough, thetas[k], cut[k], scratch)
         values[k] = _value(x, c, linear, thetas[k])
 
 
@@ -333,6 +350,108 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
             lam[k] = max(dot(N[k], theta), 0.0)
         _best_cut(c, V, products, undecided, m, theta, lam, cut)
     return size + p * missing
+
+
+@njit(cache=True, error_model="numpy")
+def _bound_of_norm(x, c, linear, V, enough, theta, cut, scratch):
+    """The same of the norm of a sum of vectors: √(U² + D²), U the bound of |u·V| and D that of
+    |P V|, or the spectral norm of a linear V.
+
+    The longest edge is cut where D, which falls with the size of the cone, adds most.
+    """
+    n, p = x.shape
+    k = c.shape[1]
+    values, products = np.zeros((p, k)), np.empty(p)  # V(v_k);  x_i·v_k
+    middle, M, along = np.zeros(p), linear.copy(), np.empty(n)
+    for j in range(p):
+        for q in range(p):
+            middle[q] += V[j, q]
+        for l in range(k):
+            values[j, l] = dot(linear[l], V[j])
+    size = np.sqrt(dot(middle, middle))
+    nearest = 1.0
+    for q in range(p):
+        middle[q] /= size
+    for j in range(p):
+        nearest = min(nearest, dot(middle, V[j]))
+    most = 1.0 / max(nearest, 1.0 / p)  # of Σ λ_k: p is that of the cones of `cover`
+    u, _ = _direction(x, c, linear, middle)
+    ahead = _along(c, linear, u, along)
+    aside, behind, is_linear = np.zeros(p), np.zeros(p), True
+    for i in range(n):
+        low = high = below = above = 0.0
+        for j in range(p):
+            s = dot(x[i], V[j])
+            products[j] = 0.0 if abs(s) <= ON_FACE else s
+            low, high = min(low, products[j]), max(high, products[j])
+            below, above = below - min(products[j], 0.0), above + max(products[j], 0.0)
+        if high == 0.0:
+            continue
+        for j in range(p):
+            for l in range(k):
+                values[j, l] += c[i, l] * max(products[j], 0.0)
+        if low == 0.0:
+            for l in range(k):
+                for q in range(p):
+                    M[l, q] += c[i, l] * x[i, q]
+            continue
+        is_linear = False
+        across = _across(c[i], u)
+        for j in range(p):
+            e = max(products[j], 0.0) if above < below else max(-products[j], 0.0)
+            aside[j] += across * e
+            behind[j] += max(along[i], 0.0) * e
+    for j in range(p):
+        aside[j] += _across(values[j], u)
+        behind[j] -= dot(u, values[j])
+    D, back = most * aside.max(), most * max(behind.max(), 0.0)
+    least = np.sqrt(max(enough * enough - D * D, 0.0))
+    U = max(_bound(x, along, ahead, V, least, theta, cut, scratch), back)
+    bound, value = np.sqrt(U * U + D * D), _value(x, c, linear, theta)
+    if back >= U or bound - U >= U - value:
+        cut[0], cut[1], cut[2] = _longest_edge(V)
+    return min(bound, np.linalg.norm(M, 2)) if is_linear else bound
+
+
+@njit(cache=True)
+def _across(v, u):
+    """|v − (u·v) u|"""
+    along, square = dot(u, v), 0.0
+    for l in range(len(v)):
+        square += (v[l] - along * u[l]) ** 2
+    return np.sqrt(square)
+
+
+@njit(cache=True, error_model="numpy")
+def _direction(x, c, linear, theta):
+    """V(θ)/|V(θ)|, (k,), or the first axis where it is zero; and |V(θ)|."""
+    u = np.empty(c.shape[1])
+    for l in range(len(u)):
+        u[l] = dot(linear[l], theta)
+    for i in range(len(c)):
+        s = dot(x[i], theta)
+        if s > 0.0:
+            for l in range(len(u)):
+                u[l] += s * c[i, l]
+    size = np.sqrt(dot(u, u))
+    if size > 0.0:
+        for l in range(len(u)):
+            u[l] /= size
+    else:
+        u[0] = 1.0
+    return u, size
+
+
+@njit(cache=True, error_model="numpy")
+def _along(c, linear, u, out):
+    """Write u·c_i to out (n,); returns u·B, (p,): the sum u·V."""
+    ahead = np.zeros(linear.shape[1])
+    for l in range(len(u)):
+        for q in range(len(ahead)):
+            ahead[q] += u[l] * linear[l, q]
+    for i in range(len(c)):
+        out[i] = dot(u, c[i])
+    return ahead
 
 
 @njit(cache=True)
@@ -509,6 +628,27 @@ def climb(x, c, linear, points, values):
 def _ascend(x, c, linear, theta, scratch):
     """Climb from θ, which is moved, to a local maximum; returns its value.
 
+    A norm |V| ≥ u·V is replaced by that sum, u along V(θ), whose local maximum is the next θ.
+    """
+    if c.ndim == 1:
+        return _ascend_sum(x, c, linear, theta, scratch)
+    along = np.empty(len(c))
+    value = _value(x, c, linear, theta)
+    for _ in range(ASCENTS):
+        u, _ = _direction(x, c, linear, theta)
+        ahead = _along(c, linear, u, along)
+        _ascend_sum(x, along, ahead, theta, scratch)
+        reached = _value(x, c, linear, theta)
+        if not reached - value > RISE * reached:
+            break
+        value = reached
+    return value
+
+
+@njit(cache=True, error_model="numpy")
+def _ascend_sum(x, c, linear, theta, scratch):
+    """The same of a sum of numbers.
+
     The data with c_i > 0 are replaced by their tangents at θ, from below; what is left is concave,
     and its highest point the next θ.
     """
@@ -550,6 +690,8 @@ def _ascend(x, c, linear, theta, scratch):
 @njit(cache=True)
 def _value(x, c, linear, theta):
     """G(θ)."""
+    if c.ndim == 2:
+        return _direction(x, c, linear, theta)[1]
     value = dot(linear, theta)
     for i in range(len(c)):
         value += c[i] * max(dot(x[i], theta), 0.0)

@@ -50,10 +50,11 @@ def contradiction(objective: Objective) -> Contradiction | None:
 
     The built-in features, and those with `pieces`, are homogeneous of degree k in x: with x_i = c
     x_j and opposite labels p_i ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other.
-    Inputs count as parallel if they are so exactly, as rational numbers.
+    Inputs count as parallel if they are so exactly, as rational numbers. Of units with an output
+    for each class none is looked for.
     """
     n = len(objective.targets)
-    if n == 0 or (np.abs(objective.targets) != 1.0).any():
+    if n == 0 or objective.risk.coupled or (np.abs(objective.targets) != 1.0).any():
         return None
     numbers = np.flatnonzero(objective.weights > 0.0)
     inputs, y, built_in = (

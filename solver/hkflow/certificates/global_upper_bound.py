@@ -20,7 +20,7 @@ from ..objectives.activations import Feature
 from ..operators.dense import LINEAR, RELU, SQUARED_RELU
 from ..remembered import remembered
 from . import cones
-from .search import add, dot, is_searchable, slack
+from .search import add, dot, is_searchable, slack, vector_units
 
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree: by how much the bound may exceed the maximum
@@ -67,7 +67,9 @@ def global_upper_bound(
     """A number that ε Σ_i coefficients_i φ(θ, x_i) exceeds for no θ on the sphere and no ε in
     signs; see is_enclosable.
 
-    inputs : (n_data, p), p ≤ 3 for squared ReLU;  coefficients : (n_data,)
+    inputs : (n_data, p), p ≤ 3 for squared ReLU
+    coefficients : (n_data,), of units with k > 1 outputs (n_data · k,), one for each of their
+        outputs, datum by datum: cones bound these for any p
     nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
         the bound is loose, and holds: with p or fewer it is the sum of the positive terms. It is
         never negative there.
@@ -85,10 +87,14 @@ def enclose(
     enough: float = -np.inf,
 ) -> tuple[float, Floats, Floats]:
     """The bound of global_upper_bound; and points (k, p) and signs (k,) of local maxima above
-    `enough`, p > 3.
+    `enough`, where cones find them.
 
     enough : a finite value ends the search where the bound is no larger
     """
+    if feature.outputs > 1:  # b·Σ c_i ψ(a·x_i) on |a|² + |b|² = 1: half the largest norm
+        c = coefficients.reshape(len(inputs), -1)
+        bound, points = _largest_norm(feature.activation, inputs, c, nodes, 2.0 * enough)
+        return 0.5 * bound, vector_units(feature, points, inputs, c)[0], np.ones(len(points))
     if feature.joint:  # b ψ(a, x) on |a|² + |b|² = 1: half the highest of ±ψ
         bound, points, found = _highest(
             feature.activation, inputs, coefficients, (1, -1), nodes, 2.0 * enough
@@ -158,6 +164,30 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough):
         points.append(peaks[:count])
         found.append(np.full(count, float(sign)))
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
+
+
+def _largest_norm(activation, inputs, c, nodes, enough):
+    """The same for |Σ_i c_i ψ(a·x_i)|, c (n_data, k), with points (n, p): by cones for any p."""
+    p, nowhere = inputs.shape[1], np.zeros((0, inputs.shape[1]))
+    scale = float(np.linalg.norm(c, axis=1) @ np.linalg.norm(inputs, axis=1))
+    if activation == LINEAR:
+        return float(np.linalg.norm(c.T @ inputs, 2) + slack(len(c)) * scale), nowhere
+    if not 0.0 < scale < np.inf:  # beyond numbers no bound is known
+        return scale if scale == 0.0 else np.inf, nowhere
+    bound, peaks, found = 1.0, np.zeros((MOST_PEAKS, p)), 0
+    if nodes > p and cones.open_cones(p, nodes) >= p + 2:  # enough to cover the space
+        u, line, along = _lines(inputs)
+        sizes = c * np.abs(along / scale)[:, None]
+        merged, behind = np.zeros((len(u), c.shape[1])), np.where(along < 0.0, sizes.T, 0.0).T
+        np.add.at(merged, line, sizes)  # as in _highest
+        u, linear = np.ascontiguousarray(u[:, :p]), -behind.T @ u[line, :p]
+        some = merged.any(axis=1)
+        top, _, found, _ = cones.branch_and_bound(
+            *(u[some], merged[some], linear, cones.cover(p)),
+            *(cones.open_cones(p, nodes), enough / scale, nodes, peaks),
+        )
+        bound = min(top, bound)
+    return scale * (bound + 2.0 * (slack(len(c)) + p * cones.ON_FACE)), peaks[:found]
 
 
 @remembered(most=4)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import Floats
+from ..arguments import Floats, Integers
 from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
 from ..shown import Shown, counted
@@ -22,11 +22,12 @@ class OutOfTime(HkflowError):
 @dataclass(frozen=True, eq=False, repr=False)
 class MaxMargin(Shown):
     """The max-margin γ_ℓ1 = max over probabilities ν of min_i y_i h_ν(x_i), and its proof lower ≤
-    γ_ℓ1 ≤ upper.
+    γ_ℓ1 ≤ upper. Of several classes y_i h(x_i) is the smallest lead min_{l ≠ y_i} h_{y_i} − h_l
+    (Wei et al., below eq. 2.2).
 
     lower : the margin of `atoms`, a probability
     upper : max over the sphere of Σ p_i y_i φ(·, x_i), p = dual (n,) in the simplex, rounding
-        included
+        included;  of k classes of Σ_i Σ_l p_il (φ_{y_i} − φ_l)(·, x_i), p = dual (n, k)
     certified : whether that maximum is one of the whole sphere, or only the highest that was found,
         by climbs for p and among all directions that were ever added; nothing proves γ_ℓ1 ≤ upper
         then
@@ -69,9 +70,14 @@ class MaxMargin(Shown):
         return self.upper <= 2.0 * self.resolution
 
     @property
+    def support(self) -> Integers:
+        """The numbers of the data that carry p, from 0."""
+        return np.flatnonzero(self.dual.reshape(len(self.dual), -1).any(axis=1))
+
+    @property
     def why_none(self) -> str:
         """What proves that no margin is positive: the data that carry p, by rows from 1."""
-        rows = [str(k + 1) for k in np.flatnonzero(self.dual > 0.0)]
+        rows = [str(k + 1) for k in self.support]
         named = " and ".join(filter(None, (", ".join(rows[:-1]), rows[-1])))
         if len(rows) > MOST_NAMED:
             named = f"{', '.join(rows[:MOST_NAMED])}, … ({len(rows)} rows)"

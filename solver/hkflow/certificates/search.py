@@ -57,11 +57,10 @@ class Peaks:
 
 
 def is_searchable(feature: Feature, axes: int) -> bool:
-    """Whether the maximum is found with certainty: ReLU and squared ReLU on the circle and S²,
-    linear on any sphere."""
-    return (
-        feature.activation == LINEAR or feature.activation is not None and axes - feature.joint <= 3
-    )
+    """Whether the maximum is found with certainty: ReLU and squared ReLU of one output on the
+    circle and S², linear on any sphere."""
+    walked = feature.activation is not None and feature.outputs == 1 and axes - feature.joint <= 3
+    return feature.activation == LINEAR or walked
 
 
 def slack(n_data: int) -> float:
@@ -80,7 +79,8 @@ def local_maxima(
     """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
     maxima.
 
-    inputs : (n_data, p);  coefficients : (n_data,) c;  signs : the ε there are
+    inputs : (n_data, p);  signs : the ε there are
+    coefficients : (n_data,) c, of units with k > 1 outputs (n_data · k,) datum by datum
     share : of the maximum; at least so high are the other peaks that are returned
     starts : (k, p) directions from which to climb too, where a climb is all there is
     Cost n² on S² and n on the circle, n² log n and n log n at the first call for the same inputs, 9
@@ -97,6 +97,8 @@ def local_maxima(
             f"A search needs the gradient of the feature '{feature.name}': give Feature(…,"
             " pullback=…)."
         )
+    if feature.outputs > 1:
+        return _vector_peaks(feature, inputs, coefficients, share, starts)
     if feature.joint:
         return _joint_peaks(feature, inputs, coefficients, share, starts)
     found = [_maxima(feature, inputs, sign * coefficients, share, starts) for sign in signs]
@@ -116,16 +118,46 @@ def local_maxima(
 def _joint_peaks(feature, inputs, coefficients, share, starts):
     """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the
     sphere of a."""
-    hidden = next(
-        f for f in FEATURES.values() if f.activation == feature.activation and not f.joint
-    )
     starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
-    half = local_maxima(hidden, inputs, coefficients, (1, -1), share, starts)
+    half = local_maxima(_hidden(feature), inputs, coefficients, (1, -1), share, starts)
     points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
     if half.values[0] <= 0.0:
         points[:, :-1], points[:, -1] = 0.0, 1.0
     values = 0.5 * np.maximum(half.values, 0.0)
     return Peaks(points, np.ones(len(points)), values, half.certified, 0.5 * max(half.bound, 0.0))
+
+
+def _hidden(feature):
+    """ψ(a·x) of a joint feature b ψ(a·x)."""
+    return next(f for f in FEATURES.values() if f.activation == feature.activation and not f.joint)
+
+
+def vector_units(feature: Feature, points: Floats, inputs: Floats, c: Floats) -> tuple:
+    """θ = (a, b) with |a| = |b| and the direction b of V = Σ_i c_i ψ(a·x_i), for which Σ_i c_i·φ(θ,
+    x_i) is highest, (n_points, p + k), and its values |V|/2.
+
+    points : (n_points, p) a;  c : (n_data, k)
+    """
+    V = _hidden(feature).matrix(points, inputs).T @ c
+    sizes = np.linalg.norm(V, axis=1)
+    b = np.divide(V, sizes[:, None], out=np.zeros_like(V), where=sizes[:, None] > 0.0)
+    return normalize(np.column_stack([points, b])), 0.5 * sizes
+
+
+def _vector_peaks(feature, inputs, coefficients, share, starts):
+    """Of a vector b: for linear units at the singular vectors of Σ c_i x_iᵀ, else where climbs
+    end."""
+    p, c = inputs.shape[1], coefficients.reshape(len(inputs), -1)
+    if certified := feature.activation == LINEAR:
+        points = np.linalg.svd(c.T @ inputs)[2]
+    else:
+        starts = None if starts is None else starts[:, :p][starts[:, :p].any(axis=1)]
+        points = _climb(feature, inputs, c, starts)
+    points, values = _distinct(*vector_units(feature, points, inputs, c))
+    high = values >= share * values[0]
+    sizes = np.linalg.norm(inputs, axis=1) @ np.linalg.norm(c, axis=1)
+    bound = float(values[0] + 0.5 * slack(len(inputs)) * sizes)
+    return Peaks(points[high], np.ones(high.sum()), values[high], certified, bound)
 
 
 def _maxima(feature, inputs, c, share, starts):
@@ -141,7 +173,11 @@ def _maxima(feature, inputs, c, share, starts):
     else:
         points = _climb(feature, inputs, c, starts)
     points = normalize(points)
-    values = c @ feature.matrix(points, inputs)
+    return _distinct(points, c @ feature.matrix(points, inputs))
+
+
+def _distinct(points, values):
+    """Points and values without those that are NEAR a higher one, the highest first."""
     order = np.argsort(-values, kind="stable")
     points, values = points[order], values[order]
     _, first = np.unique(np.round(points / NEAR).astype(np.int64), axis=0, return_index=True)
@@ -464,15 +500,16 @@ def _cross(a, b, out):
 
 def _climb(feature, inputs, c, starts):
     """Points (k, p) that climbs reach from evenly spread starts, and from given ones: for ReLU as
-    in `cones`, else by projected gradient ascent with step control."""
-    points = np.ascontiguousarray(quasi_uniform(STARTS, inputs.shape[1] - 1))
+    in `cones`, with numbers or vectors c, else by projected gradient ascent with step control."""
+    p = inputs.shape[1]
+    points = np.ascontiguousarray(quasi_uniform(STARTS, p - 1))
     if starts is not None:
         points = np.concatenate([points, normalize(starts)])
     if feature.activation == RELU:
-        some = (c != 0.0) & inputs.any(axis=1)
+        some = c.reshape(len(c), -1).any(axis=1) & inputs.any(axis=1)
         sizes = np.linalg.norm(inputs[some], axis=1)
-        x, linear = inputs[some] / sizes[:, None], np.zeros(inputs.shape[1])
-        cones.climb(x, c[some] * sizes, linear, points, np.empty(len(points)))
+        x, linear = inputs[some] / sizes[:, None], np.zeros((*c.shape[1:], p))
+        cones.climb(x, (c[some].T * sizes).T.copy(), linear, points, np.empty(len(points)))
         return points
     values, step = c @ feature.matrix(points, inputs), np.full(len(points), 0.5)
     for _ in range(ASCENTS):

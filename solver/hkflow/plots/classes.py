@@ -126,13 +126,12 @@ def draw_map(
     )  # fmt: skip
 
 
-def draw_leads(ax: Axes, run: Result, save: int = -1) -> None:
+def draw_leads(ax: Axes, leads: Floats, labels: NDArray[Any], classes: Sequence[str]) -> None:
     """The histogram, for each class, of by how much its data's own prediction exceeds those of all
-    other classes, at a save of a run with an output for each class."""
-    labels, leads = run.targets, run.problem.objective.leads(run.predictions[save])
+    other classes, leads (n,) of data with the labels (n,), numbers of the classes."""
     edges = np.linspace(*frame(leads), 40)
-    count = len(run.class_names)
-    for k, (name, color) in enumerate(zip(run.class_names, _colors(count), strict=True)):
+    count = len(classes)
+    for k, (name, color) in enumerate(zip(classes, _colors(count), strict=True)):
         label = plain(name, NAME)
         ax.hist(leads[labels == k], edges, color=color, label=label, alpha=0.7)
     ax.axvline(0.0, color="black", linewidth=0.8)

@@ -270,7 +270,8 @@ def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence
     """The predictions of the data at a save against their targets, or their histogram for each
     class; h/|ν| of large masses. Of several outputs by how much the own class leads."""
     if _has_classes(run):
-        draw_leads(ax, run, save)
+        leads = run.problem.objective.leads(run.predictions[save])
+        draw_leads(ax, leads, run.targets, run.class_names)
         return
     saves = thinned(shared, save) if len(shared) else [save]
     normalised = is_normalised(*((run, k) for k in saves))

@@ -8,6 +8,7 @@ from ..analysis.margin_report import MarginReport
 from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
+from .classes import draw_leads, draw_map
 from .figures import AnyFigure
 from .shown import MANY, plain, sign_color, sign_name
 
@@ -37,6 +38,9 @@ def draw_margins(figure: AnyFigure, report: MarginReport) -> None:
 
 def _draw_decisions(ax, report):
     objective = report.problem.objective
+    if objective.feature.outputs > 1:
+        _draw_classes(ax, report)
+        return
     biased = objective.inputs.shape[1] > len(report.input_names)
     inputs = objective.inputs[:, :-1] if biased else objective.inputs
     full = with_bias if biased else np.asarray
@@ -87,6 +91,28 @@ def _draw_decisions(ax, report):
         ax.set_ylabel("number of data")
     if ax.get_legend_handles_labels()[1]:
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5)
+
+
+def _draw_classes(ax, report):
+    """Which class is predicted where, or for other than two inputs by how much the data lead."""
+    problem, names = report.problem, report.input_names
+    objective, labels = problem.objective, problem.objective.targets
+    if not report.separable:
+        ax.set_axis_off()
+        ax.set_title("no margin is known to be positive")
+        return
+    function, bias = report.classifiers()["F₁"], objective.inputs.shape[1] > len(names)
+
+    def scores(x):
+        return function(with_bias(x) if bias else x).reshape(len(x), -1)
+
+    if len(names) == 2:
+        data = objective.inputs[:, :2], labels
+        draw_map(ax, scores, problem.class_names, data, names)
+    else:
+        leads = objective.leads(function(objective.inputs))
+        draw_leads(ax, leads, labels, problem.class_names)
+        ax.set_xlabel(f"{ax.get_xlabel()}, the least is 1")
 
 
 def _span(margins):

@@ -275,6 +275,14 @@ class Problem(Shown):
         return 1.0 / (len(self.signs) * area)
 
     @property
+    def class_names(self) -> list[str]:
+        """Names of the classes 0 … k − 1 where there is an output for each; [] of other targets."""
+        if not self.objective.risk.coupled:
+            return []
+        names = getattr(self.prepare, "classes", None)
+        return names or [str(k) for k in range(self.objective.feature.outputs)]
+
+    @property
     def reference(self) -> float:
         """Density of τ, by which the mobility τ (ν/τ)^(2 − 2/D) of a flow of another depth than 2
         is meant."""

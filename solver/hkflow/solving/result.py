@@ -235,10 +235,7 @@ class Result:
     @property
     def class_names(self) -> list[str]:
         """Names of the classes 0 … k − 1 where there is an output for each; [] of other targets."""
-        if not self.problem.objective.risk.coupled:
-            return []
-        names = getattr(self.preparation, "classes", None)
-        return names or [str(k) for k in range(self.problem.objective.feature.outputs)]
+        return self.problem.class_names
 
     @cached_property
     def contradiction(self) -> str:
