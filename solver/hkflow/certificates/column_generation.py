@@ -2,6 +2,7 @@
 search for those it lacks."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,11 @@ def enclosed_max_margin(
             if round_ == 0:
                 raise
             break
+        if feature.outputs > 1 and round_:
+            # where many p are optimal those of the programmes jump about: halfway to the best one
+            # known, each round lowers its bound or cuts off the programme's p (Wentges 1997)
+            best = known.duals[np.argmin(known.bounds)]
+            margin = replace(margin, dual=0.5 * (best + margin.dual))
         carrying, c = margin.weights > 0.0, _coefficients(objective, margin.dual)
         some = c.reshape(len(inputs), -1).any(axis=1)
         own = c[np.repeat(some, feature.outputs)]

@@ -181,6 +181,13 @@ def test_what_is_said_of_a_margin_is_so(p, k, n, rng):
     assert on_atoms.lower == pytest.approx(found.lower, rel=1e-7)
 
 
+def test_data_on_a_grid_are_enclosed():
+    """Linear programmes with many optimal p, which jumped about until the solver failed."""
+    x = np.array([(i, j, 1.0) for i in range(4) for j in range(4)])
+    found = max_margin(objective(x, np.arange(16) % 4, 4))
+    assert found.reached and found.lower > 0.05
+
+
 def test_one_input_in_two_classes_leaves_no_margin(rng):
     """Unless it does not count."""
     x, y = clusters(12, 2, 3, rng)
