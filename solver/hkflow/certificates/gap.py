@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..objectives.losses import RISKS
+from ..objectives.losses import RISKS, SOFTMAX
 from ..problem.problem import Problem
 from .global_upper_bound import global_upper_bound, is_enclosable
 
-NONNEGATIVE = tuple(RISKS[name] for name in ("square", "logistic", "exponential"))
+NONNEGATIVE = *(RISKS[name] for name in ("square", "logistic", "exponential")), SOFTMAX
 
 
 def bounds_gap(problem: Problem) -> bool:

@@ -204,6 +204,35 @@ def test_the_bound_holds_where_steps_are_implicit_and_where_the_mass_is_apart():
     assert fine == pytest.approx(explicit, rel=0.1)
 
 
+def test_the_bound_of_several_classes_lies_above_the_gap(rng):
+    """To the minimum over weights of dense units (a, b), |a| = |b|, by L-BFGS-B."""
+    n, k, decay = 12, 2, 0.05
+    y = np.arange(n) % k
+    x = rng.normal(size=(n, 1)) + np.where(y == 0, 2.0, -1.0)[:, None]
+    feature = hkflow.vector_feature("relu", k)
+    objective = hkflow.Objective(feature, hkflow.SOFTMAX, x, y, None, decay)
+    mesh = hkflow.geodesic_mesh(3)
+    problem = hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 4.0))
+    r = hkflow.solve(problem, 100.0).records
+    angles = 2.0 * np.pi * np.arange(100) / 100
+    b = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (2, 1))
+    a = np.repeat([1.0, -1.0], 100)[:, None]
+    units = 0.5 * np.maximum(x @ a.T, 0.0)[:, None] * b.T  # (n, k, units)
+
+    def value(w):
+        h = units @ w
+        p = np.exp(h - h.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        loss = -np.log(p[np.arange(n), y]).mean()
+        residuals = (p - np.eye(k)[y]) / n
+        return loss + decay * w.sum(), np.tensordot(residuals, units, 2) + decay
+
+    found = minimize(value, np.zeros(200), jac=True, bounds=[(0.0, None)] * 200)
+    assert np.all(r["gap_bound"] >= r["objective"] - found.fun)
+    assert r["objective"][-1] - found.fun < 1e-2
+    assert r["gap_bound"][-1] < 0.02 * r["gap_bound"][0]
+
+
 def test_there_is_a_bound_only_where_it_is_known():
     records = [
         hkflow.solve(problem, 0.01).records
