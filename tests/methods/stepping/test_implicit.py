@@ -495,14 +495,14 @@ def test_both_substeps_share_one_matrix(monkeypatch):
     assert made == [len(leading(method.problem.objective, first))]
 
 
-def answer_of_a_linear_flow(margins, tau, log_scale=5.0):
+def answer_of_a_linear_flow(margins, tau, log_scale=5.0, **options):
     """What coupled_residuals make of data of a smooth margin whose predictions are linear in r: the
     objective, r, the step and the predictions."""
     n, rng = len(margins), np.random.default_rng(0)
     objective, root = an_objective("smooth-margin", n), rng.normal(size=(n, 20))
     K, h, guess = root @ root.T / 20, objective.targets * margins, np.zeros(n)
     objective.evaluate_risk(h, log_scale, guess)
-    coupling = Coupling(objective, log_scale, lambda data: K[np.ix_(data, data)])
+    coupling = Coupling(objective, log_scale, lambda data: K[np.ix_(data, data)], **options)
     assert len(coupling.leading(guess)) == 1
     r, step = coupled_residuals(coupling, lambda r, tau, step: h - tau * (K @ r), tau, guess, 1e-4)
     return objective, r, step, h - tau * (K @ r)
@@ -524,10 +524,9 @@ def test_many_data_that_turn_out_to_lead_at_once_are_solved_for():
     assert np.abs(r - wanted).max() < 1e-8
 
 
-def test_more_data_that_lead_than_are_stored_reject_the_step(monkeypatch):
+def test_more_data_that_lead_than_are_stored_reject_the_step():
     """No matrix is made of them, which for 50,000 data would not fit into memory."""
-    monkeypatch.setattr(implicit, "STORED", 200)
-    step = answer_of_a_linear_flow(one_far_behind(), 10.0)[2]
+    step = answer_of_a_linear_flow(one_far_behind(), 10.0, most=200)[2]
     assert step.rejection == "more than 200 data are to lead"
 
 

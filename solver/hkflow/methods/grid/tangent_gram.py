@@ -79,7 +79,7 @@ class CellCoupling:
             return matrix + self._of_held(e.atoms, data)
 
         known = form if stored else None
-        return Coupling(self.problem.objective, log_scale, known, product)
+        return Coupling(self.problem.objective, log_scale, known, product, DENSE)
 
     def _of_held(self, atoms, data):
         """What captured atoms add to K among some data, those on kinks along them alone."""

@@ -23,14 +23,7 @@ from ...arguments import Floats, check_choice
 from ...objectives.objective import Objective
 from ..method import Method
 from ..step import SMALLEST, Step
-from .implicit_residuals import (
-    FEW,
-    STORED,
-    Coupling,
-    curvatures,
-    implicit_is_known,
-    leading,
-)
+from .implicit_residuals import FEW, Coupling, curvatures, implicit_is_known, leading
 
 IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
@@ -244,8 +237,8 @@ def coupled_residuals(
         if not len(heavier):
             break
         leads = np.union1d(leads, heavier[-max(FEW, len(leads)) :])
-        if len(leads) > STORED:
-            step.rejection = f"more than {STORED} data are to lead"
+        if len(leads) > coupling.most:
+            step.rejection = f"more than {coupling.most} data are to lead"
             break
         coupling = renewed() if renewed else coupling
     else:

@@ -47,6 +47,7 @@ class Coupling:
     form : function (data) -> K among some data (n, n), their numbers (n,) in order, called when K
         is needed for the first time; None where products have to do
     product : function v -> K v where it costs less than K; None for those by K itself
+    most : data of which K is made at most
     """
 
     def __init__(
@@ -55,8 +56,9 @@ class Coupling:
         log_scale: float,
         form: Callable[[NDArray[np.int64]], Floats] | None,
         product: Callable[[Floats], Floats] | None = None,
+        most: int = STORED,
     ) -> None:
-        self.objective, self.log_scale = objective, log_scale
+        self.objective, self.log_scale, self.most = objective, log_scale, most
         self.form, self._product = form, product
         self._part: tuple[NDArray[np.int64], Coupling] | None = None
 
