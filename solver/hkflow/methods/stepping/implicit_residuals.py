@@ -105,7 +105,9 @@ class Coupling:
         if self.form is None:
             return np.arange(len(loss_gradient))
         data = leading(self.objective, loss_gradient)
-        known = data if self._part is None else self._part[0]
+        if self._part is None:
+            return data
+        known = self._part[0]
         return known if np.isin(data, known).all() else data
 
     def followers(
