@@ -260,8 +260,11 @@ def test_resumed_bit_for_bit():
                 two = make_method(start, tolerance=1e-4, **KIND)
                 two.load({name: np.copy(v) for name, v in one.state().items() if name != "random"}
                          | {"random": one.state()["random"]})  # fmt: skip
+            implicit = loss == "smooth-margin" and count >= 4
             for method in (one, two):
-                method.accept(method.advance(0.1))
+                step = method.advance(0.1, implicit)
+                assert not step.rejection
+                method.accept(step)
             a, b = one.state(), two.state()
             assert all(np.array_equal(a[name], b[name]) for name in a if name != "random"), count
 

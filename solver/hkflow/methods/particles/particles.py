@@ -469,7 +469,9 @@ class Particles(PointMethod, OdeMethod):
         else:
             vars(self).update(vars(self.renewal))
         if self.sees_kinks:
-            self.past[:], self.past_time = self.path, self.passed
+            # of an implicit step nothing is kept
+            self.past[:] = self.path if self.passed > 0.0 else 0.0
+            self.past_time = self.passed
         self.state_changed()
         if self.flow.depth == 2.0:
             self.change_unit()
