@@ -35,7 +35,8 @@ class PointMethod(ImplicitSteps):
     """
 
     between: list[Any]
-    substeps, most_stored = 2, STORED  # order of implicit steps
+    substeps = 2  # order of implicit steps
+    most_stored = STORED
     # of the last trial of the step under way, whose length the clock corrects
     guesses: list[Floats] | None = None
     remaining = 0.0  # clock until a step has to end, as at a save; one that is as long is exact
