@@ -256,7 +256,7 @@ def test_a_run_in_memory_takes_as_long_as_one_in_files():
 
 
 def test_more_data_than_are_cheap_leave_it_to_the_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(final_margin, "MOST_DATA", len(LINE) - 1)
+    monkeypatch.setattr(final_margin, "MOST_ROWS", len(LINE) - 1)
     run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
     assert run.max_margin is None and "closer: hkflow margin" in row(run, "F₁ max-margin")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.certificates.certificate import margin_certifier
+from hkflow.certificates.certificate import MarginCertifier
 from hkflow.methods.choice import METHODS, make_method, method_class
 from hkflow.methods.method import Method
 from hkflow.methods.stepping.implicit import ImplicitSteps
@@ -74,7 +74,7 @@ def run(kind, loss, names, **options):
     door = Door(method, names)
     memory, states = Memory(), []
     observers = (memory, hkflow.observe(lambda state: states.append(state.record())))
-    certificate = margin_certifier(method.problem)
+    certificate = MarginCertifier.of(method.problem)
     _, status, finished = Loop(door, [0.0, 0.2, 8.0], observers, GUARDS, certificate).run()
     assert finished and len(states) == len(memory.records), status
     assert State(door, method).atoms().mass > 0.0

@@ -19,8 +19,9 @@ import hkflow
 from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
-from hkflow.certificates import global_upper_bound, search
+from hkflow.certificates import cones, global_upper_bound, search
 from hkflow.methods.characteristics import backward
+from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu import movement, tangent_gram
 from hkflow.methods.particles import waveform
 from hkflow.methods.stepping import implicit_residuals
@@ -202,6 +203,25 @@ def test_stages_fit_all_features_and_dimensions(name, axes, called, rng):
     for stage in stages:
         ahead.compile_stage(stage, name, axes)
     assert bool(called["_walk"]) == (axes in (2, 3))  # of others there is another search, or none
+
+
+def test_of_several_outputs_the_search_over_cones_is_compiled(monkeypatch):
+    """And a certificate waits for it."""
+    problem = check(ROOT / "cases" / "quickstart" / "three-classes.toml")[1]
+    order = ahead.order_for(problem, "particles")
+    assert order == ("relu with 3 outputs", 3, [ahead.BOUND, ahead.MAX_MARGIN])
+    called, search = [], cones._search
+    monkeypatch.setattr(cones, "_search", lambda *a: called.append(typeof(a)) or search(*a))
+    ahead.compile_stage(ahead.BOUND, *order[:2])
+    ahead.compile_stage(ahead.MAX_MARGIN, *order[:2])
+    waited: list = []
+    monkeypatch.setattr(ahead, "wait", waited.append)
+    e, known = make_method(problem, "particles").current, (-np.inf, np.inf)
+    certifier = ahead.PatientCertifier.of(problem)
+    assert np.isnan(certifier.record(e, 0.0, known, False)["dual_value"]) and not waited
+    assert certifier.record(e, 0.0, known, True)["dual_value"] > 0.0
+    assert waited == [ahead.BOUND]
+    assert len(called) == 2 and len(set(called)) == 1  # compiled for what is called then
 
 
 def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from test_run_folder import CASE, LAGRANGIAN, content
 
 import hkflow
-from hkflow.certificates.certificate import margin_certifier
+from hkflow.certificates.certificate import MarginCertifier
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.particles.ode import OdeMethod
@@ -249,7 +249,7 @@ def test_a_record_changes_neither_method_nor_clock():
         clock.as_dict(),
         {name: np.copy(value) for name, value in method.state().items()},
     )
-    take_record(method, clock, margin_certifier(method.problem), renew=True)
+    take_record(method, clock, MarginCertifier.of(method.problem), renew=True)
     assert clock.as_dict() == before
     assert all(np.array_equal(value, state[name]) for name, value in method.state().items())
 

@@ -177,7 +177,9 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
     rows = [("margin/mass", margin)]
     if "margin_upper" not in last:
         return rows
-    name, zero = "F₁ max-margin", "0" if len(run.signs) == 2 else "at most 0"
+    # halves of two signs may cancel: rounding alone makes the margin negative
+    cancel = len(run.signs) == 2 or run.problem.objective.feature.joint
+    name, zero = "F₁ max-margin", "0" if cancel else "at most 0"
     if run.contradiction:
         return [*rows, (name, f"{zero}: {run.contradiction}")]
     if found is not None and found.is_none:
@@ -190,8 +192,7 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
             (low, high) if found is None else (max(low, found.lower), min(high, found.upper))
         )
         more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
-    if len(run.signs) == 2:  # whose halves may cancel: rounding alone makes it negative
-        low = max(0.0, low)
+    low = max(0.0, low) if cancel else low
     return [*rows, (name, f"in [{low:.6g}, {high:.6g}] (certified{by}){more}")]
 
 

@@ -4,14 +4,18 @@ For every probability ν̄ and every p in the simplex, with γ_ℓ1 the max-marg
 mass one,
 
     min_i y_i h_ν̄(x_i)  ≤  γ_ℓ1  ≤  max_θ Σ_i p_i y_i φ(θ, x_i)
+
+Of k classes every lead h_{y_i} − h_l, l ≠ y_i, takes the place of a margin y_i h, and has a weight
+p_il.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arguments import Floats
-from ..operators.dense import RELU
+from ..objectives.objective import Objective
 from ..problem.problem import Problem
 from .contradiction import contradiction
 from .global_upper_bound import global_upper_bound, is_enclosable, nodes_of_record
@@ -23,16 +27,11 @@ def certifies_margin(problem: Problem) -> bool:
     objective = problem.objective
     searched = problem.domain.fixed or is_enclosable(objective.feature, objective.axes)
     return (
-        objective.risk.classifies
+        objective.risk.has_margins
         and objective.weight_decay == 0.0
         and len(objective.targets) > 0
         and searched
     )
-
-
-def margin_certifier(problem: Problem) -> "MarginCertifier | None":
-    """The MarginCertifier of a problem, or None if its margin is not enclosed."""
-    return MarginCertifier(problem) if certifies_margin(problem) else None
 
 
 EVALUATIONS_PER_CONE = 2  # and coordinate: a certificate then takes a twentieth of the time
@@ -47,10 +46,14 @@ class MarginCertifier:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.contradictory = problem, contradiction(problem.objective) is not None
-        objective, cones = problem.objective, 0
-        if objective.feature.activation == RELU and not problem.domain.fixed:
-            cones = nodes_of_record(objective.inputs)
-        self.evaluations = EVALUATIONS_PER_CONE * objective.inputs.shape[1] * cones
+        feature, inputs = problem.objective.feature, problem.objective.inputs
+        cones = 0 if problem.domain.fixed else nodes_of_record(feature, inputs)
+        self.evaluations = EVALUATIONS_PER_CONE * inputs.shape[1] * cones
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self | None:
+        """That of a problem, or None if its margin is not enclosed."""
+        return cls(problem) if certifies_margin(problem) else None
 
     def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
         """The certificate of an evaluation e as numbers by name, and what margins are proved by
@@ -73,43 +76,58 @@ class MarginCertifier:
 def margin_certificate(
     problem: Problem, predictions: Floats, mass: float, residuals: Floats
 ) -> dict[str, float]:
-    """The dual value of p_i ∝ −y_i ∂R/∂h_i and the residuals of complementary slackness, by name;
-    nan where p is no probability.
+    """The dual value of p_i ∝ −y_i ∂R/∂h_i, of k classes p_il ∝ ∂R/∂h_il for l ≠ y_i, and the
+    residuals of complementary slackness, by name; nan where p is no probability.
 
-    predictions (n_data,), mass : in one unit;  residuals : (n_data,) ∂R/∂h_i
+    predictions (n_predictions,), mass : in one unit;  residuals : (n_predictions,) ∂R/∂h
     dual_value : the maximum over the whole domain, from above, rounding included
-    slackness_measure, slackness_data : see slackness; their sum is dual_value − margin
-    Source: Chizat & Bach 2020, Prop. 12.
+    slackness_measure, slackness_data : dual_value less the mean of margins under p, and that mean
+        less the smallest margin; their sum is dual_value − margin
+    Source: Chizat & Bach 2020, Prop. 12; of classes Wei et al. 2019, below eq. 2.2.
     """
-    p = np.maximum(-problem.objective.targets * residuals, 0.0)
+    objective = problem.objective
+    p = np.maximum(
+        np.where(others(objective), residuals.reshape(len(objective.targets), -1), 0.0)
+        if objective.risk.coupled
+        else -objective.targets * residuals,
+        0.0,
+    )
     total = p.sum()
     if not (np.isfinite(total) and total > 0.0 and mass > 0.0):
         return NOTHING
     p /= total
     value = dual_value(problem, p)
-    objective = problem.objective
-    counts, margins = objective.weights > 0.0, objective.targets * predictions / mass
-    measure, data = slackness(margins[counts], p[counts], value)
-    return {"dual_value": value, "slackness_measure": measure, "slackness_data": data}
+    mean = float(coefficients(objective, p) @ predictions) / mass
+    least = objective.margin(predictions) / mass
+    return {
+        "dual_value": value,
+        "slackness_measure": value - mean,
+        "slackness_data": mean - least,
+    }
 
 
 NOTHING = dict.fromkeys(("dual_value", "slackness_measure", "slackness_data"), np.nan)
 
 
-def slackness(margins: Floats, dual: Floats, upper: float) -> Floats:
-    """The two residuals of complementary slackness for margins y_i h_ν(x_i) of a probability ν,
-    dual p and upper value."""
-    mean = dual @ margins
-    return np.array([upper - mean, mean - margins.min()])
-
-
 def dual_value(problem: Problem, p: Floats) -> float:
-    """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex."""
-    objective, coefficients = problem.objective, p * problem.objective.targets
+    """max over the domain of Σ p_i y_i φ(θ, x_i), from above;  p : (n_data,) in the simplex, of k
+    classes (n_data, k)."""
+    objective, c = problem.objective, coefficients(problem.objective, p)
     if problem.domain.fixed:
         atoms = problem.mesh.centers  # type: ignore[union-attr]  # fixed features have a mesh
-        values = coefficients @ objective.feature.matrix(atoms, objective.inputs)
+        values = c @ objective.feature.matrix(atoms, objective.inputs)
         return float(np.multiply.outer(problem.output_signs, values).max())
-    return global_upper_bound(
-        objective.feature, objective.inputs, coefficients, problem.output_signs
-    )
+    return global_upper_bound(objective.feature, objective.inputs, c, problem.output_signs)
+
+
+def coefficients(objective: Objective, p: Floats) -> Floats:
+    """c (n_predictions,) with Σ_i p_i y_i φ(·, x_i) = Σ c φ: p_i y_i, or datum by datum
+    Σ_l p_il (e_{y_i} − e_l) of k classes, whose p (n_data, k) are 0 at the own class."""
+    if p.ndim == 1:
+        return p * objective.targets
+    return np.where(others(objective), -p, p.sum(axis=1, keepdims=True)).reshape(-1)
+
+
+def others(objective: Objective) -> NDArray[np.bool_]:
+    """(n_data, k) which classes are not a datum's own."""
+    return objective.targets[:, None] != np.arange(objective.feature.outputs)

@@ -12,7 +12,7 @@ from ..errors import HkflowError
 from ..geometry.point_sets import quasi_uniform
 from ..measures.point_measure import PointMeasure, with_each_sign
 from ..objectives.objective import Objective
-from .certificate import slackness
+from .certificate import coefficients, others
 from .contradiction import contradiction
 from .fixed_points import l1_margin
 from .global_upper_bound import (
@@ -56,7 +56,7 @@ def signed_features(objective: Objective, points: Floats, signs: Floats) -> Floa
         return o.targets[:, None] * values
     values = values.reshape(len(o.targets), k, -1)
     own = np.take_along_axis(values, o.targets.astype(int)[:, None, None], axis=1)
-    return (own - values)[_others(o)]
+    return (own - values)[others(o)]
 
 
 def _counted_features(objective, points, signs):
@@ -65,28 +65,25 @@ def _counted_features(objective, points, signs):
     return signed_features(objective, points, signs)[counts]
 
 
-def _others(objective):
-    """(n_data, k) which classes are not a datum's own."""
-    return objective.targets[:, None] != np.arange(objective.feature.outputs)
+def _counted(objective):
+    """Which weights p belong to counted features: (n_data,), or (n_data, k) without the own class
+    of a datum."""
+    counts = objective.weights > 0.0
+    return others(objective) & counts[:, None] if objective.feature.outputs > 1 else counts
 
 
 def _weights(objective, p):
-    """Weights p of counted features, by data (n_data,), or (n_data, k) with 0 for the own class of
-    a datum."""
-    counts, k = objective.weights > 0.0, objective.feature.outputs
-    dual = np.zeros(len(counts) if k == 1 else (len(counts), k))
-    dual[counts if k == 1 else _others(objective) & counts[:, None]] = p
+    """Weights p of counted features, by data (n_data,), or (n_data, k)."""
+    counted = _counted(objective)
+    dual = np.zeros(counted.shape)
+    dual[counted] = p
     return dual
 
 
 def _coefficients(objective, p):
-    """c of Σ p z = Σ c φ over the data that count, for weights p of counted features z: p_i y_i, or
-    (n · k,) Σ_l p_il (e_{y_i} − e_l)."""
-    weights, counts = _weights(objective, p), objective.weights > 0.0
-    if weights.ndim == 1:
-        return (weights * objective.targets)[counts]
-    own = weights.sum(axis=1, keepdims=True)
-    return np.where(_others(objective), -weights, own)[counts].reshape(-1)
+    """c of Σ p z = Σ c φ over the data that count, for weights p of counted features z."""
+    c = coefficients(objective, _weights(objective, p))
+    return c[np.repeat(objective.weights > 0.0, objective.feature.outputs)]
 
 
 def max_margin(
@@ -301,9 +298,9 @@ def check_labels(objective: Objective) -> None:
 def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are
     stored. dual : of the data that count"""
-    against, counts = contradiction(objective), objective.weights > 0.0
+    against = contradiction(objective)
     if against is not None and upper > 0.0:
-        dual, upper, certified = against.dual[counts], 0.0, True
+        dual, upper, certified = against.dual[_counted(objective)], 0.0, True
     atoms = PointMeasure(
         *(values[atoms.weights > 0.0] for values in (atoms.positions, atoms.signs, atoms.weights))
     )
@@ -316,7 +313,8 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
             f" {upper}."
         )
     upper = max(float(upper), lower)
-    slack, p = slackness(margins, dual, upper), _weights(objective, dual)
+    mean, p = dual @ margins, _weights(objective, dual)
+    slack = np.array([upper - mean, mean - lower])
     return MaxMargin(lower, upper, atoms, p, certified, rounds, slack, tolerance, resolution)
 
 

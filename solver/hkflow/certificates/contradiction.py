@@ -17,7 +17,7 @@ from ..remembered import remembered
 @dataclass(frozen=True, eq=False)
 class Contradiction:
     """One or two data, and weights p in the simplex, (n_data,), with Σ p_i y_i φ(θ, x_i) = 0 for
-    every θ: so γ_ℓ1 ≤ 0.
+    every θ: so γ_ℓ1 ≤ 0. Of k classes p is (n_data, k), and Σ_i Σ_l p_il (φ_{y_i} − φ_l) = 0.
 
     data : their numbers, from 0, two with opposite labels;  parallel : whether the inputs are not
         equal, but x_i = c x_j, c > 0
@@ -39,9 +39,8 @@ class Contradiction:
         )
         if not many:
             return f"{which} holds the input 0, where every unit is 0"
-        return (
-            f"{which} hold {'parallel inputs' if self.parallel else 'one input'} with both labels"
-        )
+        inputs = "parallel inputs" if self.parallel else "one input"
+        return f"{which} hold {inputs} with {'both' if self.dual.ndim == 1 else 'two'} labels"
 
 
 @remembered(most=8)
@@ -50,11 +49,10 @@ def contradiction(objective: Objective) -> Contradiction | None:
 
     The built-in features, and those with `pieces`, are homogeneous of degree k in x: with x_i = c
     x_j and opposite labels p_i ∝ 1 and p_j ∝ c^k balance each other, and an input 0 needs no other.
-    Inputs count as parallel if they are so exactly, as rational numbers. Of units with an output
-    for each class none is looked for.
+    Inputs count as parallel if they are so exactly, as rational numbers.
     """
-    n = len(objective.targets)
-    if n == 0 or objective.risk.coupled or (np.abs(objective.targets) != 1.0).any():
+    labels = objective.targets
+    if not (len(labels) and (objective.risk.coupled or (np.abs(labels) == 1.0).all())):
         return None
     numbers = np.flatnonzero(objective.weights > 0.0)
     inputs, y, built_in = (
@@ -64,11 +62,11 @@ def contradiction(objective: Objective) -> Contradiction | None:
     )
     sizes = np.abs(inputs).max(axis=1) if built_in else np.ones(len(inputs))
     if not sizes.all():
-        return _between(numbers[[sizes.argmin()]], np.ones(1), n)
+        return _between(objective, numbers[[sizes.argmin()]], np.ones(1))
     # of parallel inputs the same to the last bit
-    group = unique_rows(inputs / sizes[:, None])[1]
-    both = np.bincount(group[y > 0.0], minlength=n) * np.bincount(group[y < 0.0], minlength=n)
-    suspects = np.flatnonzero(both[group])
+    first_of, group = unique_rows(inputs / sizes[:, None])
+    mixed = np.bincount(group, y != y[first_of][group])
+    suspects = np.flatnonzero(mixed[group])
     seen: dict = {}
     for k in suspects.tolist():
         largest = Fraction(float(sizes[k]))
@@ -78,11 +76,14 @@ def contradiction(objective: Objective) -> Contradiction | None:
             size = sizes[[k, first]] / max(sizes[first], sizes[k])
             parts = size**2 if objective.feature.activation == SQUARED_RELU else size
             parallel = bool((inputs[first] != inputs[k]).any())
-            return _between(numbers[[first, k]], parts / parts.sum(), n, parallel)
+            return _between(objective, numbers[[first, k]], parts / parts.sum(), parallel)
     return None
 
 
-def _between(data, p, n, parallel=False):
-    dual = np.zeros(n)
-    dual[data] = p
+def _between(objective, data, p, parallel=False):
+    """Of several classes p stands at the class of the other datum, or at any other."""
+    n, k, y = len(objective.targets), objective.feature.outputs, objective.targets[data]
+    dual = np.zeros(n if k == 1 else (n, k))
+    other = y[::-1] if len(data) > 1 else (y + 1) % k
+    dual[data if k == 1 else (data, other.astype(int))] = p
     return Contradiction(tuple(data.tolist()), dual, parallel)

@@ -50,11 +50,12 @@ def nodes_within(work: int, inputs: Floats) -> int:
     return work // max(len(inputs) * inputs.shape[1] ** 2, 1) + 1
 
 
-def nodes_of_record(inputs: Floats) -> int:
-    """How many cones a record of a run looks at for each sign; 0 where there are none, p ≤ 3, or
-    too few to cover the space."""
+def nodes_of_record(feature: Feature, inputs: Floats) -> int:
+    """How many cones a record of a run looks at for each sign; 0 where there are none, or too few
+    to cover the space."""
     p, nodes = inputs.shape[1], nodes_within(WORK_OF_RECORD, inputs)
-    return nodes if nodes > p > 3 else 0
+    by_cones = feature.activation == RELU and (p > 3 or feature.outputs > 1)
+    return nodes if by_cones and nodes > p else 0
 
 
 def global_upper_bound(

@@ -56,7 +56,7 @@ TEST = {
 }
 DATA = {"inputs": ("datum", "input"), "targets": ("datum",), "weights": ("datum",)}
 # with one axis more, "class", where there is an output for each class
-BY_CLASS = ("predictions", "residuals", "predictions_each")
+BY_CLASS = ("predictions", "residuals", "predictions_each", "gamma_dual")
 
 
 @contextmanager

@@ -254,9 +254,9 @@ def vector_gradient_group(
         for m in range(n_outputs):
             for c in range(count):
                 potential[b, c] += points[b, p + m, c] * outputs[b, m, c]
-        if wanted:
-            gradient[b, p:, :count] = outputs[b, :, :count]
-            gradient[b, :, count:] = 0.0
+                if wanted:
+                    gradient[b, p + m, c] = outputs[b, m, c]
+        gradient[b, :, count:] = 0.0
 
 
 @parallel_loop

@@ -216,7 +216,8 @@ def draw_margins(
         text = gamma_text(found).replace("γ", r"$\gamma_{\ell_1}$")
         share = (lambda value: 100.0 * value / best, lambda value: 0.01 * value * best)
         ax.secondary_yaxis("right", functions=share).set_ylabel(r"% of $\gamma_{\ell_1}$")
-    ax.set_ylim(min(0.0, 2.0 * low[-1]) - 0.2 * min(best, most), most)
+    bottom = min(0.0, 2.0 * low[-1], 1.5 * records["margin"][-1])  # of data that are not separated
+    ax.set_ylim(bottom - 0.2 * min(best, most), most)
     ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 from numba.core.event import Listener, register
 
-from ..certificates.certificate import certifies_margin
+from ..certificates.certificate import MarginCertifier, certifies_margin
 from ..certificates.global_upper_bound import global_upper_bound
 from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
 from ..methods.rules import MANY_KINKS
-from ..objectives.activations import FEATURES
+from ..objectives.activations import feature_named, is_built_in
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from ..operators.dense import SMALL, blocked
@@ -193,13 +193,13 @@ def order_for(
         few = 0 < len(objective.inputs) < MANY_KINKS or stepper == "sliding"
         stages = [SLIDING] if few and problem.flow.transport > 0.0 and feature.kink else []
     if certifies_margin(problem) and not problem.domain.fixed:
-        # the bound is wanted with the first record, late where a grid's sums are to be compiled
-        of_margins = [BOUND] if kind == "grid" else []
+        # the bound is wanted with the first record, late where a grid's sums are to be compiled; of
+        # several outputs it takes longest, and is late as well
+        of_margins = [BOUND] if kind == "grid" or feature.outputs > 1 else []
         if proves and seeks_max_margin(problem):
             of_margins.append(MAX_MARGIN)
         stages[1:1] = of_margins
-    built_in = FEATURES.get(feature.name) is feature
-    return feature.name, axes, stages if built_in else []
+    return feature.name, axes, stages if is_built_in(feature) else []
 
 
 @contextmanager
@@ -286,9 +286,19 @@ class WaitsForKernels(Observer):
             wait(stage)
 
 
+class PatientCertifier(MarginCertifier):
+    """Waits until the kernels of its bound are compiled."""
+
+    def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
+        """As of MarginCertifier."""
+        if renew:
+            wait(BOUND)
+        return super().record(e, margin, known, renew)
+
+
 def compile_stage(stage: str, name: str, axes: int) -> None:
     """Call the kernels of a stage, for a built-in feature and inputs of so many axes."""
-    COMPILE[stage](FEATURES[name], np.eye(axes)[:1])
+    COMPILE[stage](feature_named(name), np.eye(axes)[:1])
 
 
 def _steps(feature, inputs):
@@ -330,13 +340,13 @@ def _datum(feature, inputs):
 
 
 def _bound(feature, inputs):
-    global_upper_bound(feature, inputs, np.ones(1))
+    global_upper_bound(feature, inputs, np.ones(feature.outputs))
 
 
 def _max_margin(feature, inputs):
     from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
 
-    local_maxima(feature, inputs, np.ones(1), share=0.5)
+    local_maxima(feature, inputs, np.ones(feature.outputs), share=0.5)
 
 
 def _backward_paths(feature, inputs):

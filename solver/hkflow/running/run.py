@@ -368,6 +368,7 @@ def _integrate(
             record_interval=case.time.records,
             until_margin=until,
             records=session.records,
+            certifier=ahead.PatientCertifier,
         )
     said = {
         "status": status + remark,

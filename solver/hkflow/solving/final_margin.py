@@ -14,17 +14,14 @@ from .result import Result
 
 HEAVIEST = 300  # atoms of a run that a programme starts from
 CERTIFICATE_SECONDS = 5.0  # that it may take in memory; of runs in files the case says it
-MOST_DATA = 2000  # whose linear programmes are begun at the end of a run
+MOST_ROWS = 2000  # of linear programmes that are begun at the end of a run
 
 
 def seeks_max_margin(problem: Problem) -> bool:
     """Whether the max-margin of a problem's data is looked for at the end of a run."""
     objective = problem.objective
-    return (
-        certifies_margin(problem)
-        and len(objective.targets) <= MOST_DATA
-        and contradiction(objective) is None
-    )
+    rows = len(objective.targets) * max(objective.feature.outputs - 1, 1)
+    return certifies_margin(problem) and rows <= MOST_ROWS and contradiction(objective) is None
 
 
 def final_max_margin(run: Result, seconds: float) -> MaxMargin | None:
@@ -40,7 +37,8 @@ def final_max_margin(run: Result, seconds: float) -> MaxMargin | None:
     if not (len(run.time) and seeks_max_margin(problem)):
         return None
     if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
-        local_maxima(objective.feature, objective.inputs[:1], np.ones(1), share=0.5)
+        feature = objective.feature
+        local_maxima(feature, objective.inputs[:1], np.ones(feature.outputs), share=0.5)
     nodes = nodes_within(WORK_OF_RUN, objective.inputs)
     try:
         return max_margin_of(problem, heaviest_atoms(run), seconds=seconds, nodes=nodes)

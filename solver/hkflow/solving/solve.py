@@ -15,7 +15,7 @@ from ..arguments import (
     real_array,
     whole_number,
 )
-from ..certificates.certificate import margin_certifier
+from ..certificates.certificate import MarginCertifier
 from ..errors import CaseError
 from ..methods.choice import kind_of, make_method, method_class
 from ..methods.method import Method
@@ -71,10 +71,11 @@ def integrate(
     record_interval: float = 0.0,
     until_margin: float | None = None,
     records: Mapping[str, Callable] | None = None,
+    certifier: type[MarginCertifier] = MarginCertifier,
 ) -> tuple[LoopState, str | None, bool]:
     """Run a method through the save times, guarded and certified; returns (clock, status sentence,
     finished). See loop.Loop."""
-    certificate = margin_certifier(method.problem)
+    certificate = certifier.of(method.problem)
     return Loop(
         method, times, observers, guards, certificate, clock, record_interval, until_margin, records
     ).run()
@@ -100,7 +101,7 @@ def steps(
     """
     times = _checked(problem, end, saves, record_interval, until_margin, method)
     check_records(records)
-    made, certificate = make_method(problem, **method), margin_certifier(problem)
+    made, certificate = make_method(problem, **method), MarginCertifier.of(problem)
     loop = Loop(
         made, times, observers, GUARDS, certificate, None, record_interval, until_margin, records
     )

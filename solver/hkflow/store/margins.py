@@ -34,7 +34,7 @@ LABELS = {
     "gamma_certified": "1 if gamma_upper is proved over the whole domain",
     "gamma_rounds": "linear programmes that were solved for gamma",
     "gamma_slackness": "residuals of complementary slackness, of the measure and of the data",
-    "gamma_dual": "weights of the data in the simplex that prove gamma_upper",
+    "gamma_dual": "weights in the simplex that prove gamma_upper, of data or of their leads",
     "optimal_positions": "directions of the atoms whose margin is gamma_lower",
     "optimal_signs": "output signs of these atoms",
     "optimal_weights": "weights of these atoms",
@@ -51,10 +51,10 @@ def arrays_of(found: MaxMargin) -> dict[str, NDArray]:
     return {n: np.asarray(v, dtype=float) for n, v in zip(MAX_MARGIN, values, strict=True)}
 
 
-def of_arrays(arrays: Mapping[str, Floats], n_data: int) -> MaxMargin:
-    """The MaxMargin of such arrays. Raises ValueError or KeyError if they are none of n_data
-    data."""
-    sizes = {"datum": n_data, "slackness_part": 2}
+def of_arrays(arrays: Mapping[str, Floats], sizes: Mapping[str, int]) -> MaxMargin:
+    """The MaxMargin of such arrays. Raises ValueError or KeyError if they are none of so many data
+    and classes;  sizes : by dimension, "class" where there is an output for each."""
+    sizes = dict(sizes) | {"slackness_part": 2}
     for name, dimensions in MAX_MARGIN.items():
         check_array(arrays[name], name, dimensions, sizes)
         if not np.isfinite(arrays[name]).all():
@@ -79,6 +79,6 @@ def write_max_margin(folder: Path, found: MaxMargin) -> None:
     write_json(folder / "max_margin.json", values | {"labels": LABELS})
 
 
-def of_json(content: Mapping[str, Any], n_data: int) -> MaxMargin:
+def of_json(content: Mapping[str, Any], sizes: Mapping[str, int]) -> MaxMargin:
     """The MaxMargin in the content of max_margin.json; errors as of_arrays."""
-    return of_arrays({name: np.array(content[name], dtype=float) for name in MAX_MARGIN}, n_data)
+    return of_arrays({name: np.array(content[name], dtype=float) for name in MAX_MARGIN}, sizes)

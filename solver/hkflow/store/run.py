@@ -181,7 +181,7 @@ class Run(Result):
     @cached_property
     def max_margin(self) -> MaxMargin | None:  # type: ignore[override]
         """What the data allow, read when it is first wanted; None if it was not computed."""
-        return read_max_margin(self._place.there(), len(self.targets))
+        return read_max_margin(self._place.there(), self.scaled_predictions.shape[1:])
 
     def read_again(self) -> "Run":
         """The same run, with what is added to a folder after the end read from it once more."""
@@ -487,19 +487,21 @@ def read_history(path: Path, inputs: Floats) -> History | None:
         return History(np.column_stack(list(arrays.values())))
 
 
-def read_max_margin(path: Path, n_data: int) -> MaxMargin | None:
-    """The MaxMargin in a run folder or a results.h5, None if there is none."""
+def read_max_margin(path: Path, shape: tuple[int, ...]) -> MaxMargin | None:
+    """The MaxMargin in a run folder or a results.h5, None if there is none;  shape : of its
+    predictions at a save."""
+    sizes = dict(zip(("datum", "class"), shape, strict=False))
     if path.is_dir():
         file = path / "max_margin.json"
         if not file.exists():
             return None
         with _reading(file, "; the run is whole without it: remove it"):
-            return of_json(_read_json(file), n_data)
+            return of_json(_read_json(file), sizes)
     with _reading(path), open_hdf5(path) as file:
         if "max_margin" not in file:
             return None
         group = find(file, "max_margin")
-        return of_arrays(read_arrays(group, MAX_MARGIN, {"datum": n_data}), n_data)
+        return of_arrays(read_arrays(group, MAX_MARGIN, dict(sizes)), sizes)
 
 
 def _state_in(read, place, name, row):
