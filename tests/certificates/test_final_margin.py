@@ -11,6 +11,7 @@ from conftest import ROOT
 from typer.testing import CliRunner
 
 import hkflow
+from hkflow.analysis.margin_report import margin_report
 from hkflow.analysis.summary import gamma_text, summary
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
@@ -171,6 +172,23 @@ def test_what_is_printed_is_as_right_as_it_says(rng):
             continue
         value, accuracy = text.removeprefix("γ = ").removesuffix(")").split(" (certified to ")
         assert abs(float(value) / truth - 1.0) <= float(accuracy) <= 10.0 * found.relative_gap
+
+
+@pytest.mark.parametrize("small", [1.5e-11, 5e-12])
+def test_a_margin_that_atoms_prove_is_not_said_to_be_none(small):
+    """Of inputs of very different sizes it is below the resolution, and was said to be 0 beside its
+    ends: one unit for each of two inputs on a line, 1/γ = √2 (1/|x₁| + 1/|x₂|)."""
+    objective = hkflow.Objective(
+        hkflow.vector_feature("relu", 2), hkflow.SOFTMAX, np.array([[small], [-1.0]]), [0, 1]
+    )
+    start = hkflow.balanced_atoms(50, 2, outputs=2)
+    run = hkflow.solve(hkflow.Problem(None, objective, hkflow.Flow(1.0), initial=start), 0.1)
+    found, gamma = run.max_margin, np.sqrt(0.5) / (1.0 + 1.0 / small)
+    assert found.lower <= gamma <= found.upper <= 2.0 * found.resolution
+    assert found.is_positive and not found.is_none
+    assert row(run, "F₁ max-margin").startswith("in [") and has_margins(run)
+    said = str(margin_report(run=run))
+    assert "not separable" not in said and "no margin" not in said
 
 
 @pytest.mark.parametrize("inputs, targets, feature, signs", NOT_SEPARABLE)

@@ -96,7 +96,7 @@ class MarginReport:
         f1, atoms, n = self.f1, self.f1.atoms, len(self.f1.dual)
         proof = "certified" if f1.certified else "upper value not certified: highest of many climbs"
         gap = f"{f1.relative_gap:.2g} after {f1.rounds} linear programmes"
-        if f1.is_none or f1.lower <= f1.resolution:  # a wide interval above 0 is another thing
+        if not f1.is_positive and f1.lower <= f1.resolution:  # a wide interval above 0 is another
             gap = "the data are not separable: " + (
                 f1.why_none if f1.is_none else f"no margin is positive, up to {f1.upper:.1e}"
             )

@@ -11,6 +11,7 @@ from ..measures.point_measure import PointMeasure
 from ..shown import Shown, counted
 
 MOST_NAMED = 8  # rows in a sentence
+DOUBT = 1e-3  # of the resolution: what rounding may make of a margin that is zero
 # function (linear programmes, lower, upper value so far) -> whether the search is to end
 Watch = Callable[[int, float, float], bool]
 
@@ -62,12 +63,13 @@ class MaxMargin(Shown):
     @property
     def is_positive(self) -> bool:
         """Whether the data are separable beyond doubt."""
-        return self.lower > 0.0 and self.relative_gap < 1.0
+        return self.lower > DOUBT * self.resolution and self.relative_gap < 1.0
 
     @property
     def is_none(self) -> bool:
-        """Whether the dual weights prove that no margin is positive, up to `resolution`."""
-        return self.upper <= 2.0 * self.resolution
+        """Whether the dual weights prove that no margin is positive, up to `resolution`, and no
+        atoms prove that one is."""
+        return self.upper <= 2.0 * self.resolution and not self.is_positive
 
     @property
     def support(self) -> Integers:
