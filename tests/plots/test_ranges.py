@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow import plots
+from hkflow.certificates.margin import MaxMargin
 from hkflow.plots import decision
 from hkflow.plots.figures import legend_columns
 from hkflow.plots.records import draw_margins
@@ -67,6 +68,23 @@ def test_margins_are_seen_under_a_loose_bound(upper, words):
     draw_margins(ax, margins(upper))
     assert ax.get_ylim()[1] == pytest.approx(0.6)
     assert [text.get_text() for text in ax.get_legend().get_texts()][: len(words)] == words
+
+
+def max_margin_of(lower, upper):
+    atoms = hkflow.PointMeasure(np.eye(2)[:1], np.ones(1), np.ones(1))
+    return MaxMargin(lower, upper, atoms, np.ones(1), True, 1, np.zeros(2), 1e-6, 1e-12)
+
+
+@pytest.mark.parametrize(("upper", "words"), [(0.15, ["dual", "margin"]), (0.5, ["margin"])])
+def test_a_dual_value_at_the_end_alone_is_a_dot(upper, words):
+    """As of runs beyond S², whose line of one point was named and not seen. One out of range is not
+    named, beside the max-margin either."""
+    records, ax = margins(upper), Figure().subplots()
+    records["dual_value"][:-1] = np.nan
+    draw_margins(ax, records, found=max_margin_of(0.12, 0.12))
+    assert [line.get_marker() for line in ax.lines[:2]] == [".", "None"]
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == [*words, r"$\gamma$"]
 
 
 def test_planes_are_for_runs_that_predict_something():

@@ -189,7 +189,8 @@ def draw_margins(
     known = np.isfinite(records["dual_value"])
     for name, seen, color in (("dual_value", known, "C1"), ("margin", slice(None), "C0")):
         label = RECORDS[name].label
-        ax.plot(time[seen], records[name][seen], color=color, linewidth=0.8, label=label)
+        one = "." if np.count_nonzero(time[seen]) == 1 else ""  # a line of one point is not seen
+        ax.plot(time[seen], records[name][seen], one, color=color, linewidth=0.8, label=label)
     ax.fill_between(
         time,
         low,
@@ -198,24 +199,24 @@ def draw_margins(
         color="C2",
         alpha=0.3,
         linewidth=0.0,
-        label="" if found else r"$\gamma_{\ell_1}$",
+        label="" if found else r"$\gamma$",
     )
     best = high[-1]
     proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
-    text = rf"$\gamma_{{\ell_1}}$ in [{proved:.4g}, {best:.4g}]"
+    text = rf"$\gamma$ in [{proved:.4g}, {best:.4g}]"
     most, seen = 3.0 * best, max(np.nanmax(records["margin"]), low[-1])
     if seen > 0.0:  # a loose bound leaves room for the margin
         most = min(most, 6.0 * seen)
-    if not (found or (records["dual_value"][known] < most).any()):  # nothing of it is seen
-        ax.lines[0].set_label("")
     if found is not None and found.is_positive:
         best = found.upper
         most = 2.0 * best
-        for end, label in ((found.lower, ""), (best, r"$\gamma_{\ell_1}$")):
+        for end, label in ((found.lower, ""), (best, r"$\gamma$")):
             ax.axhline(end, color="C2", linewidth=0.8, linestyle="--", label=label)
-        text = gamma_text(found).replace("γ", r"$\gamma_{\ell_1}$")
+        text = gamma_text(found).replace("γ", r"$\gamma$")
         share = (lambda value: 100.0 * value / best, lambda value: 0.01 * value * best)
-        ax.secondary_yaxis("right", functions=share).set_ylabel(r"% of $\gamma_{\ell_1}$")
+        ax.secondary_yaxis("right", functions=share).set_ylabel(r"% of $\gamma$")
+    if not (records["dual_value"][known] < most).any():  # nothing of it is seen
+        ax.lines[0].set_label("")
     bottom = min(0.0, 2.0 * low[-1], 1.5 * records["margin"][-1])  # of data that are not separated
     ax.set_ylim(bottom - 0.2 * min(best, most), most)
     ax.legend(
