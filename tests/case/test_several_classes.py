@@ -232,7 +232,6 @@ def test_commands_know_such_runs(run, tmp_path):
         ({"data": CASE["data"] | {"classes": ["ash", "birch"]},
           "objective": {"loss": "logistic"}}, "classes is read with the loss 'softmax'"),
         ({"data": CASE["data"] | {"label": "b"}}, "no training data of class|different labels"),
-        ({"time": {"end": 1.0, "until_margin": 2.0}}, "'softmax' has no smooth margin"),
         ({"flow": {"kind": "hellinger-kantorovich", "time_variable": "margin"}}, "runs by the sm"),
     ],
 )  # fmt: skip
@@ -241,6 +240,18 @@ def test_what_does_not_fit_is_said_at_once(tables, sentence, tmp_path, monkeypat
     (tmp_path / "t.csv").write_text(table())
     with pytest.raises(hkflow.CaseError, match=sentence):
         hkflow.check(CASE | tables)
+
+
+def test_runs_end_where_their_smooth_margin_is_reached(tmp_path, monkeypatch):
+    """It was said that there is none, though it was recorded."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(table())
+    time = {"end": 1000.0, "saves": 2, "until_margin": 0.9}
+    run = hkflow.run(CASE | {"time": time}, output="run", quiet=True)
+    assert run.finished and run.time[-1] < 900.0 and "smooth margin is 0.900" in run.status
+    h, y = run.predictions[-1], run.targets.astype(int)
+    loss = np.log(np.exp(h - h[np.arange(len(y)), y][:, None]).sum(axis=1))
+    assert -np.log(loss.mean()) == pytest.approx(0.9, rel=1.1e-3)
 
 
 def test_labels_of_test_files_are_those_of_the_data(tmp_path, monkeypatch):

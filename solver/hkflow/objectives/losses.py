@@ -46,6 +46,11 @@ class Risk:
         """Whether targets are classes, two or more."""
         return self.classifies or self.coupled
 
+    @property
+    def has_smooth_margin(self) -> bool:
+        """Whether −log R, or −R where R is a logarithm, is one."""
+        return self.coupled or (self.classifies and self.tail is not None)
+
 
 @njit(cache=True)
 def square(predictions, targets, weights, out):

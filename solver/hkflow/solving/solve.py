@@ -187,9 +187,9 @@ def _checked(problem, end, saves, record_interval, until_margin, method):
             f" and {until_margin!r}."
         )
     risk = problem.objective.risk
-    if until_margin is not None and not (risk.classifies and risk.tail):
+    if until_margin is not None and not risk.has_smooth_margin:
         raise CaseError(
             f"until_margin: the risk '{risk.name}' has no smooth margin; take 'logistic',"
-            " 'exponential' or a smooth margin, or leave it out."
+            " 'exponential', 'softmax' or a smooth margin, or leave it out."
         )
     return times

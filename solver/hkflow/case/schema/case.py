@@ -186,10 +186,8 @@ class Case(Table):
             raise ValueError(
                 "initial.kind 'balanced' needs the activation 'joint-relu' or the loss 'softmax'"
             )
-        if self.time.until_margin is not None and self.objective.loss in ("square", "softmax"):
-            raise ValueError(
-                f"time.until_margin: the loss '{self.objective.loss}' has no smooth margin"
-            )
+        if self.time.until_margin is not None and self.objective.loss == "square":
+            raise ValueError("time.until_margin: the loss 'square' has no smooth margin")
 
     def _fits_a_network(self):
         method = self.method
