@@ -155,3 +155,33 @@ def test_a_run_without_a_title_is_called_by_the_name_of_its_folder(tmp_path):
 def test_what_is_available_is_asked_of_a_folder_as_well(tmp_path):
     with pytest.raises(hkflow.RunFolderError, match="absent"):
         plots.available(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_maps_of_max_margins_say_that_inputs_are_standardised(loss, tmp_path):
+    """They named the columns alone, beside values that these do not have."""
+    rows = [f"{u},{v},{kind}" for u, v, kind in ((1, 5, "a"), (2, 3, "b"), (4, 4, "b"))]
+    (tmp_path / "t.csv").write_text("\n".join(["u,v,kind", *rows]))
+    data = {"source": "csv", "file": str(tmp_path / "t.csv"), "label": "kind", "standardize": True}
+    data |= {} if loss == "softmax" else {"positive": ["a"], "negative": ["b"]}
+    sphere = "sphere" if loss == "softmax" else "signed-sphere"
+    case = {"data": data, "objective": {"loss": loss, "bias": True}, "domain": {"kind": sphere}}
+    case |= {"flow": {"kind": "hellinger-kantorovich"}, "time": {"end": 1.0, "saves": 2}}
+    figure = Figure()
+    draw_margins(figure, margin_report(case))
+    (ax,) = [ax for ax in figure.axes if ax.get_xlabel() == "u, standardised"]
+    assert ax.get_ylabel() == "v, standardised"
+
+
+def test_inputs_that_a_function_prepares_keep_their_names(tmp_path):
+    """Pictures failed: a function has no attribute 'size'."""
+    objective = hkflow.Objective(
+        hkflow.vector_feature("relu", 2), hkflow.SOFTMAX, np.array([[1.0, 0.2], [0.3, 1.0]]), [0, 1]
+    )
+    start = hkflow.balanced_atoms(20, 3, outputs=2)
+    flow, prepare = hkflow.Flow(1.0, 1.0), np.asarray
+    solution = hkflow.solve(
+        hkflow.Problem(None, objective, flow, initial=start, prepare=prepare), end=0.1
+    )
+    figure = plots.draw("decision", solution)
+    assert solution.input_names[0] in [ax.get_xlabel() for ax in figure.axes]

@@ -10,7 +10,7 @@ from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .classes import draw_leads, draw_map
 from .figures import AnyFigure
-from .shown import MANY, plain, sign_color, sign_name
+from .shown import MANY, labels_of_inputs, plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
@@ -41,7 +41,8 @@ def _draw_decisions(ax, report):
     if objective.feature.outputs > 1:
         _draw_classes(ax, report)
         return
-    biased = objective.inputs.shape[1] > len(report.input_names)
+    names = labels_of_inputs(report.input_names, report.problem.prepare)
+    biased = objective.inputs.shape[1] > len(names)
     inputs = objective.inputs[:, :-1] if biased else objective.inputs
     full = with_bias if biased else np.asarray
     functions, positive = report.classifiers(), objective.targets > 0.0
@@ -73,7 +74,7 @@ def _draw_decisions(ax, report):
             )
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
-        ax.set_xlabel(report.input_names[0])
+        ax.set_xlabel(names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
         look = {"s": 4, "linewidths": 0.4} if len(inputs) > MANY else {"s": 12}
@@ -82,9 +83,7 @@ def _draw_decisions(ax, report):
             ax.scatter(
                 *chosen.T, marker=marker, facecolors=color, edgecolors="0.2", label=sign, **look
             )
-        ax.set(
-            title="decision boundaries", xlabel=report.input_names[0], ylabel=report.input_names[1]
-        )
+        ax.set(title="decision boundaries", xlabel=names[0], ylabel=names[1])
         ax.set_aspect("equal")
     else:
         ax.set_xlabel("margin y h(x), the least is 1")
@@ -95,7 +94,8 @@ def _draw_decisions(ax, report):
 
 def _draw_classes(ax, report):
     """Which class is predicted where, or for other than two inputs by how much the data lead."""
-    problem, names = report.problem, report.input_names
+    problem = report.problem
+    names = labels_of_inputs(report.input_names, problem.prepare)
     objective, labels = problem.objective, problem.objective.targets
     if not report.separable:
         ax.set_axis_off()

@@ -9,6 +9,7 @@ from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.ticker import NullLocator
 
 from ..arguments import Floats
+from ..case.preparation import Preparation
 from ..solving.result import Result
 from .figures import AnyFigure
 
@@ -36,9 +37,13 @@ def plain(text: str, length: int = 200) -> str:
 
 def input_names(run: Result) -> list[str]:
     """What the axes of inputs are called: their columns, and that these are standardised."""
-    made = run.preparation
-    scaled = made is not None and made.size is not None and made.axes is None
-    return [f"{name}, standardised" for name in run.input_names] if scaled else run.input_names
+    return labels_of_inputs(run.input_names, run.preparation)
+
+
+def labels_of_inputs(names: Sequence[str], made: Any) -> list[str]:
+    """The same of names and of what makes the inputs, see Problem.prepare."""
+    scaled = isinstance(made, Preparation) and made.size is not None and made.axes is None
+    return [f"{name}, standardised" for name in names] if scaled else list(names)
 
 
 def time_of(run: Result, save: int) -> str:
