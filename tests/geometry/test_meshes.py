@@ -141,6 +141,11 @@ def test_circle_needs_three_cells():
     assert circle_mesh(3).volumes.sum() == pytest.approx(2 * np.pi, rel=1e-15)
 
 
+def test_a_number_of_cells_is_no_level():
+    with pytest.raises(ValueError, match=r"at most 13, got 642. .* take Domain\(2\).mesh\(642\)"):
+        geodesic_mesh(642)
+
+
 def test_half_faces_number_the_slots_of_every_cell():
     cell, _, face, slot = half_faces(geodesic_mesh(1))
     assert len(cell) == 2 * 120 and np.all(np.bincount(face) == 2)

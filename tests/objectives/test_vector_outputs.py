@@ -179,6 +179,12 @@ def test_two_classes_flow_as_the_logistic_loss(activation, options, off, rng):
     assert np.abs(h).max() > 0.1
 
 
+@pytest.mark.parametrize(("n", "outputs"), [(3, 1), (0, 1), (4, 0), (4, 3)])
+def test_balanced_atoms_need_two_signs_and_room_for_both_layers(n, outputs):
+    with pytest.raises(ValueError, match="two signs of b|b takes from 1 to 2"):
+        balanced_atoms(n, 2, outputs=outputs)
+
+
 def test_permuted_classes_permute_predictions(rng):
     x, labels, _ = data(rng, 12, 3, 4)
     order = np.array([2, 0, 3, 1])  # class l is called order[l]

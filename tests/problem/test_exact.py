@@ -61,6 +61,12 @@ def test_other_depths_have_no_closed_form():
         MomentFlow(np.array([1.0, 0.0]), 0.5, Flow(0.0, 9.0, depth=3.0))
 
 
+@pytest.mark.parametrize("direction", [[0.0, 0.0], [np.nan, 1.0], [[1.0, 0.0]]])
+def test_what_is_no_direction_is_refused(direction):
+    with pytest.raises(ValueError, match="must be a finite vector that is not 0"):
+        MomentFlow(direction, 0.5, Flow(1.0))
+
+
 DIMENSIONS = (1, 2, 3)
 FLOWS = [
     Flow(1.0, 4.0, 0.3),

@@ -139,6 +139,7 @@ def test_observers_are_a_list(wrong, tmp_path):
         ({"every": "1"}, "every must be a number greater than 0, got '1'."),
         ({"every": 0.0}, "every must be a number greater than 0, got 0.0."),
         ({"at": ["a"]}, "Times at must be real numbers, got text."),
+        ({"at": [0.1, np.nan]}, "Times at must be numbers, got [0.1, nan]."),
         ({"when": 3}, "when must be a function of a State, got 3."),
     ],
 )

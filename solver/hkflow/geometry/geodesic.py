@@ -13,8 +13,9 @@ from .sphere import normalize
 from .voronoi import edges, lloyd, voronoi_mesh
 
 LLOYD_ITERATIONS = 8
-# f by the number of cells, up to more of them than any machine holds
-PARTS = {10 * f**2 + 2: f for f in sorted(m * 2**k for m in (1, 3) for k in range(14))}
+MAX_LEVEL = 13  # k, of more cells than any machine holds
+# f by the number of cells
+PARTS = {10 * f**2 + 2: f for f in sorted(m * 2**k for m in (1, 3) for k in range(MAX_LEVEL + 1))}
 
 
 def geodesic_cells(level: int) -> int:
@@ -98,8 +99,15 @@ def geodesic_mesh(level: int) -> Mesh:
 
     level : int ≥ 0; the mesh has 10·4^level + 2 cells (642 at 3, 10,242 at 5, 163,842 at 7)
     Meshes between these, of 90·4^k + 2 cells, are made by their size: Domain(2).mesh(5762).
+    Raises ValueError for other levels, and for those that no machine holds.
     """
-    return _mesh(2 ** whole_number(level, "The level"))
+    level = whole_number(level, "The level")
+    if level > MAX_LEVEL:
+        raise ValueError(
+            f"The level must be at most {MAX_LEVEL}, got {level}. If that is a number of cells,"
+            f" take Domain(2).mesh({level})."
+        )
+    return _mesh(2**level)
 
 
 def _mesh(parts):

@@ -231,10 +231,18 @@ def balanced_atoms(
 ) -> PointMeasure:
     """n atoms with |a| = |b| on the sphere S^dim of (a, b): directions of a and of b, which has
     `outputs` coordinates, evenly spread, or drawn by rng; the second half has the b of the first
-    with the other sign."""
-    if n % 2:
+    with the other sign.
+
+    Raises ValueError for a number that is odd or 0, and for spheres without room for a and b.
+    """
+    if n % 2 or n < 2:
         raise ValueError(
             f"{n} balanced units cannot be shared by the two signs of b; give an even number."
+        )
+    if not 1 <= outputs <= dim:
+        raise ValueError(
+            f"A direction (a, b) of S^{dim} has {dim + 1} coordinates, of which b takes from 1 to"
+            f" {dim}, got {outputs}."
         )
     if outputs > 1:
         both = quasi_uniform(n // 2, dim) if rng is None else random_uniform(rng, n // 2, dim)

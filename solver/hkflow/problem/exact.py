@@ -36,7 +36,8 @@ class MomentFlow:
 
     direction : (d+1,) e, normalised here;  target : m*;  flow : transport α, reaction β, noise σ,
         drive; its depth is 2
-    Raises ValueError for a flow with more than these, for which no closed form is known.
+    Raises ValueError for a flow with more than these, for which no closed form is known, and for a
+    direction that is 0.
     """
 
     direction: Floats
@@ -53,7 +54,12 @@ class MomentFlow:
                 if names
                 else f"The closed-form moment flow needs constant rates, got {self.flow}."
             )
-        object.__setattr__(self, "direction", normalize(real_array(self.direction, "Directions")))
+        direction = real_array(self.direction, "Directions")
+        if direction.ndim != 1 or not 0.0 < np.linalg.norm(direction) < np.inf:
+            raise ValueError(
+                f"The direction must be a finite vector that is not 0, got {direction}."
+            )
+        object.__setattr__(self, "direction", normalize(direction))
 
     @staticmethod
     def knows(flow: Flow) -> bool:

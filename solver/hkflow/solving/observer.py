@@ -149,6 +149,8 @@ class _Function(Observer):
             check_positive(finite=False, every=every)
         self.function, self.every, self.when, self.answer = function, every, when, None
         self.at = np.sort(np.atleast_1d(real_array(at, "Times at")))
+        if np.isnan(self.at).any():
+            raise ValueError(f"Times at must be numbers, got {at}.")
         self.always = every is None and when is None and not self.at.size
 
     def start(self, method, clock, save_times):

@@ -341,6 +341,9 @@ def test_what_has_no_closed_form_is_refused_with_the_method_that_has_it():
         ValueError, match="has no noise, got noise = 0.1. Choose from: grid, particles"
     ):
         make_method(noisy, "characteristics")
+    for flow in (noisy.flow, hkflow.Flow("1 + t", 2.0)):  # also by the class itself
+        with pytest.raises(ValueError, match="neither noise nor entropy, nor rates that vary"):
+            hkflow.Characteristics(problem(flow))
     with pytest.raises(ValueError, match="not for the feature 'squared-relu'"):
         make_method(problem(hkflow.Flow(1.0, 4.0), feature="squared-relu"), "characteristics")
     with pytest.raises(ValueError, match="mobility of depth 2"):

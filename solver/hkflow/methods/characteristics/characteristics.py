@@ -389,6 +389,11 @@ def _has_closed_form(problem):
             "Characteristics are known for features of data that are linear on either side of a"
             f" kink, as 'relu', not for {what}: take particles or the grid."
         )
+    if flow.beyond(Characteristics.rates) or flow.varies or objective.entropy > 0.0:
+        raise ValueError(
+            "Characteristics have neither noise nor entropy, nor rates that vary: take particles or"
+            " the grid."
+        )
     if flow.depth != 2.0 or problem.domain.fixed:
         raise ValueError(
             "Characteristics need the mobility of depth 2 and a sphere as domain: take the grid or"
