@@ -52,7 +52,7 @@ def margin_bound(gamma: float, complexity: float, largest: float, n: int, delta:
     gamma : min_i y_i f(x_i) > 0;  complexity : Rad, the Rademacher complexity of the class;
         largest : ≥ γ;  n : data;  delta : δ
     Returns a Bound.   Raises ValueError for a margin outside 0 < γ ≤ largest or δ outside (0, 1).
-    Source: Koltchinskii & Panchenko 2002, as Chizat & Bach 2020, Thm. 22, and Wei et al. 2018, eq.
+    Source: Koltchinskii & Panchenko 2002, as Chizat & Bach 2020, Thm. 22, and Wei et al. 2019, eq.
     C.2.
     """
     if not 0.0 < gamma <= largest:
@@ -77,7 +77,7 @@ def network_margin_bound(
         radius : C
     Returns a Bound, valid for activations that are 1-homogeneous and 1-Lipschitz.   Raises
     ValueError as margin_bound.
-    Source: Wei et al. 2018, Thm. 3.1, without hidden constants.
+    Source: Wei et al. 2019, Thm. 3.1, without hidden constants.
     """
     return margin_bound(gamma, 1.5 * np.sqrt(mean_square / n), radius, n, delta)
 
@@ -102,7 +102,7 @@ def kernel_margin_bound(
         delta : δ
     constant : of the leading term, 1 for what is printed.   Returns a Bound.   Raises ValueError as
         margin_bound.
-    Source: Wei et al. 2018, Lemma 3.4.
+    Source: Wei et al. 2019, Lemma 3.4.
     """
     return margin_bound(
         gamma, 0.25 * constant * np.sqrt(mean_square / (d * n)), radius / np.sqrt(2.0 * d), n, delta
@@ -123,7 +123,7 @@ def network_regression_bound(
         largest : c ≥ |loss|
     Returns a Bound, valid for activations that are 1-homogeneous and 1-Lipschitz.   Raises
     ValueError for δ outside (0, 1).
-    Source: Wei et al. 2018, Lemma D.4.
+    Source: Wei et al. 2019, Lemma D.4.
     """
     return Bound(
         12.0 * lipschitz * max(1.0, norm * frobenius) / n,
@@ -151,7 +151,7 @@ def kernel_regression_bound(
     norm : |g|_H of the kernel on the uniform sphere;  d : of the inputs, κ = 2π^(d/2)/Γ(d/2)
     constant : of the leading term, 1 for what is printed;  the others as in
         network_regression_bound.   Returns a Bound.
-    Raises ValueError for δ outside (0, 1).   Source: Wei et al. 2018, Lemma D.5.
+    Raises ValueError for δ outside (0, 1).   Source: Wei et al. 2019, Lemma D.5.
     """
     root = np.sqrt(surface_area(d - 1))
     reach = norm / root * frobenius

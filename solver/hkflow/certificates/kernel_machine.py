@@ -198,7 +198,7 @@ def l2_interpolation(K: Floats, y: Floats) -> Interpolant:
     K : (n_data, n_data) positive semidefinite;  y : (n_data,) any values.   Returns an Interpolant.
     Raises ValueError as kernel_margin, HkflowError if K is numerically singular for these y: no g
     comes within GAP of them, or the rounding of K changes |g|² by more than UNKNOWN.
-    Source: Wei et al. 2018, eq. D.4 and Claim D.8.
+    Source: Wei et al. 2019, eq. D.4 and Claim D.8.
     """
     K, y = _checked(K, y)
     spectrum, vectors = _spectrum(K)

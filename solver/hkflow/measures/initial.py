@@ -239,7 +239,7 @@ def balanced_atoms(
         raise ValueError(
             f"{n} balanced units cannot be shared by the two signs of b; give an even number."
         )
-    if not 1 <= outputs <= dim:
+    if outputs not in range(1, dim + 1):
         raise ValueError(
             f"A direction (a, b) of S^{dim} has {dim + 1} coordinates, of which b takes from 1 to"
             f" {dim}, got {outputs}."

@@ -328,7 +328,12 @@ class Result:
         over what is near it, as the density is there: together with `captured_at` that is all the
         mass, to rounding, and narrow peaks have the mass that the atoms know. Where a cell holds
         few atoms, that is off by some percent.
+        Raises ValueError for what is no mesh, as `problem.mesh` of a run that starts from points.
         """
+        if not isinstance(mesh, Mesh):
+            raise ValueError(
+                f"Densities are on a mesh, such as geodesic_mesh(4), got {mesh!r:.60}."
+            )
         if self.method == "grid":
             found, scale = self._grid_density_on(mesh, save), self.log_scale[save]
         else:

@@ -353,6 +353,8 @@ def test_grids_give_the_density_of_the_cell_and_others_say_what_to_take():
         grid.density_at(1)
     with pytest.raises(ValueError, match="sign must be one of"):
         grid.density_at([[1.0, 0.0, 0.0]], sign=2)
+    with pytest.raises(ValueError, match=r"on a mesh, such as geodesic_mesh\(4\), got None"):
+        grid.density_on(None)
     atoms = replace(start, mesh=None, initial=start.atoms())
     with pytest.raises(ValueError, match="made of atoms, whose density nobody knows: start from a"):
         hkflow.solve(atoms, 0.1, **KIND).density_at([[1.0, 0.0, 0.0]])
