@@ -82,3 +82,12 @@ def test_a_teacher_of_both_layers_is_the_one_of_the_input_layer(bias):
     )
     assert np.array_equal(x, x_joint) and np.abs(y).max() > 0.1
     assert y_joint == pytest.approx(y, rel=1e-13, abs=1e-14)
+
+
+def test_distributions_of_the_plane_refuse_other_inputs_and_classes(rng):
+    for make in (data.xor, data.cluster_grid):
+        with pytest.raises(ValueError, match="number of inputs must be a whole number, at least 2"):
+            make(rng, dim=1)
+    for classes in ([1, -1], [1, -1, 0, 1]):
+        with pytest.raises(ValueError, match="classes must be 4 labels 1 or -1"):
+            data.cluster_grid(rng, clusters=2, classes=classes)

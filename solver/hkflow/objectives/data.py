@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Floats
+from ..arguments import Floats, whole_number
 from ..geometry.sphere import normalize
 
 Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
@@ -29,9 +29,14 @@ def cluster_grid(
     there are at least two.
     classes : k² labels ±1, row by row from the lower left, instead of random ones: one distribution
         for all generators
+    Returns a function (Generator, n) -> inputs (n, dim), labels (n,).   Raises ValueError for fewer
+    than two inputs, and for other classes.
     """
+    whole_number(dim, "The number of inputs", 2)
     if classes is not None:
         classes = np.array(classes, dtype=float)
+        if classes.shape != (clusters**2,) or (abs(classes) != 1.0).any():
+            raise ValueError(f"classes must be {clusters**2} labels 1 or -1, got {classes}.")
     else:
         classes = rng.choice([-1.0, 1.0], size=clusters**2)
         while clusters > 1 and abs(classes.sum()) == clusters**2:
@@ -52,7 +57,12 @@ def _in_clusters(dim, clusters, classes, rng, n):
 
 def xor(rng: np.random.Generator, dim: int = 2) -> Draw:
     """Wei et al., sec. 3.4: the first two inputs are ±1, their product is the class, the others are
-    standard normal."""
+    standard normal.
+
+    Returns a function (Generator, n) -> inputs (n, dim), labels (n,).   Raises ValueError for fewer
+    than two inputs.
+    """
+    whole_number(dim, "The number of inputs", 2)
     return partial(_of_xor, dim)
 
 
