@@ -182,6 +182,39 @@ def test_a_stopped_run_shows_its_end_and_resumes_to_the_same_bits(case, whole, t
     assert content(tmp_path / "run") == whole
 
 
+KEPT = {"grid": {}, "particles": {"kind": "particles", "particles": 10, "noise_points": 6}}
+
+
+@pytest.mark.parametrize("method", KEPT)
+def test_a_mass_that_is_kept_is_that_of_a_start_which_no_save_has(tmp_path, method):
+    """The problem of the folder begins with the first save, whose mass is another one by rounding,
+    or by the steps."""
+    (tmp_path / "case.toml").write_text(CASE)
+    late = {
+        "flow": {"kind": "spherical-hellinger", "noise": 0.3},
+        "domain.cells": 24 if method == "grid" else None,
+        "method": KEPT[method],
+        "initial": {"kind": "uniform", "mass": 1.7},
+        "time": {"end": 0.6, "saves": [0.1, 0.3], "records": 0.05},
+    }
+    hkflow.run(tmp_path / "case.toml", tmp_path / "whole", **late)
+    ending = Ending(step=5)
+    run = hkflow.run(tmp_path / "case.toml", tmp_path / "run", observers=[ending], **late)
+    assert not run.finished and run.time[0] > 0.0
+    hkflow.resume(tmp_path / "run")
+    assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_a_mass_that_blows_up_has_grown_from_that_of_the_start(tmp_path):
+    objective = hkflow.Sum(hkflow.Interaction("1 + 0*t", strength=-1.0), axes=2)
+    problem = hkflow.Problem(hkflow.circle_mesh(16), objective, hkflow.Flow(0.0, 1.0))
+    ending = Ending(step=60)
+    run = hkflow.run(problem, tmp_path / "run", observers=[ending], end=2.0, saves=[0.5])
+    assert not run.finished and run.mass[0] > 1.5
+    run = hkflow.resume(tmp_path / "run")
+    assert "the mass has grown from 1 to " in run.status
+
+
 @pytest.mark.parametrize("on_save", [False, True], ids=["between-saves", "at-a-save"])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_leaves_a_folder_that_resumes_to_the_same_bits(

@@ -137,7 +137,7 @@ class Loop:
             method, clock, self.control, target, TINY_STEP * whole, self.guards, self.until_margin
         )
         if isinstance(step, str):
-            self.status = f"Stopped {self._here()}: {step}{_blow_up(method)}."
+            self.status = f"Stopped {self._here()}: {step}{_blow_up(method, clock)}."
             return False
         hit, lowest = (
             step.dt == target - clock.time,
@@ -265,15 +265,16 @@ def _share_until(method, until):
     return max((aim - low) / (high - low), 0.01) if np.isfinite(high) else 0.5
 
 
-def _blow_up(method):
+def _blow_up(method, clock):
     """What to add to a stop if the mass has grown as one does that blows up by attraction, or
     nothing."""
     problem, log_mass = method.problem, method.current.log_mass
     attracts = getattr(problem.objective, "interactions", ()) and problem.flow.reaction != 0.0
-    if not attracts or not log_mass - np.log(problem.atoms().mass) > BLOWN_UP:
+    start = clock.log_scale + np.log(clock.mass_at_start)
+    if not attracts or not log_mass - start > BLOWN_UP:
         return ""
     return (
-        f"; the mass has grown from {problem.atoms().mass:.3g} to {np.exp(log_mass):.3g}, as where"
+        f"; the mass has grown from {np.exp(start):.3g} to {np.exp(log_mass):.3g}, as where"
         " attraction makes it grow without bound in finite time"
     )
 

@@ -149,12 +149,7 @@ class Characteristics(PointMethod):
     def state(self) -> dict[str, Any]:
         e = self.current
         own = {"held": e.held.astype(float), "past": self.past, "ages": self.ages}
-        own |= {
-            "speed": e.speed,
-            "reach": self.reach,
-            "events": self.events,
-            "mass_at_start": self.mass_at_start,
-        }
+        own |= {"speed": e.speed, "reach": self.reach, "events": self.events}
         own |= {"captured": e.captured.astype(float), "flows": float(len(self.history))}
         return super().state() | own
 
@@ -162,7 +157,6 @@ class Characteristics(PointMethod):
         super().load(state)
         self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
-        self.mass_at_start = float(state["mass_at_start"])
         self.reach = float(state.get("reach", self.ages[0]))  # older folders have none
         self.current.captured[:] = state["captured"]
         self.history = Recorder(self.past.shape[1], int(state["flows"]))

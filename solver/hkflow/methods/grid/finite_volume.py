@@ -166,13 +166,16 @@ class FiniteVolume(ImplicitSteps):
         density.
 
         residuals : loss gradients that drove the last step;  history, ages : what MusclHancock
-            remembers
+            remembers;  mass_at_start : where it is kept. The problem of a run that is resumed
+            starts with its first save
         """
         now = self.current
         filler = self.rhs.stencil.centers[0]
         atoms = {} if now.atoms is None else now.atoms.as_dict(self.room, filler)
+        kept = {"mass_at_start": self.rhs.mass_at_start} if self.flow.keeps_mass else {}
         return (
             atoms
+            | kept
             | {
                 "density": now.density,
                 "log_scale": self.log_scale,
@@ -186,6 +189,7 @@ class FiniteVolume(ImplicitSteps):
         """Continue from a state made by `state`; without loss gradients they are those of the
         density."""
         self.rhs.log_scale = float(state["log_scale"])
+        self.rhs.mass_at_start = float(state.get("mass_at_start", self.rhs.mass_at_start))
         self.stepper.load(state)
         self.current.density[:] = state["density"]
         if self.stepper.capture:

@@ -112,12 +112,15 @@ class PointMethod(ImplicitSteps):
                 prediction_shape(self.problem.objective)
             ),
             "defect": self.current.defect,
+            "mass_at_start": self.mass_at_start,
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state made by `state`."""
         self._place(state["positions"], state["signs"], state["log_weights"])
         self.log_scale = float(state["log_scale"])
+        # older folders have none; there the problem starts with the first save
+        self.mass_at_start = float(state.get("mass_at_start", self.mass_at_start))
         self.evaluate(self.current, state["residuals"].ravel(), state["defect"])
         self.state_changed()
 
