@@ -88,6 +88,20 @@ def test_the_error_of_a_run_without_data_is_that_of_its_first_moment():
     assert dict(summary(run))["first moment"] == f"± {bar:.1e} (RMS of its coordinates)"
 
 
+def test_particles_with_gaussian_weights_are_those_of_the_data_alone():
+    """Without data all of them have the same mass."""
+    points = '[method]\nkind = "particles"\nparticles = 20\npoints = "gaussian"\n'
+    text = TEXT.replace("cells = 64\n", points)
+    _, alone = build_case(case(text=text))
+    np.testing.assert_allclose(alone.atoms().weights, 0.05, rtol=1e-15)
+    text = text.replace("dim = 1\n", "") + DATA
+    _, both = build_case(case(text=text))
+    _, data = build_case(case(text=text[text.index("[domain]") :]))
+    assert both.objective.interactions and np.ptp(data.atoms().weights) > 0.1
+    assert np.array_equal(both.atoms().weights, data.atoms().weights)
+    assert np.array_equal(both.atoms().positions, data.atoms().positions)
+
+
 @pytest.mark.parametrize("kind", ["characteristics", "network"])
 def test_methods_that_know_data_alone_refuse_sums(kind):
     text = TEXT.replace("cells = 64\n", f'[method]\nkind = "{kind}"\n')

@@ -71,7 +71,8 @@ def build_problem(
         elif mesh is not None:
             start = initial_density(case, folder, mesh, domain.signs)
         else:
-            start = initial_points(case, folder, axes, domain.signs, feature.degree)
+            units = getattr(objective, "data", objective) or objective  # of a sum of energies
+            start = initial_points(case, folder, axes, domain.signs, units.feature.degree)
         density = density_function(case, axes, domain.signs, mesh)
         preparation, test = data and data.preparation, None
         if data and data.test:

@@ -117,7 +117,7 @@ def initial_points(
         units = Units.gaussian(rng, n, axes, degree, method.scale)
         if len(signs) == 1:
             units = Units(units.hidden, np.abs(units.output))
-        return units if method.kind == "network" else units.atoms(degree)
+        return units if method.kind == "network" else units.atoms(degree or 0)
     if table.kind == "balanced":
         return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(
             table.mass
