@@ -265,6 +265,17 @@ def test_formulas_are_checked_where_they_are_given():
         moment_problem(hkflow.circle_mesh(16), transport="1 + t")
 
 
+def test_an_interaction_bounds_steps_by_the_rates_of_now():
+    """A kernel keeps its bounds by rates, and rates that vary are equal at all times."""
+    total = hkflow.Sum(hkflow.Interaction("quadratic"), axes=2)
+    flow = hkflow.Flow("1 + t", "4*exp(-t)").own()
+    for t in (0.0, 2.0):
+        flow.over(t, 0.0)
+        bound = total.stiffness(flow.transport, flow.reaction, 1.0, 1.0)
+        wanted = total.stiffness(1.0 + t, 4.0 * np.exp(-t), 1.0, 1.0)
+        assert bound == pytest.approx(wanted, rel=1e-13)
+
+
 def test_case_files_give_formulas_and_resume_to_the_same_bits(tmp_path):
     case = tmp_path / "case.toml"
     case.write_text(CASE)

@@ -372,7 +372,8 @@ class Sum(Shown):
         """
         if self.kernel is None:
             return 0.0
-        trace, largest = self.kernel.stiffness(self.axes, alpha, beta)
+        # plain numbers: rates that vary are equal at all times, and what is kept goes by them
+        trace, largest = self.kernel.stiffness(self.axes, float(alpha), float(beta))
         return min(mass * trace, peak * largest)
 
     def at_fixed_points(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "SumAtFixedPoints":
