@@ -327,6 +327,36 @@ def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, c
     assert found == points and (kind == "characteristics") == bool(points)
 
 
+def test_data_with_kinks_have_them_in_a_sum_of_energies_too():
+    """Its grid captures nothing, and a smooth one's orders made bars of 0.7 of the error."""
+    rng = np.random.default_rng(2)
+    inputs = rng.standard_normal((12, 3))
+    inputs[:, 2] = 1.0
+    data = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, 2.0 * rng.standard_normal(12)
+    )
+    total = hkflow.Sum(data, hkflow.External("-0.2*theta1"))
+    start = hkflow.Problem(hkflow.Domain(2).mesh(362), data, hkflow.Flow(1.0, 0.0), (1, -1))
+    problem = replace(start, objective=total)
+    for one in ("grid", "particles"):
+        orders = [companion.orders_of(each, one, {}) for each in (start, problem)]
+        assert orders[0] == orders[1]
+    points = [companion.order_of_points(each, (1.0, 2.0)) for each in (start, problem)]
+    assert points[0] == points[1] < 2.0
+    run = hkflow.solve(problem, 8.0, 3, kind="grid")
+    exact = hkflow.solve(
+        replace(problem, mesh=hkflow.Domain(2).mesh(642), initial=None),
+        8.0,
+        3,
+        kind="particles",
+        tolerance=1e-4,
+    )
+    off = np.sqrt(np.mean((run.predictions - exact.predictions)[-1] ** 2))
+    assert off <= hkflow.error_bars(run)["predictions"][-1] <= 10.0 * off
+    energies = replace(problem, objective=hkflow.Sum(*total.external, axes=3))
+    assert companion.orders_of(energies, "grid", {}) == (1.0, 2.0)
+
+
 def labels_told_apart():
     """The margin flow of six labels."""
     rng = np.random.default_rng(0)

@@ -235,7 +235,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:
     """The lowest and the highest order that are expected of a method."""
-    feature = problem.objective.feature
+    feature = _feature(problem)
     if not (problem.flow.moves or problem.spreads):
         return SMOOTH
     if method == "grid":
@@ -252,7 +252,7 @@ def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
     """The order by which errors of points fall: the highest of the band, and two thirds up for
     features with a kink at every datum."""
     low, high = band
-    rough = is_kinked(problem) and not problem.objective.feature.joint
+    rough = is_kinked(problem) and not _feature(problem).joint
     return low + 2.0 / 3.0 * (high - low) if rough else high
 
 
@@ -264,5 +264,11 @@ def steps_over_kinks(companion: Companion) -> bool:
 
 def is_kinked(problem: Problem) -> bool:
     """Whether its feature has a kink at every datum."""
-    objective: Any = problem.objective
-    return bool(objective.feature.kink or objective.feature.kinks) and len(objective.inputs) > 0
+    feature = _feature(problem)
+    return bool(feature.kink or feature.kinks) and len(problem.objective.inputs) > 0
+
+
+def _feature(problem):
+    """Its feature; of a sum of energies that of the data, where the sum has some, for its own does
+    not tell how it is made."""
+    return (getattr(problem.objective, "data", None) or problem.objective).feature
