@@ -165,6 +165,7 @@ def test_where_it_does_not_serve_it_is_refused():
     wanted = {"reconstruction": "quadratic"}
     for objective, options, message in (
         (relu, wanted, "is for smooth features, and the slope of 'relu' jumps"),
+        (hkflow.Sum(relu, hkflow.External("x")), wanted, "the slope of 'relu' jumps"),
         (entropic, wanted, "With entropy, transport has no reconstruction"),
         (smooth, {"reconstruction": "cubic"}, "Unknown reconstruction 'cubic'"),
     ):

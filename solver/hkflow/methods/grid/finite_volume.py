@@ -342,8 +342,9 @@ class FiniteVolume(ImplicitSteps):
 
 def _check_smooth(problem):
     """Raise ValueError if the quadratic reconstruction does not serve a problem."""
-    feature = problem.objective.feature
-    if (feature.kink or feature.kinks) and len(problem.objective.inputs):
+    objective = problem.objective
+    feature = (getattr(objective, "data", None) or objective).feature  # of a sum that of its data
+    if (feature.kink or feature.kinks) and len(objective.inputs):
         raise ValueError(
             "The reconstruction 'quadratic' is for smooth features, and the slope of"
             f" '{feature.name}' jumps at every datum. Choose reconstruction = 'linear'."
