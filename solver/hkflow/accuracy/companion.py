@@ -20,6 +20,7 @@ from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_si
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method, has_many_kinks
 from ..objectives.energies import Sum
+from ..objectives.protocol import feature_of_data
 from ..problem.problem import Problem
 from ..solving.guards import GUARDS
 from ..solving.loop import Loop
@@ -235,7 +236,7 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
 
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:
     """The lowest and the highest order that are expected of a method."""
-    feature = _feature(problem)
+    feature = feature_of_data(problem.objective)
     if not (problem.flow.moves or problem.spreads):
         return SMOOTH
     if method == "grid":
@@ -252,7 +253,7 @@ def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
     """The order by which errors of points fall: the highest of the band, and two thirds up for
     features with a kink at every datum."""
     low, high = band
-    rough = is_kinked(problem) and not _feature(problem).joint
+    rough = is_kinked(problem) and not feature_of_data(problem.objective).joint
     return low + 2.0 / 3.0 * (high - low) if rough else high
 
 
@@ -264,11 +265,5 @@ def steps_over_kinks(companion: Companion) -> bool:
 
 def is_kinked(problem: Problem) -> bool:
     """Whether its feature has a kink at every datum."""
-    feature = _feature(problem)
+    feature = feature_of_data(problem.objective)
     return bool(feature.kink or feature.kinks) and len(problem.objective.inputs) > 0
-
-
-def _feature(problem):
-    """Its feature; of a sum of energies that of the data, where the sum has some, for its own does
-    not tell how it is made."""
-    return (getattr(problem.objective, "data", None) or problem.objective).feature

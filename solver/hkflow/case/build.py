@@ -17,6 +17,7 @@ from ..objectives.activations import Feature
 from ..objectives.losses import ALL_RISKS, SOFTMAX
 from ..objectives.objective import Objective
 from ..objectives.population import PopulationRisk
+from ..objectives.protocol import feature_of_data
 from ..problem.exact import MomentFlow
 from ..problem.flow import Flow
 from ..problem.problem import Problem
@@ -71,8 +72,8 @@ def build_problem(
         elif mesh is not None:
             start = initial_density(case, folder, mesh, domain.signs)
         else:
-            units = getattr(objective, "data", objective) or objective  # of a sum of energies
-            start = initial_points(case, folder, axes, domain.signs, units.feature.degree)
+            degree = feature_of_data(objective).degree
+            start = initial_points(case, folder, axes, domain.signs, degree)
         density = density_function(case, axes, domain.signs, mesh)
         preparation, test = data and data.preparation, None
         if data and data.test:

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..arguments import Floats
 from ..operators.operator import MovingOperator
+from .activations import Feature
 
 
 @runtime_checkable
@@ -125,3 +126,9 @@ def prediction_shape(objective: Any) -> tuple[int, ...]:
     """
     n, k = len(objective.targets), objective.feature.outputs
     return (n,) if k == 1 else (n, k)
+
+
+def feature_of_data(objective: Any) -> Feature:
+    """The feature of an objective; of a sum of energies that of its data, if it has some, since its
+    own does not tell of kinks and degrees."""
+    return (getattr(objective, "data", None) or objective).feature

@@ -10,7 +10,7 @@ from ...certificates.gap import bounds_gap, gap_bound
 from ...geometry.mesh import Mesh
 from ...measures.initial import atoms_on_mesh, cells_of
 from ...measures.point_measure import DensityAndAtoms, PointMeasure
-from ...objectives.protocol import prediction_shape
+from ...objectives.protocol import feature_of_data, prediction_shape
 from ...problem.flow import RATES
 from ...problem.problem import Problem
 from ..rules import (
@@ -342,9 +342,8 @@ class FiniteVolume(ImplicitSteps):
 
 def _check_smooth(problem):
     """Raise ValueError if the quadratic reconstruction does not serve a problem."""
-    objective = problem.objective
-    feature = (getattr(objective, "data", None) or objective).feature  # of a sum that of its data
-    if (feature.kink or feature.kinks) and len(objective.inputs):
+    feature = feature_of_data(problem.objective)
+    if (feature.kink or feature.kinks) and len(problem.objective.inputs):
         raise ValueError(
             "The reconstruction 'quadratic' is for smooth features, and the slope of"
             f" '{feature.name}' jumps at every datum. Choose reconstruction = 'linear'."
